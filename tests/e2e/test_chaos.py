@@ -31,7 +31,7 @@ def test_fleet_measures_trials_under_every_injected_fault() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what is tampered with is loaded in Linux' way")
-def test_chaos_shim_shifts_the_clock_and_fills_the_disk_of_a_process(tmp_path: Path) -> None:
+def test_preloaded_fault_library_shifts_the_clock_and_fills_the_disk_of_a_process(tmp_path: Path) -> None:
     """The faults of the chaos run depend on this shim."""
     machine = Machine(tmp_path / "machine", built_shim(tmp_path))
 

@@ -371,7 +371,7 @@ def test_single_slot_pipeline_refills_the_slot_only_after_all_reads(
 
 
 @pytest.mark.parametrize("text", ["B=2,H=8,S=512,D=64", "B=1,H=2,S=267,D=64,causal=true"])
-def test_every_sdpa_ladder_config_is_correct(bench: Workbench, text: str) -> None:
+def test_every_config_of_the_family_sdpa_ladder_is_correct(bench: Workbench, text: str) -> None:
     package = find("sdpa_ladder")
     problem = package.family.problem(text, "cuda")
     cases = trials(package, problem, bench.folder)

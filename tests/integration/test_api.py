@@ -80,7 +80,7 @@ def rest(tmp_path: Path) -> Iterator[Rest]:
         yield Rest(client)
 
 
-def test_complete_search_runs_over_http(rest: Rest) -> None:
+def test_search_runs_from_submission_to_champion_over_http(rest: Rest) -> None:
     rest.prepare()
     view = rest.submit(budget={"trials": 5}, problem="N=128")
     assert (view["state"], view["problem"], view["space"]["valid_count"]) == ("running", {"N": 128}, VALID)
@@ -340,7 +340,7 @@ def test_response_to_a_result_lists_the_artefacts_missing_from_the_service(
     assert (again["status"], again["lacking"]) == ("repeated", [])
 
 
-def test_delivery_of_a_report_renews_the_age_of_the_artefacts_in_the_report(rest: Rest, tmp_path: Path) -> None:
+def test_delivery_of_a_report_restarts_the_age_limit_of_its_artefacts(rest: Rest, tmp_path: Path) -> None:
     content = b"source"
     digest = hashlib.sha256(content).hexdigest()
     rest.prepare()
@@ -511,18 +511,18 @@ def test_internal_error_response_contains_no_exception_text(rest: Rest, monkeypa
     assert response.json()["detail"].startswith("this is a bug of kernel-evo")
 
 
-def test_trial_states_are_pending_and_all_kinds_of_outcomes() -> None:
+def test_every_trial_state_is_pending_or_a_kind_of_outcome() -> None:
     assert set(get_args(TrialState)) == {"pending", *(kind.kind for kind in get_args(Outcome))}
 
 
 @pytest.mark.parametrize("minutes", ["Infinity", "NaN", "1e999"])
-def test_non_finite_minutes_are_refused(rest: Rest, minutes: str) -> None:
+def test_budget_of_infinite_or_nan_minutes_is_refused(rest: Rest, minutes: str) -> None:
     body = f'{{"family_digest": "{DIGEST}", "budget": {{"minutes": {minutes}}}}}'
     response = rest.http.post("/searches", content=body, headers={"content-type": "application/json"})
     assert (response.status_code, response.json().get("field")) == (422, "budget.minutes"), response.text
 
 
-def test_webhook_as_a_text_is_refused_with_the_object_to_write(rest: Rest) -> None:
+def test_webhook_given_as_text_is_refused_and_the_error_shows_the_object_to_write(rest: Rest) -> None:
     response = rest.http.post("/searches", json={"family_digest": DIGEST, "webhook": "https://example.org"})
     assert (response.status_code, response.json()["field"]) == (422, "webhook")
     assert response.json()["detail"] == 'webhook: must be an object; write {"url": "https://example.org/hook"}'

@@ -96,7 +96,7 @@ def test_event_stream_ends_at_its_age_limit(rest: Rest, monkeypatch: pytest.Monk
         assert list(listen(response)) == []
 
 
-def test_invalid_event_position_is_refused_and_lost_position_gives_reset(rest: Rest) -> None:
+def test_invalid_event_position_is_refused_and_unknown_position_gives_the_event_reset(rest: Rest) -> None:
     rest.prepare()
     assert rest.http.get("/searches/7/events").status_code == 404
     for request in ({"params": {"after": "x"}}, {"headers": {"Last-Event-ID": "1-2-3"}}):
@@ -190,7 +190,7 @@ def test_transaction_in_another_database_does_not_delay_events(stage: Stage, req
         assert current_position(stage) > before
 
 
-def test_event_position_from_before_a_restore_does_not_count_as_stored(stage: Stage) -> None:
+def test_event_position_that_a_restored_backup_lacks_is_unknown(stage: Stage) -> None:
     """A restored database assigns the event numbers after the backup a second time."""
     stage.submit()
     lost = current_position(stage)

@@ -159,7 +159,7 @@ def test_finished_search_shows_champion_and_verdict_and_stops_refreshing(stage: 
     assert "Promoted: the first champion." in text
 
 
-def test_page_contains_the_live_fragment_unchanged(stage: Stage, page: httpx.Client) -> None:
+def test_page_contains_exactly_the_html_of_its_live_updates(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit(budget={"trials": 4})
     list(stage.play())
     for path in ("", f"/searches/{search}"):

@@ -186,7 +186,7 @@ def with_artefact(stage: Stage, store: Artefacts, content: bytes) -> str:
     return digest
 
 
-def test_collection_deletes_old_searches_except_searches_of_champions(
+def test_garbage_collection_deletes_old_searches_except_searches_of_champions(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Artefacts(tmp_path / "artefacts")
@@ -271,7 +271,9 @@ def test_departed_workers_are_deleted_unless_they_hold_jobs_or_quarantined_devic
     assert stage.trials(search)[0].number == 0, "the results of a deleted worker are kept"
 
 
-def test_collection_deletes_workers_and_invalid_tokens_after_their_age_limit(stage: Stage, tmp_path: Path) -> None:
+def test_garbage_collection_deletes_workers_and_invalid_tokens_after_their_age_limit(
+    stage: Stage, tmp_path: Path
+) -> None:
     stage.register_worker()
     with stage.database.write() as session:
         tokens = Tokens(session)
@@ -293,7 +295,7 @@ def test_collection_deletes_workers_and_invalid_tokens_after_their_age_limit(sta
     assert expired != valid
 
 
-def test_collection_keeps_the_last_token_so_that_the_service_stays_closed(stage: Stage, tmp_path: Path) -> None:
+def test_garbage_collection_keeps_the_last_token_so_that_the_service_stays_closed(stage: Stage, tmp_path: Path) -> None:
     with stage.database.write() as session:
         issued = [Tokens(session).issue(Terms(name="t"), by="me", now=stage.now)[1].id for _ in range(3)]
         for token_id in issued:
@@ -388,7 +390,7 @@ def test_artefact_that_cannot_be_deleted_does_not_block_other_artefacts(
 
 
 @pytest.mark.parametrize("damage", ["7", '{"another": "shape"}', "[7"])
-def test_unreadable_evidence_does_not_block_collection_and_its_files_are_kept(
+def test_unreadable_evidence_does_not_block_garbage_collection_and_its_files_are_kept(
     stage: Stage, tmp_path: Path, damage: str
 ) -> None:
     if damage == "[7" and stage.database.shared:
@@ -417,7 +419,7 @@ PARTS = ("collect_log", "collect_workers", "collect_searches", "collect_families
 
 
 @pytest.mark.parametrize("poisoned", PARTS)
-def test_failing_step_of_the_collection_does_not_block_other_steps(
+def test_failing_step_of_garbage_collection_does_not_block_other_steps(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, poisoned: str
 ) -> None:
     ran: list[str] = []
@@ -445,7 +447,7 @@ def test_failing_step_of_the_collection_does_not_block_other_steps(
     assert set(PARTS) - set(ran) == unreached
 
 
-def test_collection_deletes_nothing_by_age_after_the_clock_jumped_ahead(
+def test_garbage_collection_deletes_nothing_by_age_after_the_clock_jumped_ahead(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search = stage.submit()
@@ -552,7 +554,7 @@ def test_metrics_are_in_the_prometheus_format(rest: Local) -> None:
     assert lease.attempt_id
 
 
-def test_collection_limits_are_checked_over_rest(rest: Local) -> None:
+def test_garbage_collection_limits_are_validated_over_rest(rest: Local) -> None:
     assert rest.http.post("/collect", json={"keep_days": 1, "dry_run": True}).json()["searches_deleted"] == 0
     for wrong in ({"keep_days": 0}, {"keep_days": 1e6}, {"artefact_limit_gb": 1e300}):  # beyond the calendar
         assert rest.http.post("/collect", json=wrong).json()["field"] in wrong

@@ -160,7 +160,7 @@ def test_compiler_messages_in_any_encoding_are_in_the_build_log(compiler: CCompi
     assert '"F\ufffdr' in made.log
 
 
-def test_embedded_files_are_searched_in_the_folders_of_the_unit(tmp_path: Path) -> None:
+def test_embed_directives_find_files_in_the_include_folders(tmp_path: Path) -> None:
     compiler = CCompiler(find_compiler())
     if not compiler.embeds:
         pytest.skip("the compiler does not support #embed")
@@ -176,7 +176,7 @@ def test_embedded_files_are_searched_in_the_folders_of_the_unit(tmp_path: Path) 
         assert ctypes.CDLL(str(path)).f() == value
 
 
-def test_folders_of_embedded_files_are_only_named_for_compilers_with_embed(tmp_path: Path) -> None:
+def test_flag_embed_dir_is_passed_only_to_compilers_that_support_embed(tmp_path: Path) -> None:
     compiler, unit_ = CCompiler(find_compiler()), Unit(source="", architecture="", entry="f", folders=(tmp_path,))
     for embeds, expected in ((False, [f"-I{tmp_path}"]), (True, [f"-I{tmp_path}", f"--embed-dir={tmp_path}"])):
         compiler.embeds = embeds

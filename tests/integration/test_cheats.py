@@ -228,7 +228,7 @@ def test_kernel_that_uses_a_core_while_other_kernels_are_timed_is_refused(
 
 
 @pytest.mark.parametrize("register", ["rbx", "rbp", "r12", "r13", "r14", "r15"])
-def test_registers_are_compared_after_each_call_on_mixed_contents(
+def test_callee_saved_registers_are_compared_after_each_call_of_a_sample(
     session: Session, tmp_path: Path, register: str
 ) -> None:
     body = f'right(x, y); if (++calls == 3) __asm__ volatile("mov $7, %{register}");'
@@ -304,7 +304,7 @@ SPECIAL = {
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
-def test_special_values_that_inputs_of_the_family_contain_are_verified(
+def test_outputs_for_nan_negative_zero_and_subnormal_inputs_are_verified(
     session: Session, tmp_path: Path, kind: str
 ) -> None:
     formula, output = SPECIAL[kind]

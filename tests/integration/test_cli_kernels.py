@@ -90,7 +90,7 @@ def test_exported_folder_contains_kernel_loaders_evidence_and_report(exported: P
     assert "://" not in page
 
 
-def test_export_with_top_marks_the_next_fastest_kernels_as_not_promoted(
+def test_export_with_option_top_marks_the_next_fastest_kernels_as_not_promoted(
     line: CommandLine, searched: Ended, tmp_path: Path
 ) -> None:
     """Each runner-up has a folder of its own with its evidence, and is marked as not promoted."""
@@ -248,7 +248,7 @@ def test_render_command_prints_or_writes_the_source_of_a_config(line: CommandLin
     assert target.read_text().startswith("#define ROWS 512\n")
 
 
-def test_render_command_accepts_an_absent_gpu_as_architecture_or_model(line: CommandLine) -> None:
+def test_render_command_accepts_the_architecture_or_model_of_an_absent_gpu(line: CommandLine) -> None:
     by_architecture, by_model = (line.run("render", "gemm", "--target", each) for each in ("sm_89", "NVIDIA L4"))
     assert "mma.sync" in by_architecture.out
     assert by_architecture.out == by_model.out

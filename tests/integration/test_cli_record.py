@@ -60,7 +60,7 @@ def test_recorded_sample_has_the_requested_number_of_different_configs(line: Com
     assert len(read(next(folder.glob("*.t4.json.gz"))).entries) == 10
 
 
-def test_ended_search_is_recorded_unchanged(line: CommandLine) -> None:
+def test_recording_of_an_ended_search_contains_its_trials(line: CommandLine) -> None:
     folder = line.home / "earlier"
     ended = line.run("record", "--resume", "1", "--to", str(folder))
     assert (ended.code, ended.err) == (0, "")

@@ -79,7 +79,7 @@ def test_lease_granted_by_another_process_while_its_clock_was_ahead_expires(stag
 
 
 @pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S])
-def test_search_running_time_excludes_service_interruptions(stage: Stage, seconds: float) -> None:
+def test_running_time_of_a_search_excludes_service_interruptions(stage: Stage, seconds: float) -> None:
     search = stage.submit(budget={"minutes": 10})
     stage.hand_in(stage.one())
     stage.wait(60)
@@ -94,7 +94,7 @@ def test_search_running_time_excludes_service_interruptions(stage: Stage, second
 
 
 @pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S])
-def test_search_running_time_survives_an_interruption_and_a_restart(stage: Stage, seconds: float) -> None:
+def test_interruption_and_restart_do_not_change_the_running_time_of_a_search(stage: Stage, seconds: float) -> None:
     search = stage.submit(budget={"minutes": 10})
     stage.hand_in(stage.one())
     stage.wait(60)
@@ -105,7 +105,7 @@ def test_search_running_time_survives_an_interruption_and_a_restart(stage: Stage
     assert stage.view(search).elapsed_s == pytest.approx(60.0)
 
 
-def test_search_running_time_is_not_negative_after_the_clock_is_set_back(stage: Stage) -> None:
+def test_running_time_of_a_search_is_not_negative_after_the_clock_is_set_back(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     stage.now -= timedelta(hours=1)
@@ -113,7 +113,7 @@ def test_search_running_time_is_not_negative_after_the_clock_is_set_back(stage: 
 
 
 @pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S])
-def test_workers_are_connected_during_an_interruption_and_disconnected_after_the_interruption(
+def test_silent_worker_counts_as_connected_during_an_interruption_but_not_afterwards(
     stage: Stage, seconds: float
 ) -> None:
     stage.submit()
@@ -173,7 +173,7 @@ def test_sweep_does_not_send_webhooks_before_their_retry_time(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("ahead", [timedelta(days=365), timedelta(0)])
-def test_latest_registered_family_version_is_used_after_clock_changes(stage: Stage, ahead: timedelta) -> None:
+def test_last_registered_family_version_is_used_whatever_its_clock_time(stage: Stage, ahead: timedelta) -> None:
     """The rule also holds if two versions are registered at the same time."""
     digests = [letter * 64 for letter in "abc"]
     stage.now += ahead
@@ -205,7 +205,7 @@ def test_sign_in_session_begun_while_the_clock_was_ahead_ends_on_time(stage: Sta
             assert [Tokens(session).session_holder(each, now) is not None for each in (early, usual)] == both
 
 
-def test_search_running_time_includes_the_time_until_the_last_sweep_of_a_killed_service(stage: Stage) -> None:
+def test_running_time_of_a_search_includes_the_time_until_the_last_sweep_of_a_killed_service(stage: Stage) -> None:
     """A confirmation or a long build may produce no event for minutes."""
     search = stage.submit()
     stage.hand_in(stage.one())
@@ -233,7 +233,7 @@ def test_sweeps_do_not_add_running_time_to_a_paused_search(stage: Stage) -> None
 
 
 @pytest.mark.parametrize(("other_swept", "expected_s"), [(True, 3605.0), (False, 5.0)])
-def test_search_running_time_increases_while_a_second_service_process_runs(
+def test_running_time_of_a_search_increases_while_a_second_service_process_runs(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, other_swept: bool, expected_s: float
 ) -> None:
     search = stage.submit()

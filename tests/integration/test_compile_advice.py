@@ -58,7 +58,7 @@ CUDA = Unit(source="", architecture="sm_89", entry="f", language="cuda")
         ("b", "struct S { int a, b; };\nint f(struct S *s) { return s->a; }"),
     ],
 )
-def test_advice_names_the_colliding_macro_and_shows_a_macros_key_without_this_macro(
+def test_advice_names_the_colliding_macro_and_shows_a_macros_key_without_its_name(
     cc: CCompiler, name: str, text: str
 ) -> None:
     unit = with_macros(text, {name: "128", "TILE": "4"}, C)
@@ -126,7 +126,7 @@ def test_advice_keeps_macros_that_the_source_uses(cc: CCompiler) -> None:
     assert '`macros = ["COLS", "TILE"]`' in said
 
 
-def test_advice_keeps_macros_in_the_brackets_of_a_parameter(cc: CCompiler) -> None:
+def test_advice_keeps_macros_that_a_parameter_uses_in_its_brackets(cc: CCompiler) -> None:
     text = "void f(const float A[static restrict M * K], float B[restrict N]) { B[0] = A[0]; }"
     unit = with_macros(text, {"M": "1", "N": "2", "K": "3", "B": "4"}, C)
     said = failure(cc, unit, macros(text, **dict.fromkeys("MNKB", "problem field")))

@@ -343,7 +343,9 @@ def test_cache_key_covers_a_library_in_a_default_folder(
 
 
 @pytest.mark.parametrize("name", ["LD_RUN_PATH", "CPATH"])
-def test_compiler_version_covers_its_environment_variables(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_compiler_version_in_the_cache_key_covers_environment_variables(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     before = CCompiler(find_compiler()).version
     monkeypatch.setenv(name, "/nowhere")
     assert CCompiler(find_compiler()).version != before

@@ -106,7 +106,7 @@ def test_short_search_confirms_nothing_while_it_runs(stage: Stage) -> None:
     assert stage.view(search).champion is not None
 
 
-def test_first_confirmation_waits_until_its_share_of_the_time_covers_the_baselines_in_all_processes(
+def test_first_confirmation_waits_until_its_time_share_suffices_to_time_the_baselines_in_all_processes(
     stage: Stage,
 ) -> None:
     """Baselines that take 0.5 s take 1 s in two processes, which is a tenth of 10 s."""
@@ -381,7 +381,7 @@ def confirmed_configs(stage: Stage, search: int, *, slower: float, lucky: Mappin
     return confirmed
 
 
-def test_slowdown_that_baselines_miss_costs_one_challenge_at_most(stage: Stage) -> None:
+def test_device_slowdown_that_baselines_did_not_show_costs_at_most_one_challenge(stage: Stage) -> None:
     """The second confirmation shows that the device slows every kernel, not only the champion."""
     search = stage.submit(budget={"trials": 14})
     confirmed = confirmed_configs(stage, search, slower=1.8)
@@ -393,7 +393,7 @@ def test_slowdown_that_baselines_miss_costs_one_challenge_at_most(stage: Stage) 
     assert stage.view(search).unconfirmed is None
 
 
-def test_faster_trial_challenges_after_a_slowdown_that_baselines_miss(stage: Stage) -> None:
+def test_faster_trial_challenges_after_a_device_slowdown_that_baselines_did_not_show(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 14}, policy=policy(challenge_every=1))
     confirmed = confirmed_configs(stage, search, slower=1.8)
     champion = stage.view(search).champion
@@ -401,7 +401,7 @@ def test_faster_trial_challenges_after_a_slowdown_that_baselines_miss(stage: Sta
     assert toy_time_us(champion.config) == min(toy_time_us(trial.config) for trial in stage.trials(search))
 
 
-def test_short_quick_time_of_a_champion_does_not_hide_a_faster_trial(stage: Stage) -> None:
+def test_too_short_quick_time_of_a_champion_does_not_prevent_a_faster_trial_from_challenging(stage: Stage) -> None:
     lucky, best = {"BLOCK": 16, "UNROLL": 2}, {"BLOCK": 8, "UNROLL": 2}
     search = stage.submit(budget={"trials": 14})
     confirmed = confirmed_configs(stage, search, slower=1.0, lucky={str(lucky): 0.5})
@@ -598,7 +598,7 @@ def test_error_names_the_invalid_field_of_a_search_request(
 
 
 @pytest.mark.parametrize(("from_default", "block"), [(False, 16), (True, 4)])
-def test_search_with_from_default_begins_with_the_default_instead_of_a_start_of_the_family(
+def test_search_with_from_default_begins_with_the_default_config_instead_of_a_family_start(
     stage: Stage, from_default: bool, block: int
 ) -> None:
     start = {"expression": "N >= 1", "config": {"BLOCK": 16}, "because": "it was fast elsewhere"}

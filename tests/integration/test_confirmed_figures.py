@@ -80,7 +80,7 @@ def test_search_view_shows_the_confirmed_time_of_the_champion(stage: Stage) -> N
     assert view.roofline.share_of_best == pytest.approx(view.roofline.floor_us / view.best.time_us)
 
 
-def test_search_view_lists_an_unconfirmed_trial_only_if_its_quick_time_is_below_that_of_the_best(stage: Stage) -> None:
+def test_search_view_lists_an_unconfirmed_trial_only_if_its_quick_time_is_below_the_best_trials(stage: Stage) -> None:
     search = stage.submit(policy=policy(challenge_every=1))
     listed = 0
     for _ in range(20):
@@ -145,7 +145,7 @@ def test_terminal_shows_confirmed_times_and_warnings(stage: Stage) -> None:
     assert "(confirmed)" in best_text(view)
 
 
-def test_final_table_states_the_number_of_the_confirmation_of_each_time(stage: Stage) -> None:
+def test_final_table_states_the_confirmation_in_which_each_time_was_measured(stage: Stage) -> None:
     view = confirmed_search(stage, policy=policy(challenge_every=1))
     trials = sorted(stage.trials(view.id), key=lambda each: each.time_us or 0.0)
     runs = {each.trial: number for number, each in enumerate(view.challenges, 1)}

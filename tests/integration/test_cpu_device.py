@@ -68,7 +68,7 @@ def test_repeated_measurement_keeps_the_higher_peak_rates(folder: Path, monkeypa
     assert after.bytes_per_s == before.bytes_per_s
 
 
-def test_no_cpu_is_offered_without_a_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_a_compiler_offers_no_cpu_device(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     assert CpuDriver().discover(folder) == []
 
@@ -113,7 +113,7 @@ def test_launch_error_of_an_unloadable_library_has_the_message_of_the_linker(
         session.call(kernel, session.allocate([], {}))
 
 
-def test_kernel_gets_scalars_and_buffers_in_order(folder: Path, tmp_path: Path) -> None:
+def test_kernel_gets_scalars_and_buffers_in_the_order_of_its_arguments(folder: Path, tmp_path: Path) -> None:
     source = "void f(float *y, int n, double a) { for (int i = 0; i < n; i++) y[i] = (float)a * i; }"
     cpu_driver = driver("cpu")
     artefact = cpu_driver.compiler().compile(Unit(source=source, architecture="a", entry="f"), timeout_s=30)

@@ -393,7 +393,7 @@ def test_writes_without_the_removed_write_ahead_log_fail_and_earlier_writes_surv
         assert {"kept"} == {"kept", "lost"} & set(inspect(session.connection()).get_table_names())
 
 
-def test_damaged_names_of_tables_are_reported_as_damage(tmp_path: Path) -> None:
+def test_database_with_damaged_table_names_is_reported_as_damaged(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     Database.open(path).close()
     with closing(sqlite3.connect(path)) as file:

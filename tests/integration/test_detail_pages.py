@@ -184,7 +184,7 @@ def test_trial_page_compares_with_the_requested_trial(stage: Stage, page: httpx.
         assert words in text_of(refused.text)
 
 
-def test_page_of_a_failed_trial_shows_error_and_location(stage: Stage, page: httpx.Client) -> None:
+def test_page_of_a_failed_trial_shows_the_error_and_its_location(stage: Stage, page: httpx.Client) -> None:
     failed, wrong, both, _ = trials(stage, 2)
     assert "No source was stored" in text_of(shown(page, f"/trials/{failed}"))
     for trial in (failed, wrong, both):

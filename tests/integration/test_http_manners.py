@@ -47,7 +47,7 @@ def test_head_response_equals_the_get_response_without_body(rest: Local) -> None
             assert head.headers.get("content-type") == got.headers.get("content-type"), path
 
 
-def test_head_and_get_need_the_same_permission(rest: Local) -> None:
+def test_head_requests_need_the_permission_of_get_requests(rest: Local) -> None:
     rest.http.post("/tokens", json={"name": "root", "roles": ["admin"]}).raise_for_status()
     rest.service.gate.forget()
     for path in ("/health", "/ready", "/searches", "/events", "/tokens", "/nowhere"):
@@ -112,7 +112,7 @@ def test_request_target_may_be_an_absolute_url(rest: Local, target: str, status:
     assert int(answer.split()[1]) == status
 
 
-def test_ended_trial_invalidates_if_none_match_but_not_if_match(rest: Local) -> None:
+def test_etag_from_before_the_end_of_a_trial_still_permits_changes_but_gives_no_304(rest: Local) -> None:
     path = f"/searches/{rest.submit()['id']}"
     seen = rest.http.get(path).headers["etag"]
     rest.report(rest.claim()[0])

@@ -146,7 +146,7 @@ def test_wrong_answer_outcome_names_the_fault(workshop: Workshop, fault: str, re
     assert outcome.reason.startswith(reason)
 
 
-def test_nondeterministic_result_passes_if_the_objective_allows_any_order(workshop: Workshop) -> None:
+def test_nondeterministic_kernel_is_measured_if_the_objective_does_not_require_determinism(workshop: Workshop) -> None:
     assert isinstance(workshop.report("random", objective=Objective(deterministic=False)).outcome, Measured)
 
 
@@ -227,7 +227,7 @@ def test_kernel_may_print_to_standard_output(workshop: Workshop) -> None:
     assert isinstance(workshop.report("print").outcome, Measured)
 
 
-def test_compile_failure_contains_the_message_of_the_compiler(workshop: Workshop) -> None:
+def test_compile_failed_outcome_contains_the_message_of_the_compiler(workshop: Workshop) -> None:
     report = workshop.report("syntax")
     assert isinstance(report.outcome, CompileFailed)
     assert "kernel.c" in report.outcome.log
@@ -259,7 +259,7 @@ instead_of = "tail"
 
 
 @pytest.mark.parametrize(("n", "meets"), [(8, {"nominal", "longer", "peaked"}), (64, {"nominal", "tail", "peaked"})])
-def test_case_whose_problem_violates_a_constraint_is_replaced_by_a_case_with_instead_of(
+def test_case_whose_problem_violates_a_constraint_is_replaced_by_the_case_declared_instead_of_it(
     workshop: Workshop, tmp_path: Path, n: int, meets: set[str]
 ) -> None:
     family = tmp_path / "faulty"
@@ -317,7 +317,7 @@ def test_slow_candidate_gets_fewer_samples_and_counts_as_measured(workshop: Work
     assert len(outcome.timing.samples_us) == 3
 
 
-def test_mixed_input_checks_are_made_only_for_candidates_that_may_be_elites(workshop: Workshop) -> None:
+def test_candidates_too_slow_for_an_elite_skip_the_checks_with_mixed_inputs(workshop: Workshop) -> None:
     for bars in (Bars(), Bars(shorten_us=1e6)):
         outcome = workshop.report("zero", bars=bars).outcome
         assert isinstance(outcome, WrongAnswer) and "off the reference" in outcome.reason
@@ -342,7 +342,7 @@ def test_single_config_is_built_and_measured_without_a_service(device: Device, f
     assert not evaluated.built.folder.exists()
 
 
-def test_objective_selects_the_cache_mode_with_the_full_number_of_samples(workshop: Workshop) -> None:
+def test_cache_mode_of_the_objective_gets_more_samples_than_the_second_cache_mode(workshop: Workshop) -> None:
     device = replace(workshop.device, ceilings=None)  # the CPU's last-level cache is larger than the device states
     hot = workshop.report(search_id=1, device=device, objective=Objective(cache="hot")).outcome
     cold = workshop.report(search_id=2, device=device, objective=Objective(cache="cold")).outcome

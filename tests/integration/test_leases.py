@@ -410,7 +410,7 @@ def test_worker_gets_no_jobs_of_searches_that_it_cannot_serve(stage: Stage) -> N
     assert stage.conductor.claim("w1", DEVICE.uuid, 1, unable=[first, second]).leases == []
 
 
-def test_search_running_time_excludes_the_time_between_two_services(stage: Stage) -> None:
+def test_running_time_of_a_search_excludes_the_time_between_two_services(stage: Stage) -> None:
     search = stage.submit()
     list(stage.play(2))
     stage.wait(10)

@@ -266,7 +266,7 @@ def test_endless_response_of_a_webhook_receiver_times_out(monkeypatch: pytest.Mo
         assert time.monotonic() - begun_s < 5
 
 
-def test_endless_interim_answers_of_a_webhook_receiver_take_little_processor_time(
+def test_endless_interim_responses_of_a_webhook_receiver_take_little_processor_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(outbound, "BUSY_S", 0.2)

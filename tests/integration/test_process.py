@@ -24,7 +24,7 @@ def test_program_killed_by_another_process_is_run_again(tmp_path: Path, disturba
     assert runs(tmp_path) == 2
 
 
-def test_program_killed_every_time_is_reported_as_killed(tmp_path: Path) -> None:
+def test_program_killed_at_every_run_is_reported_as_killed(tmp_path: Path) -> None:
     status, _ = run(script("kill -KILL $$", 99), tmp_path, 60.0)
     assert (status, runs(tmp_path)) == (-9, MOST_RUNS)
 

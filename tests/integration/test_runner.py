@@ -101,7 +101,7 @@ def test_numeric_libraries_use_the_thread_count_of_the_runner() -> None:
     assert {environment[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")} == {"3"}
 
 
-def test_device_on_which_a_known_kernel_gives_a_wrong_result_is_unfit(
+def test_device_is_unfit_if_a_known_kernel_gives_a_wrong_result(
     device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler = tmp_path / "cc"

@@ -88,7 +88,7 @@ def test_report_states_targets_costs_and_the_command_to_repeat_the_search(rest: 
     assert '"quick_samples": 5' in section(text, "Again")
 
 
-def test_report_lists_values_without_gain_with_the_measured_ratios(rest: httpx.Client) -> None:
+def test_report_lists_slower_tunable_values_with_their_measured_ratios(rest: httpx.Client) -> None:
     """UNROLL=1 costs 3 µs for every BLOCK; BLOCK=16 was never correct."""
     negatives = section(rest.get("/report.md").text, "Valid negatives")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in negatives.splitlines() if "|" in line]

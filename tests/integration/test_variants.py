@@ -252,7 +252,7 @@ def test_variant_failures_show_the_compiler_message_without_host_paths(lab: Lab)
     assert "case tail, output y: relative L2 error 0.5" in details["wrong_answer"]
 
 
-def test_variant_of_variants_is_numbered_and_stores_its_parents(lab: Lab) -> None:
+def test_variant_made_from_other_variants_is_numbered_and_stores_its_parents(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
     first = lab.submit(search)

@@ -37,7 +37,7 @@ class ScopeRecorder:
         ),
     ],
 )
-def test_middlewares_see_http_requests_only(
+def test_middlewares_are_called_only_for_http_requests(
     scope: Scope, received: list[str], sent: list[str], seen: list[str]
 ) -> None:
     noted: list[str] = []

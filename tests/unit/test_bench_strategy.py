@@ -98,7 +98,7 @@ def test_calculated_result_of_random_search_equals_the_published_formula() -> No
     assert expected_us(falling, np.array([1.5])).tolist() == [15]
 
 
-def test_time_axis_ends_once_random_search_covers_the_given_share_of_the_gap() -> None:
+def test_time_axis_ends_once_random_search_has_closed_the_given_share_of_the_gap_to_the_optimum() -> None:
     falling = np.linspace(1000, 1, 1000)
     goal = 500.5 - 0.9 * 499.5
     count = evaluations_until(falling, 0.9)
@@ -364,7 +364,7 @@ def test_transfer_bench_starts_with_the_champion_of_a_different_device(monkeypat
     assert "over 100" in tables.transfer({"x": [transfer.Start(p100=0.0, trials=np.inf), None]}, [one, other])
 
 
-def test_opposite_results_swap_fast_and_slow_times() -> None:
+def test_misleading_results_are_recorded_results_with_fast_and_slow_times_swapped() -> None:
     whole = Earlier(problem={}, results=[({"x": 1}, 3.0), ({"x": 2}, 1.0), ({"x": 3}, 2.0)])
     assert sorted(problems.opposite(whole).results, key=str) == [({"x": 1}, 1.0), ({"x": 2}, 3.0), ({"x": 3}, 2.0)]
 
@@ -396,7 +396,7 @@ def test_initial_configs_are_faster_than_the_default_in_recordings() -> None:
         assert not [each.label for each in found if not each.differs and each.ratio > 1.15]
 
 
-def test_each_recording_with_a_t4_copy_is_listed_once() -> None:
+def test_recording_stored_in_two_formats_is_listed_once() -> None:
     names = [path.name for path in paths(RECORDINGS)]
     assert len(names) == 6
     assert not [name for name in names if ".t4." in name]
@@ -454,7 +454,7 @@ def test_growth_of_the_proposal_time_is_the_exponent_of_the_number_of_trials() -
     assert asking.ours("random", asking.listed(), (20,))[0].median_ms > 0
 
 
-def test_build_resources_that_predict_the_time_reduce_the_error() -> None:
+def test_prediction_error_is_smaller_if_the_time_follows_from_registers_of_the_build() -> None:
     rng = np.random.default_rng(0)
     times_us, points = rng.uniform(1, 9, 96), rng.random((96, 2))
     telling, idle = (

@@ -140,7 +140,7 @@ def test_brief_describes_the_contents_and_the_alignment_of_a_buffer(operand: Ope
     assert f" (8); {text}" in describe_operand(operand)
 
 
-def test_brief_repeats_neither_the_name_nor_an_empty_description() -> None:
+def test_brief_omits_a_title_equal_to_the_name_and_an_empty_description() -> None:
     text = brief_markdown(replace(BRIEF, title=BRIEF.family, description=""))
     assert text.startswith(f"# {BRIEF.family}, search {BRIEF.search_id}\n\nProblem: ")
 

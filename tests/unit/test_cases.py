@@ -61,7 +61,7 @@ def test_skipped_first_or_last_column_is_detected_by_a_case(family: str, text: s
 
 
 @pytest.mark.parametrize(("columns", "gap"), [(77, 1), (4096, 1), (65536, 256)])
-def test_largest_elements_of_a_case_cover_every_position_of_a_row(columns: int, gap: int) -> None:
+def test_largest_elements_of_the_rows_of_a_case_are_spread_over_all_positions(columns: int, gap: int) -> None:
     """Skipping elements of a row changes its maximum only if the maximum is among them."""
     package = find("reduce")
     settled = package.family.problem(f"rows=1,cols={columns},dtype=float32,op=max", "cpu")

@@ -120,7 +120,7 @@ def test_compile_only_requires_a_target_and_refuses_a_device(device: str, target
         ({"ablate": True}, "--ablate: needs a champion, and --compile-only promotes none"),
     ],
 )
-def test_threads_and_ablate_are_refused_with_compile_only(terms: dict[str, Any], said: str) -> None:
+def test_options_threads_and_ablate_are_refused_with_compile_only(terms: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         search(context(), "sdpa", target="sm_89", compile_only=True, **terms)
     assert said in str(refusal.value)
@@ -270,7 +270,7 @@ def test_worker_token_is_read_from_an_option_or_a_file(tmp_path: Path) -> None:
         _token("given", file)
 
 
-def test_service_options_replace_the_parameter_named_where_at_its_position() -> None:
+def test_command_has_service_options_at_the_position_of_its_parameter_where() -> None:
     found: list[tuple[int, ServiceRef, bool]] = []
 
     @on_service

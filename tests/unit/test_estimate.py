@@ -24,12 +24,14 @@ WORK = Work(flops=4 * 16 * 64 * 512 * 512, bytes=4 * 16 * 512 * 64 * 2, dtype="f
 
 
 @pytest.mark.parametrize(("rows", "balance"), [(128, 0.55), (64, 0.74), (32, 0.88), (16, 0.98)])
-def test_estimated_balance_on_58_multiprocessors_follows_from_the_number_of_blocks(rows: int, balance: float) -> None:
+def test_estimated_load_balance_of_58_multiprocessors_follows_from_the_number_of_blocks(
+    rows: int, balance: float
+) -> None:
     used = Footprint(blocks=16 * 512 // rows, items=16 * 512 // rows, threads=128, blocks_per_sm=3)
     assert estimate(WORK, L4, used, HOT).balance == pytest.approx(balance, abs=0.01)
 
 
-def test_estimated_balance_of_persistent_blocks_follows_from_their_items() -> None:
+def test_estimated_load_balance_of_persistent_blocks_follows_from_their_items() -> None:
     used = Footprint(blocks=58 * 2, items=128, threads=128, blocks_per_sm=2)
     assert estimate(WORK, L4, used, HOT).balance == pytest.approx(128 / (58 * 3))
     assert estimate(WORK, L4, replace(used, items=58 * 2 * 3), HOT).balance == 1.0
@@ -87,7 +89,7 @@ def test_additional_arithmetic_raises_the_estimated_floor_if_compute_bound() -> 
         ("sdpa", "sm_90", {}, 1),
     ],
 )
-def test_emulated_and_mixed_products_have_a_higher_effort(
+def test_emulated_and_mixed_precision_products_count_as_more_arithmetic(
     family: str, architecture: str, change: Config, effort: float
 ) -> None:
     subject = find(family).family
@@ -97,7 +99,7 @@ def test_emulated_and_mixed_products_have_a_higher_effort(
 
 
 @pytest.mark.parametrize("family", ["sdpa", "sdpa_fp8"])
-def test_estimated_effort_of_attention_grows_with_its_length(family: str) -> None:
+def test_estimated_arithmetic_of_attention_grows_with_the_sequence_length(family: str) -> None:
     subject = find(family).family
     config = {each.name: each.values[each.default_index] for each in subject.implementation("cuda").tunables}
     efforts = []

@@ -43,7 +43,7 @@ def test_challenger_with_complete_evidence_is_promoted() -> None:
 
 
 @pytest.mark.parametrize("kind", [ConfirmReport, Report])
-def test_report_of_an_older_worker_is_read_with_its_overwrite_check(kind: Any) -> None:
+def test_overwrite_check_in_a_report_of_an_older_worker_is_read(kind: Any) -> None:
     written = TypeAdapter(kind).dump_python(WHOLE, mode="json")
     assert "witness" not in written
     older = {"witness" if name == "overwrite_check" else name: value for name, value in written.items()}
@@ -133,7 +133,7 @@ def test_slower_challenger_needs_no_further_processes_or_sanitizers() -> None:
     assert verdict.rules[-1].passed
 
 
-def test_failed_confirmation_has_a_single_rule() -> None:
+def test_verdict_of_a_failed_confirmation_has_a_single_rule() -> None:
     failed = ConfirmReport(failure=Crashed(stage="verify", reason="SIGSEGV"), failed="challenger")
     assert [rule.name for rule in decided(failed).rules] == ["correct"]
 

@@ -126,7 +126,7 @@ def test_cases_are_the_searched_problem_and_its_variations(family: Family) -> No
     assert (nominal.case.hidden, tail.case.hidden) == (False, True)
 
 
-def test_case_problem_changes_all_cases_except_the_first_and_cases_with_their_own_problem() -> None:
+def test_key_case_problem_applies_to_all_cases_except_the_first_and_those_with_their_own_problem() -> None:
     changed = document() | {"case_problem": {"ROWS": "min(ROWS, 64)"}}
     changed["cases"].append({"name": "ones", "inputs": "ones"})
     family = Family.from_document(changed)

@@ -109,7 +109,7 @@ def test_wrong_answers_with_different_values_are_not_a_common_failure() -> None:
     assert common_failure(trials(*reasons)) is None
 
 
-def test_equal_wrong_answers_are_a_common_failure_only_if_every_tunable_has_had_two_values() -> None:
+def test_equal_wrong_answers_are_a_common_failure_only_if_the_failed_configs_differ_in_every_tunable() -> None:
     """A correct kernel may need one value of a tunable that the first configs do not have."""
     ended = [
         replace(trial, proposal=Proposal(config={"A": trial.number, "EXACT": False}, origin="random"))

@@ -970,7 +970,9 @@ def test_multiplier_of_an_index_is_the_extent_of_the_inner_axes(body: str, expec
         ("for (int i = 0; i < rows; ++i) for (int u = 0; u < cols; ++u) y[i] += x[i + u];", ("ROWS", "COLS")),
     ],
 )
-def test_uncertain_shape_has_all_extents_with_the_known_inner_axes_last(body: str, expected: tuple[str, ...]) -> None:
+def test_uncertain_shape_of_an_array_has_every_extent_and_ends_with_its_known_inner_axes(
+    body: str, expected: tuple[str, ...]
+) -> None:
     assert shapes(body, "const float *x, float *y")["x"] == expected
 
 
@@ -1048,7 +1050,7 @@ def test_pointers_to_extents_get_the_values_of_the_fields() -> None:
     assert '        "m": np.array([M], np.int32),\n' in reference_py(found)
 
 
-def test_tolerance_of_an_exact_output_is_that_of_the_least_exact_array() -> None:
+def test_float64_output_computed_from_float32_inputs_gets_the_tolerance_of_float32() -> None:
     text = "void f(const float *x, double *y, int *z, int n) { for (int i = 0; i < n; ++i) { y[i] = x[i]; z[i] = i; } }"
     arguments = tomllib.loads(family_toml(draft(text), name="f", file="f.c"))["arguments"]
     assert [(each["rel_l2"], each["max_abs"]) for each in arguments[1:3]] == [(1e-5, 1e-4), (0, 0)]

@@ -166,7 +166,7 @@ def test_loop_without_a_check_demands_divisible_extents(body: str, expected: lis
     assert constraints(drafted(read_source(f"{macros}void f(float *x, int cols) {{ {body} }}", "c"), None)) == expected
 
 
-def test_template_argument_is_the_step_of_a_loop() -> None:
+def test_loop_step_in_a_template_parameter_is_replaced_by_the_template_argument() -> None:
     text = """#define TILE 16
 template <typename T, int S> __global__ void k(T *x, int n) { for (int i = 0; i < n; i += S) x[i] = 1; }
 void f() { k<float, TILE><<<1, 32>>>(p, n); }
@@ -174,7 +174,7 @@ void f() { k<float, TILE><<<1, 32>>>(p, n); }
     assert constraints(draft(text)) == ["N % TILE == 0"]
 
 
-def test_extent_of_a_shared_array_is_no_bound_of_values() -> None:
+def test_halo_of_a_shared_array_does_not_limit_the_values_of_a_tunable() -> None:
     body = "for (int i = 0; i < T + 2 * RADIUS; i += T) x[i] = 1;"
     (found,) = (each for each in launched("", body=body, macros="#define RADIUS 3\n").tunables if each.name == "T")
     assert found.values == (32, 64, 128, 256, 512)

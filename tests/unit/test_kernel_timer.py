@@ -96,7 +96,7 @@ def test_samples_of_a_consistent_kernel_have_the_minimum_duration() -> None:
     assert timed(Process(10.0)).calls * 10 == MINIMUM_SAMPLE_S * 1e6
 
 
-def test_single_contradicted_samples_do_not_lengthen_other_samples() -> None:
+def test_occasional_samples_with_impossible_times_do_not_lengthen_other_samples() -> None:
     process = Process(80.0, every=5)
     timer = timed(process, 100)
     assert timer.calls * 10 == MINIMUM_SAMPLE_S * 1e6

@@ -103,7 +103,7 @@ def test_schemas_of_large_views_are_built_when_first_used(view: type) -> None:
         (None, False, "the device's limits are unknown"),
     ],
 )
-def test_search_view_states_why_there_is_no_device_limit(
+def test_search_view_states_why_the_device_limit_of_a_search_is_unknown(
     floor_us: float | None, ceilings: bool, reason: str | None
 ) -> None:
     limits = Ceilings(flops_per_s={"float32": 1e9}, bytes_per_s=1e9, source="table") if ceilings else None

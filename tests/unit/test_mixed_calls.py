@@ -91,7 +91,7 @@ def test_number_of_mixed_calls_falls_to_its_minimum_at_the_time_limit() -> None:
     assert wrong(lambda x: 2 * x, seed=1, sets=2, budget_s=0.0) == (0, LEAST_MIXED_CALLS)
 
 
-def test_single_input_is_not_changed_by_mixing() -> None:
+def test_buffers_stay_unchanged_if_there_is_only_one_content_to_mix() -> None:
     contents = Contents([NumberBuffers(1.0)], np.random.default_rng(1), WeakKeyDictionary())
     ring = [NumberBuffers(1.0), NumberBuffers(1.0)]
     contents.mix(ring)

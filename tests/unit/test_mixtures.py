@@ -43,7 +43,7 @@ def peaked(seed: int) -> NDArray[np.float32]:
     return drawn
 
 
-def test_mixture_contains_one_extreme_element_of_all_distributions() -> None:
+def test_mixture_has_one_element_at_the_extreme_of_all_distributions() -> None:
     nominal, large = normal(1), normal(2, 40.0)
     found = mixtures_of(nominal, peaked(3), large)
     for name, extreme in (
@@ -70,7 +70,7 @@ def test_mixtures_preserve_repetitions_within_inputs(how: str, axis: int) -> Non
     assert np.array_equal(rows, repeated(1)) if axis == 0 else not np.array_equal(rows, repeated(1))
 
 
-def test_mixture_has_equal_elements_and_zeros() -> None:
+def test_mixture_named_equal_elements_and_zeros_contains_both() -> None:
     found = mixtures_of(normal(1), normal(2, 40.0))["equal elements and zeros"]
     zeros, ties = int((found == 0).sum()), int((found[:, 1:] == found[:, :-1]).sum())
     assert zeros * 16 == pytest.approx(found.size, rel=0.1)

@@ -49,14 +49,14 @@ def test_untried_mechanism_starts_near_the_best_trial() -> None:
     assert any(config["UNROLL"] == DEFAULT["UNROLL"] for config in configs)
 
 
-def test_pending_trial_counts_as_the_first_trial_of_its_mechanism() -> None:
+def test_mechanism_with_a_pending_trial_counts_as_tried() -> None:
     space = engine()
     suggested = niches(space).due(seen_after(space, (DEFAULT, measured(10.0)), (ENGINE, None)), RNG)
     assert suggested is not None
     assert {space.decode(row)["COPY"] for row in suggested.rows} == {"async"}, "the best in three is due for its second"
 
 
-def test_slower_mechanism_gets_a_second_trial_only_if_its_trials_are_the_best() -> None:
+def test_mechanism_with_the_fastest_trial_gets_a_second_trial_first() -> None:
     space = engine()
     for engine_us, leading in ((30.0, "async"), (5.0, "tma")):
         seen = seen_after(space, (DEFAULT, measured(10.0)), (ENGINE, measured(engine_us)))

@@ -121,7 +121,7 @@ def test_output_is_checked_only_if_a_call_began_after_the_input_change(made: int
 
 
 @pytest.mark.parametrize(("kernel", "ratio"), [(right, 1.0), (stale, 4.0)])
-def test_kernel_that_stores_outputs_is_slower_if_inputs_change(
+def test_kernel_that_reuses_stored_outputs_is_slower_if_inputs_change(
     kernel: Callable[[FakeBuffers, np.ndarray[Any, Any]], None], ratio: float
 ) -> None:
     buffers = FakeBuffers({"x": np.zeros(4)}, {"y": np.full(4, np.nan)})

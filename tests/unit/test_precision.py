@@ -34,7 +34,7 @@ def test_number_of_rounds_does_not_depend_on_the_speed_up(speedup: float) -> Non
     assert rounds_taken([(series(0.004, time_us=100.0 / speedup, seed=2), other)], 100, POLICY) == expected
 
 
-def test_noisiest_pair_decides_the_number_of_rounds() -> None:
+def test_noisiest_pair_of_kernels_decides_the_number_of_rounds() -> None:
     quiet, noisy = (series(1e-4), series(1e-4, seed=1)), (series(1e-4), series(0.05, seed=1))
     assert rounds_taken([quiet, noisy], 100, POLICY) == 100
 

@@ -61,7 +61,7 @@ def test_worker_without_root_gives_no_private_folder_warning(folder: Path, monke
     assert list(files_in_private_folders(f'access("{folder}/table.bin", 4)')) == []
 
 
-def test_private_folder_check_is_linear_in_the_number_of_empty_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_folder_check_reads_many_empty_lines_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     begun_s = time.thread_time()
     assert list(files_in_private_folders("void f() { access(0, 0); }" + "\n" * 200_000)) == []

@@ -34,7 +34,7 @@ def test_computation_by_rows_uses_blocks_of_a_bounded_size() -> None:
 
 
 @pytest.mark.parametrize(("columns", "most"), [(1, 1), (2, 1), (3, 2), (4, 3), (100, 4)])
-def test_number_of_raised_columns_of_an_input_is_limited(columns: int, most: int) -> None:
+def test_at_most_four_columns_of_an_input_get_large_elements(columns: int, most: int) -> None:
     for seed in range(20):
         x = np.zeros((2, columns), np.float32)
         raise_columns(np.random.default_rng(seed), x, 7.0)

@@ -171,7 +171,7 @@ def test_restoring_a_search_with_trials_is_refused(space: Space) -> None:
 # Stopping
 
 
-def test_search_stops_when_its_trial_budget_is_asked(space: Space) -> None:
+def test_search_stops_proposing_once_its_trial_budget_is_used(space: Space) -> None:
     search = start(space, trials=3)
     run(search, [1, 2])
     assert search.stop_reason(0) is None
@@ -420,7 +420,7 @@ def test_confirmed_times_are_restored_after_a_restart(space: Space) -> None:
     assert [again.ask() for _ in range(3)] == [search.ask() for _ in range(3)]
 
 
-def test_pruning_starts_with_a_full_set_of_elites(space: Space) -> None:
+def test_prune_ratio_applies_only_once_there_are_eight_elites(space: Space) -> None:
     search = start(space, policy=Policy(prune_ratio=1.5, shorten_ratio=1.25, hopeless_ratio=4))
     assert search.bars() == Bars()
     run(search, list(range(100, 100 + ELITES - 1)))
@@ -439,14 +439,16 @@ def test_policy_without_prune_and_shorten_ratio_takes_all_samples(space: Space) 
 
 
 @pytest.mark.parametrize("missing", ["prune_ratio", "shorten_ratio"])
-def test_candidates_get_all_samples_until_there_are_elites_if_a_policy_limit_is_off(space: Space, missing: str) -> None:
+def test_shorten_ratio_applies_before_eight_elites_exist_only_if_prune_ratio_is_set(space: Space, missing: str) -> None:
     search = start(space, policy=replace(Policy(hopeless_ratio=None), **{missing: None}))
     run(search, [1])
     assert search.bars() == Bars()
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_portfolio_search_is_full_while_the_maximum_number_of_trials_is_pending(space: Space, name: str) -> None:
+def test_portfolio_search_waits_for_results_while_the_maximum_number_of_trials_is_pending(
+    space: Space, name: str
+) -> None:
     search = start(space, name)
     patient = name == "portfolio"
     for under_way in (FIRST, FIRST, int(SHARE * 2 * FIRST)):  # after 0, FIRST and 2 * FIRST ended trials

@@ -72,7 +72,7 @@ def test_proposal_depends_only_on_history_and_generator(name: str, shape: str, w
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_corrected_times_give_the_same_proposal_after_a_restart(name: str, seed: int) -> None:
+def test_restarted_strategy_makes_the_same_proposal_from_corrected_times(name: str, seed: int) -> None:
     space, history = SPACES["mixed"](), History()
     strategy = fresh(name, space)
     advance(history, strategy, space, measured, 28, seed=seed)
@@ -89,13 +89,13 @@ def test_different_seeds_give_different_trials(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_search_continues_if_every_trial_ends_the_same_way(name: str, kind: str) -> None:
+def test_search_continues_if_all_trials_have_the_same_outcome(name: str, kind: str) -> None:
     space, history = SPACES["mixed"](), History()
     trials = advance(history, fresh(name, space), space, ending(kind), 40)
     assert len({space.key(trial.config) for trial in trials}) == 40
 
 
-def test_abandoned_and_cancelled_trials_give_the_same_proposals(name: str) -> None:
+def test_abandoned_trials_lead_to_the_same_proposals_as_cancelled_trials(name: str) -> None:
     space = SPACES["mixed"]()
     proposals = []
     for kind in ("abandoned", "cancelled"):

@@ -206,7 +206,7 @@ def test_unseen_problem_gets_the_config_of_its_nearest_neighbour() -> None:
     assert one.worst is not None and one.worst > 1.3
 
 
-def test_leave_one_out_counts_pairs_that_were_not_measured() -> None:
+def test_leave_one_out_evaluation_counts_configs_that_were_not_measured_on_a_problem() -> None:
     unseen = leave_one_out(measurements({"a": {0: 1.0}, "b": {1: 1.0}}, a=1, b=2), 1)
     assert (unseen.loss, unseen.judged, unseen.unmeasured) == (None, 0, 2)
 

@@ -62,7 +62,7 @@ def bowl(x: int, y: int) -> float:
     return 10.0 + (x - 8) ** 2 + (y - 3) ** 2
 
 
-def test_surrogate_coordinates_use_magnitude_alignment_and_equality() -> None:
+def test_surrogate_coordinates_of_numbers_are_magnitude_and_alignment_and_names_only_differ() -> None:
     sizes = Tunable(name="SIZE", values=[16, 32, 48, 64, 128])
     points = Coordinates(Space([sizes, Tunable(name="KIND", values=["a", "b", "c"]), Tunable(name="ONE", values=[7])]))
     assert points.names.tolist() == [False, False, True]
@@ -267,7 +267,7 @@ def test_long_ranking_is_reduced_to_its_head_and_a_sample() -> None:
     assert spread(np.arange(100), 10).tolist() == [0, 1, 2, 3, 4, 5, 28, 52, 75, 99]
 
 
-def test_single_thread_context_restores_the_thread_count() -> None:
+def test_computation_on_one_thread_restores_the_number_of_blas_threads() -> None:
     def threads() -> list[int]:
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 

@@ -107,11 +107,11 @@ def test_short_batches_are_judged_together() -> None:
         assert (audit().overused([long] * LEAST_BATCHES, MOST_DISAGREEMENT) is not None) is refused
 
 
-def test_merged_batches_are_not_refused_for_their_elapsed_time() -> None:
+def test_batches_joined_from_short_batches_are_not_refused_for_their_elapsed_time() -> None:
     assert audit().overused([joined(SLEEPS, SLEEPS)] * LEAST_BATCHES, MOST_DISAGREEMENT) is None
 
 
-def test_joining_batches_preserves_an_invalid_time() -> None:
+def test_joined_batches_keep_the_invalid_time_of_any_batch() -> None:
     outside = Batch(calls=1, claimed_ns=-1, wall_ns=1_000, cpu_ns=0)
     assert joined(HONEST, outside).claimed_ns == joined(outside, HONEST).claimed_ns == -1
 

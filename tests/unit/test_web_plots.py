@@ -56,7 +56,7 @@ def test_tunable_that_decides_the_time_has_the_highest_importance() -> None:
     assert sum(found.values()) == pytest.approx(1.0)
 
 
-def test_main_lineage_follows_first_parents_and_ends_in_cycles() -> None:
+def test_main_lineage_follows_first_parents_and_visits_a_cycle_only_once() -> None:
     family = {each.number: each for each in (relative(9, 4, 7), relative(4, 1), relative(7, 1), relative(1, 0))}
     assert main_line(family, 9) == [9, 4, 1]
     circle = {1: relative(1, 2), 2: relative(2, 1)}

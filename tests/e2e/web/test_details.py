@@ -21,7 +21,7 @@ def drawn(page: Page, name: str) -> None:
     expect(section.locator(".said")).not_to_have_text("Drawing…")
 
 
-def test_every_plot_is_drawn_within_the_security_policy(site: Site, page: Page) -> None:
+def test_every_plot_is_drawn_without_violating_the_content_security_policy(site: Site, page: Page) -> None:
     """The watcher of `page` fails on any policy violation, error or external request."""
     page.goto(f"/searches/{site.recorded}")
     page.get_by_role("link", name="All plots").click()
@@ -37,7 +37,7 @@ def test_every_plot_is_drawn_within_the_security_policy(site: Site, page: Page) 
     assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
 
 
-def test_brush_on_the_parallel_plot_filters_the_trials_and_is_stored_in_the_url(site: Site, page: Page) -> None:
+def test_range_brushed_on_the_parallel_plot_filters_the_trials_and_is_stored_in_the_url(site: Site, page: Page) -> None:
     page.goto(f"/searches/{site.recorded}/plots#parallel")
     drawn(page, "parallel")
     axis = page.locator("#parallel .grip").first
