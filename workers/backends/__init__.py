@@ -167,7 +167,7 @@ class Buffers(Protocol):
         ...
 
     def siblings(self, count: int) -> "list[Buffers]":
-        """Return `count` siblings of this set."""
+        """Return `count` siblings of this set. See `sibling`."""
         ...
 
     def place(self, placement: Placement) -> None:
@@ -178,11 +178,16 @@ class Buffers(Protocol):
         ...
 
     def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
-        """Overwrite the inputs in place, and wait until they are written. Not allowed on a sibling."""
+        """Overwrite the inputs in place, and wait until they are written.
+
+        Not allowed on a set that `sibling` returned.
+        """
         ...
 
     def write_part(self, name: str, place: int | slice, value: Any) -> None:
-        """Overwrite elements of an input. `renew` must follow later. Only allowed if `Session.places` is True.
+        """Overwrite elements of an input. Only allowed if `Session.places` is True.
+
+        The caller must restore the whole input later with `renew`.
 
         Args:
             place: index or slice of the elements in memory order.
@@ -190,11 +195,14 @@ class Buffers(Protocol):
         ...
 
     def rewrite(self, source: "Buffers") -> None:
-        """Copy outputs and workspaces from a set with the same arguments, and wait until they are copied."""
+        """Copy outputs and workspaces of `source`, a set with the same arguments, and wait until they are copied."""
         ...
 
     def refill(self, source: "Buffers") -> None:
-        """Copy inputs from a set with the same arguments, and wait until they are copied. Not allowed on a sibling."""
+        """Copy the inputs of `source`, a set with the same arguments, and wait until they are copied.
+
+        Not allowed on a set that `sibling` returned.
+        """
         ...
 
     def same_outputs(self, other: "Buffers") -> bool:
@@ -206,11 +214,11 @@ class Buffers(Protocol):
         ...
 
     def distance(self, name: str, reference: NDArray[Any]) -> Distance:
-        """Return the distance of an output from its expected values. The array `reference` must not change later."""
+        """Return the distance of an output from its expected values, `reference`, which must not change later."""
         ...
 
     def remember(self, name: str) -> Remembered:
-        """Return a copy or a 64-bit hash of the current bytes of an output, for `unchanged`."""
+        """Return a copy or a 64-bit hash of an output's current bytes, for a later call of `unchanged`."""
         ...
 
     def unchanged(self, name: str, remembered: Remembered) -> bool:
@@ -223,7 +231,7 @@ class Buffers(Protocol):
 
 
 class Timer(Protocol):
-    """Takes samples of the time of a call. Its buffers are bound, and its number of calls per sample is calibrated."""
+    """Takes samples of the time of a call. Buffers and the number of calls per sample are already chosen."""
 
     @property
     def calls(self) -> int:
@@ -254,7 +262,10 @@ class Session(Protocol):
 
     @property
     def cold_bytes(self) -> int:
-        """Size of the last-level cache in bytes. Cold calls rotate through buffers of over five times this size."""
+        """Size of the last-level cache in bytes.
+
+        Cold calls rotate through buffer sets of over five times this size in total.
+        """
         ...
 
     @property
@@ -263,9 +274,9 @@ class Session(Protocol):
         ...
 
     def limit_memory(self, most_bytes: int) -> None:
-        """Limit the memory that kernels allocate, if the device can count this memory separately.
+        """Limit the memory that kernels may allocate, if the device can count this memory separately.
 
-        The limit applies to kernels that are loaded later.
+        The limit applies to kernels that are loaded after this call.
         """
         ...
 
@@ -352,7 +363,10 @@ class Session(Protocol):
         ...
 
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
-        """Return a timer that calls functions of a baseline in rotation. Each function has its own inputs."""
+        """Return a timer that calls the given functions of one baseline in rotation.
+
+        Each function has its own inputs.
+        """
         ...
 
     def anchor(self) -> Timer:
@@ -364,11 +378,11 @@ class Session(Protocol):
         ...
 
     def settle(self) -> None:
-        """Make `residue` ignore the threads and processes that run now, e.g. threads of a library."""
+        """Make `residue` ignore the threads and processes that are running now, e.g. the threads of a library."""
         ...
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
-        """Return a description of threads, processes or changes that calls have left, or None if there are none.
+        """Return a description of threads, processes or changes that calls have left behind, or None if there are none.
 
         Args:
             kernel: the kernel to check. If None, all loaded kernels are checked.

@@ -79,7 +79,7 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
 
 
 def not_below(difference: float) -> float:
-    """Return an upper bound of the exact difference of two integers. `difference` is its rounded value."""
+    """Return an upper bound of the exact difference of two integers. `difference` is the rounded difference."""
     return difference if difference < EXACT_INTEGERS else float(np.nextafter(difference, np.inf))
 
 

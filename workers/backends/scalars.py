@@ -18,7 +18,7 @@ _TYPES: Mapping[str, type[Any]] = {
 
 
 def scalar(argument: Argument) -> Any:
-    """Return a scalar argument as a ctypes value.
+    """Return the value of a scalar argument as a ctypes object.
 
     Raises:
         LaunchError: ctypes has no type for the scalar's dtype.

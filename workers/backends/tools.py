@@ -51,7 +51,7 @@ class Sanitizer(Protocol):
     at_once: int
 
     def examine(self, subject: Subject, *, timeout_s: float) -> Sequence[Sanitized]:
-        """Examine one case of a candidate. Return one result per tool, in a fixed order."""
+        """Examine one case of a candidate. Return one result per tool, always in the same order."""
         ...
 
 

@@ -17,7 +17,7 @@ from evo.trial.outcome import CompileFailed, OverResources
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """One source to compile, with the target and the settings of its compilation.
+    """One source to compile, with the target and the settings of the compilation.
 
     Attributes:
         architecture: target architecture, as in `Device.architecture`.
@@ -29,8 +29,8 @@ class Unit:
         root: folder of the family.
         further: names of the other functions that a call launches.
         compiler: name of the compiler. If empty, the default compiler of the language is used.
-        untrusted: True for the code of a variant, which nobody has reviewed. It is compiled in a sandbox if the system
-            supports sandboxes.
+        untrusted: True for the code of a variant, which no person has reviewed. This code is compiled in a sandbox if
+            the system supports sandboxes.
     """
 
     source: str
@@ -46,7 +46,7 @@ class Unit:
 
     @property
     def instances(self) -> list[str]:
-        """C++ template instances among the functions. A compiler generates an instance only on request."""
+        """C++ template instances among the functions. A compiler generates only the instances that it is asked for."""
         return [each for each in (self.entry, *self.further) if is_instance(each)]
 
     @property
@@ -80,7 +80,7 @@ class Resources:
     occupancy: float | None = None
 
     def figures(self) -> dict[str, float]:
-        """Return the known values by name, as outcomes contain them."""
+        """Return the known values by name, in the form in which outcomes store them."""
         return {name: float(value) for name, value in vars(self).items() if value is not None}
 
 
@@ -112,8 +112,9 @@ class Artefact:
 class Compiler(Protocol):
     """Compiles units without a device.
 
-    `compile` is thread-safe. Its result depends only on the unit, the `version`, the contents of the files that the
-    compiler reads, and the absence of files that the compiler would read instead. Cache keys depend on exactly these.
+    `compile` is thread-safe. Its result depends only on the unit, the `version`, and the headers that the compiler
+    finds. A new header in an earlier folder can replace a header that was found. Cache keys therefore cover the
+    contents of the read files and the absence of files in earlier folders.
     """
 
     @property

@@ -152,7 +152,7 @@ class Macros:
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """One line of a source to which a compiler message refers.
+    """One line of a source, and the compiler message about this line.
 
     Attributes:
         text: text of the message.

@@ -1,6 +1,6 @@
 """Builds a config: renders and compiles its kernel for every case, and checks limits of resources.
 
-A *resource gate* is a limit of the policy on registers, memory or occupancy, which saves measuring bad configs.
+A *resource gate* is a limit of the policy on registers, memory or occupancy. Configs beyond a gate are not measured.
 """
 
 import hashlib
@@ -118,7 +118,7 @@ class Builder:
         self._numbers = itertools.count()
 
     def build(self, work: Assignment, config: Config) -> Built:
-        """Build a config for the searched problem, and for the problems of the other cases if it is valid for them."""
+        """Build a config for the searched problem, and for each further case whose problem the config supports."""
         terms = work.terms
         target = aimed_at(terms.device, terms.objective)
         if target == terms.device:
@@ -231,14 +231,14 @@ class _Build:
             yield case, self._kernel(problem)
 
     def _unfit(self, problem: Problem) -> str | None:
-        """Return the constraints that the config violates for a problem, as text, or None if it is valid."""
+        """Return the constraints that the config violates for a problem, as text, or None if the config is valid."""
         key, terms = problem_key(problem), self.terms
         if key not in self.broken:
             self.broken[key] = self.copy.family.unfit(self.config, problem, terms.device, terms.objective)
         return self.broken[key]
 
     def _kernel(self, problem: Problem) -> KernelFile:
-        """Return the kernel for a problem. It is compiled once per problem."""
+        """Return the kernel for a problem. Each problem is compiled only once."""
         key = problem_key(problem)
         if key not in self.compiled:
             self.compiled[key] = self._make(problem)
@@ -346,7 +346,10 @@ class _Build:
 
 
 def most_used(used: Sequence[Resources]) -> dict[str, float]:
-    """Return the largest value of each resource over the launches of a call, by name, and the smallest occupancy."""
+    """Return the largest use of each resource over the launches of a call, by name.
+
+    For occupancy, return the smallest.
+    """
     found: dict[str, float] = {}
     for name, value in (item for each in used for item in each.figures().items()):
         found[name] = (min if name == "occupancy" else max)(value, found.get(name, value))

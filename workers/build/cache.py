@@ -17,7 +17,10 @@ _warned: set[Path] = set()
 
 
 def cache_key(*parts: str) -> str:
-    """Return a key for a sequence of texts. It also depends on where one text ends and the next begins."""
+    """Return a key for a sequence of texts.
+
+    Equal characters that are divided into different texts give different keys.
+    """
     digest = hashlib.sha256()
     for part in parts:
         encoded = part.encode()

@@ -34,7 +34,7 @@ from workers.system.exhaustion import refuse_exhaustion
 def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
     """Return the artefact of a unit from the cache, or compile the unit.
 
-    Failures are not cached, because a busy machine can cause a timeout. An artefact is not cached in four cases:
+    Failures are not cached, because a busy machine can cause a time-out. An artefact is not cached in four cases:
 
     - The compiler does not report the files that it read.
     - One of these files changed during the compilation.
@@ -128,7 +128,7 @@ def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | 
 
 
 def _places(portable: Sequence[Sequence[str]], unit: Unit) -> list[str]:
-    """Return the paths of files that `_portable` described."""
+    """Return the paths of the files that a result of `_portable` describes."""
     return [f"{unit.folders[int(folder_index)]}/{name}" if folder_index else name for folder_index, name in portable]
 
 
@@ -143,7 +143,7 @@ def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:
 
 
 def _plain(name: str) -> str:
-    """Return a path without ``..``, unless this would give a different file because of a symbolic link."""
+    """Return a path without ``..``, or unchanged if a symbolic link would make this a different file."""
     plain = os.path.normpath(name)
     return plain if os.path.realpath(plain) == os.path.realpath(name) else name
 

@@ -30,7 +30,7 @@ because of this file, without reporting them.
 
 
 def digests_of_files(paths: Sequence[str]) -> list[str] | None:
-    """Return the SHA-256 of each file, or None if a compiler may read further files because of one of them."""
+    """Return the SHA-256 of each file, or None if a file may make the compiler read files that are not in `paths`."""
     found: list[str] = []
     for path in paths:
         digest = _digest(path)
@@ -66,7 +66,8 @@ def new_since(time_s: float, paths: Iterable[str]) -> bool:
 def digest_of_names(folder: str, *, lasting: bool = False) -> str | None:
     """Return a digest of the names of all files below a folder, or None if there are too many files.
 
-    All names matter, because a compiler may read a new file instead of a header from a later folder.
+    The digest covers names that are not in use yet, because a compiler may find a new file there before a header in a
+    later folder.
 
     Args:
         lasting: True if the folder does not change while this process runs.
@@ -149,8 +150,8 @@ _OWN_FRAMEWORKS = " (framework directory)"
 def asked_headers(source: str) -> list[str] | None:
     """Return the headers that a source tests with ``__has_include``.
 
-    Return None if a macro determines a header's name, or if the source uses ``__has_embed``, whose value depends on the
-    contents of a file that the compiler need not report.
+    Return None in two cases: a macro determines a header's name, or the source uses ``__has_embed``. The value of
+    ``__has_embed`` depends on the contents of a file that the compiler need not report.
     """
     plain = _UNSEEN.sub(lambda seen: " " if seen[0].startswith("/") else "", source)
     found = _ASKS.finditer(plain)
@@ -202,7 +203,10 @@ def search_list(said: str) -> Iterator[str]:
 
 
 def _below(path: str, roots: Iterable[str]) -> str | None:
-    """Return the path of a file relative to a folder, or None if it is outside. `roots` are all paths of the folder."""
+    """Return the path of a file relative to a folder, or None if the file is outside.
+
+    `roots` are all paths of the folder.
+    """
     for root in roots:
         if path.startswith(f"{root}{os.sep}"):
             return path[len(root) + 1 :]

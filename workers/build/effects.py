@@ -60,7 +60,7 @@ class Idle:
     Attributes:
         tunable: name of the tunable.
         values: number of values that were compared with the default value in the default config.
-        contexts: number of further configs in which a changed value of the tunable gave the same kernel.
+        contexts: number of further configs in which a second value of the tunable gave the same kernel.
     """
 
     tunable: str
@@ -102,7 +102,10 @@ def _neighbours_of(space: Space, config: Config, name: str) -> list[Config]:
 
 
 def _contexts(space: Space, default: Config, name: str) -> Iterator[tuple[Config, Config]]:
-    """Yield pairs of configs. Within a pair, only the tunable `name` differs. Other tunables differ between pairs."""
+    """Yield pairs of configs.
+
+    The two configs of a pair differ only in `name`; different pairs differ in other tunables.
+    """
     changed = [
         [each for each in space.neighbours(default, "hamming") if each[other] != default[other]]
         for other in space.names
@@ -258,8 +261,8 @@ def files_in_private_folders(source: str, flags: Sequence[str] = ()) -> Iterator
     """Yield a warning for each file in a closed folder that a source or flag names, at most `MOST` warnings.
 
     If the worker runs as root, kernels run as a different user, who cannot enter folders that are closed to other
-    users. Without root, kernels run as the worker's user, and nothing is yielded. Sources that never call ``access()``
-    are not checked, because kernels may call no other function for files.
+    users. Without root, kernels run as the worker's user, and nothing is yielded. A source without calls of
+    ``access()`` is not checked, because kernels may use files only through this function.
     """
     if os.geteuid() != 0 or not _ASKS.search(source):
         return

@@ -88,12 +88,12 @@ class Copy:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """Terms of a search, with the family of its candidates.
+    """The terms of a search, and the family that its candidates implement.
 
     Attributes:
         timed_only: True to use only the case that is timed.
-        incumbent: family of the incumbent in a confirmation if it belongs to a different variant than the challenger,
-            else None.
+        incumbent: family of the incumbent in a confirmation if the incumbent belongs to a different variant than the
+            challenger, else None.
     """
 
     terms: SearchTerms

@@ -1,7 +1,7 @@
 """A compiled kernel with the data that is needed to call it, and the mechanisms that a binary uses.
 
-Mechanisms are hardware features such as tensor cores, and are recognised by the kernel's instructions. Variants with
-equal mechanisms are in the same niche.
+Mechanisms are hardware features such as tensor cores, and are recognised by the kernel's instructions. The variants of
+a search with the same mechanisms form a niche.
 """
 
 import re
@@ -69,7 +69,7 @@ class Argument:
 
     @property
     def pattern(self) -> bytes:
-        """Eight bytes that consist of elements equal to `init`, which must not be None."""
+        """Eight bytes that hold copies of `init`, which must not be None."""
         return np.repeat(encoded(np.asarray([self.init]), self.dtype).astype(self.stored), 8).tobytes()[:8]
 
     def initial_bytes(self) -> bytes:
@@ -117,8 +117,8 @@ class Step:
 def dynamic_shared_bytes(launches: Sequence[Step]) -> dict[str, int]:
     """Return the maximum dynamic shared memory in bytes over all launches of a function, by function name.
 
-    A function with more than 48 KiB of shared memory needs an attribute that permits the size. The attribute exists
-    once per function, so it must be set to the maximum over all launches.
+    A function with more than 48 KiB of shared memory needs an attribute that permits this size. The attribute belongs
+    to the function, not to a launch, so it must be set to the maximum over all launches.
     """
     most: dict[str, int] = {}
     for each in launches:

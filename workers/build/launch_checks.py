@@ -236,7 +236,7 @@ def _contradictions(
 
 
 def _garbled(passed: Parameter, taken: Parameter) -> bool:
-    """Return True if an argument does not match the kernel's parameter. A narrower integer parameter also matches."""
+    """Return True if the kernel would misread an argument. A narrower integer parameter is no error."""
     if passed.kind == "pointer":
         return taken.size != passed.size or taken.kind == "float"
     mixed = passed.kind != taken.kind and "bytes" not in (passed.kind, taken.kind)

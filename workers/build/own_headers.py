@@ -18,7 +18,10 @@ _NO_SOURCES = (".py", ".toml", ".md")
 
 
 def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
-    """Return the paths of a kernel's own headers (not of the system or CUDA), by their names in an export."""
+    """Return the paths of a kernel's own headers by their names in an export.
+
+    Headers of the system and CUDA are left out.
+    """
     folders = {} if unit.root is None else {FAMILY: str(unit.root)}
     named = enumerate(header_folders(unit.placed_flags))
     folders |= {str(number): folder for number, folder in named if not everywhere(folder)}
@@ -55,6 +58,6 @@ def _name(path: str, folders: Mapping[str, str]) -> str | None:
 
 
 def everywhere(folder: str) -> bool:
-    """Return True for a system folder or a folder of a CUDA toolkit, which all machines with a compiler have."""
+    """Return True for a folder of the system or of a CUDA toolkit. All machines with a compiler have such folders."""
     path = os.path.realpath(folder)
     return path == _SYSTEM or path.startswith(f"{_SYSTEM}/") or Path(path, _TOOLKIT).exists()

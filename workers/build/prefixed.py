@@ -11,8 +11,8 @@ _LINE = re.compile(r'^#line 1 "([^"\n]+)"\n', re.MULTILINE)
 def write_source(source: str, folder: Path, suffix: str) -> str:
     """Write a source to a file in `folder`, and return the name of the file.
 
-    The family's source without the macros is also written, to the file that ``#line`` names, because compilers print
-    lines of this file in messages.
+    The family's source without the macros is also written, to the file that ``#line`` names. Compilers print lines of
+    this file in their messages.
     """
     name, named = f"kernel{suffix}", _LINE.search(source)
     own = "" if named is None else PurePosixPath(named[1]).name
@@ -70,8 +70,8 @@ _LONGEST_HEADER = 1 << 20
 def removals(source: str, headers: Iterable[Path]) -> dict[str, tuple[Path, int]]:
     """Return the header and the line of an ``#undef``, by macro, for each macro that a header may undefine.
 
-    Only macros at the start of the source are considered, and only if the source itself does not change them. The
-    compiler may skip the ``#undef``, for example because of an ``#if``. `removal_test` detects this.
+    Only macros that kernel-evo defines before the source are considered, and only if the source itself does not change
+    them. The compiler may skip the ``#undef``, for example because of an ``#if``. `removal_test` detects this.
     """
     named = _LINE.search(source)
     if named is None or _INCLUDE.search(source, named.end()) is None:
@@ -92,8 +92,8 @@ def removals(source: str, headers: Iterable[Path]) -> dict[str, tuple[Path, int]
 def removal_test(source: str, names: Iterable[str]) -> str:
     """Return a source that makes the compiler report the macros that headers change.
 
-    It consists of `source` up to the last ``#include``, and an ``#error`` for each macro that is then undefined or has
-    a different number.
+    The source consists of `source` up to the last ``#include``, and an ``#error`` for each macro that is undefined or
+    has a different number at this point.
     """
     values = dict(_DEFINED.findall(source))
     parts = [source[: max(each.end() for each in _INCLUDE.finditer(source))]]

@@ -12,9 +12,13 @@ _VERSION = re.compile(r"#define\s+CUDART_VERSION\s+(\d+)")
 
 
 def in_wheels(folder: str, pattern: str) -> Iterator[Path]:
-    """Yield the files that match `pattern` in NVIDIA's Python packages, e.g. in nvidia/cu13/lib, newest version first.
+    """Yield the files that match `pattern` in NVIDIA's Python packages, newest version first.
 
-    Packages of CUDA 12 and 13 may both be installed. A library of one version cannot use headers of the other.
+    Packages of CUDA 12 and 13 may both be installed. A library of one version cannot use headers of the other version.
+
+    Args:
+        folder: folder within a package, e.g. ``lib``.
+        pattern: pattern of file names.
     """
     spec = find_spec("nvidia")
     for root in sorted(spec.submodule_search_locations or ()) if spec else ():
@@ -31,7 +35,7 @@ def include_folders() -> tuple[str, ...]:
     """Return the folders of CUDA's headers. Since CUDA 13, the C++ library has a separate folder.
 
     PyTorch installs NVIDIA's package of headers, but not the package of the C++ library. If this library is missing,
-    that of an installed CUDA toolkit with the same major version is used.
+    the library of an installed CUDA toolkit with the same major version is used.
     """
     found = sorted({header.parent for header in in_wheels("include", "cuda_runtime.h")})
     folders = [each for root in found or [_TOOLKIT] for each in (root, root / "cccl")]

@@ -52,7 +52,10 @@ class Held:
             self._revoked.discard(_key(lease))
 
     def revoke(self, attempt_ids: Iterable[int]) -> set[int]:
-        """Mark the leases of these attempts as revoked. Return the ids of those that the worker holds."""
+        """Mark the leases of these attempts as revoked.
+
+        Return the ids of the attempts whose leases the worker holds.
+        """
         with self._lock:
             revoked = set(attempt_ids)
             revoked_leases = [lease for lease in self._leases.values() if lease.attempt_id in revoked]
@@ -98,7 +101,8 @@ class Claims:
     Args:
         meter: idle clock of the slot. Time in which the service has no jobs does not count as idle time.
         release: function that gives a lease back to the service without counting a failure of the job.
-        unfit: function that gives a lease back to the service because this machine cannot execute the job.
+        unfit: function that gives a lease back to the service because this machine cannot execute any job of the
+            search.
     """
 
     def __init__(
@@ -134,8 +138,9 @@ class Claims:
             self._asked = self._pool.submit(self._request, count, 0.0)
 
     def collect(self, *, wait: bool) -> list[tuple[Lease, Assignment]]:
-        """Return the jobs that `ask_ahead` requested, if they have arrived. If `wait` is True, wait until
-        they arrive.
+        """Return the jobs that `ask_ahead` requested, or an empty list if they have not arrived yet.
+
+        If `wait` is True, wait until they arrive.
         """
         if self._asked is None or not (wait or self._asked.done()):
             return []
@@ -143,7 +148,7 @@ class Claims:
         return self._assigned(asked.result().leases)
 
     def close(self) -> None:
-        """Request no more jobs. Leases that are granted meanwhile are given back when the worker deregisters."""
+        """Request no more jobs. Leases that are granted during this call are given back when the worker deregisters."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _request(self, count: int, wait_s: float) -> Leases:
@@ -185,7 +190,7 @@ class Claims:
         return assigned
 
     def _incumbent(self, lease: Lease) -> Copy | None:
-        """Return the family of a confirmation's incumbent if its variant differs from the challenger's, else None."""
+        """Return the incumbent's family if it belongs to a different variant than the challenger, else None."""
         family = lease.job.incumbent_family if isinstance(lease.job, Confirm) else None
         return None if family is None else self._context.families.get(family)
 

@@ -205,7 +205,7 @@ class Worker:
                 thread.join()
 
     def _watch(self) -> None:
-        """Send heartbeats until the worker stops. Stop it if it has been idle or running for too long."""
+        """Send heartbeats until the worker stops. Stop the worker if it has been idle or running for too long."""
         context, beaten_s = self._context, time.monotonic()
         while not context.stopping.wait(_TICK_S):
             now_s = time.monotonic()
@@ -254,7 +254,7 @@ class Worker:
         """Register the worker. Wait until the service can be reached.
 
         Results of an earlier process are delivered first, because the registration ends all earlier leases of the
-        worker. The first attempts follow each other quickly, because worker and service may start together.
+        worker. The first attempts to register follow each other quickly, because worker and service may start together.
         """
         soon_s = time.monotonic() + STARTING_S
         while not self._context.client.answers() and time.monotonic() < soon_s:
@@ -270,7 +270,10 @@ class Worker:
             self._away.wait()
 
     def _leave(self) -> None:
-        """Deliver remaining results and deregister, which gives back held leases. If this fails, the leases expire."""
+        """Deliver remaining results and deregister, which gives held leases back.
+
+        If this fails, the leases expire later.
+        """
         try:
             self._context.outbox.flush()
             self._context.client.leave(self._context.worker_id, incarnation=self._context.incarnation)

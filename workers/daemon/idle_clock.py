@@ -1,4 +1,4 @@
-"""Measures the idle time of slots, and decides when a worker ends because it is idle, e.g. on a rented machine."""
+"""Measures the idle time of slots, and ends a worker that was idle for too long, e.g. on a rented machine."""
 
 import threading
 import time

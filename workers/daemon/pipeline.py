@@ -64,16 +64,16 @@ class Pending:
 
 
 class Pipeline:
-    """Builds jobs in advance, unless that would disturb measurements.
+    """Builds jobs in advance, unless builds would disturb measurements.
 
     On a CPU with few cores, jobs are processed in batches: all jobs of a batch are built, and then executed while no
     compiler runs. On other devices, jobs are built during measurements. If the device is a CPU, compilers do not use
     the core that measures.
 
-    On a recorded space, the pipeline holds one job at a time, because the order of trials must not depend on timing.
-    The first candidate of a search is executed before the search's baselines, so that users see a time early. The
-    pipeline holds only enough jobs to keep the device busy, because configs that are proposed later are based on more
-    results.
+    On a recorded space, the pipeline holds one job at a time, because the order of trials must not depend on timing. On
+    other devices, the pipeline holds only enough jobs to keep the device busy, because configs that are proposed later
+    are based on more results. The first candidate of a search is executed before the search's baselines, so that users
+    see a time early.
 
     Args:
         meter: idle clock of the slot, which counts builds as working time.

@@ -129,7 +129,7 @@ class Slot:
         )
 
     def acknowledge(self, report: SlotReport, *, set_aside: bool) -> None:
-        """Apply the service's reply to `report`.
+        """Apply the service's reply to the heartbeat that contained `report`.
 
         Args:
             set_aside: True if the service keeps the device in quarantine.
@@ -159,8 +159,8 @@ class Slot:
     def _ask(self) -> None:
         """Request jobs from the service, and add them to the pipeline.
 
-        The first request after an idle time is for few jobs, because proposing many trials of a new search takes a
-        second.
+        The first request after an idle time is only for a few jobs, because the service needs about a second to propose
+        many trials of a new search.
         """
         few, self._idle = self._idle, False
         self._add(self._claims.ask(min(FEW_JOBS, self._pipeline.room) if few else self._pipeline.room))
@@ -254,7 +254,7 @@ class Slot:
         self._doing = ("waiting", f"{who} holds the device")
 
     def _duplicate(self, lease: Lease, built: Preparation) -> Performed | None:
-        """Return a report for this lease from an earlier trial with the same binary, or None if there is none."""
+        """Return the report of an earlier trial with the same binary, adapted to this lease, or None."""
         mine = built.get("candidate")
         if mine is None or mine.digest is None:
             return None
@@ -304,7 +304,7 @@ class Slot:
         self._meter.take()
 
     def _exhausted(self, lease: Lease, reason: str) -> None:
-        """Give all jobs back to the service because the disk is full, and wait. No failure of the jobs is counted."""
+        """Give all jobs back because the disk is full, and pause. This does not count as a failure of the jobs."""
         _LOG.error("machine.exhausted", attempt=lease.attempt_id, reason=reason)
         self._release(lease, reason)
         self._give_back(reason)
@@ -334,7 +334,7 @@ class Slot:
             self._release(pending.lease, reason)
 
     def _release(self, lease: Lease, reason: str, *, unfit: bool = False) -> None:
-        """Give a lease back to the service, unless the worker is stopping: it then gives back all leases at once.
+        """Give a lease back to the service. A worker that is stopping gives all leases back together later instead.
 
         Args:
             unfit: True if this machine cannot execute any job of the search.

@@ -199,7 +199,7 @@ class Outbox:
         return True
 
     def _enclosed(self, parcels: Sequence[Parcel], most_bytes: int) -> dict[str, bytes]:
-        """Return the artefacts to send with the reports, by digest: those that the service may lack, if they fit."""
+        """Return, by digest, up to `most_bytes` of artefacts that the service may lack, to send with the reports."""
         enclosed: dict[str, bytes] = {}
         for digest, content in (each for parcel in parcels for each in parcel.contents.items()):
             if digest not in self._stored and digest not in enclosed and len(content) <= most_bytes:
@@ -243,9 +243,9 @@ class Outbox:
         return True
 
     def _set_aside(self, parcel: Parcel, reason: str) -> None:
-        """Keep a refused result on disk for inspection. After `MOST_REFUSALS`, report the job as failed.
+        """Keep a refused result on disk for inspection.
 
-        Otherwise the job would be repeated forever.
+        After `MOST_REFUSALS` refusals, report the job as failed, because it would otherwise be repeated forever.
         """
         _LOG.error("result.set_aside", attempt=parcel.attempt_id, reason=reason)
         self._spool.set_aside(parcel)

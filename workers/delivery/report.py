@@ -12,9 +12,9 @@ def job_of(lease: Lease) -> str:
 
 
 def refused(job: Job, built: Preparation) -> bool:
-    """Return True if the builds show that a job has nothing to measure, so that it needs no device.
+    """Return True if the builds failed, so that the job has nothing to measure and needs no device.
 
-    An ablation has nothing to measure if the build of its champion failed.
+    For an ablation, the build of its champion decides.
     """
     needed = [built["champion"]] if isinstance(job, Ablate) and built else built.values()
     return any(each.refusal is not None for each in needed)
@@ -39,7 +39,7 @@ def doubtful(report: Report) -> bool:
 
 
 def died(report: Report) -> bool:
-    """Return True if the worker may have caused the outcome by killing a process."""
+    """Return True if the worker itself may have caused the outcome by killing a process."""
     if isinstance(report, BaselineReport):
         return not report.timings
     return isinstance(_outcome(report), Crashed)

@@ -34,7 +34,10 @@ class Parcel:
 
     @property
     def key(self) -> tuple[int, str]:
-        """Id and token of the attempt. The id alone is not unique, because a restored database may assign it again."""
+        """Attempt id and token of the lease.
+
+        The id is not unique, because a restored database may assign an id again.
+        """
         return self.attempt_id, self.token
 
 

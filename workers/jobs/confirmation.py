@@ -93,8 +93,8 @@ class Confirmation:
     def _first(self) -> ConfirmReport:
         """Return the report of the first process.
 
-        It verifies the challenger on every case, and then times it twice, interleaved with the incumbent and the
-        baselines.
+        The process verifies the challenger on every case. It then times two series of the challenger, whose difference
+        shows the noise, interleaved with the incumbent and the baselines.
         """
         series = {"challenger": "challenger", "incumbent": "incumbent", "challenger_again": "challenger"}
         request = Compare(
@@ -113,9 +113,10 @@ class Confirmation:
         return replace(report, resources={side: dict(self._built[side].resources) for side in self._sides})
 
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
-        """Return the report with the comparisons of further processes; unchanged if the challenger is not promising.
+        """Return the report with the comparisons of further processes.
 
-        Processes are added until the promotion is decided. They verify the challenger only on the timed case.
+        Processes are added until the promotion is decided, and verify the challenger only on the timed case. If the
+        challenger is not promising, the report is returned unchanged.
         """
         policy, given = self._terms.policy, [report.answers]
         if policy.confirm_processes == 1 or not promising(report, policy, self._costs(report)):
@@ -139,7 +140,10 @@ class Confirmation:
         return Costs.of(goal, report, self._job.challenger, self._job.incumbent)
 
     def _examined(self, report: ConfirmReport) -> ConfirmReport:
-        """Return the report with results of sanitizers and a profiler, which run only if the samples would promote."""
+        """Return the report with the results of sanitizers and a profiler.
+
+        They run only if the samples would promote the challenger.
+        """
         self._instruments.runners.discard()  # ends the runners that were prepared for further comparisons
         sanitizer, profiler = self._instruments.sanitizer, self._instruments.profiler
         if not promising(report, self._terms.policy, self._costs(report)):
@@ -158,7 +162,7 @@ class Confirmation:
                 return replace(report, profiles=self._profiles(child, profiler))
 
     def _say(self, process: int | None, stage: str) -> None:
-        """Set the current step, shown with the speed-up so far."""
+        """Set the current step of the job. It is shown together with the speed-up so far."""
         where = "" if process is None else f", process {process} of {self._most} at most"
         self._instruments.status.say(f"{stage}{where}{self._so_far}")
 
@@ -209,7 +213,7 @@ class Confirmation:
         )
 
     def _modules(self, process: int) -> tuple[str, ...]:
-        """Return the modules that a prepared runner imports in advance."""
+        """Return the Python modules that a runner imports while it is prepared."""
         if not self._ahead:
             return ()
         return imports(self._work, baselines=process == 1 or self._job.incumbent is None)
@@ -321,14 +325,17 @@ def prepare_first(runners: Runners, work: Assignment, job: Confirm) -> None:
 
 
 def compare(child: Child, request: Compare, work: Assignment) -> Compared:
-    """Return the runner's comparison of kernels. The time limit is doubled, because baselines also import and copy."""
+    """Return the runner's comparison of kernels.
+
+    The usual time limit is doubled, because baselines also import libraries and copy inputs.
+    """
     return ask(child, request, Compared, stage="measure", limit_s=2 * work.terms.policy.measure_timeout_s)
 
 
 def overlaps(kind: DeviceKind) -> bool:
-    """Return True if computing expected outputs does not disturb measurements on a device of this kind.
+    """Return True if expected outputs can be computed during measurements without disturbing them.
 
-    This is the case if the device is not a CPU and the machine has enough cores.
+    The result is True if devices of this kind are not CPUs, and the machine has enough cores.
     """
     return not kind_of(kind).on_host and len(machine.cores()) >= SPARE_CORES
 

@@ -122,7 +122,7 @@ class Evaluator:
         )
 
     def stand_by(self) -> None:
-        """Start the first runner before there is a job, because importing its libraries takes most of a second."""
+        """Start a runner before there is a job, because importing the libraries takes it most of a second."""
         self._runners.stand_by(self._modules)
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
@@ -156,7 +156,7 @@ class Evaluator:
                 return replace(self.baseline(work), warnings=self._effects.warnings(work))
 
     def _prepare_runner(self, work: Assignment) -> None:
-        """Start a runner that computes the expected outputs of a new search, unless it would disturb a measurement."""
+        """Start a runner that computes the expected outputs of a new search, unless this disturbs a measurement."""
         with self._beginning:
             begun = work.terms.key in self._begun
             self._begun.add(work.terms.key)
@@ -308,8 +308,8 @@ class Evaluator:
     def _bars(self, work: Assignment, job: Evaluate) -> Bars:
         """Return the times above which a trial counts as slow.
 
-        For trials that were proposed before the first result, these times are derived from the kernels that this worker
-        has measured.
+        The job contains these times, unless its trial was proposed before the first result of the search. In this case,
+        the times of kernels that this worker has measured are used.
         """
         if job.bars != Bars():
             return job.bars
@@ -366,7 +366,7 @@ class _Search:
 
 
 class Duplicates:
-    """Finds earlier reports by binary, so that equal binaries of a search are measured once.
+    """Finds the report of an earlier trial with the same binary, so that equal binaries of a search are measured once.
 
     Reports of this process are in memory, and reports of other workers are requested from the service.
     """
@@ -402,7 +402,7 @@ class Duplicates:
         return self._searches.get(terms.key, _Search)
 
     def _measured_all_before(self, lease: Lease) -> bool:
-        """Return True if this process measures all earlier trials of the search, so the service has no others."""
+        """Return True if this process measures all earlier trials of the search, so that no other reports exist."""
         if not isinstance(lease.job, Evaluate) or lease.terms.family.variant:
             return False
         mine = self._of(lease.terms).expected

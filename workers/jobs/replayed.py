@@ -1,4 +1,4 @@
-"""Executes jobs on a recorded space: reads outcomes from a recording. This is used to study strategies."""
+"""Executes jobs on a recorded space, by reading outcomes from the recording. Such jobs are used to study strategies."""
 
 import time
 

@@ -50,7 +50,7 @@ class _Examination:
         self._longest_s, self._begun, self._over = 0.0, False, False
 
     def examine(self, case: str) -> None:
-        """Examine a case, unless a fault was found, an examination raised an error, or too little time is left."""
+        """Examine a case, unless a fault was found, an examination failed, or too little time is left."""
         started_s = time.monotonic()
         left_s = self._limit_s - (started_s - self._began_s)
         if self._begun and (self._over or self._longest_s > left_s or left_s <= 0):
@@ -66,7 +66,7 @@ class _Examination:
 
 
 def _together(results: Sequence[Sanitized], examined: Sequence[str], cases: Sequence[str]) -> Sanitized:
-    """Return the combined result of one tool for several cases."""
+    """Combine the results of one tool for several cases."""
     ran = [case for case, each in zip(examined, results, strict=True) if each.skipped is None]
     if not ran:
         return results[0]

@@ -30,9 +30,9 @@ class EvaluatedConfig:
     """Result of evaluating one config.
 
     Attributes:
-        built: result of the build, whose files no longer exist.
+        built: result of the build. Its files no longer exist.
         waited_s: seconds of waiting for another process that held the device.
-        trouble: error in reference.py that was found although the config could not be built, or None.
+        trouble: error in reference.py, or None. It is looked for only if the build of a CPU kernel failed.
         doubt: reason why the time may be too short, see `Evaluator.doubt`, or None.
         baselines: report of the baselines, or None if baselines were not requested or the config has no time.
     """

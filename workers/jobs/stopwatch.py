@@ -29,7 +29,7 @@ class Stopwatch:
 
     @contextmanager
     def step(self, process: int, name: str) -> Iterator[None]:
-        """Time the block as a step of a process. See `evo.trial.results.Step`."""
+        """Measure the duration of the block, and record it as a step of a process. See `evo.trial.results.Step`."""
         begun = time.perf_counter()
         try:
             yield
@@ -42,7 +42,7 @@ class Stopwatch:
 
 
 class Status:
-    """Current step of a job. The `Performer` writes it, and the heartbeat reads it."""
+    """Current step of a job. The `Performer` sets it, and the heartbeat reports it."""
 
     def __init__(self) -> None:
         self.words: str | None = None

@@ -20,7 +20,7 @@ _FAR_OFF = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Baselines:
-    """Timers of the usable baselines, and reasons why the other baselines are unusable, by name of the baseline."""
+    """Timers of the usable baselines by name, and reasons why further baselines are unusable, also by name."""
 
     timers: dict[str, Timer] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
@@ -75,7 +75,7 @@ def _prepare(
 
 
 def _check(result: Any, golden: ExpectedOutput) -> None:
-    """Reject a baseline whose result clearly differs from the reference. Results of several arrays are not checked."""
+    """Reject a baseline whose result clearly differs from the reference. A result of several arrays is not checked."""
     if len(golden.reference) != 1:
         return
     (expected,) = golden.reference.values()

@@ -56,7 +56,7 @@ class Bench:
 
     Attributes:
         candidates: verified candidates, by the names that requests use.
-        mixtures: inputs mixed from the inputs of several cases, with their expected outputs.
+        mixtures: inputs that combine the inputs of several cases, with their expected outputs.
         proofs: descriptions of the checks that candidates passed, by the name of the check. They are stored with each
             measurement.
         loads: number of kernels that were loaded so far.
@@ -116,14 +116,17 @@ class Bench:
         return self.session.timer(candidate.kernel, sets)
 
     def power(self, timers: Mapping[str, Timer], spans: int, *, budget_s: float = math.inf) -> Mapping[str, Power]:
-        """Return the measured power of each timer's kernel, by name. Empty if the search's metric needs no power."""
+        """Return the measured power of the kernel of each timer, by name.
+
+        Empty if the search's metric needs no power.
+        """
         if self.meter is None:
             return {}
         rng = np.random.default_rng([*self.terms.seed, _POWER])
         return measure_power(timers, self.meter, spans, rng=rng, budget_s=budget_s)
 
     def output_check(self, candidate: Candidate) -> OutputCheck:
-        """Return a new checker of the outputs of timed calls."""
+        """Return a new object that checks the outputs of timed calls."""
         return OutputCheck(
             candidate.rights,
             self.buffers.timed,

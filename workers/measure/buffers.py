@@ -26,7 +26,7 @@ class BufferSets:
     """Allocates buffer sets on a device, and keeps them for later candidates with the same arguments.
 
     Attributes:
-        golden: expected outputs by case name, one for each draw of the case's inputs.
+        golden: expected outputs by case name, one for each set of inputs of the case.
     """
 
     terms: Open
@@ -70,20 +70,20 @@ class BufferSets:
     def of_case(self, case: str, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
         """Return the buffer set on which a case is verified, as a sequence of length 1.
 
-        Hot calls are timed on the buffer set of the first case.
+        The set of the first case is also used for hot timed calls.
         """
         return self._keep((f"case {case}", -1), arguments, self.golden[case][0], 1)
 
     def put(self, buffers: Buffers, case: str, content: int, arguments: tuple[Argument, ...]) -> None:
-        """Fill the buffers of a case with the set of inputs that has the number `content`.
+        """Fill the buffers of the timed case with the inputs that have the number `content`.
 
-        Only the timed case has several sets of inputs.
+        Every other case has only one set of inputs, so its buffers are not changed.
         """
         if case == self._timed_case:
             self.contents(arguments).put(buffers, content)
 
     def contents(self, arguments: tuple[Argument, ...]) -> Contents:
-        """Return the object that writes different inputs to the timed buffers for these arguments."""
+        """Return the object that changes the inputs in the timed buffers for these arguments."""
         (hot,) = self.of_case(self._timed_case, arguments)
         if hot not in self._contents_of:
             name = self._timed_case
@@ -100,7 +100,8 @@ class BufferSets:
     ) -> Sequence[Buffers]:
         """Return the buffer sets kept under `key` for these arguments. Allocate `count` sets if there are none.
 
-        The arguments of candidates usually differ only in the shapes of their workspaces.
+        Candidates with the same arguments share buffer sets. The arguments of candidates usually differ only in the
+        shapes of workspaces.
         """
         kept = self._kept.setdefault(key, {})
         buffers = kept.pop(arguments, None)

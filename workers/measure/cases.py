@@ -129,7 +129,7 @@ def _verify_two_threads(bench: Bench, candidate: Candidate, buffers: Buffers) ->
 def _verify_mixtures(bench: Bench, candidate: Candidate, buffers: Buffers) -> None:
     """Verify one call on each of the mixed inputs, in the timed buffers.
 
-    The first two mixtures differ little from the nominal inputs. Before each of them, the kernel is called on the
+    The first two mixtures differ little from the nominal inputs. Before each of these two, the kernel is called on the
     nominal inputs, so that a kernel that reuses its last answer is detected.
     """
     kernel, arguments, contents = candidate.kernel, candidate.arguments, bench.buffers.contents(candidate.arguments)

@@ -103,7 +103,7 @@ def _baselines(bench: Bench, mode: Mode, only: str | None) -> Baselines:
 
 
 def _cold_copies(bench: Bench, baselines: int) -> int:
-    """Return the number of input copies for each baseline: if memory permits, more than the caches can hold."""
+    """Return the number of input copies for each baseline. If memory permits, the caches cannot hold all copies."""
     nominal = bench.buffers.nominal
     inputs, outputs = (sum(array.nbytes for array in arrays.values()) for arrays in (nominal.inputs, nominal.reference))
     if not bench.driver.limits_address_space:

@@ -32,7 +32,9 @@ def measure_power(
     budget_s: float = float("inf"),
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Power]:
-    """Return the power of the kernels, by timer. They are measured in turn, so that drift affects all equally.
+    """Return the power of each kernel, by the name of its timer.
+
+    The kernels are measured in turn, so that slow changes of the device affect all kernels equally.
 
     Args:
         spans: number of rounds. In each round, every kernel is measured for one span.
@@ -61,8 +63,8 @@ def measure_power(
 def _span(timer: Timer, meter: EnergyMeter, clock: Callable[[], float]) -> tuple[float, float]:
     """Return the average power in watts and the average time of a call in µs.
 
-    Both values are measured between two increments of the meter. The kernel is called without pauses in between, so
-    that idle time is negligible.
+    Both values are measured between two increments of the meter. During this time, the kernel is called without pauses,
+    so that idle time is negligible.
     """
     before_uj, _ = _advance(timer, meter, clock, meter.read_uj())
     began_s, batches = clock(), list[float]()

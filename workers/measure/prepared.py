@@ -61,7 +61,7 @@ class Prepared:
         return cls(terms=terms, reference=reference, drawn=reference.drawn(terms.cases), golden=None)
 
     def complete(self) -> "Prepared":
-        """Return a copy with all expected outputs.
+        """Return a copy in which no expected outputs are missing.
 
         Raises:
             FamilyError: reference.py violates its contract.

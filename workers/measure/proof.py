@@ -25,10 +25,10 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class ProofPlan:
-    """Conditions under which a candidate is verified in one kernel process, besides the conditions of timing.
+    """Conditions under which a candidate is verified in one kernel process, in addition to the conditions of timing.
 
     Attributes:
-        core: random number that selects the cores of the kernel process if it is not timed.
+        core: random number that selects the cores of a kernel process in which nothing is timed.
         launches: verified calls with buffers that are placed differently than in timed calls.
     """
 

@@ -133,13 +133,13 @@ def interleave(
 ) -> dict[str, list[float]]:
     """Take one sample of every timer per round, so that drift and other programs affect all timers equally.
 
-    The order in a round is random. Every second round reverses the order of the round before, so each of two timers
-    comes first in half of the rounds.
+    The order in a round is random. Every second round reverses the order of the previous round. Each of two timers
+    therefore comes first in half of the rounds.
 
     Args:
         rng: random generator that draws the orders. In a confirmation, its seed is derived from the seed of the search.
-        warm: True to call the kernel for `WARM_US` before each sample, unless a sample lasts that long. Otherwise, a
-            kernel would look slow after a baseline that uses much memory.
+        warm: True to call the kernel for `WARM_US` before each sample, unless a sample lasts that long. Without these
+            calls, a kernel would look slow after a baseline that uses much memory.
         after: function that is called after each sample with the name of the timer, e.g. to verify the outputs.
         enough: function that is called after each round with all samples. If it returns True, no further round follows.
 
@@ -221,10 +221,11 @@ long.
 
 
 def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:
-    """Remove baselines that would take too much of the time budget. Return the number of rounds that fit into it.
+    """Remove baselines that would take too much of the time budget.
 
-    A baseline that is requested by name is never removed, because a confirmation needs it in every process. Without an
-    incumbent, the fastest baseline is also kept, because it is the only one with which the candidate is compared.
+    Return the number of rounds that fit into the budget. A baseline that is requested by name is never removed, because
+    a confirmation needs it in every process. Without an incumbent, the fastest baseline is also kept, because the
+    candidate is compared only with this baseline.
     """
     typical_us = {name: _typical_us(timer) for name, timer in (*timers.items(), *baselines.timers.items())}
     cost_s = {name: _round_s(timer, typical_us[name]) for name, timer in (*timers.items(), *baselines.timers.items())}
@@ -243,7 +244,10 @@ def _left_out(
     typical_us: Mapping[str, float],
     cost_s: Mapping[str, float],
 ) -> dict[str, str]:
-    """Return why baselines are omitted, by name: far slower than the candidates, or too slow for the budget."""
+    """Return the reasons for omitting baselines, by the name of the baseline.
+
+    A baseline is omitted if it is far slower than the candidates, or too slow for the time budget.
+    """
     if not timers:
         return {}
     candidate_us = min(typical_us[name] for name in timers)

@@ -99,9 +99,9 @@ def verify(
         deterministic: True to reject results whose bits differ between calls.
         stale: True to leave the results of an earlier call, on different inputs, in the outputs before the first call.
             False to fill the outputs with poison.
-        fixed: True for a variant, whose author cannot change family.toml. The error message then does not suggest it.
-        brief: True to omit the complete check for threads, processes and changed state after the last call, because it
-            follows later.
+        fixed: True for a variant, whose author cannot change family.toml. The error message then does not suggest a
+            change.
+        brief: True to postpone the complete check for threads, processes and changed state to a later call.
 
     Raises:
         WrongAnswerError: a result is wrong, or the kernel did something forbidden.
@@ -186,8 +186,9 @@ def verify_elsewhere(
         buffers: buffers with the inputs of `golden`.
         launches: placement and call mode of each call.
         right: verified outputs for the same inputs. Outputs are compared with the reference only if they differ from
-            these.
-        fixed: True for a variant, whose author cannot change family.toml. The error message then does not suggest it.
+            the verified outputs.
+        fixed: True for a variant, whose author cannot change family.toml. The error message then does not suggest a
+            change.
 
     Raises:
         WrongAnswerError: a result is wrong, or the kernel did something forbidden.
@@ -288,7 +289,7 @@ def _describe(case: CaseError, far: Distance) -> str:
 
 
 def _exceeded(case: CaseError) -> str:
-    """Return advice if one figure exceeds its limit and the other is far below its own, else an empty string."""
+    """Return advice if one error exceeds its limit and the other is far below its limit, else an empty string."""
     figures = {"rel_l2": (case.rel_l2, case.rel_l2_limit), "max_abs": (case.max_abs, case.max_abs_limit)}
     above = [name for name, (error, limit) in figures.items() if error is not None and error > limit]
     below = [name for name, (error, limit) in figures.items() if error is not None and error <= _FAR_BELOW * limit]
@@ -330,7 +331,7 @@ def _rounded(case: CaseError, reference: NDArray[Any]) -> str:
 
 
 def _describe_stray(name: str, values: NDArray[Any]) -> str:
-    """Return a text on elements of an in-place argument that hold poison, although it held inputs before the call."""
+    """Return a text about elements of an in-place argument that hold poison, although the inputs held none."""
     stray = np.ascontiguousarray(values).view(f"u{values.itemsize}") == int.from_bytes(
         bytes([POISON]) * values.itemsize
     )

@@ -161,7 +161,7 @@ class Child:
         return f"{how}; it said: {output}" if output else how
 
     def _reap(self) -> str:
-        """Wait for the end of the guardian, which has the exit status of the runner. Return the status as text."""
+        """Wait for the end of the guardian, and return its exit status as text. It is the exit status of the runner."""
         try:
             return ended(self._process.wait(_END_S))
         except subprocess.TimeoutExpired:
@@ -202,7 +202,7 @@ def _shortened(text: str) -> str:
 def _watched(pid: int) -> int | None:
     """Return a descriptor that becomes readable when a process ends, or None on systems other than Linux.
 
-    The end of a process's output does not show its end, because child processes may keep the pipes open.
+    Waiting for the end of the process's output is not enough, because its child processes may keep the pipes open.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
@@ -236,7 +236,7 @@ def _close(stream: IO[bytes]) -> None:
 
 
 class Ahead:
-    """A runner that is started in advance and executes one request. It opens no device until `taken` returns it.
+    """A runner that is started in advance and executes one request. It opens no device before `taken` returns it.
 
     Args:
         request: request that the runner executes in advance.
@@ -260,7 +260,10 @@ class Ahead:
         self._thread.start()
 
     def taken(self) -> Child | None:
-        """Wait until the request has ended, and return the runner. If it failed, end the runner and return None."""
+        """Wait until the request has ended, and return the runner.
+
+        If the request failed, end the runner and return None.
+        """
         self.wait()
         if self._ready and self._child.usable:
             return self._child

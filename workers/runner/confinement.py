@@ -52,7 +52,10 @@ def die_with(parent: int) -> None:
 
 
 def adopt() -> None:
-    """Become the parent of processes that a candidate detaches, so that they can be found. Do nothing outside Linux."""
+    """Become the parent of processes that a candidate detaches, so that the runner finds them.
+
+    Do nothing outside Linux.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -61,9 +64,9 @@ def limit(memory_bytes: int, *, address_space: bool) -> None:
     """Forbid core files, limit the size of files, and limit the memory that this process may allocate from now on.
 
     Args:
-        memory_bytes: memory limit in bytes. Half of the free memory is the limit if it is smaller.
-        address_space: True to limit the memory. The limit applies to the address space, so it is impossible (False) if
-            a device's driver reserves far more addresses than it uses memory.
+        memory_bytes: memory limit in bytes. If half of the free memory is less, it is the limit.
+        address_space: True to limit the memory, by limiting the address space. False if the driver of the device
+            reserves far more addresses than memory, so that such a limit is impossible.
     """
     limit_core()
     _lower("RLIMIT_FSIZE", max(_FILE_BYTES, memory_bytes))

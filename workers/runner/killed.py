@@ -38,7 +38,7 @@ def undisturbed(perform: Callable[[], R]) -> R:
         mentions the kills.
 
     Raises:
-        KilledError: a process was killed in every attempt, in the last one the runner.
+        KilledError: a process was killed in every attempt, and in the last attempt this process was the runner.
     """
     before = memory_kills()
     earlier: list[R] = []
@@ -65,7 +65,10 @@ def undisturbed(perform: Callable[[], R]) -> R:
 
 
 def memory_kills() -> int:
-    """Return the number of out-of-memory kills so far in this container or, if it is unknown, on the machine."""
+    """Return the number of out-of-memory kills so far in this container.
+
+    If it is unknown, return that of the machine.
+    """
     return next(_counts(), 0)
 
 
@@ -79,7 +82,7 @@ def _counts() -> Iterator[int]:
 
 
 def _counters() -> Iterator[Path]:
-    """Yield the files that may contain the number of kills: of cgroup v2, of cgroup v1, and of the machine."""
+    """Yield the files that may contain the number of out-of-memory kills: cgroup v2, cgroup v1, the machine."""
     try:
         lines = (_PROC / "self" / "cgroup").read_text().splitlines()
     except OSError:

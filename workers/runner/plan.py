@@ -17,7 +17,7 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, 
 
     Args:
         folder: cache folder of the worker.
-        fresh: numbers that are appended to each seed, so that a confirmation draws other inputs than the search.
+        fresh: numbers that are appended to each seed, so that a confirmation draws different inputs than the search.
         process: number of the process within a job, if several processes use the same inputs.
         modules: Python modules that the runner imports in advance.
     """
@@ -40,7 +40,8 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, 
 def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
     """Return the names of the Python modules that a runner should import in advance, because importing takes seconds.
 
-    They are the modules of the device and, for baselines, all modules that functions of reference.py import.
+    These are the modules that the device needs. If the runner will time baselines, all modules that functions of
+    reference.py import are included.
 
     Args:
         baselines: True if the runner will time baselines.
@@ -58,8 +59,8 @@ def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
 def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
     """Return the plans of all cases of a search. See `open_request` for `fresh`.
 
-    The first case is also timed, and has several seeds. Candidates receive the inputs of its last seed only after all
-    timing.
+    The first case is also timed, and has several seeds. Candidates receive the inputs of the last of these seeds only
+    after all timing.
     """
     terms, family = work.terms, work.copy.family
     plans: list[CasePlan] = []

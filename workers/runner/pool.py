@@ -126,7 +126,7 @@ def open_limit_s(policy: Policy) -> float:
 
 @contextmanager
 def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
-    """Log that reference.py is slow if the block takes more than `SLOW_OPEN_S`."""
+    """Log that reference.py is slow if the block takes more than `SLOW_OPEN_S` seconds."""
     facts = {"family": work.terms.family.name, "waiting_for": "inputs() and reference()", "limit_s": limit_s}
     timer = threading.Timer(SLOW_OPEN_S, partial(_LOG.info, "reference.slow", **facts))
     timer.daemon = True
@@ -138,7 +138,7 @@ def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
 
 
 def _worth_another(outcome: Outcome, attempt: int) -> bool:
-    """Return True if opening a runner must be tried again: it crashed, and attempts remain."""
+    """Return True if opening a runner must be tried again, because the runner crashed and attempts remain."""
     if not isinstance(outcome, Crashed):
         return False
     return attempt < (MOST_ATTEMPTS if outcome.killed is not None else _OPENINGS)
@@ -190,7 +190,7 @@ class Runners:
         self.interruption = Interruption()
 
     def stand_by(self, modules: tuple[str, ...]) -> None:
-        """Start a runner for an unknown later search. The runner imports the given modules."""
+        """Start a standby runner, which imports the given modules and waits for any search."""
         with self._starting:
             if self._spare is None:
                 self._spare = Ahead(
@@ -301,7 +301,7 @@ class Runners:
         return None
 
     def _started(self, threads: int) -> Child:
-        """Return the standby runner if it has this number of threads. Otherwise return a new runner."""
+        """Return the standby runner if it has this number of threads. Otherwise start a new runner and return it."""
         with self._starting:
             spare, self._spare = self._spare, None
         if spare is not None and threads != SPARE_THREADS:

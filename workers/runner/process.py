@@ -58,7 +58,7 @@ from workers.system.exhaustion import is_exhaustion
 
 
 class Runner:
-    """Answers requests. Its state is the session of a `Prove` request, and the bench of an `Open` request."""
+    """Answers requests. It keeps the session that a `Prove` request opened, and the bench of an `Open` request."""
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -110,7 +110,7 @@ def _asked_of(bench: Bench, request: Verify | Measure | Compare) -> Reply:
 
 
 def _failure(error: Exception, request: Request) -> Reply:
-    """Return the reply to a request that failed. The candidate, device, family or machine may be faulty."""
+    """Return the reply to a request that failed, which names the faulty part: candidate, device, family or machine."""
     if (outcome := _outcome(error, request)) is not None:
         return Refused(outcome=outcome)
     if isinstance(error, DeviceUnfitError):
@@ -126,7 +126,7 @@ def _failure(error: Exception, request: Request) -> Reply:
 
 
 def _outcome(error: Exception, request: Request) -> Outcome | None:
-    """Return the outcome of the candidate if the error is its fault, else None."""
+    """Return the outcome of the candidate if the candidate caused the error, else None."""
     match error:
         case HopelessError() | WrongAnswerError():
             return error.outcome

@@ -27,8 +27,7 @@ class CasePlan:
     Attributes:
         distribution: name of the distribution of the inputs, for reference.py.
         seeds: seeds of random generators. The inputs are drawn once with each seed.
-        operands: inputs and outputs of the problem as the family declares them, including those that a kernel does not
-            take.
+        operands: inputs and outputs of the problem as the family declares them. A kernel need not take all of them.
         mixed: True if parts of the inputs may be replaced with parts of the inputs of further cases.
     """
 
@@ -73,7 +72,7 @@ class Open:
         folder: cache folder of the worker.
         memory_limit_bytes: memory in bytes that the runner may allocate after this request.
         reentrant: False if the family declares that two threads must not call its kernels at the same time.
-        fixed: True for a variant, whose author cannot change family.toml. Error messages then do not suggest it.
+        fixed: True for a variant, whose author cannot change family.toml. Error messages then do not suggest a change.
         process: number of the process within a job. Processes with the same cases but different numbers make different
             random choices, e.g. the order of timers in a round.
         modules: Python modules that the runner imports while it computes the expected outputs.
@@ -167,7 +166,7 @@ class Measure:
 class Compare:
     """Request to time candidates and, if requested, baselines in interleaved rounds.
 
-    A *series* contains the samples of a candidate, one per round. Two series of the same candidate are independent.
+    A *series* contains the samples of a candidate, one per round. A candidate may have two independent series.
 
     Attributes:
         series: name of the candidate, by name of the series.
@@ -281,7 +280,7 @@ class Trouble:
     """Reply if the family or the machine is faulty, so that no candidate can be judged until the fault is repaired.
 
     Attributes:
-        exhausted: True if the disk of the machine is full. The job must then be done on a different machine.
+        exhausted: True if the disk of the machine is full. A different machine must then execute the job.
     """
 
     reason: str

@@ -78,7 +78,10 @@ def main(arguments: list[str]) -> None:
 
 
 def _limit(*, addresses: bool) -> None:
-    """Limit the size of files and, if `addresses` is True, the address space, so that a source cannot exhaust them."""
+    """Limit the size of files and, if `addresses` is True, the address space.
+
+    Without the limits, a source could exhaust the disk or the memory.
+    """
     import resource
 
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -93,7 +96,10 @@ def _limit(*, addresses: bool) -> None:
 
 
 def _confine(reads: list[str], lists: list[str], writes: list[str], *, signals: bool) -> list[str]:
-    """Apply Landlock and seccomp to this process. Return their names, or an empty list if one is unavailable."""
+    """Apply Landlock and seccomp to this process.
+
+    Return their names, or an empty list if one of the two is unavailable.
+    """
     if sys.platform != "linux" or platform.machine() not in _NUMBERS:
         return []
     abi = _libc.syscall(_CREATE, None, ctypes.c_size_t(0), 1)
@@ -133,9 +139,9 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def _filter(*, signals: bool) -> bool:
-    """Refuse sockets, tracing, mounting, system calls of other ABIs and, if `signals` is False, signals.
+    """Make the system refuse sockets, tracing, mounting, system calls of other ABIs and, if requested, signals.
 
-    Return True if the filter is in force.
+    Return True if the filter is in force. If `signals` is True, signals are allowed.
     """
     architecture, others, sending = _NUMBERS[platform.machine()]
     refused = others if signals else (*others, *sending)

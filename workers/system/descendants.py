@@ -19,7 +19,7 @@ _ROUNDS = 10
 
 
 def children() -> frozenset[int]:
-    """Return the child processes of this process, including zombies."""
+    """Return the ids of the child processes of this process, including zombies."""
     try:
         lists = [(task / "children").read_text() for task in _TASKS.iterdir()]
     except OSError:  # not Linux, or a Linux kernel without these files
@@ -28,7 +28,7 @@ def children() -> frozenset[int]:
 
 
 def _children_at_once() -> frozenset[int]:
-    """Return the child processes like `children`, but faster if there are none."""
+    """Return the same ids as `children`. The function is faster if there are no child processes."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -40,7 +40,7 @@ def _children_at_once() -> frozenset[int]:
 
 @contextmanager
 def excused() -> Iterator[None]:
-    """Record the processes that trusted code starts during the block, for `of_trusted_code`.
+    """Record the processes that trusted code starts during the block, so that no kernel is blamed for them.
 
     Only processes of this user are recorded, because kernels run as other users if the machine permits it.
     """

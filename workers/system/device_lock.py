@@ -42,7 +42,7 @@ def exclusive(
     again at once. If no lock file can be created, the block runs without a lock.
 
     Args:
-        unwanted: function that returns True to end the wait.
+        unwanted: function that returns True when waiting should end, because the measurement is no longer needed.
         on_busy: function that is called once after `BUSY_S` seconds of waiting, with the id of the process that holds
             the device, or None if unknown.
 
@@ -99,7 +99,7 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _sign(descriptor: int, text: str) -> None:
-    """Write the id of the process that holds the lock to the file, unless another user owns the file."""
+    """Write the id of this process, which holds the lock, to the file, unless another user owns the file."""
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)

@@ -20,7 +20,7 @@ def ended(status: int) -> str:
 
 
 def sent_from_outside(status: int) -> bool:
-    """Return True if a process was ended by a signal that users, batch systems or the out-of-memory killer send.
+    """Return True if the process was ended by a signal that users, batch systems or the out-of-memory killer send.
 
     Args:
         status: exit status, or the negative number of the signal that ended the process.
@@ -29,6 +29,6 @@ def sent_from_outside(status: int) -> bool:
 
 
 def last_line(text: str) -> str:
-    """Return the last line that contains a letter or digit. Lines that only underline source code are skipped."""
+    """Return the last line that contains a letter or digit, except lines that only underline source code."""
     said = (line.strip() for line in reversed(text.splitlines()))
     return next((line for line in said if any(map(str.isalnum, line))), "")

@@ -24,7 +24,7 @@ _LAST_WORDS_BYTES = 4096
 class LineProcess:
     """A process that answers each line of JSON with a line of JSON.
 
-    It ends when the process that started it ends, because its standard input is then closed.
+    The process ends when its parent process ends, because its standard input is then closed.
 
     Args:
         module: module to run with ``python -m``.
@@ -94,7 +94,7 @@ class LineProcess:
         return f"{end}: {last_words}" if last_words else end
 
     def _last_error_line(self) -> str:
-        """Return the last line that the process wrote to standard error, e.g. a failed import."""
+        """Return the last line that the process wrote to standard error, e.g. about a failed import."""
         length = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, length - _LAST_WORDS_BYTES))
         return last_line(self._stderr.read().decode(errors="replace"))

@@ -15,7 +15,7 @@ _SMALLEST_CACHES = {"l1_bytes": 32 << 10, "l2_bytes": 256 << 10}
 
 
 def processor_model() -> str:
-    """Return the model name of the processor. Times are comparable between machines with the same model."""
+    """Return the model name of the processor. Times on machines with the same model are comparable."""
     if name := _sysctl("machdep.cpu.brand_string"):
         return name
     facts = _cpuinfo(Path("/proc/cpuinfo"))
@@ -78,7 +78,7 @@ def pin(count: int) -> tuple[int, ...]:
 
 
 def leave_last_core() -> None:
-    """Keep this thread and its child processes off the core that `pin` uses first."""
+    """Forbid this thread and its child processes the last core, which `pin` uses first."""
     if hasattr(os, "sched_setaffinity") and len(cores()) > 1:
         os.sched_setaffinity(0, cores()[:-1])
 
@@ -93,7 +93,7 @@ def _linux_caches(folder: Path) -> dict[str, int]:
 
 
 def _cpuinfo(path: Path) -> dict[str, str]:
-    """Return the entries of the first processor by name."""
+    """Return the entries of the first processor in a cpuinfo file, by name."""
     lines: Iterable[str] = path.read_text().partition("\n\n")[0].splitlines() if path.is_file() else ()
     pairs = (line.partition(":") for line in lines)
     return {name.strip(): value.strip() for name, _, value in pairs}

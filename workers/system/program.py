@@ -112,7 +112,7 @@ _REFUSED, _FOLDER = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
 
 
 def keeping_bytecode(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for a Python process that writes bytecode, so that later processes start faster.
+    """Return the environment for a Python process that stores its bytecode, so that later processes start faster.
 
     If `environment` forbids bytecode files, they are written to the user's cache folder instead of next to the sources.
     """

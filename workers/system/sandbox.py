@@ -22,7 +22,10 @@ _PLACE = Path(__file__).resolve().parents[2]
 
 @cache
 def sandbox_here() -> str:
-    """Return the names of the sandbox mechanisms that work on this machine, or an empty string. Test them once."""
+    """Return the names of the sandbox mechanisms that work on this machine, or an empty string.
+
+    Each process tests this once.
+    """
     try:
         answer = subprocess.run(
             _launcher(_SYSTEM, ()), capture_output=True, text=True, timeout=_ANSWER_S, check=False, env=environment()
@@ -81,7 +84,7 @@ def _launcher(reads: Iterable[str], writes: Iterable[str], lists: Iterable[Path]
 
 
 def _home_of(program: str) -> list[str]:
-    """Return the paths that a program needs: the program or, for a ``bin`` folder, also the folder's parent."""
+    """Return the paths that a program needs: the program and, if it is in a ``bin`` folder, the folder's parent."""
     path = Path(program).resolve()
     prefix = path.parent.parent
     installed = path.parent.name == "bin" and prefix not in (Path("/"), Path.home())

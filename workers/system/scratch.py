@@ -69,9 +69,9 @@ def _marked(folder: Path) -> int:
 
 
 def _hold(mark: Path) -> int | None:
-    """Lock a folder's file, and return its descriptor, or None if another process has locked it.
+    """Lock the file that marks a folder as in use, and return its descriptor.
 
-    Closing the descriptor releases the lock.
+    Return None if another process has locked it. Closing the descriptor releases the lock.
     """
     descriptor = os.open(mark, os.O_RDWR)
     try:

@@ -9,8 +9,8 @@ class Seconds:
     """Adds up the durations of steps.
 
     Attributes:
-        taken: duration of each step in seconds, by name, in the order of the steps. Steps that raised an error are not
-            included.
+        taken: duration of each step in seconds, by name, in the order of the steps. Time in a step that raised an error
+            is not included.
     """
 
     def __init__(self) -> None:

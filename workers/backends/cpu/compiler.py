@@ -108,7 +108,10 @@ class CCompiler:
 
     @cached_property
     def embeds(self) -> bool:
-        """True if the compiler supports ``#embed``, which searches the folders of ``--embed-dir`` and not of ``-I``."""
+        """True if the compiler supports ``#embed``.
+
+        It searches the folders of ``--embed-dir``, but not those of ``-I``.
+        """
         try:
             self._ask("--embed-dir=.", "-x", "c", "-E", os.devnull)
         except NoCompilerError:
@@ -116,7 +119,7 @@ class CCompiler:
         return True
 
     def searched_flags(self, unit: Unit) -> tuple[str, ...]:
-        """Return the unit's folders as ``-I`` and ``--embed-dir`` flags, followed by its own flags."""
+        """Return the unit's header folders as ``-I`` and ``--embed-dir`` flags, followed by the unit's flags."""
         options = ("-I", "--embed-dir=") if unit.folders and self.embeds else ("-I",)
         return (*(f"{option}{folder}" for option in options for folder in unit.folders), *unit.placed_flags)
 
@@ -194,7 +197,7 @@ class CCompiler:
     def _redefined(self, unit: Unit, folder: Path, source: str) -> str:
         """Return one line of warning for each macro of the source that a header redefines.
 
-        Compilers do not warn if a system header redefines a macro.
+        Compilers themselves do not warn if the header is a system header.
         """
         names = set(_MACRO.findall(unit.source))
         if not names:
@@ -256,7 +259,7 @@ def _confined(unit: Unit, command: Sequence[str], folder: Path) -> list[str]:
 def _exports(binary: bytes, name: str) -> bool:
     """Return True if a library exports a function named `name`.
 
-    In a Mach-O file, the name is searched as a string, also with the underscore that Mach-O adds to C names.
+    A Mach-O file is searched for the name as a string, with and without the underscore that Mach-O adds to C names.
     """
     if is_elf(binary):
         return any(each.name == name and each.defined and each.callable for each in symbols(binary))

@@ -49,8 +49,8 @@ class _AtReturn:
 
     Attributes:
         outputs: copies or hashes of the outputs, by argument name.
-        rewritten: number of times that the runner had written the outputs before.
-        runs: number of call requests that the session had sent to its kernel processes before.
+        rewritten: number of times that the runner had written the outputs until then.
+        runs: number of call requests that the session had sent to its kernel processes until then.
     """
 
     buffers: HostBuffers
@@ -221,9 +221,10 @@ class CpuSession:
         return {process.pid for process in self._processes} | ending()
 
     def _other_cores(self, index: int) -> tuple[int, ...]:
-        """Return a group of as many cores as are used for timing. The argument `index` selects the group.
+        """Return a group of cores for calls that are not timed, as many as the timing uses.
 
-        If the machine has enough cores, none of them is used for timing.
+        If the machine has enough cores, the group contains no core that is used for timing. `index` selects one of
+        several groups.
         """
         least = max(len(self._cores), 1)
         spare = [core for core in self._all_cores if core not in self._cores]
@@ -321,7 +322,7 @@ class CpuDriver:
         return CSanitizer(self.compiler())
 
     def profiler(self) -> None:
-        """Return None, because programs can rarely read processor counters, and almost never in containers."""
+        """Return None, because processor counters can rarely be read, and almost never in containers."""
 
     @cached_property
     def _compiler(self) -> CCompiler:

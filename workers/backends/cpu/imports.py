@@ -94,6 +94,9 @@ def symbols(image: bytes) -> Iterator[Symbol]:
 
 
 def forbidden_imports(library: Path) -> list[str]:
-    """Return the sorted names of forbidden functions that an ELF library imports. Return [] for other formats."""
+    """Return the sorted names of forbidden functions that an ELF library imports.
+
+    The list is empty for other formats.
+    """
     needed = (each.name for each in symbols(library.read_bytes()) if not each.defined)
     return sorted({name for name in needed if _FORBIDDEN.fullmatch(name)})

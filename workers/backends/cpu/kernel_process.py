@@ -248,7 +248,7 @@ class KernelProcess:
         return max(batch.claimed_ns, 1) * 1e-3 / calls
 
     def note(self, batch: Batch) -> None:
-        """Record a batch's change of the process state, which `fault` then reports."""
+        """Record the change of the process state that a batch caused. `fault` reports this change later."""
         self._changed = self._changed or batch.changes
 
     def fault(self) -> str | None:
@@ -311,7 +311,7 @@ class KernelProcess:
             self._answer()
 
     def _new_table(self, table: Table) -> bytes:
-        """Return the request with the arguments of the next calls. Empty if the process already has them."""
+        """Return the request that sends the arguments of the next calls. Empty if the process already has them."""
         if table.words == (self._table.words if self._table else None):
             return b""
         self._table = table
@@ -364,7 +364,7 @@ class KernelProcess:
             raise TrespassError(f"changes the loop that calls it: {self.pace.made} of {calls} calls were made")
 
     def _map(self, missing: Sequence[tuple[str, Segment]]) -> None:
-        """Map segments into the memory of the process. Send all requests before the first reply is read."""
+        """Map segments into the memory of the process. All requests are sent before the first reply is read."""
         self._send(b"")
         for _, segment in missing:
             self._request_map(segment)
@@ -388,7 +388,7 @@ class KernelProcess:
         self._process.send(message)
 
     def _require_silence(self) -> None:
-        """Reject the kernel if a reply arrived that was not requested, because the kernel must have written it."""
+        """Reject the kernel if a reply arrived without a request, because the kernel must have written this reply."""
         if self._process.ended is not None or not self.answered:
             return
         unasked = self._process.receive_now(REPLY.size)
@@ -430,7 +430,7 @@ class KernelProcess:
         return () if found is None else (found[0] - self._space.mapped_bytes, found[1])
 
     def _exhausted(self) -> str | None:
-        """Return a description of the fault if the kernel keeps nearly all memory that it may allocate, else None."""
+        """Return a description of the fault if calls leave nearly all permitted memory allocated, else None."""
         mapped = self._mapped_bytes()
         if not (self.memory_bytes and mapped) or mapped[0] < _NEARLY_ALL * self.memory_bytes:
             return None
@@ -442,7 +442,7 @@ class KernelProcess:
     def _rewritten(self) -> str | None:
         """Return a description of the fault if the kernel changed machine code, else None.
 
-        The check is repeated only if timed calls were made since the last check.
+        After the first check, the check is repeated only if timed calls were made since then.
         """
         seen, self._timed_before = self._timed_before, self.audit.recorded
         if seen == self._timed_before or not writes_code(self.pid):

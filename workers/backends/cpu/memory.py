@@ -140,7 +140,10 @@ class HostBuffers:
                 array.bytes.fill(byte)
 
     def restore(self) -> None:
-        """Restore the contents that arguments must have before a call. Kernel processes restore them on their own."""
+        """Restore the contents that arguments must have before a call from this process.
+
+        Kernel processes restore their arguments themselves.
+        """
         for name, array in self.arrays.items():
             if name in self.originals:
                 np.copyto(array.bytes, self.originals[name].bytes)
@@ -221,7 +224,7 @@ class HostBuffers:
 
 
 def host_sets(arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int) -> list[Buffers]:
-    """Return `count` buffer sets with copies of the same inputs, all in two segments."""
+    """Return `count` buffer sets with copies of the same inputs. All sets are in two segments."""
     originals = [_original(each) for each in arguments if each.role == "inout"]
     placed = [*(each for each in arguments if each.role != "scalar"), *originals]
     sets = guarded_sets(placed, count, holes=count == 1)

@@ -56,8 +56,8 @@ class PowercapMeter:
         """Return the meter of this machine.
 
         Args:
-            folder: folder of the RAPL counters. If None, the folder in the environment variable that `FOLDER` names, or
-                else the system's folder.
+            folder: folder of the RAPL counters. If None, the folder that the environment variable `FOLDER` names, or
+                the system's folder if the variable is not set.
 
         Raises:
             NoMeterError: there are no counters, or they cannot be read.

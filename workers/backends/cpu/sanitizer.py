@@ -157,7 +157,7 @@ def _started(main: Path, inputs: Path, timeout_s: float, interruption: Interrupt
 
 
 def _endless(call_us: float | None, timeout_s: float) -> bool:
-    """Return True if a call that exceeded the time limit under a sanitizer would never end. See `_SLOWER`."""
+    """Return True if a call that exceeded the time limit under a sanitizer would probably never end."""
     return call_us is not None and timeout_s >= _AMPLE_S and _SLOWER * call_us * 1e-6 < timeout_s
 
 

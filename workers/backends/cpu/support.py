@@ -122,7 +122,7 @@ def separation_here(compiler: CCompiler, folder: Path) -> str:
 
 @cache
 def isolation(compiler: CCompiler, folder: Path) -> Mapping[str, str]:
-    """Return how kernels and compilers are isolated, as facts for `Device.software`. Test it once per process."""
+    """Return how kernels and compilers are isolated, as facts for `Device.software`. Each process tests this once."""
     try:
         reported = separation_here(compiler, folder)
     except (EvoError, OSError):
@@ -157,9 +157,9 @@ def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_byte
 
 
 def _falling(copies: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """Return pairs of copy size and rate, in which the rate of each size is at least that of all larger sizes.
+    """Return pairs of copy size and rate. The rate of each size is raised to the highest rate of a larger size.
 
-    A smaller copy that is slower than a larger one is noise.
+    A small copy that is slower than a larger copy is noise.
     """
     return tuple((size, max(rate for other, rate in copies if other >= size)) for size, _ in copies)
 
@@ -219,7 +219,7 @@ def _flops_per_s(library: ctypes.CDLL, dtype: str) -> float:
 
 
 def _fastest(call: Callable[[], object]) -> float:
-    """Return the duration of the fastest of many calls in seconds. On a busy machine, few calls are undisturbed."""
+    """Return the shortest duration of many calls in seconds. On a busy machine, only a few calls are undisturbed."""
     call()
     seconds: list[float] = []
     while len(seconds) < _LEAST_BURSTS or (len(seconds) < _BURSTS and sum(seconds) < _BURSTS_S):

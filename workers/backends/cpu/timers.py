@@ -135,7 +135,7 @@ class KernelTimer:
     def warm_up(self, span_us: float) -> None:
         """Call the kernel for `span_us` microseconds, in few requests.
 
-        The time for restoring arguments counts, because restoring also keeps the core busy.
+        The time for restoring arguments counts as part of this time, because restoring also keeps the core busy.
         """
         spent_us = 0.0
         while spent_us < span_us:
@@ -166,18 +166,19 @@ class KernelTimer:
         return max(self._batch.claimed_ns - restored_ns, 1) * 1e-9
 
     def _weighed(self, calls: int) -> float:
-        """Return the duration by which the calibration selects the number of calls per sample.
+        """Return the duration in seconds by which the calibration selects the number of calls per sample.
 
-        It is the duration of the calls, but at least a fixed fraction of the duration with restoring. Without this
-        limit, samples of a kernel that is far faster than restoring its arguments would take seconds.
+        The result is the duration of the calls, but at least a fixed fraction of their duration including the restoring
+        of arguments. Without this minimum, samples of a kernel that is far faster than restoring its arguments would
+        take seconds.
         """
         return max(self._take(calls), self._spent_s * MINIMUM_SAMPLE_S / _MAXIMUM_SAMPLE_S)
 
     def _populate(self, order: NDArray[np.uint32], calls: int) -> None:
         """Create page-table entries for the sets of the next calls, and for some sets of later calls.
 
-        Creating the entries of all sets at once would take too long. A kernel can find out which sets have entries, so
-        the additional sets hide which set is next.
+        Creating the entries of all sets at once would take too long. A kernel can find out which sets have entries. The
+        additional sets therefore hide which set is next.
         """
         if len(self._populated) == len(self._sets) or self._populated.issuperset(used := set(order[:calls].tolist())):
             return
@@ -190,8 +191,8 @@ class KernelTimer:
 class SetOrders:
     """Random orders in which calls use the buffer sets. Each order contains every set once.
 
-    The two halves of the sets are shuffled separately. Between two calls on the same set, at least half of all sets are
-    therefore used, which removes the set from caches that are smaller than half of the sets.
+    The two halves of the sets are shuffled separately. At least half of all sets are therefore used between two calls
+    on the same set. This evicts the set from all caches that are smaller than half of the sets.
     """
 
     def __init__(self, sets: int, rng: np.random.Generator) -> None:
@@ -199,8 +200,9 @@ class SetOrders:
         self._due = np.empty(0, np.uint32)
 
     def next(self, calls: int) -> NDArray[np.uint32]:
-        """Return the buffer set of each of the next calls as indices, shape (min(calls, MOST_ORDERS),). A batch with
-        more calls repeats the sequence.
+        """Return the index of the buffer set of each of the next calls, shape (min(calls, MOST_ORDERS),).
+
+        A batch with more calls repeats this sequence.
         """
         wanted = min(calls, MOST_ORDERS)
         order = self.upcoming(wanted)
@@ -208,17 +210,17 @@ class SetOrders:
         return order
 
     def upcoming(self, count: int) -> NDArray[np.uint32]:
-        """Return the sets of the next `count` calls as indices, without using them up."""
+        """Return the indices of the sets of the next `count` calls. `next` will return the same sets."""
         while len(self._due) < count:
             self._due = np.concatenate([self._due, *map(self._rng.permutation, self._halves)])
         return self._due[:count]
 
 
 def _most_restore_ns(sets: Sequence[HostBuffers]) -> float:
-    """Return the maximum time for restoring arguments that is subtracted from the time of a call, in ns.
+    """Return the maximum time in ns that may be subtracted from the time of a call for restoring arguments.
 
-    A kernel process reports the time that it needed to restore arguments. A kernel could increase the reported time, so
-    the maximum is derived from the time that the same copies take in this process.
+    A kernel process reports the time that it needed to restore arguments, and a kernel could increase the reported
+    time. The maximum is therefore derived from the time that the same copies take in this process.
     """
     chosen = list(islice(cycle(sets), max(len(sets), _RESTORED_SETS)))
     taken_ns = []

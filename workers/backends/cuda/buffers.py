@@ -30,7 +30,7 @@ class Kernels(Protocol):
         ...
 
     def distance(self, buffer: "GuardedBuffer", reference: NDArray[np.float64]) -> Distance:
-        """Return the distance of a buffer from its expected values. Its dtype must be in `DISTANCES`."""
+        """Return the distance of a buffer from its expected values. The dtype of the buffer must be in `DISTANCES`."""
         ...
 
 

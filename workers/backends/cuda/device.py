@@ -164,7 +164,7 @@ class CudaSession:
         return {**self._device.software, **nvml.facts(self._device.uuid), **load}
 
     def _function(self, module: Any, entry: str, dynamic_bytes: int) -> int:
-        """Return the handle of a function, allowed to use `dynamic_bytes` bytes of dynamic shared memory."""
+        """Return the handle of a function, after permitting it `dynamic_bytes` bytes of dynamic shared memory."""
         function = module.get_function(entry)
         if dynamic_bytes:
             attribute = self._cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -194,7 +194,7 @@ class CudaSession:
     def _restored_timer(self, kernel: Kernel, sets: Sequence[Buffers]) -> Timer:
         """Return a timer for a kernel whose arguments must be restored before each call.
 
-        If there is only one set, the timer uses additional sets that share its inputs, as many as fit in the L2 cache.
+        If only one set is given, the timer adds sets that share its inputs, as many as fit in the L2 cache.
         """
         ring, last = list(sets), len(sets) - 1
         if len(sets) == 1:
@@ -215,9 +215,9 @@ class CudaSession:
             self._cuda.runtime.deviceSynchronize()
 
     def _warm(self, calls: Sequence[Callable[[], object]]) -> None:
-        """Call each function before the calls are captured in a graph.
+        """Call each function once before a graph captures the calls.
 
-        Libraries choose kernels and allocate workspaces in their first calls.
+        In their first calls, libraries choose kernels and allocate workspaces, which must not happen during a capture.
         """
         torch = sys.modules.get("torch")
         for call in [*calls[:3], *calls]:

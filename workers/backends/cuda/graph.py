@@ -73,7 +73,7 @@ class GraphTimer:
     def _capture(self) -> None:
         """Capture the calls of one sample in a graph.
 
-        If PyTorch is used, PyTorch captures the graph, so that it reserves the memory that the calls allocate.
+        If PyTorch is used, it makes the capture itself, because it must reserve the memory that the calls allocate.
         """
         due = list(islice(self._rotation, self.calls))
         with cuda_errors():
@@ -138,7 +138,7 @@ class RestoredTimer:
 
 
 def _call(calls: Sequence[Callable[[], object]], sets: int) -> None:
-    """Make all calls. Keep the results of the latest calls allocated, so that `sets` results have separate memory."""
+    """Make all calls, and keep the latest `sets` results allocated, so that these results have separate memory."""
     recent: deque[object] = deque(maxlen=sets - 1)
     for call in calls:
         recent.append(call())

@@ -86,7 +86,7 @@ class SupportKernels:
         return [int(each) for each in self._counted()[: len(spans)]]
 
     def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
-        """Return the distance of an output from its expected values. Its dtype must be in `DISTANCES`."""
+        """Return the distance of an output from its expected values. The dtype of the output must be in `DISTANCES`."""
         right, elements = self._reference(reference), buffer.argument.elements
         found = replace(buffer.argument, name="found")  # the output could be named `sum`, like the counters
         count = Argument(name="count", role="scalar", dtype="int64", value=elements)
@@ -100,11 +100,10 @@ class SupportKernels:
         return Distance(elements=elements, unwritten=unwritten, not_finite=not_finite, squares=squares, max_abs=max_abs)
 
     def poison_shared(self, own_bytes: int) -> None:
-        """Fill all shared memory with NaN.
+        """Fill all shared memory with NaN, which reveals kernels that read shared memory before they write to it.
 
-        Shared memory keeps the values that earlier blocks wrote. After this fill, a kernel that reads shared memory
-        before it writes to it gives wrong results. The memory is filled twice: in blocks of maximum size, and in blocks
-        of the kernel's size, `own_bytes`.
+        Otherwise, such a kernel would read the values that earlier blocks left there. The memory is filled twice: in
+        blocks of maximum size, and in blocks of the kernel's size, `own_bytes`.
         """
         everywhere = self._limits["sm_count"] * self._limits["max_blocks_per_sm"]
         for size in (self._limits["shared_memory_bytes"], own_bytes):
@@ -126,7 +125,7 @@ class SupportKernels:
         return self._limits["sm_count"] * 8
 
     def _reference(self, values: NDArray[np.float64]) -> GuardedBuffer:
-        """Return a buffer with expected values. Each array is copied once, because it is used repeatedly."""
+        """Return a device buffer with expected values. If the array was passed before, return the earlier buffer."""
         if id(values) not in self._references:
             argument = Argument(name="reference", role="input", dtype="float64", shape=values.shape)
             with cuda_errors():
@@ -174,7 +173,7 @@ def support_binary(compiler: NvrtcCompiler, architecture: str, folder: Path) -> 
 
 
 def checksum(values: NDArray[np.uint8]) -> int:
-    """Compute on the host the checksum that the kernel `checksum` in `support.cu` computes."""
+    """Return the checksum that the kernel `checksum` in `support.cu` computes, computed on the host."""
     keys = np.arange(values.size, dtype=np.uint64) * np.uint64(256) + values + np.uint64(1)
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

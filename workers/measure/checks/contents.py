@@ -41,7 +41,7 @@ class Contents:
         return self._held.get(buffers, 0)
 
     def source(self, content: int) -> Buffers:
-        """Return the buffer set from which other sets are filled with a content. Kernels may also be called on it."""
+        """Return the buffer set from which other sets get a content. Kernels may also be called on this set."""
         return self._sources[content]
 
     def note(self, buffers: Buffers, content: int) -> None:

@@ -17,7 +17,7 @@ _FURTHER_S = 0.3
 
 
 def judge_further(bench: Bench, candidate: Candidate, output_check: OutputCheck, most: int) -> None:
-    """Verify calls on newly drawn inputs, one call each: at most `most` calls within `_FURTHER_S` seconds."""
+    """Verify one call on each of at most `most` newly drawn sets of inputs, within `_FURTHER_S` seconds."""
     (buffers,) = bench.buffers.sets("hot", candidate.arguments)
     contents, plan = bench.buffers.contents(candidate.arguments), bench.terms.cases[0]
     before, began_s = contents.of(buffers), time.monotonic()
@@ -31,7 +31,7 @@ def judge_further(bench: Bench, candidate: Candidate, output_check: OutputCheck,
 
 
 def judge_again(bench: Bench, candidate: Candidate) -> None:
-    """Verify a call on inputs that the candidate has not received, at the addresses of the timed inputs."""
+    """Verify a call on the inputs that were held back, at the addresses of the timed inputs."""
     (buffers,) = bench.buffers.sets("hot", candidate.arguments)
     golden, where = bench.buffers.held_back, "a launch on new inputs after the timing"
     _call(bench, candidate, buffers, golden, where)

@@ -1,14 +1,14 @@
 """Verifies and times consecutive calls whose inputs change while the calls follow each other without pauses.
 
 A kernel may store an answer by the address of its inputs, and drop the answer if a clock shows a pause since the last
-call. All other checks pause between calls. In this check, another core changes the inputs at a random time during a
-batch of calls, and ends the batch after the first call that certainly begins after the change. This call must give the
-answer for the changed inputs. The kernel cannot know in advance which call is the last, so a kernel that reads its
-inputs only in every second call is also detected. Some changes affect a single element, so a kernel must read all
-elements.
+call. All other checks pause between calls, and would miss such a kernel. In this check, another core changes the inputs
+at a random time during a batch of calls, and ends the batch after the first call that certainly begins after the
+change. This call must give the answer for the changed inputs. The kernel cannot know in advance which call is the last,
+so a kernel that reads its inputs only in every second call is also detected. Some changes affect a single element, so a
+kernel must read all elements.
 
-Half-written inputs may be invalid, such as indices beyond an array. Such inputs are changed while the loop waits
-between two calls. A kernel that measures the time between its calls can notice this pause.
+Some inputs are invalid while they are half written, such as indices beyond an array. These inputs are changed between
+two calls, while the loop waits. A kernel that measures the time between its calls can notice this pause.
 """
 
 import itertools
@@ -92,10 +92,10 @@ def judge_overtaken(
         mixed: True if inputs may be written while a call runs. Inputs with integers are never written during a call.
 
     Returns:
-        The number of verified answers: 0 if none could be verified, e.g. on a machine with one core.
+        The number of verified answers. It is 0 if no answer could be verified, e.g. on a machine with one core.
 
     Raises:
-        WrongAnswerError: calls gave the answer for inputs that had been overwritten before the call began.
+        WrongAnswerError: a call gave the answer for inputs that had been overwritten before the call began.
     """
     first, others = goldens[0].inputs_of(arguments), goldens[1:]
     judged, reasons, began_s = 0, list[str](), time.monotonic()
@@ -148,9 +148,9 @@ def changing(
 ) -> Changing | None:
     """Time consecutive calls while another core repeatedly writes one input element.
 
-    In one series of samples, the written values alternate. In a second series, the same value is written each time. A
-    kernel that recognises its inputs and returns stored answers is slower if the values alternate. Everything else is
-    the same in both series.
+    In one series of samples, the written values alternate. In a second series, the same value is written each time. The
+    series do not differ in anything else. A kernel that recognises its inputs and returns stored answers is slower if
+    the values alternate.
 
     Args:
         goldens: expected outputs of two different inputs. Afterwards, `buffers` holds the inputs of the first element.
@@ -232,7 +232,7 @@ def _write(buffers: Buffers, writes: Sequence[_Write]) -> None:
 def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tuple[str, int]:
     """Return the argument name and the index of a random element that differs between two inputs.
 
-    If none of `_DRAWS` drawn elements differs, return the last of them.
+    If none of `_DRAWS` drawn elements differs, return the last drawn element.
     """
     sizes = {name: array.size for name, array in one.items()}
     shares = np.array(list(sizes.values())) / sum(sizes.values())

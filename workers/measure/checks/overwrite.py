@@ -108,7 +108,7 @@ def most_disagreement(
 
 @dataclass(frozen=True, kw_only=True)
 class Suspicion:
-    """A reason to suspect that a kernel does less work in some calls. `proved` is False if noise may explain it."""
+    """A reason to suspect that a kernel does less work in some calls. `proved` is False if noise may be the reason."""
 
     text: str
     proved: bool
@@ -124,7 +124,7 @@ def disagreement(
         fast: samples of repeated calls, or None if no repeated calls were timed.
         limit: maximum allowed ratio of the two times.
         confidence: the suspicion is proved if the ratio exceeds the limit with this confidence.
-        what: word for the separate buffers in the returned text.
+        what: name of the separate buffers in the returned text.
     """
     if fast is None:
         return None
@@ -173,7 +173,7 @@ def shortened(short: Timing, timed: Timing, limit: float, confidence: float) -> 
 def unsteady(timings: Iterable[Timing | None]) -> bool:
     """Return True if the times of equal calls differ so much that other programs must have used the device.
 
-    Other programs also use the caches, which slows down calls on many buffers more than repeated calls.
+    Such programs also use the caches, which slows down calls on many buffers more than repeated calls.
     """
     return any(each is not None and each.unsteady for each in timings)
 
@@ -215,9 +215,9 @@ class Filled:
     Args:
         turn: timer that calls the kernel on the sets.
         sets: buffer sets of the ring.
-        sources: buffer sets whose outputs and workspaces are copied to the ring, one after the other. Calls find the
-            contents of the last source. The earlier sources are copied so that all kinds of samples access the same
-            memory before they begin.
+        sources: buffer sets whose outputs and workspaces are copied to the ring, one after another. Calls find the
+            contents of the last source. The earlier sources are copied only so that samples with different contents
+            access the same memory before they begin.
         look: function that verifies the outputs in a set.
         left: sets whose outputs are verified after each sample. If None, all sets are verified.
     """

@@ -77,12 +77,12 @@ def skipped_work(
 def repeat_check(
     check: Callable[[], OverwriteCheck], suspicion_of: Callable[[OverwriteCheck], Suspicion | None], timed: Timing
 ) -> OverwriteCheck:
-    """Run a check for skipped work until its result is not suspicious, at most `LOOKS` times; return the last result.
+    """Run a check for skipped work until its result is not suspicious, at most `LOOKS` times. Return the last result.
 
     If every result is suspicious, but noise may be the reason, the attribute `unclear` of the returned result is set.
 
     Args:
-        suspicion_of: function that returns a suspicion that the kernel skips work in repeated or timed calls, or None.
+        suspicion_of: function that returns the suspicion that a result raises, or None.
         timed: samples of the timed rounds.
 
     Raises:
@@ -180,7 +180,7 @@ def _mixed(bench: Bench, candidate: Candidate) -> tuple[Sequence[Buffers], Timer
 
 
 def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], moment: Moment) -> Repetition | None:
-    """Return the result of the repetition check; None if the kernel has no inputs.
+    """Return the result of the repetition check, or None if the kernel has no inputs.
 
     Afterwards, the buffer sets hold the first timed inputs.
     """
@@ -222,7 +222,7 @@ def _disagreement(
 
 
 def _batches_of_two_lengths(bench: Bench, candidate: Candidate, timed: Timing, other: Timing) -> tuple[Timing, Timing]:
-    """Return samples of batches with fewer calls than in the timed rounds, and of batches with as many calls."""
+    """Return samples of batches that are shorter than in the timed rounds, and samples of batches that are as long."""
     mode = bench.terms.objective.cache
     sets = bench.buffers.sets(mode, candidate.arguments)
     lengths = {"short": short_batch(timed, other), "timed": timed.calls_per_sample}

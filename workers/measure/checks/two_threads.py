@@ -1,5 +1,4 @@
-"""In the reentrancy check, two threads call a kernel at the same time on separate buffers, and all outputs are
-verified.
+"""Reentrancy check: two threads call a kernel at the same time on separate buffers, and all outputs are verified.
 
 A kernel that keeps intermediate data in static memory is correct only if a single thread calls it. If the kernel keeps
 little data there, or only in a few calls, two threads rarely corrupt a result. The check therefore makes several turns
@@ -54,7 +53,8 @@ def judge_two_threads(
         rights: for each of `sets`, a buffer set with the verified outputs. Outputs are compared with the reference only
             if their bits differ from the verified outputs.
         goldens: expected outputs for each of `sets`.
-        fixed: True for a variant, whose author cannot change family.toml. The error message then does not suggest it.
+        fixed: True for a variant, whose author cannot change family.toml. The error message then does not suggest a
+            change.
 
     Raises:
         WrongAnswerError: an output is wrong, or the kernel did something forbidden.

@@ -61,9 +61,8 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
     """Check the expected values of an output. Return them as float64 or, for an integer output, as integers.
 
     Raises:
-        FamilyError: the shape differs from the declaration, or there are values that no kernel can write: NaN,
-            infinities, values outside the range of the output's dtype, or fractions that no integer within the
-            tolerance approximates.
+        FamilyError: the shape differs from the declaration, or no kernel can write a value: NaN, infinity, a value
+            outside the range of the output's dtype, or a fraction without an integer within the tolerance.
     """
     array, where = array_of(made, operand, maker), f"{maker}: `{operand.name}` of case {case}"
     if array.shape != operand.shape:
@@ -74,7 +73,7 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
 
 
 def check_yardstick(operand: Operand, values: NDArray[Any], where: str) -> NDArray[Any]:
-    """Check the values of ``yardstick()`` for an output. Return them, for an integer output as integers.
+    """Check the values that ``yardstick()`` returned for an output, and return them. Integers are converted exactly.
 
     Raises:
         FamilyError: an integer output has values that float64 rounds, or that the output's dtype cannot represent.
@@ -83,7 +82,7 @@ def check_yardstick(operand: Operand, values: NDArray[Any], where: str) -> NDArr
 
 
 def array_of(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
-    """Return a result of reference.py as an array in host memory. Python integers are not rounded.
+    """Return an output or input that reference.py made as an array in host memory. Python integers are not rounded.
 
     Raises:
         FamilyError: the result contains values that are not real numbers.
@@ -116,7 +115,7 @@ def _are_integers(array: NDArray[Any]) -> bool:
 
 
 def _of_python(array: NDArray[Any], operand: Operand, where: str) -> NDArray[Any]:
-    """Convert Python integers to int64 or uint64, or larger ones to float64 if the output is floating-point."""
+    """Convert Python integers to int64 or uint64. Larger integers become float64 if the output is floating-point."""
     for dtype in (np.int64, np.uint64):
         limits = np.iinfo(dtype)
         if all(limits.min <= each <= limits.max for each in array.flat):
@@ -152,7 +151,7 @@ def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.
 
 
 def _is_held(values: NDArray[np.float64], dtype: str) -> NDArray[np.bool_]:
-    """Return a mask of the values that remain finite in a floating-point dtype. 8-bit dtypes saturate."""
+    """Return a mask of the values that a floating-point dtype can hold as finite numbers. 8-bit dtypes saturate."""
     with np.errstate(over="ignore"):
         return np.isfinite(decoded(encoded(values, dtype), dtype))
 
@@ -187,7 +186,7 @@ _REMEDIES = "change inputs() or reference() so that right answers are ordinary n
 
 
 def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: str, remedy: str) -> None:
-    """Raise `FamilyError` if any element of `wrong` is True. The message has their number and the first such value."""
+    """Raise `FamilyError` if any element of `wrong` is True. The message has the first wrong value and their number."""
     count = int(np.count_nonzero(wrong))
     if count:
         first = np.argwhere(wrong)[0].tolist()

@@ -23,7 +23,7 @@ _reading = threading.local()
 
 
 class Siblings(MetaPathFinder):
-    """Lets reference.py import modules from the family's folder, as a script can from its folder.
+    """Lets reference.py import modules from the family's folder, as a script can import modules from its folder.
 
     A file never replaces a module of the standard library or of kernel-evo with the same name.
     """
@@ -67,7 +67,7 @@ def recorded() -> Iterator[None]:
 
 @cache
 def _install_hook() -> None:
-    """Install the audit hook only once, because a process cannot remove it."""
+    """Install the audit hook, at most once per process, because a process cannot remove it."""
     sys.addaudithook(_hook)
 
 

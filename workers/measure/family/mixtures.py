@@ -68,8 +68,9 @@ def mixtures(
     - equal elements and zeros. This kind is omitted if an output contains integers such as indices, because equal
       elements then permit several answers.
 
-    Nothing is yielded if elements cannot be exchanged freely (symmetric matrices, rows or elements in ascending order),
-    if all inputs are integers, if the inputs are too large, or if `others` is empty. These inputs are left unchanged:
+    Nothing is yielded if inputs would become invalid by exchanging elements (symmetric matrices, rows or elements in
+    ascending order), if all inputs are integers, if the inputs are too large, or if `others` is empty. These inputs are
+    left unchanged:
 
     - integers, such as indices and lengths
     - inputs that are equal in every draw, such as a mask
@@ -123,7 +124,10 @@ def mixtures(
 def _with_lone(
     array: NDArray[Any], others: Sequence[NDArray[Any]], dtype: str, sign: float, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """Return a copy in which a random element is the largest (`sign` 1) or smallest (-1) finite element of `others`."""
+    """Return a copy in which one random element becomes an outlier.
+
+    Its value is the largest (`sign` 1) or smallest (-1) finite element of `others`.
+    """
     found = array.copy()
     if array.size < 2:  # the element would not be an outlier
         return found
@@ -170,8 +174,8 @@ def _nearby(array: NDArray[Any], dtype: str, share: float, rng: np.random.Genera
 def _with_few_changed(array: NDArray[Any], dtype: str, share: float, rng: np.random.Generator) -> NDArray[Any]:
     """Return a copy in which up to `_MOST_CHANGED` elements differ slightly and stay in the range of the array.
 
-    The difference is drawn between `share` times the root mean square of the elements and `share` times their Euclidean
-    norm. If a single element differs by the second value, the relative L2 error is `share`.
+    Each difference is drawn between `share` times the root mean square of the elements and `share` times their
+    Euclidean norm. If a single element differs by the larger value, the relative L2 error of the array is `share`.
     """
     found, values = array.copy(), decoded(array, dtype).astype(np.float64).reshape(-1)
     finite = np.flatnonzero(np.isfinite(values))
@@ -198,7 +202,7 @@ def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] 
 
 
 def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Return the nominal inputs, in which each row is replaced with that of a randomly drawn distribution.
+    """Return the nominal inputs, with each row taken from a random distribution: the nominal one or one of `others`.
 
     In inputs with equally many rows, corresponding rows are from the same distribution.
     """

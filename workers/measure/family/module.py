@@ -99,7 +99,10 @@ class ReferenceModule:
 
     @contextmanager
     def blame(self, doing: str) -> Iterator[None]:
-        """Convert exceptions in the block to `FamilyError`. Its message states `doing` and the line in reference.py."""
+        """Convert exceptions in the block to `FamilyError`.
+
+        The message contains `doing` and the line in reference.py.
+        """
         try:
             with preserved(), recorded():
                 yield

@@ -90,7 +90,7 @@ class Reference:
         self._most_kept_bytes = LIMIT_BYTES // _CACHE_SHARE
 
     def function(self, name: str) -> Callable[..., Any] | None:
-        """Return a function of reference.py, wrapped so that it raises only `FamilyError`. None if it is missing."""
+        """Return a function of reference.py, wrapped so that it raises only `FamilyError`, or None if it is missing."""
         return self._module.function(name)
 
     def drawn(self, plans: Sequence[CasePlan]) -> list[Arrays]:
@@ -102,7 +102,7 @@ class Reference:
     def goldens(self, plans: Sequence[CasePlan], drawn: Sequence[Arrays]) -> dict[str, tuple[ExpectedOutput, ...]]:
         """Return the expected outputs of each case, by case name, in the order of the case's seeds.
 
-        They are computed in parallel as far as cores and memory permit.
+        The outputs are computed in parallel as far as cores and memory permit.
 
         Args:
             plans: cases with their seeds.
@@ -132,10 +132,10 @@ class Reference:
     def mixtures(
         self, plans: Sequence[CasePlan], goldens: Mapping[str, Sequence[ExpectedOutput]]
     ) -> tuple[ExpectedOutput, ...]:
-        """Mix inputs of the first case with inputs of the further cases, and return the mixtures with expected outputs.
+        """Mix inputs of the first case with inputs of further cases. Return the mixtures with expected outputs.
 
         Only cases with the same problem are mixed. If all further cases have smaller problems, the first case is mixed
-        with inputs drawn with its second seed. A mixture is omitted if reference.py rejects it or returns no finite
+        with its own inputs for a second seed. A mixture is omitted if reference.py rejects it or returns no finite
         numbers for it, because kernels need not support such inputs.
         """
         first, *rest = plans
@@ -222,9 +222,10 @@ class Reference:
         return made
 
     def _compute(self, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Return expected outputs and, if the tolerances require it, maximum errors of ``yardstick()``.
+        """Return the expected outputs (keys ``reference/OUTPUT``).
 
-        The keys are ``reference/OUTPUT`` and ``error/OUTPUT``.
+        If the tolerances require it, also return the maximum errors of the results of ``yardstick()`` (keys
+        ``error/OUTPUT``).
         """
         began = time.perf_counter()
         stored = self._references(plan, inputs)
@@ -266,12 +267,12 @@ class Reference:
                 raise FamilyError(f"{where} {reason}, not from np.random, the time or earlier calls")
 
     def _answers(self, function: str, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Return the result of ``reference()`` or ``yardstick()`` for copies of the inputs, which it may modify."""
+        """Call ``reference()`` or ``yardstick()`` with copies of the inputs, which it may modify. Return the result."""
         copies = {name: copied(array) for name, array in inputs.items()}
         return self._module.arrays(function, dict(plan.problem), copies)
 
     def _error(self, plan: CasePlan, output: Operand, values: NDArray[Any], reference: NDArray[Any]) -> float:
-        """Return the maximum absolute error of the values of ``yardstick()`` for an output."""
+        """Return the maximum absolute error of the result of ``yardstick()`` for an output."""
         where = f"{self._module.maker('yardstick')}: `{output.name}` of case {plan.name}"
         if values.shape != reference.shape:
             raise FamilyError(f"{where} has shape {values.shape}, but that of reference() has shape {reference.shape}")
@@ -307,7 +308,7 @@ def _golden(plan: CasePlan, inputs: Arrays, stored: Arrays, *, few: bool) -> Exp
 
 
 def _checksum(array: NDArray[Any]) -> str:
-    """Return the sum of all 8-byte words and a digest of evenly spaced bytes, computed at memory speed."""
+    """Return the sum of all 8-byte words and a digest of evenly spaced bytes. Both are computed at memory speed."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     aligned = data.size // 8 * 8
     total = int(data[:aligned].view(np.uint64).sum(dtype=np.uint64)) + int(data[aligned:].sum(dtype=np.uint64))

@@ -1,7 +1,6 @@
-"""Checks that the times that one kernel process reports are possible, and that the process neither leaks nor works
-between its calls.
+"""Checks the times that a kernel process reports, and detects leaks and work between its calls.
 
-See `batch` for *reported* and *counted* times.
+The module `batch` defines *reported* and *counted* times.
 """
 
 from collections.abc import Sequence
@@ -55,7 +54,7 @@ LEAST_TURN_NS = 500_000
 
 @dataclass(kw_only=True, eq=False)
 class TimeAudit:
-    """The batches of one kernel process, and the faults that their times show.
+    """The batches of one kernel process, and checks of their times.
 
     Attributes:
         threads: number of cores that the process may use at once.
@@ -85,10 +84,10 @@ class TimeAudit:
             self._turn = None
 
     def contradicts(self, batch: Batch) -> bool:
-        """Return True if the batch cannot have used its counted processor time within its reported time.
+        """Return True if the counted time of a batch is too long for its reported time.
 
-        The process cannot change the counted time, and other programs do not add to it. If the counted time is much
-        longer than the reported time, the process has a wrong clock or used more cores than it may.
+        A much longer counted time means that the process has a wrong clock or used more cores than it may. The process
+        cannot change the counted time, and other programs do not add to it.
 
         The request itself also takes processor time, which depends on caches and other programs and has no upper bound.
         The result may therefore be True for a short batch of a correct kernel.
@@ -96,10 +95,10 @@ class TimeAudit:
         return bool(self._contradicting([batch], MOST_DISAGREEMENT))
 
     def overdue(self, batch: Batch) -> bool:
-        """Return True if the reply took much longer than the reported time plus the time of an idle request.
+        """Return True if the reply took much longer than the reported time plus the time of a request without work.
 
-        Other programs can delay replies by milliseconds. The counted time in which the processes waited for a core is
-        subtracted. Other programs can also cause the remaining delay, so a single overdue batch proves nothing.
+        The time in which the processes waited for a core is subtracted, because other programs can delay replies by
+        milliseconds. They can also cause the remaining delay, so a single overdue batch proves nothing.
         """
         waited_ns = min(each.wall_ns - each.claimed_ns for each in self.idle) + _SPREAD_NS
         unexplained_ns = batch.wall_ns - batch.waiting_ns - batch.claimed_ns * (1 + MOST_DISAGREEMENT)
@@ -108,8 +107,8 @@ class TimeAudit:
     def worth_repeating(self, batch: Batch) -> bool:
         """Return True if the reported time of a batch is suspicious, but other programs may be the cause.
 
-        Other programs disturb single batches, while a wrong clock affects every batch. Therefore the result is False
-        once `samples` contains enough suspicious batches to reject the kernel.
+        Other programs disturb single batches, while a wrong clock affects every batch. The result is therefore False if
+        `samples` already contains enough suspicious batches to reject the kernel.
         """
         if self.contradicts(batch):
             return len(self._contradicting(self.samples, MOST_DISAGREEMENT)) < LEAST_BATCHES
@@ -118,8 +117,8 @@ class TimeAudit:
     def contradiction(self) -> str | None:
         """Return the reason why the reported times are impossible, or None if they are plausible.
 
-        A kernel that sleeps uses no processor time. If its process does not report the time of sleeping, all its
-        replies are overdue.
+        The counted time does not reveal a kernel that sleeps. If the process does not report the time of sleeping, all
+        its replies are overdue.
         """
         if overuse := self.overused(self.samples, MOST_DISAGREEMENT):
             return overuse
@@ -130,10 +129,10 @@ class TimeAudit:
         return self.overused(self.turns, DISAGREEMENT_OF_TURNS)
 
     def overused(self, batches: Sequence[Batch], disagreement: float) -> str | None:
-        """Return the reason why the reported times are impossible according to the counted time, or None.
+        """Return the reason why the counted times show that the reported times are impossible, or None.
 
         Args:
-            disagreement: allowed excess of the counted time, see `MOST_DISAGREEMENT`.
+            disagreement: allowed excess of the counted time, as a fraction of the reported time.
         """
         if len(batches) < LEAST_BATCHES:
             return None
@@ -179,10 +178,7 @@ class TimeAudit:
         return _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in self.idle) + _COLD_REQUEST_NS
 
     def _waiting_actively_ns(self, batch: Batch) -> int:
-        """Return the processor time in ns that threads of OpenMP may use before and after the timed calls.
-
-        They wait for the next call in a busy loop.
-        """
+        """Return the processor time in ns that OpenMP threads may use in busy loops before and after the calls."""
         return (self.threads - 1) * max(0, batch.wall_ns - batch.claimed_ns)
 
 

@@ -48,7 +48,7 @@ class Pause:
 
 
 def joined(one: Batch, other: Batch) -> Batch:
-    """Return two batches as one. Counted processor time is too coarse for a single short batch."""
+    """Return two batches as one, because counted processor time is too coarse for a single short batch."""
     return Batch(
         calls=one.calls + other.calls,
         claimed_ns=-1 if min(one.claimed_ns, other.claimed_ns) < 0 else one.claimed_ns + other.claimed_ns,

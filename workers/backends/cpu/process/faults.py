@@ -14,7 +14,7 @@ def changes_text(changes: int, number: int, *, after: str = "it returned") -> st
     Args:
         changes: bit mask of changes, from the reply of the kernel process.
         number: number of the signal whose handling changed.
-        after: event after which the state was compared, for the description.
+        after: clause for the description, which states when the change was found.
     """
     modes = {1: "rounding mode", 2: "x87 precision", 16: "exception masks", 32: "direction of copies"}
     modes[64] = "x87 registers"

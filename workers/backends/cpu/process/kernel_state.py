@@ -1,4 +1,4 @@
-"""Reads the process state that a kernel must not change from the operating system (``/proc``)."""
+"""Reads from ``/proc`` the state of a process that a kernel must not change."""
 
 import contextlib
 import os
@@ -32,11 +32,11 @@ _OF_THREADS = 0b11 << 31
 
 @dataclass(frozen=True, kw_only=True)
 class Fence:
-    """Addresses of the buffers in a segment, and of the memory around them.
+    """Addresses of a segment of buffers, and of the inaccessible memory in and around it.
 
     Attributes:
-        inside: addresses of the segment, at which the segment's file must stay mapped.
-        closed: address ranges in and around the segment that must stay inaccessible.
+        inside: addresses at which the segment's file must stay mapped.
+        closed: address ranges that must stay inaccessible.
     """
 
     inside: range
@@ -81,9 +81,9 @@ class KernelState:
         return None
 
     def opened(self, fences: Iterable[Fence]) -> str | None:
-        """Return a description of a change of the memory mappings in or around buffers.
+        """Return a description of a change of the memory mappings in or around buffers, or None.
 
-        Return None if there is no change, or if the mappings are unknown.
+        The result is also None if the mappings are unknown.
         """
         if not self.closed:
             return None

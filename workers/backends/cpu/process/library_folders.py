@@ -78,7 +78,10 @@ def remedy(library: Path, error: str) -> str:
 
 
 def _closed(library: Path) -> list[Path]:
-    """Return the searched folders that other users may not enter or, if there are none, the files they may not read."""
+    """Return the searched folders that other users may not enter.
+
+    If there are none, return the files they may not read.
+    """
     folders = searched_folders(library)
     files = [folder / name for folder in folders for name in _dynamic(library)[0]]
     closed = [folder for folder in folders if not _enters(folder)]
@@ -106,7 +109,10 @@ def _folders(paths: str, origin: Path | None) -> Iterator[Path]:
 
 
 def _dynamic(library: Path) -> tuple[list[str], str]:
-    """Return the dependencies and the search path of a 64-bit little-endian ELF file. Empty for other files."""
+    """Return the dependencies and the search path of a 64-bit little-endian ELF file.
+
+    Both are empty for other files.
+    """
     try:
         image = library.read_bytes()
         if image[:6] != b"\x7fELF\x02\x01":

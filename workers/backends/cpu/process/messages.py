@@ -43,8 +43,8 @@ class Table:
         width: number of pointers and integers per call.
         floats: number of floating-point numbers per call.
         spans: for each set, the address and the size in bytes of each array.
-        words: the arguments of the call on each set, followed by the memory writes (`WRITE`) before each of these
-            calls. The writes of restored arguments come first, then the writes of arguments that the call fills.
+        words: first the arguments of the call on each set, then the memory writes (`WRITE`) before the call on each
+            set. In each set, the writes that restore arguments precede the writes that fill arguments.
         restored: number of arguments that are restored before a call.
         filled: number of arguments that the call fills. The time of filling counts as part of the call.
     """

@@ -24,8 +24,7 @@ class SharedPace:
     into the page.
 
     Attributes:
-        halted: True if the runner ended the batch early. The value is not in the page, because a kernel could change it
-            there.
+        halted: True if the runner ended the batch early. This flag is not in the page, where a kernel could change it.
     """
 
     def __init__(self) -> None:

@@ -160,7 +160,7 @@ class StartedProcess:
         return b""
 
     def listen(self) -> None:
-        """Read what the process has printed so far. `reap` returns the last part of it."""
+        """Read what the process has printed so far. `reap` returns the last part of this output."""
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._heard, 1 << 16):
                 self._said.append(chunk)
@@ -170,7 +170,7 @@ class StartedProcess:
         return 0 if self._clock is None else time.clock_gettime_ns(self._clock)
 
     def waiting_ns(self) -> int:
-        """Return the time in ns that this thread and the process waited for a core, as counted by the system."""
+        """Return the total time in ns in which the calling thread and the process waited for a core."""
         return sum(_queued_ns(file) for file in self._schedules)
 
     def memory_bytes(self) -> tuple[int, int] | None:
@@ -247,7 +247,11 @@ def _opened(path: str) -> list[int]:
 
 
 def _queued_ns(schedule: int) -> int:
-    """Return the time in ns for which a task was ready but had no core: the second number of its schedstat file."""
+    """Return the time in ns for which a task was ready but had no core.
+
+    Args:
+        schedule: descriptor of the task's schedstat file, whose second number is this time.
+    """
     try:
         return int(os.pread(schedule, 128, 0).split()[1])
     except (OSError, IndexError, ValueError):  # the task has ended, or the system does not count waiting time

@@ -34,7 +34,10 @@ class CompileProcesses:
         self._choosing = threading.Lock()
 
     def of(self, unit: Unit) -> "CompileProcesses":
-        """Return the pool for a unit. It uses sandboxes if the unit is untrusted and the system supports sandboxes."""
+        """Return the pool for a unit.
+
+        An untrusted unit gets a pool with sandboxes, if the system supports sandboxes.
+        """
         if not (unit.untrusted and sandbox_here()):
             return self
         reads = (*unit.readable, *include_folders())

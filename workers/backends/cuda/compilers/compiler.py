@@ -14,9 +14,9 @@ from workers.build.cached import surroundings
 
 
 class CudaCompiler(NvrtcCompiler):
-    """A `workers.build.Compiler` that compiles a unit with NVRTC, nvcc or Triton.
+    """A `workers.build.Compiler` that compiles each unit with NVRTC, nvcc or Triton.
 
-    The language of the unit and the `compiler` key of its family determine which one is used.
+    The language of the unit and the `compiler` key of its family select one of the three.
 
     Raises:
         NoNvrtcError: NVRTC is not installed.

@@ -1,6 +1,6 @@
 """Compiles CUDA sources to cubins with nvcc, for families with ``compiler = "nvcc"``.
 
-Their kernels can include headers of the host's standard library.
+Unlike NVRTC, nvcc lets kernels include headers of the host's standard library.
 """
 
 import os
@@ -108,7 +108,7 @@ class NvccCompiler:
 
 
 def _instances(names: list[str]) -> str:
-    """Return source lines with host code that uses template instances, so that nvcc compiles the instances."""
+    """Return source lines of host code that uses the given template instances, so that nvcc compiles them."""
     lines = (
         f"__attribute__((used)) static void *const kernel_evo_instance_{index} = (void *)({name});\n"
         for index, name in enumerate(names)

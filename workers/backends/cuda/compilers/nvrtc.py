@@ -120,7 +120,7 @@ class NvrtcCompiler:
     def _removed_macros(
         self, unit: Unit, question: Mapping[str, object], reads: Iterable[str], timeout_s: float
     ) -> Iterator[str]:
-        """Yield a warning for each macro of the source that a header undefines, because NVRTC does not report it."""
+        """Yield a warning for each macro of the source that a header undefines. NVRTC itself does not warn."""
         places = removals(unit.source, map(Path, reads))
         if places:
             test = {**question, "source": removal_test(unit.source, places), "names": ()}
@@ -215,7 +215,10 @@ def absent(entry: str, log: str) -> str:
 
 
 def _reads(headers: object, unit: Unit) -> tuple[str, ...] | None:
-    """Return the files that a compilation read or, if NVRTC does not report them, may have read."""
+    """Return the files that a compilation read.
+
+    If NVRTC does not report them, return all files that it may have read.
+    """
     if isinstance(headers, list):
         return tuple(headers)
     folders = (*map(str, unit.folders), *header_folders(unit.placed_flags), *include_folders())
@@ -229,7 +232,7 @@ def _threads(launch: Launch | None) -> int:
 def _hard_limits(
     resources: Resources, launch: Launch | None, limits: Mapping[str, float]
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield the name, the used amount and the limit of each resource that makes a launch fail if exceeded.
+    """Yield the name, the used amount and the limit of each resource whose excess makes a launch fail.
 
     `workers.build.launch_checks` checks further limits.
     """

@@ -130,7 +130,7 @@ def _traced_headers(trace: Path) -> tuple[str, ...] | None:
 
 
 def _load() -> Any:
-    """Load the first NVRTC whose library of built-in functions can also be loaded, or else any NVRTC."""
+    """Load the first NVRTC whose library of built-in functions can also be loaded. If there is none, load any NVRTC."""
     paths: tuple[Path | str, ...] = (*in_wheels("lib", "libnvrtc.so.*"), *_NAMES)
     incomplete = None
     for path in paths:
@@ -165,7 +165,7 @@ def _load_builtins(library: Any, folder: Path) -> bool:
 
 
 def installed() -> bool:
-    """Return True if NVRTC is installed. A library of 90 MB in a Python package is found without loading it."""
+    """Return True if NVRTC is installed. The library of 90 MB is not loaded if it is in a Python package."""
     try:
         return any(in_wheels("lib", "libnvrtc.so.*")) or bool(_load())
     except NvrtcMissingError:

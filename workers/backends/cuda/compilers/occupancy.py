@@ -19,8 +19,8 @@ _WARP = 32
 def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits: Mapping[str, float]) -> int:
     """Return the number of blocks of a kernel that can be resident on a multiprocessor, or 0 if no block can.
 
-    All registers of a warp are in one of the four partitions of a multiprocessor. The number of warps is therefore four
-    times the number that fits into one partition.
+    A multiprocessor has four partitions, and all registers of a warp are in one partition. The number of warps is
+    therefore four times the number that fits into one partition.
 
     Args:
         registers: registers per thread.
@@ -47,8 +47,8 @@ def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits
 def registers_of_block(registers: int, threads: int) -> int:
     """Return the number of registers that a launch needs for one block.
 
-    The number of warps is rounded up to a multiple of 4, the number of partitions. A launch fails if it exceeds the
-    device's limit.
+    The number of warps is rounded up to a multiple of 4, the number of partitions of a multiprocessor. If the result
+    exceeds the device's limit, a launch fails.
 
     Args:
         registers: registers per thread.

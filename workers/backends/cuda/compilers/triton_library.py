@@ -82,7 +82,7 @@ def compile_source(source: str, architecture: str, folder: Path) -> dict[str, ob
 
 
 def _module(source: str, folder: Path) -> Any:
-    """Return the module of a source, which is written to a file, because Triton reads functions from files."""
+    """Write a source to a file, because Triton reads functions from files, and return the imported module."""
     import triton
 
     path = folder / FILE
@@ -119,7 +119,7 @@ def _constant(value: Any) -> Any:
 
 
 def _compiled(facts: Any, maps: list[dict[str, Any]]) -> Compiled:
-    """Return the launch settings of a compiled kernel. Triton chose the box and the swizzle of each tensor map."""
+    """Return the launch settings of a compiled kernel, with Triton's box and swizzle of each tensor map."""
     return Compiled(
         threads=_WARP * facts.num_warps,
         shared_memory_bytes=facts.shared,
@@ -151,7 +151,7 @@ def _failure(error: BaseException | None, printed: str, source: str, folder: Pat
 def _with_file_lines(reason: BaseException, source: str) -> str:
     """Return the message of an error with line numbers of the kernel's file.
 
-    Triton counts lines from the start of the function.
+    Triton itself counts lines from the start of the function.
     """
     function = getattr(reason, "src", None)
     if not isinstance(function, str) or function not in source:
@@ -177,7 +177,7 @@ def serve() -> None:
 
 
 def compile_file(source: str, architecture: str, binary: str, ptx: str) -> str:
-    """Compile an exported source, write the files `binary` (cubin) and `ptx` on success, and return the log."""
+    """Compile an exported source and return the log. On success, write the files `binary` (cubin) and `ptx`."""
     with _workplace() as folder:
         done = compile_source(Path(source).read_text(encoding="utf-8"), architecture, folder)
     if done["binary"] is not None:

@@ -1,6 +1,6 @@
 """Copy bandwidth of GPUs, which is measured once per GPU and cached.
 
-A separate process (`copy_process`) measures it, because the daemon must never have a CUDA context.
+A separate process (`copy_process`) measures the bandwidth, because the daemon must never have a CUDA context.
 """
 
 import math

@@ -17,7 +17,7 @@ _PACKAGES = ("kernel-evo", "cupy-cuda12x", "cupy-cuda13x", "cupy")
 
 
 def kept_survey(folder: Path, compiler: str, survey: Callable[[], tuple[list[Device], bool]]) -> list[Device]:
-    """Return the cached list of GPUs if driver, GPUs and software are unchanged. Otherwise list the GPUs.
+    """Return the cached list of GPUs if driver, GPUs and software are unchanged. Otherwise list the GPUs again.
 
     Args:
         folder: cache folder of the worker.

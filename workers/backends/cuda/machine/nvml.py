@@ -55,7 +55,7 @@ def _count(nvml: Any) -> int | None:
 
 
 def strangers(uuid: str) -> tuple[str, ...]:
-    """Return the programs that use a GPU and do not belong to kernel-evo, e.g. ``process 123 (python)``."""
+    """Return the programs that use a GPU, except those of kernel-evo, e.g. ``process 123 (python)``."""
     nvml, handle = _handle(uuid)
     return () if handle is None else tuple(_strangers(nvml, handle))
 
@@ -92,7 +92,7 @@ def _is_ours(pid: int) -> bool:
 
 
 def _is_own_module(module: str) -> bool:
-    """Return True if kernel-evo has this module. Other programs may also have a package named `workers`."""
+    """Return True if kernel-evo has this module. The package name `workers` alone may also belong to other programs."""
     package, *names = module.split(".")
     return package == _OURS.name and bool(names) and _OURS.joinpath(*names).with_suffix(".py").is_file()
 

@@ -36,7 +36,7 @@ class CudaUnusableError(DeviceUnfitError):
 
 
 def surveyed(toolkit: tuple[int, int]) -> dict[str, Any]:
-    """Run `survey` in a separate process, and return its result. If the process fails, ``obstacle`` is the reason."""
+    """Run `survey` in a separate process, and return its result. If the process fails, ``obstacle`` states why."""
     command = [sys.executable, "-m", "workers.backends.cuda.machine.survey", *map(str, toolkit)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
