@@ -19,11 +19,7 @@ class NotExportable(EvoError, ValueError):
 
 
 def refuse_unexportable(champion: ChampionView, search: SearchView) -> None:
-    """Refuse a champion of a device kind that cannot be exported.
-
-    Raises:
-        NotExportable: kernels of the champion's device kind cannot be exported.
-    """
+    """Raise NotExportable unless the champion's device is a CPU or CUDA device."""
     if search.device.kind not in FORMS:
         raise NotExportable(
             f"champion {champion.id} is of a {search.device.kind} device: "
@@ -62,7 +58,7 @@ class Bundle(Compiled):
 
 
 def samples_csv(taken: Iterable[tuple[str, int, Timing]]) -> bytes:
-    """Return a CSV file with one line per sample. Samples of the same round have the same number.
+    """Return a CSV file with one line per sample: series, process, round and time in µs.
 
     Args:
         taken: name, process number and samples of each series.

@@ -45,7 +45,7 @@ class Times:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurements:
-    """Content of the file that ``python -m`` of an exported package writes with ``--json``."""
+    """Content of the file that ``python -m fast --json`` writes, where ``fast`` is an exported package."""
 
     software: str
     times: tuple[Times, ...]
@@ -82,9 +82,9 @@ def check_same(times: Times, champion: ChampionView) -> None:
 
 
 def called_text(champion: ChampionView, kind: str) -> str | None:
-    """Describe the time of a champion's calls from PyTorch, or how to measure it.
+    """Return a text with the time of calls from PyTorch to a champion or, if not measured, how to measure it.
 
-    The result is None if the champion cannot be part of an exported package.
+    The result is None if the time was not measured and the champion cannot be part of an exported package.
 
     Args:
         kind: kind of the champion's device.

@@ -38,12 +38,12 @@ _OF_SEVERAL = ("entry", "arguments", "further")
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """File names in the export of one device kind.
+    """Names of the files that an export for one device kind contains.
 
     Attributes:
         source, binary: names of the source file and of the binary. The binary must not have the loader's name, because
             Python would then import it as an extension module.
-        loaders: name of each loader file in `evo/export/loader`, by the file's name in the export.
+        loaders: for each loader file, by its name in the export: the name of its source in `evo/export/loader`.
     """
 
     source: str
@@ -67,7 +67,7 @@ FORMS: Mapping[str, Form] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """One config of a search with its compiled files.
+    """Compiled kernel of one config of a search.
 
     Attributes:
         source: source of the kernel.
@@ -140,7 +140,7 @@ class Compiled:
         return (self.ptx or b"").decode(errors="replace")
 
     def _description(self, config: Config) -> dict[str, Any]:
-        """Return the content of config.json: the loader's settings and the most important facts."""
+        """Return the content of config.json: the settings of the loader, and facts about the kernel for users."""
         search, candidate = self.search, self.candidate_of(config)
         return {
             "family": search.family,
@@ -174,7 +174,7 @@ def array_facts(operand: Operand) -> dict[str, Any]:
 
 
 def _launch(launch: Launch, ptx: str) -> dict[str, Any]:
-    """Return the description of a launch for the loader, without the function's name if there is only one launch."""
+    """Return the description of a launch for the loader. If a call has only one launch, its function is omitted."""
     described = {key: value for key, value in asdict(launch).items() if key != "programmatic"}
     if not launch.entry:
         return {key: value for key, value in described.items() if key not in _OF_SEVERAL}

@@ -1,4 +1,4 @@
-"""Exports champions of one family for several problems as one folder. Its loader selects the kernel by shape."""
+"""Exports champions of one family for several problems as one folder, with a loader that selects kernels by shape."""
 
 import json
 import re

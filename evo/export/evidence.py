@@ -23,9 +23,10 @@ class Limit:
     """The shortest possible time of the problem on the device (roofline limit).
 
     Attributes:
+        floor_us: the limit in µs.
         bound: ``compute`` or ``memory``, whichever takes longer. With a hot cache, only data that exceed the cache
             count as memory traffic.
-        share: limit divided by the champion's time in the first process of its confirmation.
+        share: the limit divided by the kernel's time.
     """
 
     floor_us: float
@@ -46,7 +47,7 @@ class Evidence:
 
     Attributes:
         champion, search, trial: numbers in the service that exported the evidence.
-        time_us: median in µs, from the first process of the confirmation.
+        time_us: the champion's median time in µs, from the first process of its confirmation.
         verdict, report: decision and measurements of the confirmation; None if the champion was promoted by hand, or if
             its samples were not stored.
     """
@@ -66,7 +67,7 @@ class Evidence:
 
 @cache
 def _document() -> TypeAdapter[Evidence]:
-    """Return the serializer. It is built at its first use, because building it delays the start of the service."""
+    """Return the serializer of `Evidence`. It is built at its first use, so that the service starts faster."""
     return TypeAdapter(Evidence)
 
 
@@ -99,16 +100,16 @@ def evidence_schema() -> dict[str, Any]:
 
 
 def series(champion: ChampionView) -> Iterator[tuple[str, int, Timing]]:
-    """Yield name, process number and samples of each series of the champion's confirmation."""
+    """Yield name, process number (from 1) and samples of each series of the champion's confirmation."""
     if champion.report is not None:
         yield from confirmed_series(champion.report, "champion")
 
 
 def confirmed_series(report: ConfirmReport, own: str) -> Iterator[tuple[str, int, Timing]]:
-    """Yield name, process number and samples of each series of a confirmation.
+    """Yield name, process number (from 1) and samples of each series of a confirmation.
 
     Args:
-        own: name of the challenger in the result.
+        own: name to use for the challenger's series.
     """
     named = {
         own: report.challenger,

@@ -1,7 +1,7 @@
-"""The headers that an exported source includes, packed as one file.
+"""The headers that an exported source includes, packed as one ZIP file.
 
-``family/`` contains headers of the family's folder. ``0/``, ``1/``, … contain headers of the folders that the family's
-flags name.
+In the ZIP, ``family/`` contains headers of the family's folder. ``0/``, ``1/``, … contain the headers of other folders,
+in the order of the compiler flags that name these folders.
 """
 
 import io
@@ -69,8 +69,8 @@ def laid_out(headers: Mapping[str, bytes], file: str) -> dict[str, bytes]:
     """Return the headers by their paths in an export.
 
     Args:
-        file: path of the source, relative to the family's folder. The result contains the source's folder even if it
-            has no header, because the source may include ``"../common.h"``.
+        file: path of the source, relative to the family's folder. The source may include ``"../common.h"``, so its
+            folder must exist in the export. If this folder has no header, the result contains a placeholder file in it.
     """
     if not headers:
         return {}
@@ -82,7 +82,7 @@ def laid_out(headers: Mapping[str, bytes], file: str) -> dict[str, bytes]:
 
 
 def flags_at(headers: Mapping[str, bytes], flags: Sequence[str], file: str) -> tuple[str, ...]:
-    """Return a family's flags for an export in which the headers have the paths returned by `laid_out`."""
+    """Return a family's compiler flags, changed so that they find the headers at the paths of `laid_out`."""
     if not headers:
         return tuple(flags)
     family = f"{NAME}/{FAMILY}"

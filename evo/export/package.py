@@ -34,7 +34,9 @@ SOURCES: Mapping[str, str] = {
 
 
 def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
-    """Return the content of each file by path: the functions, the table of kernels, and a folder per kernel.
+    """Return the package's files, contents by path: the functions, the table of kernels, and a folder per kernel.
+
+    Champions of families that no function of the package can call are omitted.
 
     Raises:
         Conflict: no champion belongs to a family that a function of the package can call.

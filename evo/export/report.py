@@ -25,7 +25,7 @@ from evo.trial.timing import Timing
 
 
 def evidence_markdown(champion: ChampionView, search: SearchView, build: str | None = None) -> str:
-    """Return the report: config, time, reasons for the promotion, and usage.
+    """Return the report on a champion: its config, its time, the verdict with all rules, and how to call the kernel.
 
     Args:
         build: command that compiles the exported source; None if there is no export.
@@ -185,7 +185,10 @@ def profile_markdown(champion: ChampionView) -> str | None:
 
 
 def profile_section(champion: ChampionView) -> str | None:
-    """Return a table of both kernels' counters with the policy's gates, or the reason why there are no counters."""
+    """Return a section that compares the profiler counters of champion and previous champion; None without profiles.
+
+    The section also states the policy's gates, and why a profile is missing.
+    """
     profiles = champion.report.profiles if champion.report is not None else {}
     if not profiles:
         return None

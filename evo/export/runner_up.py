@@ -36,11 +36,11 @@ class RunnerUpEvidence:
     """Evidence on a runner-up, i.e. a trial that is not the champion.
 
     Attributes:
-        rank: rank among the trials of the search, from 1, by confirmed time or, without a confirmation, quick time.
+        rank: rank among the trials of the search by `time`; 1 is the fastest trial.
         time: confirmed time or, without a confirmation, quick time.
         outcome: outcome with samples, correctness cases and resources.
-        verdicts: verdicts on the trial's challenges, all negative; empty if it never challenged a champion.
-        confirmations: reports on which the verdicts are based, with samples, in the same order.
+        verdicts: verdicts on the trial's challenges; empty if the trial never challenged. None is a promotion.
+        confirmations: reports of the trial's confirmations, with samples.
     """
 
     search: int
@@ -63,7 +63,7 @@ class RunnerUpEvidence:
 
 @cache
 def _document() -> TypeAdapter[RunnerUpEvidence]:
-    """Return the serializer. It is built at its first use, because building it delays the start of the service."""
+    """Return the serializer of `RunnerUpEvidence`. It is built at its first use, so that the service starts faster."""
     return TypeAdapter(RunnerUpEvidence)
 
 
@@ -194,7 +194,9 @@ def runner_up_schema() -> dict[str, Any]:
 def ranking_files(
     champion: Mapping[str, bytes], own: TrialView, first: str, others: Sequence[RunnerUp]
 ) -> dict[str, bytes]:
-    """Return the content of each file by path: a folder for the champion and each runner-up, and a table.
+    """Return the files of an export that contains a search's champion and runners-up: contents by path.
+
+    The champion and each runner-up have a folder; ``ranking.md`` is a table of all of them.
 
     Args:
         champion: content of the champion's files, by file name.

@@ -26,8 +26,9 @@ def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch'
 ) -> torch.Tensor:
     """Return attention, like `torch.nn.functional.scaled_dot_product_attention`.
 
-    Kernels support neither masks nor dropout. Queries are contiguous, or have the memory layout (B, S, H, D) of a
-    model's projections. Keys and values with a different layout are copied. The output has the layout of the queries.
+    Kernels support neither masks nor dropout, and read queries only in two memory layouts: contiguous, or (B, S, H, D)
+    as written by a model's projection. Keys and values are copied if their layout differs from that of the queries.
+    The output has the layout of the queries.
 
     If q, k and v are views of one joint projection, and a kernel for the projection's layout exists, this kernel reads
     the projection without a copy. The output then has the memory layout (B, S, H, D).
@@ -132,10 +133,10 @@ def _attention_problem(
 
 
 def _strides_of_one(inputs: tuple[torch.Tensor, ...]) -> tuple[str, tuple[int, ...]] | None:
-    """Return the layout of the joint projection of which q, k and v are views, and the byte offset of each view from q.
+    """Return the layout of a joint projection that the strides of q, k and v fit, and each view's byte offset from q.
 
-    The views have shape (B, heads, S, D). The projection has shape (B, S, H + 2 KV, D) with all heads of q first
-    (layout `qkv`), or (B, S, H, 3, D) (layout `qkv_heads`). For any other memory layout, the result is None.
+    q, k and v have shape (B, heads, S, D). The projection has shape (B, S, H + 2 KV, D) with all heads of q first
+    (layout `qkv`), or (B, S, H, 3, D) (layout `qkv_heads`). If the strides fit neither layout, the result is None.
     """
     query, key, _ = inputs
     _, heads, length, size = query.shape

@@ -1,4 +1,4 @@
-"""Loads a kernel and launches it on tensors. A CPU kernel is a C function; the CUDA driver runs a GPU kernel."""
+"""Loads kernels and runs them on tensors: CPU kernels as C functions, GPU kernels with the CUDA driver."""
 
 import ctypes
 import importlib.util
@@ -43,13 +43,13 @@ Result = tuple[tuple[int, ...], tuple[int, ...] | None, torch.dtype]
 class Kernel:
     """A kernel, compiled for one problem.
 
-    If launches share workspaces, calls on several streams wait for each other.
+    Calls on several streams wait for each other if the kernel has workspaces, because all launches share them.
 
     Attributes:
         arguments: descriptions of all arguments in call order.
         inputs, outputs: descriptions of the input and of the output arguments.
         scalars: names of the scalar arguments.
-        results: shape, strides and dtype of each output as the kernel writes it.
+        results: shape, strides and dtype of each output for which the kernel was compiled.
         alignments: required alignment of each input's address, in bytes.
     """
 
@@ -84,8 +84,8 @@ class Kernel:
 
         Args:
             scalars: values of scalar arguments by name. They replace the values used in the measurement.
-            results: shapes of the outputs that the caller gets. By default, these are the shapes that the kernel
-                writes.
+            results: shape, strides and dtype of each output that the caller gets. By default, the outputs are
+                contiguous and have the shapes for which the kernel was compiled.
         """
         wanted = self.results if results is None else tuple(results)
         terms = (device, tuple(scalars.items()), wanted)
@@ -129,9 +129,9 @@ _empty_like = torch.empty_like
 def _template(
     shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
-    """Return a tensor without memory, as the argument of `empty_like`.
+    """Return a tensor without memory, from which `empty_like` allocates outputs.
 
-    Allocating an output with `empty_like` takes half the time of an allocation by shape.
+    Such an allocation takes half the time of an allocation by shape.
     """
     if strides is None:
         found = torch.empty(shape, dtype=dtype, device=device)
@@ -142,11 +142,7 @@ def _template(
 
 
 def _refuse_unsupported(described: Mapping[str, Any]) -> None:
-    """Refuse a kernel that needs a feature which this package lacks.
-
-    Raises:
-        Unfit: the package lacks a feature that the kernel needs.
-    """
+    """Raise Unfit if the kernel needs a feature that this package lacks."""
     if described.get("launch", {}).get("further"):
         raise Unfit("a kernel with several launches")
     if any("init" in each or each["role"] == "inout" for each in described["arguments"]):
@@ -253,7 +249,7 @@ class _OnGpu:
 
 
 class _Loaded:
-    """A kernel loaded on one device. The host starts its launches one by one, because they may share workspaces."""
+    """A kernel loaded on one device. Threads launch it one after another, because launches share host memory."""
 
     def __init__(
         self,
@@ -278,9 +274,10 @@ class _Loaded:
         self._last_stream: int | None = None
 
     def prepare(self, scalars: Mapping[str, float]) -> Callable[[list[int]], None]:
-        """Return a function that launches the kernel with these scalars.
+        """Return a function that launches the kernel with these scalars, given the addresses of inputs and outputs.
 
-        All launches reuse the same host memory for parameters, because the driver copies the parameters.
+        All launches use the same host memory for parameters. This is safe because the driver copies the parameters
+        before a launch returns.
         """
         passed = [each["name"] for role in _PASSED for each in self._arguments if each["role"] == role]
         workspaces = {name: tensor.data_ptr() for name, tensor in self._workspaces.items()}
@@ -325,7 +322,7 @@ class _Loaded:
         return start
 
     def _encoded_maps(self, addresses: int | tuple[int, ...]) -> list[int]:
-        """Return the host addresses of the parameters of all tensor maps, cached by the arguments' addresses."""
+        """Return the host addresses of the tensor maps for arguments at these addresses. Results are cached."""
         found = self._encoded.get(addresses)
         if found is None:
             assert self._map_parameters is not None
@@ -340,7 +337,7 @@ class _Loaded:
     def _wait(self, stream: int) -> None:
         """Make a stream wait for the stream of the last launch, because launches share workspaces.
 
-        Launches that are being captured into a graph do not wait.
+        While a graph is captured, nothing is done.
         """
         if torch.cuda.is_current_stream_capturing():
             return
@@ -393,8 +390,8 @@ def torch_dtype(name: str) -> torch.dtype:
 def check_gpu(built_for: str, capability: tuple[int, int]) -> None:
     """Check that a GPU can run a cubin.
 
-    The major version must be equal, and the GPU's minor version at least that of the cubin. A cubin for sm_90a runs
-    only on sm_90.
+    GPU and cubin must have the same major version, and the GPU's minor version must not be lower. A cubin for sm_90a
+    runs only on sm_90.
 
     Raises:
         Unfit: the GPU cannot run the cubin.
@@ -407,11 +404,7 @@ def check_gpu(built_for: str, capability: tuple[int, int]) -> None:
 
 
 def _check_cpu(built_for: str) -> None:
-    """Check that the processor has the instructions that the kernel uses.
-
-    Raises:
-        Unfit: the processor lacks instructions, or has a different architecture.
-    """
+    """Raise Unfit if the processor has a different architecture, or lacks instructions that the kernel uses."""
     machine, _, feature = built_for.partition("+")
     if machine != platform.machine():
         raise Unfit(f"built for {built_for}, but this machine is {platform.machine()}")
@@ -429,11 +422,7 @@ def _three(sizes: Sequence[int]) -> list[int]:
 
 
 def _driver(name: str, *arguments: Any) -> None:
-    """Call a function of the CUDA driver.
-
-    Raises:
-        RuntimeError: the driver returned an error.
-    """
+    """Call a function of the CUDA driver. Raise RuntimeError if it returns an error."""
     status = _driver_function(name)(*arguments)
     if status:
         raise RuntimeError(_failed(name, status))
@@ -458,7 +447,7 @@ _LIBRARY: Any = None
 
 
 def _module(path: Path) -> Any:
-    """Load a file next to a kernel by its path, because the folder of every kernel has a file with this name."""
+    """Import a Python file in a kernel's folder by its path, because all these folders have files of the same names."""
     spec = importlib.util.spec_from_file_location(f"{__name__}_{path.parent.name}_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -53,7 +53,7 @@ class Measured:
 def measure(kind: str | None = None) -> list[Measured]:
     """Time every kernel that this machine can run, with consecutive calls and without graphs.
 
-    The numbers of calls in `report` are not changed.
+    These calls do not change the numbers of calls in the package's `report`.
 
     Args:
         kind: ``cpu`` or ``cuda``; None for both.
@@ -102,7 +102,7 @@ def _device_name(kind: str) -> str:
 
 
 def in_turns(ours: Run, theirs: Run, kind: str) -> tuple[float, float]:
-    """Return the median time per call of both callables in µs, timed in alternating rounds."""
+    """Return the median time per call of each callable in µs. Rounds of the two callables alternate."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
         for run, taken in zip((ours, theirs), times, strict=True):

@@ -98,7 +98,13 @@ OPERATORS = _registered()
 def traced(name: str, family: str, inputs: Sequence[torch.Tensor], **fields: Any) -> Any:
     """Return the operator for a traced call; None if a gradient is needed or no kernel can compute the call.
 
-    If the result is None, PyTorch's own operations are traced, and can be fused.
+    For None, the caller uses PyTorch's own operations, which torch.compile can fuse.
+
+    Args:
+        name: name of the operator.
+        family: family of the kernels.
+        inputs: tensors of the call.
+        fields: problem fields that a kernel must have.
     """
     if torch.is_grad_enabled() and any(each.requires_grad for each in inputs):
         return None

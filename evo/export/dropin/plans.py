@@ -1,6 +1,7 @@
-"""Plans: cached decisions on whether a kernel, and which kernel, computes a call.
+"""Plans: cached decisions on which kernel, if any, computes a call.
 
-The cache key contains everything on which the decision depends, so a repeated call takes little time on the host.
+A repeated call needs only a lookup, and a check of addresses, gradients and the number of threads, which are not part
+of the cache key.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,7 @@ class Plan:
     """The decision for all calls with the same key.
 
     Attributes:
-        count: record that counts the calls.
+        count: record whose number of calls is increased by each call.
         launch: launches the kernel; None if PyTorch computes the call.
         alignments: required alignment, in bytes, of each address that the kernel reads.
         threads: maximum number of PyTorch's threads for which the plan is valid; 0 if there is no limit.
@@ -53,7 +54,7 @@ class Plan:
         self._mask = max(self.alignments, default=1) - 1
 
     def run(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
-        """Launch the kernel and return the outputs. If the tensors need a full check, return None without a launch."""
+        """Launch the kernel and return the outputs; None, without a launch, if the plan does not fit this call."""
         if self.threads and _threads() > self.threads:
             return None
         if _grad_enabled():
@@ -109,15 +110,15 @@ def keep(key: Key | None, plan: Plan) -> None:
 
 
 def strict(on: bool = True) -> None:
-    """Let calls without a kernel raise LookupError if `on` is True; otherwise, PyTorch computes these calls."""
+    """If `on` is True, calls without a kernel raise LookupError from now on; otherwise, PyTorch computes them."""
     TABLE.strict = on
     PLANS.clear()
 
 
 def key_of(name: str, inputs: Sequence[torch.Tensor | None], terms: tuple[Any, ...]) -> Key | None:
-    """Return the cache key of a call: everything that determines its plan, except addresses and gradients.
+    """Return the cache key of a call; None if a tensor has no strides.
 
-    The result is None if a tensor has no strides.
+    The key contains everything on which the plan depends, except for addresses, gradients and the number of threads.
 
     Args:
         name: name of the function.

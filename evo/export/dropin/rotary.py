@@ -24,9 +24,9 @@ def apply_rotary_pos_emb(
 def rotated(
     q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Return the result of `apply_rotary_pos_emb`, computed by a kernel.
+    """Return the result of `apply_rotary_pos_emb`, computed by a kernel; None if no kernel can compute the call.
 
-    If PyTorch must compute the call, count it and return None.
+    The package's report counts the call in both cases.
     """
     inputs = (q, k, cos, sin)
     if compiling():

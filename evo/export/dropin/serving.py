@@ -25,7 +25,7 @@ class Call:
         convert, copies, offsets: see `Plan`.
         integers: indices of integer inputs, whose dtype may differ from that of the other inputs.
         scalars: values of the kernel's scalar arguments.
-        unread: tensors that are passed after the inputs but are not read by the kernel.
+        unread: tensors that are passed after the inputs, but that the kernel does not read.
         kept: False if the decision is valid for this call only and must not be stored.
     """
 
@@ -82,9 +82,9 @@ class Operation:
         name: name of the function.
         arguments: names of the function's tensors.
         family: family of the kernels that compute the function.
-        plain: computes the call with PyTorch for the backward pass. Its arguments are the terms, followed by the
-            inputs. *Terms* are the function's arguments other than tensors.
-        describe: returns a `Call` or `Unserved` for given inputs and terms.
+        plain: computes the function with PyTorch, for the backward pass. Its arguments are the terms (a tuple of the
+            function's arguments other than tensors) and then the inputs.
+        describe: takes a tuple of inputs and the terms; returns `Call`, or `Unserved` if no kernel fits.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Operation:
     describe: Callable[..., Call | Unserved]
 
     def outputs(self, inputs: tuple[torch.Tensor | None, ...], terms: Terms = ()) -> Sequence[torch.Tensor] | None:
-        """Return the outputs of a kernel. If PyTorch must compute the call, count it and return None.
+        """Return a kernel's outputs for a call. If PyTorch must compute the call, count the call and return None.
 
         Raises:
             LookupError: no kernel can compute the call, and `strict` is set.
@@ -194,7 +194,7 @@ def _unsupported_reason(names: Sequence[str], inputs: Sequence[torch.Tensor], ca
 
 
 def _unaligned(names: Sequence[str], inputs: Sequence[torch.Tensor], plan: Plan) -> str | None:
-    """Return an error text about an input with an unaligned address; None if all addresses are aligned."""
+    """Return the reason why a kernel cannot read the inputs at their addresses; None if all are aligned."""
     read = inputs[:1] if plan.offsets else plan.converted(inputs)
     try:
         for name, each, alignment in zip(names, read, plan.alignments, strict=False):
@@ -206,7 +206,7 @@ def _unaligned(names: Sequence[str], inputs: Sequence[torch.Tensor], plan: Plan)
 
 
 class _Differentiable(torch.autograd.Function):  # type: ignore[misc]
-    """Runs a kernel in the forward pass. The backward pass repeats the call with PyTorch and computes its gradient."""
+    """Runs a kernel in the forward pass. The backward pass repeats the call with PyTorch and differentiates it."""
 
     @staticmethod
     def forward(ctx: Any, plan: Plan, plain: Callable[..., Any], terms: Terms, *inputs: torch.Tensor) -> Any:

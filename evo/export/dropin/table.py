@@ -25,13 +25,13 @@ class Entry:
     Attributes:
         folder: folder with the kernel's files, relative to the package.
         device: device type in PyTorch, ``cpu`` or ``cuda``.
-        threads: on a CPU, number of PyTorch's threads with which the kernel was compared.
+        threads: on a CPU, the number of threads of the PyTorch baseline. With more threads, PyTorch computes the call.
         champion: number of the promoted champion.
         model: model of the device that timed the champion.
         time_us: the kernel's confirmed time in µs.
         speedup, baseline: the kernel's speed-up over the fastest baseline, and the name of this baseline.
         calls: number of calls of this kernel.
-        copied: number of calls before which keys or values were copied into the kernel's layout.
+        copied: number of calls for which keys or values were first copied to the kernel's layout.
         kernel: the loaded kernel; None before its first use.
         trouble: reason why this machine cannot run the kernel; None if it can or if that is unknown.
     """
@@ -73,8 +73,8 @@ class Report:
 
     Attributes:
         served: number of calls of each kernel, by family and problem as text.
-        copied: number of calls of each kernel before which keys or values were copied into the kernel's layout.
-        missed: calls that PyTorch computed.
+        copied: number of calls of each kernel for which keys or values were first copied to the kernel's layout.
+        missed: records of the calls that PyTorch computed.
     """
 
     served: Mapping[str, int]
@@ -111,7 +111,7 @@ class Report:
 
 
 class Table:
-    """All kernels of this package. They are found by family, device kind and problem."""
+    """All kernels of this package, by family, device kind and problem."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         document = json.loads((folder / "kernels.json").read_text(encoding="utf-8"))
@@ -125,7 +125,7 @@ class Table:
         self.fallbacks: dict[tuple[str, str, str], Fallback] = {}
 
     def find(self, function: str, family: str, device: torch.device, problem: Mapping[str, Any]) -> Entry | Fallback:
-        """Load the kernel for a problem and return its entry; without a kernel, the record that counts PyTorch's calls.
+        """Load the kernel for a problem and return its entry. If there is none, return `fallback` with the reason.
 
         Raises:
             LookupError: there is no kernel, and `strict` is set.
@@ -141,7 +141,7 @@ class Table:
         return self.fallback(function, family, problem, reason)
 
     def fallback(self, function: str, family: str, problem: Mapping[str, Any], reason: str) -> Fallback:
-        """Return the record that counts calls which PyTorch computes, for this function, problem and reason.
+        """Return the record that counts the calls of this function and problem that PyTorch computes for this reason.
 
         Raises:
             LookupError: `strict` is set.

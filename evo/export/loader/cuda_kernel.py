@@ -69,17 +69,18 @@ class Kernel:
 
         All inputs must be passed by name. Outputs may be passed; the kernel then writes to these arrays. An argument
         that is None counts as not passed. In-place arguments (inout) are passed like inputs, changed, and also
-        returned. Arguments with an initial value are filled with it, except passed outputs that the caller must fill
-        (`init_timed` is false).
+        returned. Outputs and workspaces that have an initial value are filled with this value before the launch. A
+        passed output with a false `init_timed` is not filled; the caller must fill it.
 
         Returns:
             The outputs by name. They are ready when the stream has finished; the call does not wait.
 
         Raises:
             TypeError: an argument is missing or unknown, or is not a CuPy array of its dtype.
-            ValueError: an array does not have the shape for which the kernel was compiled, contains a value beyond the
-                argument's limits (read back from the GPU, but not while a graph is captured), is not C-contiguous, or
-                is on a different device or at an unaligned address; or an output shares memory with another array.
+            ValueError: an array does not have the shape for which the kernel was compiled, is not C-contiguous, is on a
+                different device, has an unaligned address, or contains a value beyond the argument's limits. Or an
+                output shares memory with another array. To check limits, values are read back from the GPU; they are
+                not checked while a graph is captured.
         """
         arrays = {name: array for name, array in arrays.items() if array is not None}
         inputs = {each["name"] for each in self.of("input", "inout")}
@@ -131,23 +132,20 @@ class Kernel:
         return tuple(passed)
 
     def _fill(self, addresses: Mapping[str, int]) -> None:
-        """Fill workspaces, and the arguments that the call itself must fill, on the current stream."""
+        """Fill workspaces, and outputs with a true `init_timed`, with their initial values on the current stream."""
         for each in self.arguments:
             if "init" in each and (each["init_timed"] or each["role"] == "workspace"):
                 self._at(self._address(each["name"], addresses), each).fill(each["init"])
 
     def _at(self, address: int, each: dict[str, Any]) -> Any:
-        """Return an array with an argument's shape in existing memory."""
+        """Return the device memory at an address as an array with an argument's shape and dtype."""
         dtype = np.dtype(each["stored"])
         size = int(np.prod(each["shape"], dtype=np.int64)) * dtype.itemsize
         memory = cp.cuda.UnownedMemory(address, size, None, self.device.id)
         return cp.ndarray(tuple(each["shape"]), dtype, cp.cuda.MemoryPointer(memory, 0))
 
     def _wait_for_the_last_stream(self) -> None:
-        """Make the current stream wait for the stream of the last launch.
-
-        Launches that are being captured into a graph do not wait.
-        """
+        """Make the current stream wait for the stream of the last launch. While a graph is captured, do nothing."""
         here = cp.cuda.get_current_stream()
         if here.is_capturing():
             return
@@ -192,7 +190,7 @@ class Kernel:
         return np.uint64(self._address(each["name"], addresses))
 
     def _mapped(self, each: dict[str, Any], addresses: Mapping[str, int]) -> list[Any]:
-        """Return the parameters of a tensor map as NumPy arrays of one element, because CuPy passes these by value."""
+        """Return a tensor map's parameters as NumPy arrays of one element each, because CuPy passes these by value."""
         parameters = self._map_parameters(self._address(each["of"], addresses), **each)
         return [np.frombuffer(value, dtype=f"V{ctypes.sizeof(value)}") for value in parameters]
 
@@ -201,7 +199,7 @@ class Kernel:
 
 
 def _map_parameters(folder: Path) -> Any:
-    """Return the function `parameters` of the tensor-map module in this folder."""
+    """Return the function `parameters` of ``tensor_map.py`` in this folder."""
     spec = importlib.util.spec_from_file_location(f"{__name__}_tensor_map", folder / "tensor_map.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -210,7 +208,7 @@ def _map_parameters(folder: Path) -> Any:
 
 
 def _refuse_overlap(name: str, held: Mapping[str, Any]) -> None:
-    """Refuse an output that overlaps another array, because outputs are written while inputs are still read."""
+    """Raise ValueError if an output overlaps another array, because outputs are written while inputs are read."""
     begin, end = held[name].data.ptr, held[name].data.ptr + held[name].nbytes
     for other, array in held.items():
         if other != name and begin < array.data.ptr + array.nbytes and array.data.ptr < end:
@@ -218,7 +216,7 @@ def _refuse_overlap(name: str, held: Mapping[str, Any]) -> None:
 
 
 def _refuse_beyond(each: dict[str, Any], least: int, most: int) -> None:
-    """Refuse values outside an argument's limits, such as lengths that exceed a cache."""
+    """Raise ValueError if an argument's smallest or largest value is outside its limits (e.g. lengths of a cache)."""
     low, high = each.get("min", least), each.get("max", most)
     if least < low or most > high:
         wrong = least if least < low else most
@@ -228,8 +226,8 @@ def _refuse_beyond(each: dict[str, Any], least: int, most: int) -> None:
 def _check_architecture(built_for: str, capability: str, build: str) -> None:
     """Check that a GPU can run a cubin.
 
-    The major version must be equal, and the GPU's minor version at least that of the cubin. A cubin for sm_90a runs
-    only on sm_90.
+    GPU and cubin must have the same major version, and the GPU's minor version must not be lower. A cubin for sm_90a
+    runs only on sm_90.
     """
     number = built_for.removeprefix("sm_")
     exact = not number.isdigit()

@@ -28,7 +28,7 @@ class Dispatch:
         self._loaded: dict[str, Any] = {}
 
     def __call__(self, **given: Any) -> Any:
-        """Call the kernel that was compiled for these arrays. Without arrays, return the kernel for the problem fields.
+        """Call the kernel that was compiled for the given arrays and problem fields. Without arrays, return the kernel.
 
         Raises:
             LookupError: no kernel, or more than one kernel, matches.
@@ -43,10 +43,10 @@ class Dispatch:
         return kernel(**arrays) if arrays else kernel
 
     def _is_array(self, name: str, value: Any) -> bool:
-        """Return True if a value is an array.
+        """Return True if a value is an array, not a field of the problem.
 
-        A NumPy scalar, which has an empty shape, counts as a field unless a kernel has an array of that shape with this
-        name.
+        A value with an empty shape, such as a NumPy scalar, is only an array if a kernel's argument with this name has
+        an empty shape.
         """
         shapes = [each["arguments"][name]["shape"] for each in self.table if name in each["arguments"]]
         return hasattr(value, "shape") and (len(value.shape) > 0 or [] in shapes)

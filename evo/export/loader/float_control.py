@@ -2,11 +2,11 @@
 
 The state consists of flush-to-zero, denormals-are-zero, the rounding mode, the exception masks and the x87 precision.
 It is stored in the control bits of MXCSR and of the x87 control word on x86-64, and in FPCR on AArch64. Each thread has
-its own state. Code that changes the state without restoring it therefore changes the results and the speed of all later
-code of the thread.
+its own state. If code changes the state and does not restore it, the results and the speed of all later code in the
+same thread change.
 
-The module needs only this file and the C library. On unknown processors, the state is restored, but `changes` names no
-settings.
+The module needs only this file and the C library. On unknown processors, the state is restored, but `changes` always
+returns an empty result.
 """
 
 import ctypes

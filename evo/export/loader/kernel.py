@@ -62,13 +62,13 @@ class Kernel:
 
         All inputs must be passed by name. Outputs may be passed; the kernel then writes to these arrays. An argument
         that is None counts as not passed. In-place arguments (inout) are passed like inputs, changed, and also
-        returned. Arguments with an initial value are filled with it, except passed outputs that the caller must fill
-        (`init_timed` is false).
+        returned. Outputs and workspaces that have an initial value are filled with this value before the call. A
+        passed output with a false `init_timed` is not filled; the caller must fill it.
 
         Raises:
             TypeError: an argument is missing or unknown, or is not an array of its dtype.
             ValueError: an array does not have the shape for which the kernel was compiled, or contains a value beyond
-                the argument's limits; or an output is read-only, or shares memory with another array.
+                the argument's limits. Or an output is read-only, or shares memory with another array.
         """
         arrays = {name: array for name, array in arrays.items() if array is not None}
         inputs = {each["name"] for each in self._of("input", "inout")}
@@ -144,7 +144,7 @@ def _alignment(each: dict[str, Any]) -> int:
 
 
 def _float_control() -> Any:
-    """Load the module next to this file by its path, because every export has a module with this name."""
+    """Import ``float_control.py`` by its path, because every export has a file with this name."""
     place = Path(__file__).parent / "float_control.py"
     spec = importlib.util.spec_from_file_location(f"{__name__}_float_control", place)
     assert spec is not None and spec.loader is not None
@@ -166,7 +166,7 @@ def _refuse_unusable_output(name: str, arrays: dict[str, Any]) -> None:
 
 
 def _refuse_beyond(each: dict[str, Any], least: int, most: int) -> None:
-    """Refuse values outside an argument's limits, such as lengths that exceed a cache."""
+    """Raise ValueError if an argument's smallest or largest value is outside its limits (e.g. lengths of a cache)."""
     low, high = each.get("min", least), each.get("max", most)
     if least < low or most > high:
         wrong = least if least < low else most

@@ -38,7 +38,7 @@ def _listed(kernels: Sequence[dict[str, Any]]) -> str:
 
 
 def _picked(kernels: Sequence[dict[str, Any]], inputs: Sequence[torch.Tensor]) -> Any:
-    """Return the kernel that was compiled for tensors of these shapes and dtypes.
+    """Return the operator of the kernel that was compiled for tensors of these shapes and dtypes.
 
     Raises:
         LookupError: no kernel, or more than one kernel, matches the tensors.
@@ -54,7 +54,7 @@ def _picked(kernels: Sequence[dict[str, Any]], inputs: Sequence[torch.Tensor]) -
 
 @cache
 def op_for(**fields: Any) -> Any:
-    """Return the operator for the kernels whose problem has these field values.
+    """Return an operator that selects only among kernels whose problem has these field values.
 
     Raises:
         LookupError: no kernel's problem has these field values.

@@ -5,8 +5,8 @@
     output = op(*inputs)                # tensors in the order of config.json; a tuple if there are several outputs
 
 In-place arguments (inout) are among the inputs, and are changed. If there are no other outputs, the operator returns
-nothing. Calls on several streams or by several threads run one after another, because launches share memory for partial
-results. The operator has no gradient. Use it for inference, or inside your own autograd.Function.
+nothing. Calls on several streams or by several threads run one after another, because they share workspaces. The
+operator has no gradient. Use it for inference, or inside your own autograd.Function.
 """
 
 import hashlib
@@ -67,9 +67,9 @@ def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
 
 
 def _refuse_beyond(each: dict[str, Any], given: torch.Tensor) -> None:
-    """Refuse values outside an argument's limits, such as lengths that exceed a cache.
+    """Raise ValueError if an argument has a value outside its limits, e.g. a length that exceeds a cache.
 
-    Values on a GPU are read back to the host, except while a graph is captured.
+    Values on a GPU are read back to the host. They are not checked while a graph is captured.
     """
     if given.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return
@@ -93,7 +93,7 @@ def _outputs(device: torch.device) -> list[torch.Tensor]:
 
 
 def _output(each: dict[str, Any], device: torch.device) -> torch.Tensor:
-    """Return an empty output. An output that callers must fill is filled with its initial value."""
+    """Return a new output. If the call does not fill it (`init_timed` is false), it contains its initial value."""
     made = torch.empty(each["shape"], dtype=_dtype(each), device=device)
     if "init" in each and not each["init_timed"]:
         (made if each["stored"] == each["dtype"] else made.view(getattr(torch, each["stored"]))).fill_(each["init"])
@@ -108,7 +108,7 @@ def _returned(outputs: list[torch.Tensor]) -> Any:
 
 @cache
 def _module() -> Any:
-    """Load the loader next to this file by its path, because every export has a module with this name."""
+    """Import ``kernel.py``, the loader, by its path, because every export has a file with this name."""
     spec = importlib.util.spec_from_file_location(f"{__name__}_kernel", FOLDER / "kernel.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -123,7 +123,7 @@ def _on_cpu() -> Any:
 
 @cache
 def _on_gpu(device: int) -> Any:
-    """Return the kernel for a device. It is loaded once per device."""
+    """Return the kernel for the GPU with this index. Each GPU's kernel is loaded only once."""
     import cupy
 
     with cupy.cuda.Device(device):
@@ -163,7 +163,7 @@ def _fake(*inputs: torch.Tensor) -> Any:
 
 
 def _name() -> str:
-    """Return a unique name, so that two exports in one process are different operators."""
+    """Return a name for the operator that differs between exports, so that one process can load several exports."""
     identity = json.dumps([_described[key] for key in ("family", "problem", "config", "architecture")], sort_keys=True)
     return f"kernel_evo::{_described['entry']}_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
