@@ -1,4 +1,4 @@
-"""Ablation: changes one switch of a champion at a time, and times the result alongside the champion."""
+"""Ablation: lists the changed configs to time alongside a champion, and judges the effect of each change."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,11 +41,11 @@ class Effect:
     Attributes:
         ratio: time with the change divided by the champion's time, paired by round. Above 1, the champion's own value
             is better.
-        noise: largest distance from 1 in the interval of the ratio of two series of the champion, taken in the same
-            rounds.
-        finding: ``nothing`` if the whole interval of `ratio` is closer to 1 than the policy's minimum gain; ``pays`` if
-            the whole interval is above 1 by more than the noise, so that the champion's own value is better; ``hurts``
-            if the whole interval is below 1 by more than the noise; otherwise ``unclear``.
+        noise: largest relative difference that two series of the champion itself may have. The series were taken in
+            the same rounds; the value is the largest distance from 1 in the interval of their ratio.
+        finding: ``nothing`` if the whole interval of `ratio` is closer to 1 than the policy's minimum gain. ``pays`` if
+            it is above 1 by more than the noise: the champion's own value is better. ``hurts`` if it is below 1 by
+            more than the noise: the new value is better. Otherwise ``unclear``.
     """
 
     ratio: Interval
@@ -54,12 +54,13 @@ class Effect:
 
 
 def changes(space: Space, champion: Config, *, values: bool = False) -> list[Change]:
-    """Return the changes of an ablation, one switch at a time, in the order of the tunables.
+    """Return the changes of an ablation, in the order of the tunables. Each gives one switch one new value.
 
     A switch is a tunable with unordered values (booleans or texts), or a tunable with only two values.
 
     Args:
-        values: True to change the remaining tunables too, each to the values next to the champion's.
+        values: True if the result also contains changes of the other tunables, to the next lower and the next higher
+            value.
     """
     return [
         _change(space, champion, tunable, rank)
@@ -79,13 +80,12 @@ def weigh(ablated: Ablated, policy: Policy, rng: np.random.Generator) -> Effect 
 
 
 def finding(ratio: Interval, *, least: float, noise: float = 0.0) -> Finding:
-    """Return the finding about the best config's value of a tunable, compared with a replacement value (see `Effect`).
+    """Return the finding on whether a tunable's current value is better than a new value; see `Effect`.
 
     Args:
-        ratio: time with the replacement value divided by the time of the best config.
-        least: the policy's minimum gain. If the whole interval is closer to 1 than this gain, the finding is
-            ``nothing``.
-        noise: relative difference between two series of the same kernel, if known.
+        ratio: time with the new value divided by the time with the current value.
+        least: the policy's minimum gain.
+        noise: relative difference between two series of the same kernel; 0 if unknown.
     """
     if ratio.reach(1.0) < least:
         return "nothing"
@@ -95,7 +95,7 @@ def finding(ratio: Interval, *, least: float, noise: float = 0.0) -> Finding:
 
 
 def _ranks_to_try(tunable: Tunable, own: int, values: bool) -> Iterator[int]:
-    """Yield the indices of the tunable's values to try in place of the champion's value, whose index is `own`."""
+    """Yield the ranks of the values to try in place of the champion's value, whose rank is `own`."""
     count = len(tunable.values)
     if not tunable.ordinal or count == 2:
         yield from (rank for rank in range(count) if rank != own)
@@ -118,9 +118,9 @@ def _change(space: Space, champion: Config, tunable: Tunable, rank: int) -> Chan
 
 
 def _tied(space: Space, row: Indices, kept: int) -> Config | None:
-    """Return the valid config nearest to the invalid config `row` that differs from it in exactly one tunable.
+    """Return the nearest valid config that differs from the invalid config `row` in one tunable; None without one.
 
-    None if there is no such config. The tunable with the index `kept` must not differ.
+    The value of the tunable with the index `kept` is not changed.
     """
     near = [
         _with(row, index, rank)

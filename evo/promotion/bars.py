@@ -10,10 +10,10 @@ from evo.trial.timing import Bars
 def bars(policy: Policy, kernels_us: Sequence[float], *, by_time: bool) -> Bars:
     """Return the times above which a candidate's measurement is shortened or stopped.
 
-    With `ELITES` kernels, the limits are the factors of the policy times the time of the slowest of these kernels. With
-    fewer kernels, a candidate gets fewer samples if it takes more than `Policy.prune_ratio` times the time of the
-    fastest kernel, and is stopped only above `Policy.hopeless_ratio` times this time. There are no limits before the
-    first kernel is known.
+    If `ELITES` kernels are given, each limit is the slowest kernel's time multiplied by the policy's factor
+    (`prune_ratio`, `shorten_ratio` or `hopeless_ratio`). If fewer are given, the fastest kernel's time is used: above
+    `prune_ratio` times this time, a candidate gets fewer samples, and above `hopeless_ratio` times, it is stopped. If
+    none is given, there are no limits.
 
     Args:
         kernels_us: times of the fastest kernels in µs, at most `ELITES`, fastest first.

@@ -18,8 +18,8 @@ class Incumbent:
 
     Attributes:
         cost: the champion's cost at its confirmed time; see `evo.promotion.goal`.
-        here: the same cost, corrected to be comparable with this search's quick samples; see `comparable_us` and
-            `Challengers.slowdown`. None if another search confirmed the champion.
+        here: the champion's cost, corrected to be comparable with this search's quick samples; see `comparable_us` and
+            `Challengers.slowdown`. None if a different search confirmed the champion.
         binary_digest: digest of the champion's binary; None if unknown.
         foreign: True if the champion belongs to another variant or version of the family, so that its config cannot be
             compared with configs of this search.
@@ -39,10 +39,9 @@ class ChallengeLimit:
 
     Attributes:
         below: upper limit of a challenger's quick cost (exclusive).
-        cost: the incumbent's cost in this search (see `bar`). If this search neither measured nor confirmed the
-            incumbent, the cost at its confirmed time.
+        cost: the incumbent's cost from which `below` is computed; see `bar`.
         binaries: digests of the incumbent's binaries. Trials with these binaries do not challenge.
-        again: a trial of this search with the incumbent's config or binary; None if there is none.
+        again: a trial of this search with the incumbent's config or binary, and a cost; None if there is none.
     """
 
     below: float
@@ -94,10 +93,11 @@ def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> f
 def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> ChallengeLimit:
     """Return the limit that a challenger's quick cost must beat.
 
-    If this search measured or confirmed the incumbent, the limit is the incumbent's cost minus the minimum gain. If the
-    search did both, the larger of the two costs is used, because the quick samples of a confirmed trial were probably
-    short by chance. If the search did neither, the limit is the confirmed cost plus the policy's session drift, because
-    quick samples are only roughly comparable with a confirmation of another search.
+    If this search measured or confirmed the incumbent, the limit is the incumbent's cost, reduced by the policy's
+    minimum gain. If the search did both, the larger of the two costs is used, because the quick samples of a confirmed
+    trial were probably short by chance. If the search did neither, the limit is the cost from the incumbent's own
+    confirmation, increased by the policy's session drift: quick samples of this search are only roughly comparable with
+    the times that a different search confirmed.
     """
     own = [trial for trial in finished if is_incumbent(incumbent, trial)]
     again = next((trial for trial in own if trial.cost is not None), None)
@@ -191,8 +191,8 @@ class Challengers:
         """Record the confirmed time of a trial, measured over many rounds in a fresh process.
 
         If the confirmed time exceeds the quick time by more than the minimum gain, it replaces the quick times of all
-        trials with this binary. Without this correction, times that are short by chance would mislead the strategy,
-        tighten the limits for later trials, and keep slower trials from challenging.
+        trials with this binary. Otherwise, a quick time that is short by chance would mislead the strategy, tighten the
+        limits for later trials, and keep better trials from challenging.
         """
         trial = self._history.finished[self._history.position[number]]
         if trial.time_us is not None:
@@ -204,12 +204,11 @@ class Challengers:
                 self.check(each)
 
     def slowdown(self, besides: int) -> float:
-        """Return the smallest ratio of a trial's confirmed time to its quick time, at least 1.
+        """Return how much slower the device is in confirmations than during the search, as a factor of at least 1.
 
-        The ratio shows how much slower the device is in confirmations than during the search. Baselines may not show
-        this, because they are timed only at the start of a search, and the speed of the device may change afterwards.
-        The smallest ratio is used, because a slower device slows all kernels, while a quick time that is short by
-        chance raises the ratio of only one kernel.
+        The factor is the smallest ratio of a trial's confirmed time to its quick time. A slow device raises the ratios
+        of all kernels, but a quick time that is short by chance raises only one ratio. Baselines are not used, because
+        they are timed only at the start of a search, and the speed of the device may change afterwards.
 
         Args:
             besides: number of the incumbent's trial, whose own ratio is left out.
@@ -221,7 +220,7 @@ class Challengers:
         return binary_digest is not None and binary_digest in self._confirmed_us
 
     def check(self, trial: Trial) -> None:
-        """Replace the quick time of an ended trial if a confirmation of its binary found a longer time."""
+        """Correct the cost of an ended trial if a confirmation of its binary found a longer time."""
         if trial.binary_digest in self._confirmed_us:
             self._correct(trial, self._confirmed_us[trial.binary_digest])
 

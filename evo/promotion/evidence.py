@@ -53,7 +53,7 @@ def decide(
     *,
     kind: DeviceKind,
 ) -> Verdict:
-    """Return the verdict of `judge` on a confirmation, with the rules about separation and required evidence added.
+    """Return the verdict on a confirmation: all rules of `judge`, and the rules on separation and required evidence.
 
     Args:
         kind: kind of the device that measured the kernels. The remaining arguments are those of `judge`.
@@ -73,10 +73,10 @@ def decide(
 
 
 def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) -> Iterator[Rule]:
-    """Yield the rule about the isolation between candidate and judge.
+    """Yield the rule on the isolation of the candidate from the process that checks its outputs and takes its times.
 
-    There is no rule if the policy demands no isolation, or if the device kind does not run kernels as machine code of
-    the CPU.
+    There is no rule if the policy demands no isolation, or if kernels of this device kind are not machine code of the
+    CPU.
     """
     demanded = "full" if policy.untrusted == "sandbox" else policy.min_separation
     if demanded == "none" or "separation" not in required(kind).environment:
@@ -146,9 +146,11 @@ def _missing_after_the_first_process(
 
 
 def void_reason(verdict: Verdict | None, objective: Objective, *, refuted: str | None = None) -> str | None:
-    """Return the reason why a champion's evidence is void; None if it is still valid.
+    """Return the reason why a champion's evidence is void; None if the evidence is still valid.
 
     Args:
+        verdict: verdict of the champion's own confirmation; None if there is none.
+        objective: the objective with which the champion was measured.
         refuted: reason why a later confirmation found the kernel wrong; None if no confirmation did.
     """
     if refuted is not None:

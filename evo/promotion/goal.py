@@ -36,6 +36,7 @@ class Kernel:
     """Properties of a kernel, other than its time, that a metric may use.
 
     Attributes:
+        config: values of the tunables.
         resources: resources of the build, with the names in `RESOURCES`; empty if the compiler reports none.
         power_w: average power in watts of the device while the kernel runs; None if it was not measured.
     """
@@ -53,7 +54,8 @@ class Goal:
         objective: the objective whose metric this is.
         expression: the parsed expression.
         problem: values of the problem fields.
-        work: operations (``flops``) and moved ``bytes`` of a call; empty if the family does not state them.
+        work: number of operations (key ``flops``) and of moved bytes (key ``bytes``) of a call, if the family states
+            them.
         called: field name of the metric in error messages: `FIELD` or `SECOND`.
     """
 
@@ -192,7 +194,7 @@ class Goal:
         return replace(trial, outcome=replace(outcome, cost=cost))
 
     def words(self) -> Words:
-        """Return the words with which rules report costs of this metric."""
+        """Return the words that the texts of rules use for costs of this metric."""
         return Words(quantity=f"cost ({self.objective.goal})", unit="", takes="has", ratio="times as good", ran="was")
 
 
@@ -221,7 +223,13 @@ class Costs:
 
     @classmethod
     def of(cls, goal: Goal, report: ConfirmReport, challenger: Config, incumbent: Config | None) -> "Costs":
-        """Return the converter for a challenger and an incumbent, with resources and power taken from the report."""
+        """Return the converter for the challenger and the incumbent of a report, which contains resources and power.
+
+        Args:
+            goal: the metric.
+            report: report of the confirmation.
+            challenger, incumbent: configs of the kernels; `incumbent` is None if there is no incumbent.
+        """
         built = report.resources
         return cls(
             goal=goal,
@@ -236,7 +244,7 @@ class Costs:
     def report(self, report: ConfirmReport) -> ConfirmReport:
         """Return the report with costs in place of the times of challenger and incumbent.
 
-        A report without an incumbent is returned unchanged.
+        A report without an incumbent is returned unchanged, because nothing is compared by cost.
 
         Raises:
             InvalidInput: the metric has no value for the challenger or the incumbent.
@@ -282,7 +290,7 @@ class Costs:
     def _series(self, kernel: Kernel, timing: Timing) -> Timing:
         """Return the timing with costs in place of times.
 
-        If the metric needs energy, the samples are the spans of calls whose power was measured.
+        If the metric needs energy, each cost is computed from the mean time and power of one span of calls (`Power`).
         """
         if self.goal.metered and timing.power is not None:
             pairs = zip(timing.power.samples_us, timing.power.samples_w, strict=True)

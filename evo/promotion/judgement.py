@@ -27,7 +27,7 @@ _ADVICE = (
 
 
 def promising(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
-    """Return True if the samples so far would lead to a promotion.
+    """Return True if the samples so far would lead to a promotion, provided that sanitizers and profiler find nothing.
 
     If the result is False after the first process, no further processes run. If it is False after the last process,
     sanitizers and the profiler do not run.
@@ -52,7 +52,7 @@ def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None)
 
 
 def so_far(report: ConfirmReport, policy: Policy) -> str:
-    """Return the speed-up so far as a clause that ends a sentence; empty if nothing was compared yet."""
+    """Return a clause with the speed-up so far, e.g. ``; so far 1.2 times as fast as torch``; empty without one."""
     against, challenger = report.repeated_against, report.challenger
     other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
     if challenger is None or other is None:
@@ -138,7 +138,7 @@ def judge(
 
 
 def _judged(confirmation: Confirmation) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-    """Return all rules that apply, and the subset that no speed-up can outweigh."""
+    """Return all rules that apply, and those of them that no speed-up can outweigh (``about="kernel"``)."""
     rules: list[Rule] = []
     decisive: list[Rule] = []
     for marked in RULES:
@@ -159,7 +159,7 @@ def _may_gain_enough(confirmation: Confirmation) -> bool:
 
 
 def _overall(prediction: Prediction | None, against: str, alone: Interval) -> Interval:
-    """Return the speed-up over all processes if several processes timed `against`, else `alone`.
+    """Return the speed-up over all processes if several processes timed the kernel `against`, else `alone`.
 
     Args:
         against: ``incumbent``, or the name of a baseline.
@@ -229,7 +229,7 @@ def _summary(
 
 
 def _corrected(speedup: Interval, expected: float | None) -> str:
-    """Return a clause with the gain expected of later measurements; empty if it equals the measured gain."""
+    """Return a clause with the gain that later measurements are expected to find; empty if it equals the found gain."""
     if expected is None:
         return ""
     found, again = (change_text(1.0 - 1.0 / value) for value in (speedup.estimate, expected))

@@ -65,7 +65,7 @@ class Confirmation:
 
 
 def confirmation_of(verdict: Verdict | None) -> Confirmation | None:
-    """Return the result of a confirmation from its verdict; None if the kernel was neither measured nor refuted."""
+    """Return a verdict's confirmed time, speed-up and refutation; None if the kernel was neither timed nor refuted."""
     if verdict is None or (verdict.challenger is None and verdict.refuted is None):
         return None
     return Confirmation(

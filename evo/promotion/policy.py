@@ -31,12 +31,12 @@ class Policy:
         process_looks: number of decision points, at evenly spaced numbers of processes (by default 5, 8, 11 and 15).
         process_samples: maximum number of rounds per process that are used in comparisons over processes; at most
             `confirm_samples`.
-        baseline_samples: replaces `process_samples` if there is no incumbent. Further processes then only improve the
-            prediction of the time.
+        baseline_samples: replaces `process_samples` if there is no incumbent. Further processes then decide nothing,
+            and only improve the prediction of the speed-up over the fastest baseline, or of the time.
         false_promotion: probability of promoting a kernel that is not faster than the incumbent, over all decision
             points.
-        futility: a challenger gets no further processes if the probability that its mean over processes reaches the
-            minimum gain is below this value.
+        futility: a challenger gets no further processes if its mean gain over processes reaches the minimum gain only
+            with a probability below this value.
         prune_ratio: after a fifth of the quick samples, a candidate is stopped (outcome Pruned) if its median is more
             than this factor times the time of the slowest elite. None disables this rule.
         shorten_ratio: after a fifth of the quick samples, a candidate gets only one more sample, and none in the second
@@ -64,17 +64,18 @@ class Policy:
             sets together do not.
         maximum_quick_gap: relative difference between the confirmed and the quick time above which the verdict contains
             a warning (0.25 means a quarter more or less time). None disables the warning.
-        session_share: the warning of `maximum_quick_gap` names the device as the cause, not the kernel, if the time of
-            the fastest baseline changed by at least this fraction of the difference, on a logarithmic scale.
+        session_share: controls which cause the warning of `maximum_quick_gap` names. If the fastest baseline's time
+            changed by at least this fraction of the kernel's change (both as logarithms of ratios), the warning names
+            the device, otherwise the kernel.
         confidence: confidence of the bootstrap intervals.
         significance: level of the paired test, before the correction for the number of challengers.
         max_skipped, skip_confidence: each call is timed on overwritten outputs, and on outputs that already hold the
             result. A kernel is refused, because it skips work, if the ratio of the two times is certainly above
             1 + `max_skipped` (with the confidence `skip_confidence`).
-        max_rework: largest accepted value of this ratio if skipped work is not certain. It includes an allowance for
-            noise.
-        max_rework_bound: largest accepted upper end of the confidence interval of this ratio. A wider interval cannot
-            exclude that the kernel skips a third of its work.
+        max_rework: largest accepted value of the same ratio if it is not certain that the kernel skips work. It
+            includes an allowance for noise.
+        max_rework_bound: largest accepted upper end of the confidence interval of the same ratio. A higher upper end
+            cannot exclude that the kernel skips a third of its work.
         max_incumbent_slowdown: largest accepted time of the incumbent, in any process, relative to its own
             confirmation. Above it, a disturbance slows the incumbent down, and no challenger is promoted.
         max_repeat_ratio: largest accepted time of a call on new inputs, relative to a call on inputs that were timed
@@ -86,10 +87,11 @@ class Policy:
             `max_repeat_ratio_of_few` is blamed on the kernel. A smaller excess may be caused by other programs, so the
             rule is then undecided.
         suspect_speedup: a trial whose speed-up over the fastest baseline is at least this factor is flagged for review.
-        session_drift: allowance for a slower machine. If no trial of the search measured the champion, trials that are
-            slower than the champion's confirmed time by up to this fraction may challenge.
-        challengers: number of elites that may challenge, so that one time that is short by chance does not block other
-            trials.
+        session_drift: allowance for a machine that is slower than in the champion's confirmation. If the search itself
+            neither measured nor confirmed the champion, trials may challenge that are slower than its confirmed time by
+            up to this fraction.
+        challengers: number of elites that may challenge. With more than one, a trial whose time is short by chance does
+            not keep other trials from challenging.
         final_challengers: maximum number of challenges after all trials have ended.
         confirming_share: fraction of a search's running time that confirmations may take before it ends.
         other_unit_s: seconds that a confirmation waits for a second device of the same model, if one is connected. A
@@ -114,8 +116,8 @@ class Policy:
         min_fp8_operations: minimum number of FP8 operations in the challenger's profile; 1 for a family that must use
             FP8.
         min_l2_hit_gain, min_dram_drop: minimum change from the incumbent's profile; 0.08 means 8 percentage points.
-        max_candidate_faults: number of crashes and time-outs after which a trial is final. With a value above 1, a
-            trial is repeated, because a fault of the machine can have the same symptoms.
+        max_candidate_faults: number of crashes and time-outs after which a trial is not repeated. A value above 1
+            repeats trials, because a fault of the machine can have the same symptoms.
         max_worker_losses: number of lost workers after which a trial is Abandoned.
         reference_failures: number of trials at the start of a search after which the search ends if reference.py failed
             on all of them.

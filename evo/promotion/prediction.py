@@ -54,10 +54,10 @@ class Prediction:
 
 
 def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
-    """Return the challenger's speed-up in the fresh processes so far, with a prediction for one further process.
+    """Return the challenger's speed-ups in the fresh processes so far, with a prediction for one further process.
 
-    None if only one process compared the kernels. Each process contributes one value, the median time ratio over its
-    rounds. The same number of rounds is used in every process.
+    The result is None if only one process compared the challenger with the incumbent or a baseline. Each process
+    contributes one value, the median time ratio over its rounds. The same number of rounds is used in every process.
     """
     first, against = report.challenger, report.repeated_against
     other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
@@ -80,11 +80,10 @@ def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
 
 
 def _within(ratios: Sequence[Samples]) -> float:
-    """Return the standard deviation of a process's speed-up that is caused by the noise of its rounds.
+    """Return the standard deviation of a process's speed-up that the noise of its rounds alone would cause.
 
-    The result is used as a lower limit of the spread over processes, because five processes may agree better by chance.
-    On machines with occasional disturbances, an interval from the spread over processes alone is too narrow (decision
-    74).
+    It is the smallest credible spread over processes. A few processes may agree better by chance, and prediction
+    intervals would then be too narrow (decision 74).
     """
     return float(np.sqrt(np.mean([median_error(np.log(each)) ** 2 for each in ratios])))
 
@@ -112,7 +111,7 @@ def times_as_fast(one: Timing, other: Timing) -> float:
 
 
 def fastest_baseline(report: ConfirmReport) -> str | None:
-    """Return the name of the fastest baseline, over which the challenger's speed-up is smallest; None without one."""
+    """Return the name of the baseline over which the challenger's speed-up is smallest; None without baselines."""
     challenger = report.challenger
     if challenger is None:
         return None
@@ -120,7 +119,7 @@ def fastest_baseline(report: ConfirmReport) -> str | None:
 
 
 def _of_logarithms(interval: Callable[[Samples, float], Interval], values: Samples, confidence: float) -> Interval:
-    """Return an interval computed on logarithms, so that the ratios 2 and ½ are equally far from 1."""
+    """Return the interval of positive values, computed on their logarithms, so that 2 and ½ are equally far from 1."""
     made = interval(np.log(values), confidence)
     low, estimate, high = (float(np.exp(each)) for each in (made.low, made.estimate, made.high))
     return Interval(low=low, estimate=estimate, high=high)

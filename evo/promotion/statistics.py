@@ -63,9 +63,9 @@ CONFIDENCE = 0.95
 
 
 def at_most_one_in(right: int, confidence: float) -> int:
-    """Return the N for which `right` correct calls without a wrong call show that fewer than 1 call in N is wrong.
+    """Return the largest N for which `right` correct calls, and no wrong call, show an error rate below 1 in N.
 
-    This is the exact binomial bound. With 95 % confidence, it is about a third of `right`.
+    N is computed from the exact binomial bound. With 95 % confidence, it is about a third of `right`.
 
     Args:
         right: number of correct calls. For 0, the result is 1, because nothing is known.
@@ -98,7 +98,7 @@ def order_interval(samples: Samples, confidence: float) -> Interval:
 
 @cache
 def _outside(count: int, confidence: float) -> int:
-    """Return the number of samples below, and above, an order-statistic interval with this confidence."""
+    """Return how many of the sorted samples an order-statistic interval of this confidence omits at each end."""
     cut, below = 0, 0.5**count
     while below <= (1.0 - confidence) / 2.0 and cut < (count - 1) // 2:
         cut += 1
@@ -109,7 +109,7 @@ def _outside(count: int, confidence: float) -> int:
 def ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Generator) -> Interval:
     """Return a bootstrap interval of the median of a / b over rounds.
 
-    Disturbances that affect both series in a round cancel in the ratio.
+    A disturbance that slows both series in the same round does not change the ratio.
 
     Args:
         a, b: series of equal length; entry i of both was taken in round i.
@@ -118,7 +118,7 @@ def ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Gen
 
 
 def paired_ratio(a: Samples, b: Samples) -> float:
-    """Return the median of a / b over rounds, which is the estimate of all speed-ups.
+    """Return the median of a / b over rounds. All estimates of speed-ups are computed in this way.
 
     Args:
         a, b: series of equal length; entry i of both was taken in round i.

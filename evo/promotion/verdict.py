@@ -17,7 +17,7 @@ INVALIDATING = ("correct", "answers", "work", "inputs", "sanitizers")
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One condition of a promotion, reported whether it is met or not.
+    """The result of one condition of a promotion. It is reported whether the condition is met or not.
 
     Attributes:
         figure: measured value, in the unit of `threshold` (µs, a fraction, a probability or a count).
@@ -56,12 +56,12 @@ class Verdict:
         baseline: name of the fastest baseline of the confirmation; None if no baseline ran.
         baseline_speedup: speed-up over `baseline`; above 1, the challenger is faster.
         first_process: speed-up in the first process, with the interval over its rounds; None if only one process ran.
-        behind_every_baseline: True if all baselines are faster than the challenger, even at the upper ends of the
-            confidence intervals of its speed-ups.
+        behind_every_baseline: True if every baseline is certainly faster than the challenger: the whole confidence
+            interval of the challenger's speed-up over it is below 1.
         prediction: predicted speed-up in further processes; None if only one process compared the challenger.
         cannot_tell: True if only noise prevents the promotion, and the challenger may be fast enough.
         expected: for a promotion over several processes, the speed-up that a new measurement is expected to find. It is
-            lower than `speedup`, which is biased because only good results are promoted.
+            lower than `speedup`, which is too high on average because only good results are promoted.
         metric: the challenger's value of the search's metric, at its median time; None if the objective is the time.
     """
 

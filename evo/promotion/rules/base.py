@@ -55,8 +55,8 @@ class Known:
     """Facts about challenger and incumbent that the confirmation's report does not contain.
 
     Attributes:
-        rolled_back: text about a rolled-back champion with the same kernel as the challenger, and the reason; None if
-            there is no such champion.
+        rolled_back: if a champion with the challenger's kernel was rolled back, a text that names the champion and the
+            reason; else None.
         before: timing of the incumbent in its own confirmation; None if unknown or if there is no incumbent.
         quick: measurements of the search before the confirmation; None if unknown.
         costs: converts times of challenger and incumbent to costs; None if the search has no metric.
@@ -82,7 +82,7 @@ class Confirmation(Known):
         prediction: speed-ups over fresh processes; None if only one process compared the challenger.
         speedup: speed-up over the incumbent, over all processes; None if there is no incumbent.
         speedup_of_first: speed-up over the incumbent in the first process alone.
-        noise: difference between two series of the challenger; None if only one series was taken.
+        noise: difference between two series of the challenger; None if only one was taken.
         fastest: name of the fastest baseline; None if no baseline was timed.
         speedups: speed-up over each baseline, by name.
     """
@@ -125,9 +125,9 @@ def rule(
 
     Args:
         name: name of the rule. A function that yields several rules is registered under the name of one of them.
-        about: ``kernel`` for a rule that no speed-up outweighs. If it fails, the summary shows only this rule.
-            ``rounds`` for a rule about the rounds of the first process. Its failure is not conclusive if further
-            processes find enough gain. ``other`` for all remaining rules.
+        about: ``kernel`` for a rule that no speed-up outweighs. If such a rule fails, the summary shows only this rule.
+            ``rounds`` for a rule about the rounds of the first process. The failure of such a rule is not conclusive
+            if the speed-up over all processes may reach the minimum gain. ``other`` for all remaining rules.
         rank: position of the rule. Rules are applied and shown in the order of ranks, then of names.
         threshold: default threshold of the rule. A policy's table ``thresholds`` can override it by the rule's name;
             see `Policy.threshold`.

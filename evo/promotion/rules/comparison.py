@@ -46,9 +46,10 @@ def effect_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("significance", about="rounds", rank=100)
 def significance_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Require that a paired test over rounds shows that the challenger is faster than the incumbent.
+    """Require that the challenger is faster than the incumbent by a paired test over rounds.
 
-    The p-value is corrected with Bonferroni's method, because Holm's method needs the number of later challengers.
+    The p-value is corrected for the number of challengers with Bonferroni's method, because Holm's method needs the
+    p-values of later challengers, too.
     """
     policy, challengers, theirs = confirmation.policy, confirmation.challengers, confirmation.theirs
     if theirs is None:
@@ -83,7 +84,7 @@ def noise_between(one: Timing, again: Timing | None, policy: Policy, rng: np.ran
 
 @rule("incumbent", about="kernel", rank=70)
 def incumbent_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Refuse a promotion if the incumbent, in any process, is much slower than in its own confirmation."""
+    """Refuse a promotion if the incumbent is much slower in any process than in its own confirmation."""
     report, before, policy = confirmation.report, confirmation.before, confirmation.policy
     if before is None or report.incumbent is None or confirmation.theirs is None:
         return ()

@@ -11,7 +11,10 @@ from evo.trial.results import ConfirmReport
 
 @rule("processes", rank=140)
 def prediction_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Require that the challenger is faster on average over fresh processes, by the sequential test."""
+    """Require that the sequential test finds the challenger faster, on average over fresh processes.
+
+    If there is no incumbent, the speed-up over a baseline is only reported.
+    """
     report, policy, words, prediction = (
         confirmation.report,
         confirmation.policy,
@@ -66,9 +69,9 @@ def _decided(at: SequentialState, policy: Policy, found: str, words: Words) -> R
 
 @rule("agreement", rank=150)
 def agreement_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Warn if the first process disagrees with the later processes.
+    """Warn if the speed-up in the first process is outside the range that the later processes predict.
 
-    One of twenty valid challengers gets this warning (decision 51).
+    By chance, one in twenty challengers gets this warning (decision 51).
     """
     prediction = confirmation.prediction
     if prediction is None or prediction.others is None:
@@ -100,7 +103,7 @@ def baseline_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("baselines", rank=180)
 def alone_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Report that no baseline was timed, with the reason. Recordings are skipped, because they have no baselines."""
+    """Report why no baseline was timed. Nothing is reported for recordings, which have no baselines."""
     report = confirmation.report
     if report.baselines or not report.cases:
         return ()

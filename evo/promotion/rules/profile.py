@@ -36,7 +36,8 @@ GATES = (
 def unmet_gates(profiles: Mapping[str, Profiled], policy: Policy) -> tuple[str, ...] | None:
     """Return a text for each profiler gate that the challenger does not meet; None if the policy has no profiler gates.
 
-    Gates on a change apply only if there is an incumbent. A gate on a counter that was not measured is not met.
+    Gates for a change from the incumbent apply only if there is an incumbent. If a gate's counter was not measured,
+    the gate is not met.
     """
     demands = [(gate, getattr(policy, gate.field)) for gate in GATES if getattr(policy, gate.field) is not None]
     if not demands:
@@ -64,9 +65,9 @@ def _unmet_gate(gate: Gate, least: float, challenger: Profiled | None, incumbent
 
 
 def profile_rows(profiles: Mapping[str, Profiled]) -> list[tuple[str, str, str, str]]:
-    """Return title, challenger's value, incumbent's value and change of each counter, as texts.
+    """Return the title, the challenger's value, the incumbent's value and the change of each counter, as texts.
 
-    Counters that were measured for neither kernel are omitted.
+    Counters without a value for either kernel are omitted.
     """
     sides = [profiles[side].figures if side in profiles else {} for side in ("challenger", "incumbent")]
     rows = []

@@ -12,10 +12,10 @@ from evo.trial.results import ConfirmReport
 
 @rule(QUICK_GAP, rank=190)
 def quick_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Compare the confirmed median with the median of the quick samples.
+    """Warn if the confirmed median differs from the median of the quick samples.
 
-    The rule never prevents a promotion. It fails if the difference exceeds `Policy.maximum_quick_gap` and the two
-    intervals do not overlap.
+    The rule never prevents a promotion. It warns if the difference exceeds `Policy.maximum_quick_gap` and the intervals
+    of the two medians do not overlap.
     """
     quick, report, policy = confirmation.quick, confirmation.report, confirmation.policy
     challenger, most = report.challenger, policy.maximum_quick_gap
@@ -40,7 +40,10 @@ def _change(ratio: float) -> str:
 
 
 def _reason(ratio: float, quick: Quick, report: ConfirmReport, policy: Policy) -> str:
-    """Return likely causes and advice. They depend on how much the time of the fastest baseline has changed."""
+    """Return sentences with likely causes of the difference, and advice.
+
+    The device is the likely cause if the time of the fastest baseline has changed, too.
+    """
     shift = _shift(quick, report)
     if shift is None:
         return f"No baseline ran in both sessions, so the cause is open. {_likely_causes(ratio)}"
@@ -69,9 +72,9 @@ def _likely_causes(ratio: float) -> str:
 
 
 def _shift(quick: Quick, report: ConfirmReport) -> tuple[str, float] | None:
-    """Return the fastest baseline, and its time in the confirmation divided by its time at the start of the search.
+    """Return the name of the fastest baseline, and the ratio of its confirmed time to its time in the search.
 
-    None if no baseline was timed in both.
+    The result is None if no baseline was timed in both sessions.
     """
     both = [name for name in report.baselines if name in quick.baselines]
     name = min(both, key=lambda each: report.baselines[each].median_us, default=None)

@@ -1,13 +1,12 @@
-"""Sequential test over processes: is the challenger faster, and can further processes still decide it?
+"""Sequential test over processes: decides whether the challenger is faster, or whether a further process is needed.
 
 Properties of a process that affect a kernel (the addresses of code, stack and pages) are the same in all its rounds, so
 rounds do not average them out. The test therefore uses one speed-up per process, and adds processes while the decision
 is open.
 
-The rounds within one process end when its speed-up is precise enough. Further rounds would only add time, because the
-verdict depends on differences between processes. Whether the speed-up is precise enough depends only on the spread of
-the ratios, not on their size. A first process ends earlier if it cannot lead to a promotion, because the challenger is
-certainly too slow, or if there is no incumbent.
+The rounds within one process end when its speed-up is precise enough (`precise`). Further rounds would only add time,
+because the verdict depends on differences between processes. The first process may end earlier: if the challenger is
+certainly too slow (`hopeless`), or if there is no incumbent and the speed-up over the baselines is clear (`clear`).
 """
 
 import math
@@ -30,8 +29,8 @@ class SequentialState:
 
     Attributes:
         decision: ``faster`` if `low` is above 1 and the mean reaches `needed`; ``too little`` if `high` is below
-            `needed`; ``open`` if a later decision point may decide; ``cannot tell`` if the last decision point did not
-            decide.
+            `needed`; ``open`` if neither holds and more processes may follow; ``cannot tell`` if neither holds at the
+            last decision point.
         processes: number of processes.
         mean: geometric mean of the speed-ups of the processes.
         low: one-sided lower bound of the mean; None if no decision is due at this number of processes.
@@ -62,11 +61,11 @@ def looks(policy: Policy) -> tuple[int, ...]:
 
 
 def levels(policy: Policy) -> tuple[float, ...]:
-    """Return the error probability of each decision point. The sum is `Policy.false_promotion` (Bonferroni).
+    """Return the accepted error probability at each decision point. The sum is `Policy.false_promotion` (Bonferroni).
 
-    The probability of the k-th decision point is proportional to k². It is small for early decision points because the
-    spread over few processes is poorly known, and the t bound is then least accurate for speed-ups that are not
-    normally distributed.
+    The probability at the k-th decision point is proportional to k². Early decision points get small probabilities,
+    because bounds from few processes are least accurate: the spread is poorly known, and speed-ups may not be normally
+    distributed.
     """
     weights = [float(number**2) for number in range(1, len(looks(policy)) + 1)]
     return tuple(policy.false_promotion * weight / sum(weights) for weight in weights)
@@ -103,12 +102,12 @@ def sequential_state(speedups: Sequence[float], policy: Policy) -> SequentialSta
 
 
 def shrunk(at: SequentialState, policy: Policy) -> float:
-    """Return the speed-up of a promoted challenger, corrected for half of the selection bias.
+    """Return the speed-up of a promoted challenger, corrected for selection bias.
 
     A challenger is promoted only if its mean exceeds a limit: the minimum gain or the bound of the test, whichever is
-    larger. The means of promoted challengers are therefore too large on average. The maximum-likelihood estimate under
-    the condition that the mean exceeds the limit overcorrects this bias. The average of this estimate and the mean has
-    the smallest error, on a logarithmic scale.
+    larger. The means of promoted challengers are therefore too large on average. The maximum-likelihood estimate, given
+    that the mean exceeds the limit, is too small on average. The result is the geometric mean of this estimate and the
+    mean, which has a smaller error than either.
 
     Source: Zhong and Prentice, Biostatistics 9 (2008), 621-634, who combine the same two estimates.
     """
@@ -122,9 +121,12 @@ def shrunk(at: SequentialState, policy: Policy) -> float:
 
 
 def _conditional(mean: float, limit: float, error: float) -> float:
-    """Return θ ≥ 0 for which a normal variable with mean θ, conditional on exceeding `limit`, has the mean `mean`.
+    """Return the mean θ ≥ 0 of a normal variable whose values above `limit` have the average `mean`.
 
     The result is 0 if there is no such θ.
+
+    Args:
+        error: standard deviation of the variable.
     """
     from scipy.optimize import brentq
     from scipy.stats import norm
@@ -137,7 +139,7 @@ def _conditional(mean: float, limit: float, error: float) -> float:
 
 
 def _level(count: int, policy: Policy) -> float | None:
-    """Return the error probability of the test at this number of processes; None if no decision is due."""
+    """Return the accepted error probability at this number of processes; None if no decision is due."""
     due = dict(zip(looks(policy), levels(policy), strict=True))
     return due.get(min(count, looks(policy)[-1]))
 
@@ -172,9 +174,9 @@ def precise(pairs: Sequence[tuple[Samples, Samples]], policy: Policy) -> bool:
 
 
 def hopeless(own: Samples, incumbent: Samples, policy: Policy) -> bool:
-    """Return True if further rounds of a first process cannot lead to a promotion over the incumbent.
+    """Return True if the challenger is too slow for a promotion, so that the first process needs no further rounds.
 
-    Stopping these rounds causes no false promotion, because the challenger is not promoted.
+    An early end cannot cause a false promotion, because the challenger is not promoted.
     """
     if policy.hopeless_errors is None or not _due(own, policy):
         return False
@@ -183,9 +185,9 @@ def hopeless(own: Samples, incumbent: Samples, policy: Policy) -> bool:
 
 
 def clear(own: Samples, baselines: Sequence[Samples], policy: Policy) -> bool:
-    """Return True if the speed-up over the fastest baseline is precise enough (see `Policy.first_round_error`).
+    """Return True if the speed-up over the fastest baseline is precise enough; see `Policy.first_round_error`.
 
-    If there is no incumbent, the rounds of the first process then end, because they decide no promotion.
+    The caller uses this to end the rounds of the first process if there is no incumbent with which to compare.
     """
     if policy.first_round_error is None or not baselines or not _due(own, policy):
         return False
@@ -199,9 +201,9 @@ def _due(own: Samples, policy: Policy) -> bool:
 
 
 def _error(logs: NDArray[np.float64]) -> float:
-    """Return the standard error of the median, as the larger of two estimates.
+    """Return the standard error of the median: the larger of an estimate from batch medians and one from quartiles.
 
-    The estimate from batch medians includes drift, but may be small by chance with only three batches. The estimate
+    The estimate from batch medians includes drift, but may be small by chance if there are few batches. The estimate
     from the quartiles assumes independent normal samples; a few interrupted rounds do not affect it.
     """
     low, high = np.percentile(logs, [25, 75])

@@ -11,7 +11,7 @@ from evo.trial.results import OutputChecks, Sanitized
 
 @rule("rolled back", about="kernel", rank=10)
 def rolled_back_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Refuse a kernel that a person rolled back. Samples may not show the reason, so only a person can restore it."""
+    """Refuse a kernel that a person rolled back: samples may not show the reason, so only a person may restore it."""
     rolled_back = confirmation.rolled_back
     if rolled_back is None:
         return ()
@@ -37,9 +37,9 @@ def correctness_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("answers", about="kernel", rank=30)
 def answers_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Refuse a kernel with a wrong output. If all outputs are right, report which error rate this excludes.
+    """Refuse a kernel if a checked output of its timed calls is wrong; else report which error rate is excluded.
 
-    Recordings are skipped because their outputs are not checked.
+    There is no rule for recordings, whose outputs are not checked.
     """
     report, policy = confirmation.report, confirmation.policy
     if report.answers is None:
@@ -54,7 +54,7 @@ def answers_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 
 def _right_text(answers: OutputChecks, policy: Policy) -> str:
-    """Return a text that all checked outputs were right, with the error rate that this excludes."""
+    """Return a text which says that all checked outputs were right, and which error rates are thus excluded."""
     calls = at_most_one_in(answers.judged, policy.confidence)
     inputs = at_most_one_in(answers.inputs, policy.confidence)
     text = f"All {answers.judged:,} timed calls that were judged gave the right answer"
@@ -67,7 +67,7 @@ def _right_text(answers: OutputChecks, policy: Policy) -> str:
 
 
 def _bound_rule(answers: OutputChecks, policy: Policy) -> tuple[Rule, ...]:
-    """Require that the checked calls exclude the policy's error rate, if it has one."""
+    """Require that the checked calls exclude the error rate of the policy's `min_calls_per_error`, if it is set."""
     needed = policy.min_calls_per_error
     if needed is None:
         return ()

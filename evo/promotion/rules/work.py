@@ -12,15 +12,15 @@ _QUIET = "Search again while fewer other programs run on the machine."
 
 
 def rework(check: OverwriteCheck, confidence: float = CONFIDENCE) -> Interval:
-    """Return the call time on overwritten outputs divided by the call time on outputs that hold the result.
+    """Return how many times as long a call takes on overwritten outputs as on outputs that already hold the result.
 
-    The ratio is the median over rounds, with its interval.
+    The factor is the median over rounds, with its interval. A factor above 1 suggests that calls skip work.
     """
     return order_interval(rounds_ratio(check.poisoned.samples_us, check.answered.samples_us), confidence)
 
 
 def straddles(check: OverwriteCheck, policy: Policy) -> bool:
-    """Return True while the rounds do not decide whether calls skip more work than the policy allows."""
+    """Return True while more rounds are needed to decide whether calls skip more work than the policy allows."""
     most = 1.0 + policy.max_skipped
     return rework(check, policy.skip_confidence).low <= most < rework(check).high
 
@@ -29,7 +29,7 @@ def straddles(check: OverwriteCheck, policy: Policy) -> bool:
 def work_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Refuse a kernel if its calls do less work when the outputs already hold the result.
 
-    The kernel is also refused if noise leaves this undecided. Recorded times are not checked.
+    If noise leaves the question undecided, the kernel is not promoted either. There is no rule for recordings.
     """
     report, policy = confirmation.report, confirmation.policy
     if report.overwrite_check is None:
@@ -57,7 +57,7 @@ def work_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("rework", about="rounds", rank=130)
 def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Require that the gain over the incumbent is large enough after adding the work that calls may have skipped."""
+    """Require that the gain over the incumbent is large enough if the time of possibly skipped work is added."""
     report, policy, speedup, costs = (
         confirmation.report,
         confirmation.policy,
@@ -79,10 +79,10 @@ def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("inputs", about="kernel", rank=50)
 def inputs_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Refuse a kernel that is faster on repeated inputs, because it may return stored results.
+    """Refuse a kernel that is faster on inputs that it got before, because it may return stored results.
 
-    On a busy machine, calls on new inputs may be slow for other reasons, or the times may vary so much that a kernel
-    with stored results is not detected. Such a result is undecided.
+    On a busy machine, calls on new inputs may be slow for other reasons. If the times vary too much, the rule is
+    undecided.
     """
     check, policy = confirmation.report.overwrite_check, confirmation.policy
     if check is None or check.repetition is None:
