@@ -1,8 +1,8 @@
 """Decides by interval arithmetic whether a constraint can still hold when only some of its names have values.
 
 Each name without a value (a free name) is represented by the range of its possible values. The answer "can hold" may
-be wrong, but "cannot hold" is always right: an expression without known bounds (a text, a remainder, a division by a
-range that contains zero) is assumed to have any value.
+be wrong, but "cannot hold" is always right: a part of the constraint without known bounds, such as a text or a division
+by a range that contains zero, is assumed to have any value.
 
 Source: Moore, Kearfott and Cloud, Introduction to Interval Analysis, SIAM (2009), chapters 2 and 5.
 """
@@ -26,14 +26,14 @@ EXACT = float(1 << 53)
 
 @dataclass(frozen=True)
 class Range:
-    """Lower and upper bounds, element by element. Both are the same array if the expression has no free names."""
+    """Bounds of a value, element by element. For a known value, `low` and `high` are the same array object."""
 
     low: npt.NDArray[np.float64]
     high: npt.NDArray[np.float64]
 
     @classmethod
     def of(cls, low: Any, high: Any) -> "Range":
-        """Return a range. Bounds that float64 cannot represent exactly become infinite."""
+        """Return a range. Bounds with a magnitude of at least `EXACT` become infinite."""
         low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
         return cls(
             np.where(low > -EXACT, np.minimum(low, EXACT), -np.inf),
@@ -56,7 +56,7 @@ ANYTHING = Range(np.asarray(-np.inf), np.asarray(np.inf))
 
 @dataclass(frozen=True)
 class Verdict:
-    """For each element, whether a condition can be true, and whether it can be false."""
+    """Masks of the elements for which a condition can be true, and of those for which it can be false."""
 
     true: Mask
     false: Mask
@@ -121,7 +121,7 @@ class _Relaxation:
         return ANYTHING if value.dtype.kind == "U" else Range.fixed(value)
 
     def _chosen(self, condition: Verdict, body: ast.expr, orelse: ast.expr) -> Range:
-        """Return the range of a conditional expression: of one branch if the condition is decided, else of both."""
+        """Return the range of a conditional expression. While the condition is open, it covers both branches."""
         if not np.any(condition.false):
             return self.range(body)
         if not np.any(condition.true):

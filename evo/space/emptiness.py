@@ -16,7 +16,7 @@ CHECK_EFFORT = MAX_EFFORT // 100
 class EmptySpace(InvalidInput):
     """No combination of values satisfies all constraints.
 
-    If possible, the message names a constraint that excludes all combinations which earlier constraints allow.
+    If possible, the message names the first constraint after which no combination is left.
 
     Args:
         found: description of the cause.
@@ -36,6 +36,11 @@ def explain(
 
     The constraints are applied in declared order, and the error names the first constraint after which no points are
     left. Bisection finds this constraint, because additional constraints never increase the number of points.
+
+    Args:
+        tunables, constraints, constants: as for `Space`.
+        limit: maximum number of points to list. If more are left before the named constraint, the message does not
+            state their number.
     """
 
     def kept(some: Sequence[Constraint], effort: int = MAX_EFFORT) -> int | None:
@@ -71,7 +76,10 @@ def explain(
 def _contradicted(
     blamed: Constraint, earlier: Sequence[Constraint], empty: Callable[[Sequence[Constraint]], bool]
 ) -> list[Constraint]:
-    """Return the earlier constraints that contradict the blamed one; empty if the blamed one contradicts itself."""
+    """Return a minimal set of earlier constraints that contradict `blamed`; empty if `blamed` alone excludes all points.
+
+    The set may be larger than necessary if a check exceeds `CHECK_EFFORT`.
+    """
     needed = list(earlier)
     for each in earlier:
         rest = [one for one in needed if one is not each]

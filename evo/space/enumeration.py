@@ -1,9 +1,9 @@
 """Lists the valid points of a space without forming all combinations of values.
 
-A point has a value for each tunable, a partial point only for the first tunables. Tunables are joined one at a time,
-beginning with those of the constraint whose names have the fewest combinations of values. A constraint removes
-points as soon as all its names are bound. Before that, a point is removed if interval bounds show that the constraint
-cannot hold (see `evo.space.bounds`).
+A point has a value for each tunable, a partial point only for the first tunables of the plan (`evo.space.plan`). Each
+step combines all partial points with the values of one more tunable, which is called *joining* the tunable. Points that
+violate a constraint are removed when the constraint's last tunable is joined. Before that, a point is removed if
+interval bounds show that the constraint cannot hold (`evo.space.bounds`).
 
 Partial points grow breadth first while they fit in memory. They are then completed depth first, block by block, so
 the required memory is limited. A space that is far too large according to an estimate is not enumerated.
@@ -51,15 +51,17 @@ def drawn(plan: Plan, prefix: Partial, rng: np.random.Generator, size: int) -> P
 def built(
     plan: Plan, prefix: Partial, rng: np.random.Generator, width: int, *, groups: Sequence[int] = ()
 ) -> tuple[Partial, float]:
-    """Build valid points from partial points step by step. Return the points and the estimated number of valid points.
+    """Build random valid points step by step. Return them, and an estimate of the number of all valid points.
 
-    Each step keeps at most `width` random points. Every valid point is equally likely to be returned, but points with
-    the same first values tend to appear together. The estimate is unbiased.
+    Each step joins one tunable and keeps at most `width` random points. Every valid point is equally likely to be
+    returned, but points with the same first values tend to appear together. The estimate is unbiased.
 
     Source: Knuth, *Estimating the efficiency of backtrack programs*, Mathematics of Computation 29 (1975), with many
     paths at once.
 
     Args:
+        plan: order in which tunables are joined.
+        prefix: partial points with which to begin.
         width: maximum number of points that a step keeps. It is reduced if the next tunable has many values.
         groups: positions of tunables. If not empty, each step keeps points with as many different combinations of
             values of these tunables as possible, so that rare combinations are found. The estimate is then meaningless.
@@ -79,11 +81,11 @@ def built(
 def balanced(
     columns: Sequence[npt.NDArray[np.integer]], rows: int, count: int, rng: np.random.Generator
 ) -> npt.NDArray[np.intp]:
-    """Return the positions of `count` random rows, equally many for each combination of values if possible.
+    """Return the positions of at most `count` random rows, equally many for each combination of values if possible.
 
     Args:
-        columns: arrays of shape (rows,), whose values form the combinations.
-        rows: number of rows.
+        columns: columns of a table, each of shape (rows,). Their values in a row form the row's combination.
+        rows: number of rows of the table.
 
     Returns:
         Positions of one row of each combination, in random order, then of a second row of each combination, and so on.
@@ -105,9 +107,10 @@ class Listing:
     """Result of a listing.
 
     Attributes:
-        points: all valid points in plan order. None if there are more than the limit, or if listing them takes too
-            long.
-        prefix: valid partial points after as many steps as fit in memory. Random points are built from these points.
+        points: all valid points, with columns in the plan's order. None if there are more than the limit, or if listing
+            them takes too long.
+        prefix: partial points after as many steps as fit in memory. If `points` is None, random points are built from
+            them.
     """
 
     points: Partial | None
@@ -153,11 +156,7 @@ class Lister:
                 yield from self.complete(grown)
 
     def _hopeless(self, prefix: Partial) -> bool:
-        """Return True if the space is estimated to have far more valid points than `limit`.
-
-        The estimate counts the valid points that begin with one of the partial points `prefix`, which have values only
-        for the first tunables.
-        """
+        """Return True if far more valid points than `limit` are estimated to extend the partial points `prefix`."""
         return built(self.plan, prefix, np.random.default_rng(0), WIDTH)[1] > FAR_BEYOND * self.limit
 
     def _gather(self, blocks: Iterator[Partial]) -> Partial | None:
@@ -175,7 +174,7 @@ class Lister:
         return Partial(columns=tuple(np.concatenate(column) for column in columns), rows=count)
 
     def _grow(self, partial: Partial, level: int) -> Iterator[Partial]:
-        """Join the next tunable and yield the points that are not pruned, block by block, up to the effort limit."""
+        """Join the next tunable and yield the remaining points, block by block, up to the effort limit."""
         step = self.plan.steps[level]
         size = max(1, BLOCK_ROWS // len(step.tunable.values))
         for start in range(0, partial.rows, size):

@@ -65,7 +65,7 @@ class Step:
 
     Attributes:
         position: index of the tunable in declared order.
-        completed: constraints whose last unbound name is this tunable. Points that violate one are removed.
+        completed: constraints whose last tunable to be joined is this one. Points that violate one of them are removed.
         watched: constraints that contain this tunable and tunables of later steps. Points that can no longer satisfy
             such a constraint are removed.
     """
@@ -82,15 +82,15 @@ class Step:
 
 
 class CachedFunction:
-    """Cache of a function of points. The key is the combination of value ranks on which the function depends.
+    """Cache of a function of points that depends on only a few tunables.
 
-    Millions of points may have only a few thousand combinations. Threads may share an instance, because each thread
-    computes the same value for a combination.
+    Results are stored by the values of these tunables, because millions of points may have only a few thousand
+    combinations of them. Threads may share an instance: they compute equal results for a combination.
 
     Args:
         places: positions of the tunables on which the function depends, in joining order.
         shape: number of values of each of these tunables.
-        function: function of the value ranks, one array per tunable.
+        function: takes the value ranks, one array per tunable, and returns a mask.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class CachedFunction:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Steps in which tunables are joined. The steps depend only on the tunables and the constraints."""
+    """Steps in which tunables are joined, i.e. combined with the points so far; see `evo.space.enumeration`."""
 
     steps: tuple[Step, ...]
     constants: Mapping[str, Value]
@@ -132,9 +132,10 @@ class Plan:
     def of(
         cls, tunables: Sequence[Tunable], constraints: Sequence[Constraint], constants: Mapping[str, Value]
     ) -> "Plan":
-        """Return a plan in which the tunables of the constraint with the fewest combinations of values come first.
+        """Return a plan that joins tunables constraint by constraint.
 
-        Tunables that are in no constraint come last, because they multiply the number of points without removing any.
+        The next constraint is always the one whose tunables that are not yet joined have the fewest combinations of
+        values. Tunables without a constraint come last, because they multiply the number of points and remove none.
         """
         positions = {tunable.name: position for position, tunable in enumerate(tunables)}
         needs = [{positions[name] for name in each.expression.names & positions.keys()} for each in constraints]
@@ -208,10 +209,10 @@ class Plan:
         return partial.where(self._answered(constraint, partial))
 
     def hopeful(self, constraint: Constraint, partial: Partial) -> Partial:
-        """Return the points that can still satisfy a constraint for some values of its unbound names.
+        """Remove points that can no longer satisfy a constraint, whatever values its unbound names get.
 
-        The check is first applied to a sample. If no point of the sample is removed, all points are kept, because a
-        later step removes points that cannot be completed.
+        To save time, a sample is checked first. If no point of it is removed, all points are kept; later steps then
+        remove the points that violate the constraint.
         """
         if partial.rows >= TRIED_FROM:
             tried = partial.take(np.linspace(0, partial.rows - 1, TRIED_FIRST).astype(np.intp))
@@ -220,7 +221,7 @@ class Plan:
         return partial.where(self._answered(constraint, partial))
 
     def _answered(self, constraint: Constraint, partial: Partial) -> Mask:
-        """Return for each point whether it satisfies the constraint or, if names are unbound, can still satisfy it."""
+        """Return a mask of the points that satisfy the constraint or, while names are unbound, can still satisfy it."""
         indices = [index for index in self._places(constraint) if index < len(partial.columns)]
         key = (id(constraint), len(indices))
         if key not in self._answers:
@@ -231,7 +232,7 @@ class Plan:
         return self._truth(constraint, indices, [partial.columns[index] for index in indices])
 
     def _remembering(self, constraint: Constraint, indices: Sequence[int]) -> CachedFunction | None:
-        """Return an empty cache for a constraint. None if there are too many combinations, or only one."""
+        """Return an empty cache for a constraint; None if it has no joined tunable, or too many combinations."""
         shape = tuple(len(self.steps[index].tunable.values) for index in indices)
         if not shape or math.prod(shape) > MOST_REMEMBERED:
             return None

@@ -111,7 +111,7 @@ class Space:
         return ",".join([tunable.texts[rank] for tunable, rank in zip(self.tunables, row.tolist(), strict=True)])
 
     def config(self, key: str) -> Config:
-        """Return the config with a key. It may be invalid.
+        """Return the config that a key denotes. The config may be invalid.
 
         Raises:
             InvalidInput: the key does not consist of one known value for each tunable.
@@ -200,14 +200,14 @@ class Space:
         return list(found.values())
 
     def draw(self, rng: np.random.Generator, count: int) -> Indices:
-        """Return rows of at most `count` random valid configs, with the probabilities of `sample`. Rows may repeat."""
+        """Return at most `count` random valid configs as rows, with the probabilities of `sample`. Rows may repeat."""
         return next(self._valid.draws(rng, count))[:count]
 
     def varied(self, rng: np.random.Generator, count: int) -> Indices:
-        """Return rows of at most `count` random valid configs, with all mechanisms equally frequent if possible.
+        """Return at most `count` random valid configs as rows, with all mechanisms equally frequent if possible.
 
-        Uniform sampling would miss most mechanisms in a large space: for example, 0.1 % of gemm's configs use warpgroup
-        products.
+        Uniform sampling would miss rare mechanisms in a large space. For example, only 0.1 % of the configs of gemm use
+        warpgroup products.
         """
         if not self.mechanisms:
             return self.draw(rng, count)
@@ -218,8 +218,8 @@ class Space:
 
         Args:
             config: a complete config, which may be invalid.
-            neighbourhood: with ``hamming``, the tunable may have any other value. With ``adjacent``, an ordinal tunable
-                may only have the closest valid value below or above.
+            neighbourhood: with ``hamming``, the tunable may have any different value. With ``adjacent``, an ordinal
+                tunable may only have the closest valid value below or above its value; other tunables may have any.
         """
         row = self.encode(config)
         sizes = [len(tunable.values) for tunable in self.tunables]

@@ -91,7 +91,9 @@ class Tunable:
         return position
 
     def keeping(self, values: Sequence[Value], field: str) -> "Tunable":
-        """Return a copy with only the given values, in their original order. The default is kept if it is among them.
+        """Return a copy that has only the given values, in their original order.
+
+        The default is kept if it is among the values; otherwise, the copy has the default of a new tunable.
 
         Raises:
             InvalidInput: a value is not one of the tunable's values.
@@ -127,7 +129,7 @@ class Tunable:
 
 
 def identity(value: object) -> tuple[str, object]:
-    """Return a key that is equal for equal values. 1 and 1.0 are equal, but 1 and True are not."""
+    """Return a key by which values are compared: 1 and 1.0 have equal keys, but 1 and True do not."""
     match value:
         case bool():
             return "bool", value

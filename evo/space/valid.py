@@ -31,11 +31,13 @@ class Nearest:
 
     The search first checks points that differ in one or two tunables, because the nearest valid point is almost always
     among them. If a point that differs in three tunables could be nearer, a beam search builds points step by step. It
-    keeps the `BEAM_WIDTH` nearest partial points. The result is exact if the beam is wide enough and at most
-    `MAX_CHANGES` single changes have to be considered.
+    keeps the `BEAM_WIDTH` nearest partial points. The found point may not be the nearest if the beam is too narrow, or
+    if there are more than `MAX_CHANGES` possible changes of a single tunable.
 
     Attributes:
-        distances: distance of every value from the given point; zero for the values of the point.
+        plan: order in which the beam search joins tunables.
+        distances: distance of every value of every tunable from the given point's value, which has the distance 0.
+        rng: chooses among equally near points.
     """
 
     plan: Plan
@@ -104,7 +106,7 @@ class Nearest:
 
 
 def total_distance(distances: Distances, rows: Indices) -> npt.NDArray[np.float64]:
-    """Return the distance of each row from the given point, as the sum of the distances of its values."""
+    """Return the distance of each row from a point: the sum of the distances of its values from the point's values."""
     sums = np.zeros(len(rows))
     for column, distance in zip(rows.T, distances, strict=True):
         sums += distance[column]
@@ -128,7 +130,7 @@ class ValidPoints(Protocol):
         ...
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
-        """Yield blocks of random valid rows, which may repeat. End when further draws would hardly give new rows."""
+        """Yield blocks of random valid rows until further blocks would hardly contain new rows. Rows may repeat."""
         ...
 
     def varied(self, rng: np.random.Generator, count: int, columns: Sequence[int]) -> Indices:
@@ -167,8 +169,8 @@ class Listed:
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
         """Yield blocks of random valid points, each point equally likely.
 
-        The last blocks contain every valid point exactly once. A caller that skips known points therefore finds all
-        others.
+        The last blocks together contain every valid point exactly once, so a caller that needs new points finds all of
+        them.
         """
         total = len(self.indices)
         size = 16 * count
@@ -194,15 +196,15 @@ class Listed:
 class Drawn:
     """A space with too many valid points to enumerate. Points are drawn at random.
 
-    A draw takes an enumerated prefix (a valid assignment of the first tunables of the plan), completes it at random,
-    and rejects invalid results. Each valid point is therefore equally likely.
+    There are three methods. The first draw chooses an enumerated prefix (values for the first tunables of the plan),
+    completes it at random, and rejects invalid results. Each valid point is equally likely.
 
-    If few completions are valid, or if `MAX_DRAWS` draws give too few points, points are taken from pools. A pool is
-    built step by step from random prefixes when it is first used. Each valid point is equally likely to be in a pool. A
-    draw uses the pools in random order.
+    The second method is used if few completions are valid, or if `MAX_DRAWS` draws gave too few points. It takes points
+    from pools, in random order. A pool is built step by step from random prefixes when it is first used. Each valid
+    point is equally likely to be in a pool.
 
-    If the pools are exhausted too, all points that extend random prefixes are enumerated. Points whose prefix has few
-    valid completions are then more likely than others.
+    The third method is used if the pools are exhausted, too. It enumerates all points that extend random prefixes.
+    Points whose prefix has few valid completions are then more likely than others.
 
     Raises:
         EmptySpace: none of these methods found a valid point.
@@ -247,7 +249,11 @@ class Drawn:
             size = min(2 * size, 1 << 17)
 
     def _pool(self, number: int, groups: tuple[int, ...] = ()) -> Indices:
-        """Return the pool with a number. Pools are deterministic: equal numbers give equal points."""
+        """Return the pool with this number, which seeds its random generator: equal arguments give equal pools.
+
+        Args:
+            groups: see `built`.
+        """
         if (number, groups) not in self._pools:
             self._pools[number, groups] = self._pool_and_estimate(number, groups)[0]
         return self._pools[number, groups]

@@ -1,8 +1,8 @@
 """Python's operators over NumPy arrays, without silent overflow, division by zero, infinity or NaN.
 
-All operations take `active`, a mask of the elements whose result is needed. For the other elements, the result is
-already decided by ``and``, ``or`` or a conditional expression. Only active elements can cause an error. Numbers are
-int64 or float64; a bool counts as 0 or 1.
+Most operations take `active`, a mask of the elements whose result is needed. Only these elements can cause an error.
+The other elements are not needed, for example, because the left operand of an ``and`` is already false there. Numbers
+are int64 or float64; a bool counts as 0 or 1.
 """
 
 from collections.abc import Callable
@@ -81,7 +81,7 @@ def select(condition: Mask, chosen: Array, other: Array) -> Array:
 
 
 def compare(operator: Callable[[Array, Array], Any], left: Array, right: Array) -> Mask:
-    """Compare two numbers or two texts, element by element."""
+    """Return a mask of the elements for which a comparison of two numbers, or of two texts, is true."""
     if is_text(left) != is_text(right):
         raise OperationError("compares a text with a number")
     return np.asarray(operator(left, right))
@@ -157,10 +157,7 @@ def _divisor(right: Array, active: Mask) -> Array:
 
 
 def _through_float(operation: Callable[[Array, Array], Any], left: Array, right: Array, active: Mask) -> Array:
-    """Return the result of an operation whose integer result may overflow.
-
-    The operation is first applied in float64, to detect results that int64 cannot represent.
-    """
+    """Return the result of an operation, after checking in float64 that an integer result would not overflow."""
     if left.dtype.kind == "i":
         _checked(np.asarray(operation(left.astype(np.float64), right.astype(np.float64))), active, 1.5 * INTEGER_LIMIT)
     return _checked(operation(left, right), active)

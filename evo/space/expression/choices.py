@@ -13,7 +13,7 @@ Scope: TypeAlias = Collection[str] | Mapping[str, Sequence[Value]]
 
 
 def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]) -> dict[str, Value]:
-    """Suggest values for unknown names that look like truth values of other languages or like texts without quotes."""
+    """Return the probable values of unknown names: of ``true`` and ``false``, and of texts that lack quotes."""
     texts = {value for values in choices.values() for value in values if isinstance(value, str)}
     meant: dict[str, Value] = {}
     for name in missing:
@@ -26,10 +26,10 @@ def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]
 
 
 def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
-    """Return an error text with a correction if a comparison with a text can never be true; else None.
+    """Return an error text with a correction if a name is compared with a text that it can never equal; else None.
 
-    A name with only one possible value may be compared with other values, because the author may have removed the other
-    values temporarily.
+    A name with only one possible value is not checked, because the author may have removed the other values
+    temporarily.
     """
     for name, text in _comparisons(tree):
         values = choices.get(name, ())
@@ -52,7 +52,7 @@ def absent_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str 
 
 
 def _comparisons(tree: ast.expr) -> Iterator[tuple[str, Value]]:
-    """Yield each pair of a name and a constant that the expression compares."""
+    """Yield each name with a constant with which the expression compares it by ``==``, ``!=``, ``in`` or ``not in``."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Compare):
             continue

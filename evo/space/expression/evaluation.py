@@ -1,7 +1,7 @@
 """Evaluates an expression's tree over scalars or arrays.
 
-``and``, ``or``, conditional expressions and chained comparisons evaluate their later operands with a mask of the
-elements that need them, so only these elements can cause errors.
+With arrays, some elements may not need an operand: for example, the right operand of an ``and`` is not needed where the
+left operand is false. A mask of the needed elements is passed along, and only these elements can cause errors.
 """
 
 import ast
@@ -59,7 +59,7 @@ class Evaluation:
         self.environment = environment
 
     def value(self, node: ast.expr, active: Mask) -> Array:
-        """Return the node's value. Elements that are not `active` are undefined."""
+        """Return the node's value. Only the elements in the mask `active` are defined."""
         try:
             return self._value(node, active)
         except OperationError as fault:

@@ -47,8 +47,8 @@ class Expression:
         Args:
             text: the expression.
             field: name of the document's key in error messages.
-            scope: known names with their possible values, if available; see `check_names`. Suggested corrections can
-                then add missing quotes.
+            scope: known names, as for `check_names`. If their possible values are given, a suggested correction can add
+                missing quotes.
 
         Raises:
             InvalidInput: the text is not an expression, contains syntax that is not allowed, is too long, or is nested
@@ -86,7 +86,7 @@ class Expression:
 
     @classmethod
     def _rewritten(cls, text: str, field: str, scope: Scope) -> str | None:
-        """Suggest a valid expression that the author probably means; None if the meaning is unclear."""
+        """Return a valid expression that the author probably means; None if the meaning is unclear."""
         tree = rewritten(text)
         if tree is None:
             return None
@@ -105,7 +105,7 @@ class Expression:
         return terms(self.tree, {})
 
     def check_names(self, scope: Scope, meaning: str = "") -> "Expression":
-        """Return this expression after checking its names and the constants with which they are compared.
+        """Return this expression after checking its names, and the texts with which they are compared.
 
         Args:
             scope: the known names. A mapping also gives the possible values of each name; if these are empty, any value
@@ -132,8 +132,8 @@ class Expression:
         """Return this expression after checking that it would have the same meaning in C.
 
         Raises:
-            InvalidInput: the expression divides and multiplies by the same term, or mixes ``<`` or ``>`` with ``==`` in
-                a chain.
+            InvalidInput: the expression divides and multiplies by the same term, or contains a chain of comparisons
+                that C reads differently, such as ``a < b == c`` or ``a == 0 == True``.
         """
         if (reason := of_c(self.tree)) is not None:
             raise InvalidInput(self.field, f"`{self.text}`: {reason}")
@@ -143,8 +143,8 @@ class Expression:
         """Return this expression after checking that its truth value can differ between configs.
 
         Raises:
-            InvalidInput: the expression contains no name, e.g. because it is a quoted text, or it uses a number or text
-                as a truth value.
+            InvalidInput: the expression contains no name (e.g. because it is quoted twice), or a number or text is an
+                operand of ``and`` or ``or``.
         """
         if self.names:
             if (reason := value_alone(self.tree)) is not None:
@@ -157,7 +157,7 @@ class Expression:
         raise InvalidInput(self.field, f"`{self.text}` {reason}")
 
     def inline(self, definitions: Mapping[str, "Expression"]) -> "Expression":
-        """Return the expression with each defined name replaced by its definition. The attribute `text` is not changed.
+        """Return the expression with each name in `definitions` replaced by its definition. `text` is not changed.
 
         Raises:
             InvalidInput: the result is too large to evaluate.
@@ -187,9 +187,9 @@ class Expression:
         """Return the expression's value: a Python scalar if all names have scalar values, else an array.
 
         Raises:
-            InvalidInput: a name is unknown, a text is used as a number, a divisor is zero, or a result is not a finite
-                number of less than 63 bits. The message names the part of the expression and the values for which this
-                happened.
+            InvalidInput: a name has no value, a text is used as a number, a divisor is zero, or a result is not a finite
+                number of less than 63 bits. The message contains the faulty part of the expression, and the values of
+                its names.
         """
         if all(type(environment.get(name)) in SCALARS for name in self.names):
             try:
@@ -224,7 +224,7 @@ class Expression:
         return bool(value) if type(value) in SCALARS else arithmetic.truth(value)
 
     def number(self, environment: Mapping[str, Value]) -> int | float:
-        """Return the expression's value over scalars, which must be a number.
+        """Return the expression's value, which must be a number. All names have scalar values.
 
         Raises:
             InvalidInput: the value is not a number; see also `evaluate`.
@@ -235,7 +235,7 @@ class Expression:
         return result
 
     def whole(self, environment: Mapping[str, Value]) -> int:
-        """Return the expression's value over scalars, which must be a whole number.
+        """Return the expression's value, which must be a whole number. All names have scalar values.
 
         Raises:
             InvalidInput: the value is not a whole number; see also `evaluate`.
@@ -247,16 +247,16 @@ class Expression:
 
 
 def terms(tree: ast.expr, sizes: Mapping[str, int]) -> int:
-    """Return the number of terms of a tree after its names are replaced.
+    """Return the number of terms that a tree would have after some names were replaced by expressions.
 
     Args:
-        sizes: number of terms of the replacement, by name.
+        sizes: number of terms of each replacing expression, by the replaced name.
     """
     return sum(sizes.get(node.id, 1) if isinstance(node, ast.Name) else 1 for node in ast.walk(tree))
 
 
 def replaced(node: Any, trees: Mapping[str, ast.expr]) -> Any:
-    """Return a tree with names replaced by other trees. Unchanged parts are shared with `node`, which does not change.
+    """Return a copy of a tree with names replaced by the trees in `trees`. Unchanged parts are not copied.
 
     Args:
         node: a syntax tree, or the value of a field of a syntax tree.
@@ -271,7 +271,7 @@ def replaced(node: Any, trees: Mapping[str, ast.expr]) -> Any:
 
 
 class Binder(ast.NodeTransformer):
-    """Replaces names by constants, and replaces parts that have become constant by their values."""
+    """Replaces names by constants, and parts of the tree that are then constant by their values."""
 
     def __init__(self, constants: Mapping[str, Value]) -> None:
         self.constants = constants

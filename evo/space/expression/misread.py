@@ -8,11 +8,11 @@ from evo.space.expression.repair import pasted
 
 
 class _Spread(ast.NodeTransformer):
-    """Rewrites ``x == 1 or 2`` and ``x == (1 or 2)`` so that ``x`` is compared with each value, as the author intended.
+    """Rewrites ``x == 1 or 2`` and ``x == (1 or 2)`` as ``x in (1, 2)``, which the author probably means.
 
     Attributes:
-        found: True if a value without a comparison was found.
-        unclear: True if a value was found, but not the name with which the author wants to compare it.
+        found: True if a value (here ``2``) that is not compared was found.
+        unclear: True if it is unclear with which name a found value should be compared.
     """
 
     found = unclear = False
@@ -55,7 +55,7 @@ class _Spread(ast.NodeTransformer):
 
 
 def value_alone(tree: ast.expr) -> str | None:
-    """Return a correction if a number or text is an operand of ``and`` or ``or`` in a condition; else None."""
+    """Return an error text with a correction if a number or text is an operand of ``and`` or ``or``; else None."""
     meant = compared(tree)
     if meant is tree:
         return None
@@ -64,10 +64,10 @@ def value_alone(tree: ast.expr) -> str | None:
 
 
 def compared(tree: ast.expr) -> ast.expr | None:
-    """Return the condition with a comparison for each number or text next to ``and`` or ``or``.
+    """Return the condition with each number or text that is an operand of ``and`` or ``or`` compared with a name.
 
-    The result is None if it is unclear with which name to compare. A condition without such values is returned
-    unchanged.
+    For example, ``x == 1 or 2`` becomes ``x in (1, 2)``. The result is None if the name is unclear. A condition without
+    such operands is returned unchanged.
     """
     if not any(isinstance(node, ast.BoolOp) and any(map(_is_value, node.values)) for node in ast.walk(tree)):
         return tree
@@ -79,7 +79,7 @@ def compared(tree: ast.expr) -> ast.expr | None:
 
 
 class _WholeDivision(ast.NodeTransformer):
-    """Replaces ``/`` by ``//`` in ``a / b * b``, which in C rounds down to a multiple.
+    """Replaces ``/`` by ``//`` in ``a / b * b``, because C's integer division rounds down to a multiple of b.
 
     Attributes:
         found: True if such a term was found.
@@ -102,7 +102,10 @@ class _WholeDivision(ast.NodeTransformer):
 
 
 def of_c(tree: ast.expr) -> str | None:
-    """Return a correction if terms cancel out in Python but would round in C, as in ``a / b * b``; else None."""
+    """Return an error text with a correction if C would give an expression a different meaning; else None.
+
+    This concerns terms that cancel out in Python but round in C (``a / b * b``), and chains of comparisons.
+    """
     nodes = list(ast.walk(tree))
     if any(isinstance(node, ast.Div) for node in nodes):
         division = _WholeDivision()
@@ -121,7 +124,10 @@ def of_c(tree: ast.expr) -> str | None:
 
 
 def _constant_link(chain: ast.Compare) -> str | None:
-    """Return a correction if a chain such as ``a == 0 == True`` or ``a != 1 != 2`` compares two constants."""
+    """Return an error text with a correction if a chain of comparisons compares two constants; else None.
+
+    Examples are ``a == 0 == True`` and ``a != 1 != 2``.
+    """
     sides = [chain.left, *chain.comparators]
     for place, op in enumerate(chain.ops[1:], start=1):
         left, right = sides[place : place + 2]
@@ -144,7 +150,7 @@ def _without_link(chain: ast.Compare, last: object) -> str:
 
 
 def _unchained(chain: ast.Compare) -> str:
-    """Return advice that states both meanings of a chain such as ``a > 4 == b > 2``: the meaning in Python and in C."""
+    """Return an error text with the meanings in C and in Python of a chain of comparisons, e.g. ``a > 4 == b > 2``."""
     links: list[ast.expr] = []
     sides: list[ast.expr] = [chain.left]
     signs: list[ast.cmpop] = []

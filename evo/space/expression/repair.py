@@ -70,7 +70,10 @@ _PHRASES: Sequence[tuple[str, str]] = (
 
 
 def _phrases(text: str) -> str:
-    """Return the text with phrases such as ``a between 1 and 8`` replaced, without comments and placeholder marks."""
+    """Return the text with phrases such as ``a between 1 and 8`` in Python's syntax.
+
+    Comments and the marks of placeholders, as in ``${NAME}`` and ``@NAME``, are removed.
+    """
     for phrase, meant in _PHRASES:
         text = re.sub(phrase, meant, text, flags=re.IGNORECASE | re.DOTALL)
     return _without_commas(text)
@@ -98,9 +101,9 @@ _CONDITION = re.compile(r"[=!<>]=|[<>]|\b(?:not|in)\b")
 
 
 def implied(text: str) -> str:
-    """Return the implication ``a => b`` as ``not (a) or (b)``.
+    """Return the implication ``a => b`` as ``not (a) or (b)``; any other text unchanged.
 
-    If neither side is a condition, ``=>`` means ``>=``, and the text is returned unchanged.
+    If the operands of ``=>`` are not conditions, the author means ``>=``, and the text is not an implication.
     """
     found = _IMPLIES.fullmatch(text)
     if found is None or _IMPLIES.fullmatch(found[2]):
@@ -225,7 +228,12 @@ _EQUALITIES: Mapping[type[ast.cmpop], Callable[[], ast.cmpop]] = {ast.Is: ast.Eq
 
 
 def _operation(name: str, operands: Sequence[ast.expr]) -> ast.expr | None:
-    """Return a call such as ``mod(a, b)`` or ``And(a, b)`` as an operation; None if the function is unknown."""
+    """Return the operation that a call such as ``mod(a, b)`` or ``And(a, b)`` denotes; None for unknown functions.
+
+    Args:
+        name: name of the called function.
+        operands: arguments of the call.
+    """
     if _POWER_TEST.fullmatch(name) and len(operands) == 1:
         return _power_of_two(operands[0], ast.Eq())
     if name.lower() in ("and", "or") and len(operands) > 1:
@@ -253,7 +261,7 @@ def _two_to(exponent: ast.expr) -> ast.expr:
 
 
 def _without_lowest_bit(node: ast.expr) -> ast.expr | None:
-    """Return `x` if the node is ``x & (x - 1)``, which is zero for a power of two; else None."""
+    """Return ``x`` if the node is ``x & (x - 1)``, which is zero if x is zero or a power of two; else None."""
     match node:
         case ast.BinOp(
             left=left, op=ast.BitAnd(), right=ast.BinOp(left=again, op=ast.Sub(), right=ast.Constant(value=1))
@@ -269,14 +277,14 @@ def _power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
 
 
 def _zero_or_power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
-    """Return an expression for ``x & (x - 1) == 0``, i.e. that x is zero or a power of two."""
+    """Return an expression which is true if x (`base`) is zero or a power of two; with the operator ``!=``, if not."""
     is_zero = ast.Compare(left=base, ops=[op], comparators=[ast.Constant(value=0)])
     joined = ast.Or() if isinstance(op, ast.Eq) else ast.And()
     return ast.BoolOp(op=joined, values=[is_zero, _power_of_two(base, op)])
 
 
 def _without_root(node: ast.Compare) -> ast.expr | None:
-    """Rewrite a comparison with ``log2`` or ``sqrt`` without the function.
+    """Return an equivalent comparison without ``log2`` and ``sqrt``; None if there is none.
 
     ``log2(a) <= 7`` becomes ``a <= 128``, ``sqrt(a) < 9`` becomes ``a < 81``, and ``log2(a) % 1 == 0`` becomes a test
     for a power of two.
@@ -296,7 +304,7 @@ def _without_root(node: ast.Compare) -> ast.expr | None:
 
 
 def _inverse(call: ast.Call, bound: ast.Constant) -> ast.Constant | None:
-    """Return the bound of the argument that is equivalent to a bound of ``log2`` or ``sqrt``; None if there is none."""
+    """Return the bound for x that equals a bound for ``log2(x)`` or ``sqrt(x)``, e.g. 128 for 7; None without one."""
     value = bound.value
     if type(value) is not int or not 0 <= value < 62:
         return None
@@ -306,13 +314,16 @@ def _inverse(call: ast.Call, bound: ast.Constant) -> ast.Constant | None:
 
 
 def _argument(call: ast.Call, function: str) -> ast.expr | None:
-    """Return the argument if the node is a call of the named function, with or without its module; else None."""
+    """Return the argument of a call if it calls the named function, with or without its module; else None."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     return call.args[0] if name == function and len(call.args) == 1 and not call.keywords else None
 
 
 def _conjunction(node: ast.Compare) -> ast.expr | None:
-    """Rewrite ``a == 1 & b == 2`` as two comparisons. Python would read a chain of comparisons around ``1 & b``."""
+    """Return ``a == 1 & b == 2`` as two joined comparisons; None for other nodes.
+
+    Python reads it as a chain of comparisons whose middle operand is ``1 & b``.
+    """
     if len(node.ops) != 2:
         return None
     match node.comparators[0]:

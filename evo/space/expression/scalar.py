@@ -1,8 +1,8 @@
 """Fast evaluation of expressions over scalars: the tree is converted once to nested functions.
 
 The results equal those of `Evaluation`, which is about thirty times slower for scalars. In doubtful cases (an error, a
-number near the limits, an operation whose rounding NumPy may choose), the functions raise `Unsure`, and `Evaluation`
-computes the value. All error messages therefore come from `Evaluation`.
+number near the limits, an operation that NumPy may round differently), the functions raise `Unsure`, and the caller
+lets `Evaluation` compute the value. All error messages therefore come from `Evaluation`.
 """
 
 import ast
@@ -102,7 +102,7 @@ def _choice(test: Reading, body: Reading, orelse: Reading) -> Reading:
 
 
 def _link(op: ast.cmpop, comparator: ast.expr) -> tuple[Callable[[Any, Any], Any], Callable[[Mapping[str, Any]], Any]]:
-    """Return two functions for one comparison of a chain: the comparison itself, and its right operand."""
+    """Return two functions for one comparison of a chain: one compares two values, one computes the right operand."""
     if isinstance(comparator, ast.Tuple):
         reads = [reading(each) for each in comparator.elts]
         wanted = isinstance(op, ast.In)
@@ -133,11 +133,7 @@ def _equal(left: Any, right: Any) -> bool:
 
 
 def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return the values if both are texts, or numbers that compare equally in float64 and in Python.
-
-    Raises:
-        Unsure: the values are not of these kinds.
-    """
+    """Return both values if comparing them gives the same result in Python as in NumPy; else raise `Unsure`."""
     if type(left) is type(right):
         return left, right
     if type(left) is str or type(right) is str or not (-EXACT <= left <= EXACT and -EXACT <= right <= EXACT):
@@ -146,7 +142,7 @@ def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def _in_common_type(value: Any, other: Any) -> Any:
-    """Return `value` in the type that NumPy would choose for an array of both values."""
+    """Return `value`, converted to the type that an array of both values would have."""
     if type(value) is type(other):
         return value
     if type(value) is str or type(other) is str:

@@ -108,7 +108,7 @@ def with_sizes(text: str) -> str:
 
 
 def foreign(text: str) -> dict[str, str]:
-    """Return the operators and words of other languages in the text, with their counterparts in expressions."""
+    """Return the operators and words of other languages that the text contains, each with its meaning in expressions."""
     found = {each[0]: _shown(_operator(each)) for each in _OPERATOR.finditer(text)}
     for token in _TOKEN.finditer(_OPERATOR.sub(" ", text)):
         sign, name = token["sign"], token["name"]
@@ -124,7 +124,7 @@ def foreign(text: str) -> dict[str, str]:
 
 
 def _shown(operator: str) -> str:
-    """Return the operator to recommend: ``!=`` for ``^``, because these operators are equal for truth values."""
+    """Return the operator to recommend: ``!=`` for ``^``, which has the same meaning for truth values."""
     return "!=" if operator == "^" else operator
 
 
@@ -134,20 +134,20 @@ def _operator(found: re.Match[str]) -> str:
 
 
 def _sign(sign: str, default: str) -> str:
-    """Return the sign in Python for a sign of another language or with spaces (``< =``); `default` for other signs."""
+    """Return the sign in Python for a sign that other languages use, or that contains spaces; else `default`."""
     joined = "".join(sign.split())
     return _SIGNS.get(joined, default if joined == sign else joined)
 
 
 def _number(token: re.Match[str]) -> str:
-    """Return a number without its suffix. A unit (k, M, G) multiplies it by 1,024, 1,024² or 1,024³."""
+    """Return a number without its suffix. The suffixes k, M and G multiply it by 1,024, 1,024² and 1,024³."""
     if not token["unit"]:
         return token["number"]
     return f"{float(token['number']) * _UNITS[token['unit'].upper()]:.17g}"
 
 
 def word(name: str) -> bool | None:
-    """Return the truth value that a word has in another language; None if it has none."""
+    """Return the truth value for ``true`` or ``false`` in any case of letters; None for other words."""
     return {"true": True, "false": False}.get(name.lower())
 
 
@@ -167,9 +167,9 @@ def spelled(text: str) -> str:
 
 
 def _unquoted(token: re.Match[str], text: str) -> str:
-    """Return a quoted text in Python's syntax.
+    """Return a text in quotes or backquotes in Python's syntax.
 
-    Backquotes, as in SQL and Markdown, mark a name on the left of an operator, and a text on the right.
+    Backquotes, as in SQL and Markdown, enclose a name if they are on the left of an operator, and a text otherwise.
     """
     inner = token["text"][1:-1]
     first = not text[: token.start()].rstrip().endswith(("=", "(", ",", "[", ">", "<"))
@@ -177,7 +177,7 @@ def _unquoted(token: re.Match[str], text: str) -> str:
 
 
 def _negations(names: Iterable[str]) -> list[str]:
-    """Replace C's ``! x`` by ``(not x)``, because the operator has a higher precedence in C than in Python."""
+    """Return the parts with ``(not x)`` for C's ``! x``. Parentheses are needed because ``!`` binds more tightly in C."""
     parts = list(names)
     for index in reversed(range(len(parts))):
         if parts[index] == "!":
@@ -187,7 +187,7 @@ def _negations(names: Iterable[str]) -> list[str]:
 
 
 def _operand_end(parts: Sequence[str], start: int) -> int:
-    """Return the index after an operand in C.
+    """Return the index after the operand that begins at `start`, in C's syntax.
 
     An operand is a group in parentheses, or a name or number, optionally with calls and indices.
     """
@@ -203,7 +203,7 @@ def _operand_end(parts: Sequence[str], start: int) -> int:
 
 
 def _ternary(text: str) -> str:
-    """Return C's ``a ? b : c`` at the outermost level as ``b if a else c``."""
+    """Return a text with C's ``a ? b : c``, outside parentheses, in Python's syntax: ``b if a else c``."""
     depth, nested = 0, 0
     question = None
     for index, letter in enumerate(text):

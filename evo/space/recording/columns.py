@@ -32,8 +32,8 @@ class Column:
     Attributes:
         recorded: the tunable's name in the file.
         name: the tunable's name in a space; it consists of letters, digits and underscores.
-        spelled: value in the space, by the `identity` of the value in the file. 16.0 becomes 16, ``a b`` becomes
-            ``a_b``, and values of mixed types all become texts.
+        spelled: value in the space, by the `identity` of the value in the file. Invalid characters are replaced
+            (``a b`` becomes ``a_b``), and values of mixed types all become texts.
     """
 
     recorded: str
@@ -60,7 +60,7 @@ class Column:
 
 
 def read_columns(lists: Mapping[str, Iterable[Any]], where: str) -> tuple[Column, ...]:
-    """Return a column for each list of values. The lists may contain duplicates.
+    """Return a column for each tunable of a recording. The lists of values may contain duplicates.
 
     Args:
         lists: values of each tunable, by the tunable's name in the file.
@@ -156,12 +156,18 @@ def read_list(value: Any, where: str) -> list[Any]:
 
 
 def is_no_time(value: Any) -> bool:
-    """Return True if a value is a number that tools write as the time of a failed config."""
+    """Return True if a value is not a time, but a number that tools write for a failed config (e.g. infinity)."""
     return isinstance(value, int | float) and (not _is_finite(value) or value == FAILED_MS)
 
 
 def read_time(value: Any, factor: float, field: str) -> Measured:
-    """Return a measured outcome with one or several recorded times."""
+    """Return a measured outcome with one or several recorded times.
+
+    Args:
+        value: the time, or a list of times.
+        factor: microseconds per unit of `value`.
+        field: position in the file, for errors.
+    """
     samples = value if isinstance(value, list) and value else [value]
     times_us = tuple(_finite(each, field) * factor for each in samples)
     for time_us in times_us:
@@ -173,9 +179,13 @@ def read_time(value: Any, factor: float, field: str) -> Measured:
 
 
 def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: float, where: str) -> float:
-    """Return a time in seconds: the value in `times` of the first name that has a value; 0.0 if no name has a value.
+    """Return the recorded time of a stage in seconds; 0.0 if it was not recorded.
 
-    A list of times is summed. Infinity and NaN are ignored.
+    Args:
+        times: recorded times by name. A list of times is summed; infinity and NaN are ignored.
+        names: possible names of the time. The first name with a value is used.
+        per_second: number of units of `times` per second.
+        where: position of `times` in the file, for errors.
     """
     for name in names:
         if times.get(name) is not None:
@@ -210,11 +220,11 @@ def _is_finite(value: float) -> bool:
 
 
 def advice_to_convert(objective: str, value: object) -> str:
-    """Return an explanation of how to convert a recording of a quantity other than time.
+    """Return a text that explains how to convert a recording of a quantity other than time.
 
     Args:
         objective: name of the quantity.
-        value: value of the quantity in the first entry. If it is a number, the example uses it.
+        value: a recorded value of the quantity. If it is a number below 1, the text contains it as an example.
     """
     number = value if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) else None
     example = (

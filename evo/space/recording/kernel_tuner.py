@@ -1,6 +1,6 @@
 """Reads Kernel Tuner's cache files (https://github.com/KernelTuner/kernel_tuner), with times in milliseconds.
 
-A cache file contains the result of each config by its key ``"v1,v2,…"``.
+A cache file contains the result of each config. The key of a config consists of its values: ``"v1,v2,…"``.
 """
 
 from collections.abc import Mapping

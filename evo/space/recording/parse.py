@@ -21,8 +21,8 @@ def parse_recording(text: str, name: str) -> Recording:
     """Read a Kernel Tuner cache file or a T4 results file.
 
     Args:
-        text: content of the file. A cache file may lack its closing ``}}``, as it does while Kernel Tuner runs. It may
-            also end within its last entry, which is then ignored.
+        text: content of the file. A cache file may lack its closing ``}}``, because Kernel Tuner writes them only at
+            the end of a run. It may also end within its last entry, which is then ignored.
         name: name of the recording, also in errors.
 
     Raises:
@@ -113,7 +113,7 @@ def _no_object(document: Any) -> str:
 
 
 def _closed(text: str) -> Any:
-    """Repair a truncated cache file by closing it after its last complete entry; None if that is impossible."""
+    """Return the content of a truncated cache file up to its last complete entry; None if there is no such entry."""
     if not text.lstrip().startswith("{") or '"cache"' not in text:
         return None
     end = len(text)

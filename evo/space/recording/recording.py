@@ -14,7 +14,7 @@ _NO_WORD = re.compile(r"[^A-Za-z0-9_.+]+")
 
 
 def recording_name(text: str) -> str:
-    """Return a valid name for a file or a family: the text without invalid characters."""
+    """Return a text as a valid name of a file or family, without invalid characters."""
     return _NO_WORD.sub("-", text).strip("-.+_")[:100] or "recording"
 
 
@@ -46,8 +46,8 @@ class Recording:
 
     Attributes:
         device: name of the device; empty if the recording does not state it.
-        tunables: values of each tunable by name. A key contains the tunables' values in this order.
-        entries: entries by the key that `config_key` returns. Configs without an entry violate the space's constraints.
+        tunables: values of each tunable by name. The values in a key have the same order.
+        entries: entries by the key that `config_key` returns. Configs without an entry are not part of the space.
     """
 
     name: str

@@ -81,9 +81,9 @@ def _result(entry: Entry) -> dict[str, Any]:
 
 
 def _samples_ms(outcome: Outcome) -> list[float]:
-    """Return the samples in ms, rounded to seven digits, which is more precise than any clock.
+    """Return the samples in ms, rounded to seven significant digits, which is more precise than any clock.
 
-    A pruned config has few samples. It has none if it was not verified on all cases.
+    The result is empty for failed configs, and for configs that were pruned before all cases were verified.
     """
     if not isinstance(outcome, Measured | Pruned) or (isinstance(outcome, Pruned) and not outcome.verified):
         return []
