@@ -76,7 +76,7 @@ def explain(
 def _contradicted(
     blamed: Constraint, earlier: Sequence[Constraint], empty: Callable[[Sequence[Constraint]], bool]
 ) -> list[Constraint]:
-    """Return a minimal set of earlier constraints that contradict `blamed`; empty if `blamed` alone excludes all points.
+    """Return a minimal set of earlier constraints that contradict `blamed`; empty if `blamed` contradicts itself.
 
     The set may be larger than necessary if a check exceeds `CHECK_EFFORT`.
     """

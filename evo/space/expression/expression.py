@@ -187,9 +187,9 @@ class Expression:
         """Return the expression's value: a Python scalar if all names have scalar values, else an array.
 
         Raises:
-            InvalidInput: a name has no value, a text is used as a number, a divisor is zero, or a result is not a finite
-                number of less than 63 bits. The message contains the faulty part of the expression, and the values of
-                its names.
+            InvalidInput: a name has no value, a text is used as a number, a divisor is zero, or a result is not a
+                finite number of less than 63 bits. The message contains the faulty part of the expression, and the
+                values of its names.
         """
         if all(type(environment.get(name)) in SCALARS for name in self.names):
             try:

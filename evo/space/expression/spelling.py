@@ -108,7 +108,7 @@ def with_sizes(text: str) -> str:
 
 
 def foreign(text: str) -> dict[str, str]:
-    """Return the operators and words of other languages that the text contains, each with its meaning in expressions."""
+    """Return the operators and words of other languages in the text, each with its equivalent in expressions."""
     found = {each[0]: _shown(_operator(each)) for each in _OPERATOR.finditer(text)}
     for token in _TOKEN.finditer(_OPERATOR.sub(" ", text)):
         sign, name = token["sign"], token["name"]
@@ -177,7 +177,7 @@ def _unquoted(token: re.Match[str], text: str) -> str:
 
 
 def _negations(names: Iterable[str]) -> list[str]:
-    """Return the parts with ``(not x)`` for C's ``! x``. Parentheses are needed because ``!`` binds more tightly in C."""
+    """Return the parts with ``(not x)`` for C's ``! x``. The parentheses keep the higher precedence of C's operator."""
     parts = list(names)
     for index in reversed(range(len(parts))):
         if parts[index] == "!":

@@ -65,7 +65,7 @@ def check_depth(tree: ast.expr, field: str, depth_limit: int = MAX_DEPTH) -> Non
 
 
 def _comparands(node: ast.Compare, field: str) -> list[ast.expr]:
-    """Check a comparison and return its right operands. ``in`` and ``not in`` are only allowed at the end of a chain."""
+    """Check a comparison and return its right operands. ``in`` and ``not in`` may only be the last of a chain."""
     *inner, last = node.ops
     admitted = {*COMPARISONS, *MEMBERSHIPS} if isinstance(node.comparators[-1], ast.Tuple) else {*COMPARISONS}
     if not admitted.issuperset({type(last)}) or not COMPARISONS.keys() >= {type(op) for op in inner}:
