@@ -202,7 +202,7 @@ def address(url: str) -> str:
 
 
 def patience(timeout_s: float) -> httpx.Timeout:
-    """Return the timeouts of a request. The timeout for connecting is shorter."""
+    """Return the timeouts of a request. The timeout for connecting is shorter than for the response."""
     return httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
 
 

@@ -21,9 +21,9 @@ class Ceilings:
         bytes_source: source of `bytes_per_s`, None if it equals `source`.
         cache_bytes_per_s: bandwidth of a GPU's L2 cache, summed over all multiprocessors; None if unknown.
         special_per_s: exponentials, divisions and conversions per second, by name. For a CPU, the rates of one thread.
-        copies: pairs of the size of a repeated copy in bytes and its rate in bytes per second (reads plus writes),
-            ascending by size. For a CPU, the rates of one thread. A stream whose size is between two entries is at most
-            as fast as the smaller entry.
+        copies: rates of repeated copies, as pairs of the size in bytes and the rate in bytes per second (reads plus
+            writes), ascending by size. For a CPU, the rates of one thread. A stream whose size is between two entries
+            is at most as fast as the smaller entry.
     """
 
     flops_per_s: Mapping[str, float]

@@ -165,8 +165,8 @@ class Crashed:
 
     Attributes:
         reason: the signal or the device's error.
-        killed: the process that was ended by a signal that other processes can send, such as SIGKILL; None if there was
-            no such signal. Such a crash counts against the candidate only after several attempts ended in this way.
+        killed: the process that was ended by a signal such as SIGKILL, which may come from a different program. Such a
+            crash counts against the candidate only if several attempts end in this way. None for all other crashes.
     """
 
     stage: str

@@ -230,9 +230,9 @@ def search(
     The command uses the running service of the database. If no service runs, the command starts a service and a worker,
     which end with the search. Several shapes (`S=128,256`, or the range `S=1..4096`) are searched in turn. Each of them
     has the whole budget, and starts from the champions of the previous shapes. The problems of a suite share the
-    budget, and the next part of it goes to the problem with the largest expected gain. With --json, a search is printed
-    as one object, and several shapes as a list of objects. After one Ctrl-C, running trials finish, and the report is
-    printed. A second Ctrl-C cancels the search.
+    budget. It is spent in parts; each part goes to the problem with the largest expected gain. With --json, a search is
+    printed as one object, and several shapes as a list of objects. After one Ctrl-C, running trials finish, and the
+    report is printed. A second Ctrl-C cancels the search.
     """
     from evo.cli.commands import ablation
     from evo.cli.session import background, session, shapes
@@ -373,8 +373,8 @@ def _goal(objective: str, *, suite: bool) -> dict[str, object]:
         reason = f"{objective!r} is neither `time` nor a direction with a metric; {remedy}"
         raise InvalidInput(
             "--objective",
-            f"{reason}. For a recording, which has times only, give each entry a time in milliseconds that falls as "
-            "your metric gets better",
+            f"{reason}. A recording has only times; to search it by your metric, replace each time by a number that "
+            "falls as the metric gets better",
         )
     direction = direction_from(before, "--objective")
     return {"metric": metric.strip(), "direction": direction}

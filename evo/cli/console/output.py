@@ -64,7 +64,7 @@ def written(path: object, what: str = "") -> str:
 
 
 def styled(*parts: "str | tuple[str, str]") -> "Text":
-    """Join plain parts and parts with a style, e.g. ``("wrong", "bold red")``."""
+    """Return a text joined from plain parts and from parts with a style, e.g. ``("wrong", "bold red")``."""
     from rich.text import Text
 
     return Text.assemble(*parts)

@@ -47,7 +47,7 @@ def _named(option: str, folder: Path, place: Path) -> str:
 
 
 def shown_path(path: Path) -> str:
-    """Return a path as an argument that a command cannot confuse with a name or an option."""
+    """Return a path as an argument that a command cannot confuse with a name or an option, e.g. ``./sdpa``."""
     return str(path) if path.is_absolute() or path.parts[:1] == ("..",) else f"./{path}"
 
 
@@ -134,7 +134,7 @@ def write_folder(folder: Path, contents: Mapping[str, str | bytes]) -> list[Path
 
 
 def _draft(target: Path) -> Path:
-    """Return the path of a new hidden file or folder next to a target."""
+    """Return the path of a new hidden file or folder, in which content is written before it replaces the target."""
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
 
 

@@ -95,8 +95,8 @@ class Local:
     def let_finish(self) -> None:
         """Wait while the worker of this process runs a confirmation or ablation for another terminal.
 
-        Otherwise this work would have to be repeated. The worker gets no further work during the wait. Ctrl-C or an
-        error of the service ends the wait.
+        If the worker ended earlier, this work would have to be repeated. The worker gets no further work during the
+        wait. Ctrl-C or an error of the service ends the wait.
         """
         if self._worker is None or self.url is None:
             return
@@ -159,9 +159,7 @@ class Local:
         self._start_service(ANY_PORT)
 
     def _port(self) -> str:
-        """Return the previous port of the service, so that pages and workers find it again, or a free port at the first
-        start.
-        """
+        """Return the port for the service: a free port at the first start, later the same port, so clients find it."""
         return self.url.rpartition(":")[2] if self.url else free_port()
 
     def _use(self, url: str) -> None:
@@ -238,8 +236,12 @@ def _answers(url: str) -> bool:
 def worker_connected(
     url: str, *, token: str | None = None, within_s: float = CONNECTED_S, other_than: str | None = None
 ) -> bool:
-    """Return True if a worker with a device sent a message in the last `within_s` seconds and has not left. The service
-    measures this duration, so differences between clocks do not matter.
+    """Return True if a worker with a device sent a message in the last `within_s` seconds and has not shut down.
+
+    The service measures these seconds, so differences between clocks do not matter.
+
+    Args:
+        other_than: id of a worker that does not count.
     """
     try:
         with Client(url, token=token, attempts=2) as client:

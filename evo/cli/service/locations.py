@@ -74,7 +74,7 @@ class LocalDatabase:
 
     @classmethod
     def to_use(cls, database: Path | None) -> "LocalDatabase":
-        """Return the location for a command that only reads. The default database may be missing, but not a database
+        """Return the database for a command that only reads. The default database may be missing, but not a database
         that the user named.
 
         Raises:
@@ -87,7 +87,7 @@ class LocalDatabase:
 
     @classmethod
     def to_begin(cls, database: Path | None) -> "LocalDatabase":
-        """Return the location for a command that may create a database in the default folder or in an existing folder.
+        """Return the database for a command that may create it, in the default folder or in an existing folder.
 
         Raises:
             NotFound: the user named a database in a folder that does not exist.

@@ -113,7 +113,7 @@ class ProvingView:
 
 @dataclass(frozen=True, kw_only=True)
 class WarmStartView:
-    """Recorded or predicted results that a search tries first.
+    """Configs with recorded or predicted results, which a search tries first.
 
     Attributes:
         source: origin of the results as named by the submitter or, if `predicted`, the other problems.

@@ -93,9 +93,9 @@ class TrialView(Deferred):
 
 
 def same_binary(trials: Sequence[TrialView]) -> dict[int, int]:
-    """Map the number of each trial to the lowest number among the given trials with the same binary.
+    """Return the trials that have the same binary as an earlier trial.
 
-    Trials whose binary is unknown or has no earlier copy are absent.
+    The result maps the number of such a trial to the lowest number of a given trial with the same binary.
     """
     first: dict[str, int] = {}
     for trial in sorted(trials, key=lambda trial: trial.number):

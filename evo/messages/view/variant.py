@@ -146,7 +146,7 @@ def _rank(view: VariantView) -> tuple[float, int]:
 
 
 ProposalState: TypeAlias = Literal["asked", "abandoned", "failed", "answered", "submitted"]
-ABANDONED = "the program that asked ended before the answer came"
+ABANDONED = "the program that sent the request ended before the answer arrived"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ def ablation_blocks(material: Material) -> Iterator[Block]:
             yield Text("This search has no champion, so there is nothing to ablate.")
         else:
             yield Text(
-                f"Not made. `kernel-evo ablate {search.id}` changes each switch of champion {material.champion.id}."
+                f"None yet. `kernel-evo ablate {search.id}` changes each switch of champion {material.champion.id}."
             )
         return
     timed = [each for each in by_effect(found) if each.effect is not None]

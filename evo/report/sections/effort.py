@@ -44,7 +44,7 @@ def effort_blocks(material: Material, terms: Terms) -> Iterator[Block]:
         yield _by_stage(material, cost)
         shared = "" if cost is None else " The cost is distributed in proportion to the seconds."
         after = any(spent.job == AFTERWARDS for spent in material.spent)
-        later = " The ablation came after the search had ended: shares and cost exclude it." if after else ""
+        later = " Shares and cost do not include the ablation, which ran after the search." if after else ""
         yield Text(f"Seconds of all workers together, for jobs that ended.{shared}{later}")
     yield from _worth(material, terms, cost)
 

@@ -55,11 +55,11 @@ def negative_blocks(material: Material) -> Iterator[Block]:
         yield Text(
             "A pair is two measured trials that differ only in this tunable; pairs with the same two binaries count "
             "once. 1.100× means a tenth longer than with the winner's value. The interval is the "
-            f"{policy.confidence:.0%} interval of the median over pairs; with fewer than {FEW} pairs it is their "
-            f"range. A finding needs {LEAST} pairs. A value is listed if it may save less than "
-            f"{policy.minimum_gain:.0%}, the minimum gain of a promotion. It bought nothing if the whole interval is "
-            "closer to 1 than that. These are quick samples, and each trial has its own session. If the ablation "
-            "measured the same change, its finding is given here."
+            f"{policy.confidence:.0%} interval of the median over pairs or, with fewer than {FEW} pairs, the range of "
+            f"their ratios. A finding needs {LEAST} pairs. A value is listed if the whole interval shows a saving of "
+            f"less than {policy.minimum_gain:.0%}, the minimum gain of a promotion. It bought nothing if the whole "
+            "interval differs from 1 by less than that. These are quick samples, and each trial has its own session. "
+            "If the ablation measured the same change, its finding is given here."
         )
     if len(negatives) > MOST_ROWS:
         yield Text(
@@ -68,14 +68,15 @@ def negative_blocks(material: Material) -> Iterator[Block]:
     yield from never
     if not negatives and not never:
         yield Text(
-            f"None: no value was worse than the winner's in a pair ({count_text(len(compared), 'value')} met it)."
+            f"None ({count_text(len(compared), 'value')} compared in pairs): every such value may save "
+            f"{policy.minimum_gain:.0%} or more."
         )
 
 
 def never_blocks(material: Material) -> Iterator[Block]:
     """Yield the values with which every trial failed."""
     never = list(_never(material))
-    yield from never or [Text("None: no value that was tried more than once failed every time.")]
+    yield from never or [Text("None: no value failed in every trial (values with a single trial do not count).")]
 
 
 def outcome_blocks(material: Material) -> Iterator[Block]:

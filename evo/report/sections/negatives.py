@@ -55,7 +55,7 @@ class Comparison:
         return finding(self.ratio, least=least) if self.is_conclusive and self.ratio is not None else None
 
     def negative(self, gain: float) -> bool:
-        """Return True if the interval does not show a gain of at least `gain`."""
+        """Return True if even the lower end of the interval is no gain of at least `gain`, or if there is no ratio."""
         return self.ratio is None or self.ratio.low > 1.0 - gain
 
 

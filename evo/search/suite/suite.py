@@ -143,7 +143,7 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def _values(entry: Any, where: str) -> list[Value]:
-    """Return the values of one field in order, without duplicates."""
+    """Return the values of a field, given as one value, a list or a range of lengths, without duplicates."""
     found: list[Value] = []
     for each in entry if isinstance(entry, list) else [entry]:
         if not isinstance(each, bool | int | float | str):

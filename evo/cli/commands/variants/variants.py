@@ -119,7 +119,8 @@ def propose(
 ) -> None:
     """Let a proposer submit variants to a search, and list the variants at the end.
 
-    The proposer `folder:PATH` submits the variants in PATH/FAMILY. The options for a language model belong to `evolve`.
+    The proposer `folder:PATH` submits the variants in PATH/FAMILY. For language models, use `evolve`, which also has
+    options for prompts and budgets.
     """
     from evo.cli.files.variant import read_variant_files
     from evo.cli.session.session import ended_by_signals, progress, reached
