@@ -52,7 +52,7 @@ class Requirements:
         return (*memory, *(f"{name} {version} or newer" for name, version in self.toolkit.items()), *sandbox)
 
     def lacking(self, device: Device) -> str | None:
-        """Describe the first requirement that a device does not meet; None if it meets all requirements."""
+        """Return the first unmet requirement, e.g. ``has no gcc``; None if the device meets all requirements."""
         if self.memory_gb is not None:
             if device.memory_bytes is None:
                 return f"does not say how much memory it has ({self.memory_gb:g} GB are required)"
@@ -68,7 +68,7 @@ class Requirements:
 
 
 def _unsafe(device: Device) -> str | None:
-    """Describe what a device lacks for compiling and running unreviewed code safely; None if it lacks nothing."""
+    """Return what a device lacks for compiling and running unreviewed code safely; None if it lacks nothing."""
     kind = kind_of(device.kind)
     if kind.runs == "recordings":
         return None

@@ -64,7 +64,7 @@ def next_rung(trials: int, *, most: int | None) -> int:
 
 
 def continues(mine: VariantProgress, others: Sequence[VariantProgress], *, stagnating: bool = False) -> bool:
-    """Return True if a variant may have more trials.
+    """Return True if a variant may have more trials. A variant without a measured trial may not.
 
     Args:
         mine: results of the variant.
@@ -84,7 +84,7 @@ def continues(mine: VariantProgress, others: Sequence[VariantProgress], *, stagn
 
 
 def stagnates(costs: Costs) -> bool:
-    """Return True if none of the last `STAGNATION` trials of a search was better than the best trial before.
+    """Return True if none of the last `STAGNATION` trials of a search lowered the lowest cost by `LEAST_GAIN`.
 
     Args:
         costs: cost of every ended trial of all variants, in the order in which the trials ended; None for a trial
@@ -98,7 +98,7 @@ def stagnates(costs: Costs) -> bool:
 
 
 def repeats(mine: Sequence[str | None], earlier: Collection[str]) -> bool:
-    """Return True if a variant is a copy, i.e. the binaries of all its first trials also belong to earlier variants.
+    """Return True if a variant has at least `REPEATED` trials, and all their binaries belong to earlier variants, too.
 
     Args:
         mine: binary digest of each ended trial of the variant, None if the trial did not compile.

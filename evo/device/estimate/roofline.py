@@ -111,9 +111,8 @@ def roofline(
 def device_roofline(device: Device, work: Work | None, objective: Objective) -> Roofline | None:
     """Return the roofline of a device for an objective; None if the work or the ceilings are unknown.
 
-    A kernel faster than `certain_us` did not do the work. In a hot measurement, main memory moves only the bytes that
-    do not fit into the last-level cache; a cache of unknown size is assumed to hold everything. Cached bytes move at
-    the rate of repeated copies of the same size.
+    In a hot measurement, main memory moves only the bytes that do not fit into the last-level cache; a cache of unknown
+    size is assumed to hold everything. Cached bytes move at the rate of repeated copies of the same size.
     """
     if device.ceilings is None or work is None:
         return None

@@ -95,7 +95,7 @@ def architectures() -> tuple[str, ...]:
 
 
 def aimed_at(device: Device, objective: Objective) -> Device:
-    """Return the device whose limits define the space and the resource gates: the target, or else `device`."""
+    """Return the device whose limits define the space and the resource gates: the target or, without one, `device`."""
     return device if objective.target is None else known(objective.target)
 
 
@@ -107,7 +107,7 @@ def compared_with(device: Device, objective: Objective) -> Device:
 def shown_roofline(device: Device, work: Work | None, objective: Objective) -> Roofline | None:
     """Return the roofline with which a search compares its times; None if the work or the ceilings are unknown.
 
-    For estimates, this is the roofline of the estimate's own cache model (`stream_roofline`).
+    For estimates, it is the roofline from which the estimates are computed (`stream_roofline`).
     """
     compared = compared_with(device, objective)
     if device.runs == "nothing":

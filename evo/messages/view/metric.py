@@ -42,7 +42,7 @@ class Metric:
         return cls(text=written, expression=Expression.parse(written, field), direction=direction)
 
     def cost(self, value: float) -> float:
-        """Return the value, negated if larger values are better."""
+        """Return a number that is lower for better values: the value, negated if the metric is maximised."""
         return -value if self.direction == "maximise" else value
 
 

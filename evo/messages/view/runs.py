@@ -46,7 +46,7 @@ class Runs:
         return cls(confirmations=found, measured=frozenset(quick.union(found.values())))
 
     def source(self, trial: TrialView) -> str:
-        """Return the source of a trial's time, with the run's number if the table has times of several runs."""
+        """Return the source of a trial's time, e.g. ``confirmed in run 2`` if the table has several confirmations."""
         if trial.time is None:
             return ""
         if len({*self.confirmations.values()}) < 2 or trial.id not in self.confirmations:
@@ -62,10 +62,12 @@ class Runs:
 
 
 def note_of_rivals(contests: Iterable[Hashable]) -> str | None:
-    """Return the warning to show with a list of searches or champions; None if no entries compete.
+    """Return the warning to show with a list of searches or champions if readers may compare times of two entries.
+
+    The result is None if no two entries are equal in `contests`.
 
     Args:
-        contests: family, problem, device and objective of each entry; entries with equal values compete.
+        contests: family, problem, device and objective of each entry.
     """
     listed = list(contests)
     return DIFFERENT_RUNS if len({*listed}) < len(listed) else None

@@ -299,9 +299,9 @@ class SearchView(Deferred):
 
 
 def gap_texts(challenges: Sequence[ChallengeView]) -> tuple[str, ...]:
-    """Describe challenges whose confirmed time differs much from the quick time.
+    """Return texts about challenges whose confirmed time differs much from the quick time.
 
-    The promoted trial is described in full, or the first trial if none was promoted. The other trials are listed
+    One trial is described in full: the promoted trial or, if it is not among them, the first. The others are listed
     briefly.
     """
     found = [(each, rule) for each in challenges if (rule := each.verdict.quick_gap) is not None]
