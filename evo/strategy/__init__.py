@@ -50,7 +50,7 @@ def named(name: str) -> Callable[[Context], Strategy]:
 
 
 def build(name: str, context: Context) -> Strategy:
-    """Build a strategy for one search. The strategy proposes the warm starts and the advice of the context first.
+    """Build a strategy for one search. It first proposes the warm starts and the advice in `context`.
 
     Raises:
         NotFound: no strategy has this name.

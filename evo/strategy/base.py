@@ -18,11 +18,11 @@ class Context:
 
     Attributes:
         space: the space to search.
-        warm_starts: valid configs to try first, best guess first: defaults, champions of similar problems on this
-            device, and the author's measured configs. All later proposals depend on their results.
-        advice: valid configs that were fast on another device or according to another tool, best guess first. The first
-            two trials are advice. The rest of the advice is tried unless the results refute the advice. The number of
-            trials that bad advice can waste is limited.
+        warm_starts: valid configs to try first, the most promising first: defaults, champions of similar problems
+            on this device, and the author's measured configs. All later proposals depend on their results.
+        advice: valid configs that were fast on a different device or according to a different tool, the most promising
+            first. The first two are always tried. The others are tried until a config that is not advice is as fast as
+            the best advised config, so that bad advice wastes few trials.
     """
 
     space: Space
@@ -51,12 +51,12 @@ class Strategy(Protocol):
 class Patient(Protocol):
     """A strategy that limits the number of pending trials, so that later proposals can use more results.
 
-    The limit must be a pure function of the history and at least 1. As trials end, the limit may grow or disappear, but
+    The limit must be a pure function of the history, and at least 1. It may rise or disappear when trials end, but must
     not fall.
     """
 
     def most_pending(self, history: History) -> int | None:
-        """Return the maximum number of pending trials. Further proposals wait for results. None means no limit."""
+        """Return the maximum number of pending trials; None for no limit. At the limit, workers wait for results."""
         ...
 
 

@@ -18,7 +18,7 @@ BROOD = 32
 
 @strategy("evolution")
 class Evolution:
-    """Evolution whose parents are the best trials so far. There are no generations for which workers would wait."""
+    """Evolution whose parents are the best trials so far. Without generations, workers need not wait for each other."""
 
     def __init__(self, context: Context) -> None:
         self._space = context.space
@@ -37,7 +37,7 @@ class Evolution:
         return self._repaired(brood, rng) or self._initial_design.spread(self._seen, rng)
 
     def _repaired(self, brood: Suggestions, rng: np.random.Generator) -> Proposal | None:
-        """Return the first child, repaired to the nearest valid config; None if this config was proposed before."""
+        """Return the valid config nearest to the first child; None if this config was proposed before."""
         config = self._space.repair(brood.rows[0], rng)
         if self._space.key(config) in self._seen.keys:
             return None

@@ -41,7 +41,9 @@ surrogate.
 
 @strategy("portfolio")
 class Portfolio:
-    """Chooses among the suggestions of several arms (TPE, evolution, neighbours, random) with one surrogate model.
+    """Proposes the config that a surrogate model finds most promising among the suggestions of several arms.
+
+    An arm is a generator of suggestions: TPE, evolution, neighbours of elites, or random configs.
 
     Args:
         arms: names of the arms to use, from `ARMS`.
@@ -88,7 +90,7 @@ class Portfolio:
     def _explored(self, seen: Observations, lasting: int, rng: np.random.Generator) -> Proposal | None:
         """Return a config that is far from all trials; None if all configs were proposed.
 
-        If few configs work after the initial design, half of the returned configs are near a working config instead.
+        If the initial design has ended, but too few configs work, every second proposal is near a working config.
         """
         if len(seen.keys) >= lasting and seen.measured and rng.random() < NEIGHBOUR_SHARE:
             new = _new([self._neighbours], seen, rng)
@@ -125,7 +127,7 @@ class Portfolio:
         return self._breeding.brood(seen, SUGGESTED, rng)
 
     def _fresh(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Suggest one random config, or many if the search stagnates, because elites may not lead to the best region.
+        """Return one random config, or many if the search stagnates and the best configs may be far from the elites.
 
         While the elites still improve, random configs waste trials: if many are always suggested, the benchmark score
         P100 (see docs/results/search.md) falls from 0.879 to 0.860.

@@ -28,17 +28,19 @@ class KernelEvoSampler(BaseSampler):
 
     The sampler proposes only valid configs, and repeats a config only after all were proposed. It learns from complete,
     failed (`TrialState.FAIL`) and pruned trials. Parameters that are not in `space` are sampled at random,
-    independently of each other. Configs that differ only in a parameter that a trial does not use count as different.
+    independently of each other. Two configs that differ only in a parameter which a trial does not use count as
+    different.
 
-    Threads may share a sampler (``n_jobs``), and it can be pickled. With the same seed and one job, a study repeats
-    exactly. The proposed config is stored with the trial (`PROPOSED`), so that resumed studies, and other processes
-    with the same storage, can read it. Two processes that ask at the same moment may get the same config.
+    Threads may share a sampler (``n_jobs``), and it can be pickled. With the same seed and one job, a study can be
+    repeated exactly. The proposed config is stored with the trial (`PROPOSED`), so that resumed studies, and other
+    processes with the same storage, can read it. Two processes that ask at the same moment may get the same config.
 
     Args:
-        space: parameters that are searched together, as Optuna distributions of choices, ints and floats. Floats
-            without a step, and numbers with over a thousand values, are searched on 1,001 points. Parameters that a
-            trial does not suggest, such as conditional ones, are assumed to have no effect on the trial. If None, the
-            space consists of the parameters that all completed trials share (at most 64), as in Optuna's own samplers.
+        space: parameters that are searched together, as Optuna distributions (choices, ints or floats) by name. Of
+            floats without a step, and of numbers with over a thousand values, 1,001 values are searched. A parameter
+            that a trial does not suggest, e.g. a conditional one, is assumed to have no effect on this trial. If
+            `space` is None, the parameters that all completed trials share are searched (at most 64), as by Optuna's
+            own samplers.
         constraints: expressions over the parameters in Python syntax, e.g. ``"BLOCK * STAGES <= 256"``.
         strategy: one of `evo.strategy.STRATEGIES`. If None, the default strategy is used.
         seed: seed of the random generator. If None, each study is different.
@@ -80,7 +82,7 @@ class KernelEvoSampler(BaseSampler):
         self._declared = None
 
     def _grid_of(self, search_space: Distributions) -> tuple[list[Axis], Space]:
-        """Return axes and space of the parameters. For declared parameters, both are built only once."""
+        """Return the axes and the space of the parameters. For declared parameters, both are built only once."""
         if self._declared is not None and search_space == self._space:
             return self._declared
         axes = axes_of(search_space)
@@ -149,7 +151,7 @@ class KernelEvoSampler(BaseSampler):
         )
 
     def _of_study(self, study: Study) -> IntersectionSearchSpace:
-        """Return the parameters that the study's trials share, without reading old trials again."""
+        """Return Optuna's object that finds the parameters that a study's trials share. It reads each trial once."""
         if self._study is None or self._study() is not study:
             self._common = IntersectionSearchSpace(include_pruned=True)
             self._met, self._study = None, ref(study)

@@ -25,8 +25,9 @@ class LogView:
     """The trials and the surrogate model on which a proposal is based.
 
     Attributes:
-        origin: origin recorded for the proposal. If None, the name of the operator that suggested the config is
-            recorded.
+        seen: the trials.
+        surrogate: the model trained on them.
+        origin: origin recorded for the proposal. If None, the operator that suggested the config is recorded.
     """
 
     seen: Observations
@@ -37,14 +38,15 @@ class LogView:
 class LogViews:
     """Two views of a search: all trials, and the trials that are neither advice nor derived from advice.
 
-    Advice may lie in a region that does not contain the best config, but still beat all early results. A search that
-    uses the advice then stays in that region. Proposals from the independent view find what a search without advice
-    would find, in at most 4/3 of the trials. Once the best config of the independent view is as fast as the best
-    advised config, all proposals use the independent view.
+    Advised configs may be faster than all early trials, but far from the best config. A search that learns from them
+    then stays near them. Three of four proposals therefore use only the independent view: they find what a search
+    without advice would find, in at most 4/3 of its trials. Once the best config of the independent view is as fast as
+    the best advised config, all proposals use the independent view.
 
     Attributes:
         whole: view of all trials.
-        independent: view of the trials that do not descend from the advice. If there is no advice, it is `whole`.
+        independent: view of the trials that are neither advice nor derived from advice. If there is no advice, it is
+            `whole`.
     """
 
     def __init__(self, space: Space, surrogate: Surrogate, *, advised: bool) -> None:
@@ -79,23 +81,23 @@ def refuted(observations: Observations, independent: Observations) -> bool:
 
     Args:
         observations: observations of all trials.
-        independent: observations of the trials that do not descend from the advice.
+        independent: observations of the trials that are neither advice nor derived from advice.
     """
     ended = len(observations.rows) - len(independent.rows)
     return ended >= BEFORE and independent.measured > 0 and not _leads(observations, independent)
 
 
 def _leads(observations: Observations, independent: Observations) -> bool:
-    """Return True if the best config so far descends from the advice."""
+    """Return True if the best config so far is advice or derived from advice."""
     inf = float("inf")
     return bool(observations.losses.min(initial=inf) < independent.losses.min(initial=inf))
 
 
 class WarmStartsFirst:
-    """Proposes advice, warm starts and the default config, and then the proposals of a strategy.
+    """Proposes advice, warm starts and the default config first, and then what a given strategy proposes.
 
-    The strategy learns from the results of the first trials. Once the advice is refuted, the remaining advice is
-    skipped.
+    The given strategy also learns from the results of the first trials. Once the advice is refuted, the remaining
+    advice is skipped.
     """
 
     def __init__(self, strategy: Strategy, context: Context) -> None:

@@ -51,13 +51,13 @@ class Breeding:
 
 
 def _by_rank(count: int, draws: int, rng: np.random.Generator) -> Places:
-    """Return random positions by linear ranking: position 0 is drawn `count` times as often as position `count - 1`."""
+    """Return random positions below `count`. Probabilities fall linearly: `count` for the first, 1 for the last."""
     weights = np.arange(count, 0, -1, dtype=np.float64)
     return rng.choice(count, size=draws, p=weights / weights.sum())
 
 
 def _crossover(mothers: Indices, fathers: Indices, rng: np.random.Generator) -> Indices:
-    """Return a child of each pair of parents: half of them by uniform, the other half by single-point crossover."""
+    """Return a child of each pair of parents, by uniform or by single-point crossover with equal probability."""
     brood, tunables = mothers.shape
     uniform = rng.random((brood, tunables)) < 0.5
     single: npt.NDArray[np.bool_] = np.arange(tunables) < rng.integers(1, max(2, tunables), size=(brood, 1))

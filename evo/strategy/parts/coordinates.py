@@ -15,11 +15,14 @@ added.
 
 
 class Coordinates:
-    """Converts configs to points. A positive number becomes its logarithm, any other value becomes its rank.
+    """Converts configs to points, with one or two coordinates for each tunable.
 
-    For a tunable with many numbers, a second coordinate is the alignment: the largest power of two that divides the
-    number. Coordinates of ordered values are scaled to [0, 1]. Any two different values without an order have distance
-    1.
+    The coordinate of a positive number is its logarithm, that of any other value its rank. A tunable with more than
+    `FEW` numbers has a second coordinate, the alignment: the largest power of two that divides the number. Coordinates
+    are scaled to [0, 1], except for tunables without an order, whose different values all have the distance 1.
+
+    Args:
+        aligned: False to omit the alignment.
 
     Attributes:
         names: for each axis, True if its values have no order.
@@ -37,7 +40,7 @@ class Coordinates:
 
 
 def _axes(tunable: Tunable, aligned: bool) -> list[Floats]:
-    """Return one or two coordinates for each value of a tunable."""
+    """Return the axes of a tunable, one or two. An axis contains the coordinate of each value."""
     count = len(tunable.values)
     ranks = np.arange(count, dtype=np.float64)
     if not tunable.ordinal:

@@ -37,8 +37,7 @@ class Covariance:
     Attributes:
         weights: weight of each axis in the squared distance.
         noise: variance of the observation noise, as a fraction of the process's own variance.
-        names: for each axis, True if its values have no order. Two points that differ on such an axis have distance 1
-            along it.
+        names: for each axis, True if its values have no order. Different values on such an axis have the distance 1.
     """
 
     weights: Floats
@@ -95,7 +94,9 @@ class Posterior:
 
 
 def fit(points: Points, values: Floats, names: Flags) -> Covariance:
-    """Return the covariance function with the greatest posterior probability. The variance is computed analytically.
+    """Return the covariance function with the greatest posterior probability, given the observed values.
+
+    The process's variance, which has an analytical solution, is not part of the optimisation.
 
     Args:
         points: observed points.

@@ -54,11 +54,11 @@ class InitialDesign:
         return bool(self._advice)
 
     def lasting(self, seen: Observations) -> int:
-        """Return the number of trials that belong to the initial design, including advice that was tried so far."""
+        """Return the number of trials of the initial design: `DESIGN`, and the advised configs proposed so far."""
         return DESIGN + len(self._advice & seen.keys)
 
     def start(self, seen: Observations, *, advice: bool = True) -> Proposal | None:
-        """Return the next start config that was not proposed yet; None if all were proposed.
+        """Return the next warm start, default or advised config that was not proposed yet; None if all were proposed.
 
         The order is: two configs of the advice, the warm starts, the default config, the remaining advice.
 
@@ -72,7 +72,7 @@ class InitialDesign:
         return None
 
     def spread(self, seen: Observations, rng: np.random.Generator) -> Proposal | None:
-        """Return a random config far from all trials, including failed ones; None if all configs were proposed."""
+        """Return the one of a few random new configs that is farthest from all trials; None if none is left."""
         drawn = self._space.sample(rng, CANDIDATES, exclude=seen.keys)
         if not drawn:
             return None
@@ -85,7 +85,7 @@ class InitialDesign:
 
 
 def most_pending(history: History) -> int:
-    """Return the maximum number of pending trials. Further proposals wait for results."""
+    """Return the maximum number of pending trials; see `FIRST` and `SHARE`."""
     return max(FIRST, int(SHARE * len(history.finished)))
 
 

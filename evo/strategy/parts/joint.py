@@ -1,8 +1,8 @@
 """Optimises two objectives: each proposal minimises a combination of both costs with randomly drawn weights.
 
-The costs of both objectives are combined to one cost: the augmented Chebyshev distance from the best value of each
-objective (ParEGO: Knowles, IEEE Trans. Evol. Comput. 10(1), 2006). Its minima over all weights form the whole Pareto
-front. A weighted sum would miss the non-convex parts of the front.
+The two costs of a config are combined to one: the augmented Chebyshev distance from the point with the best value of
+each objective (ParEGO: Knowles, IEEE Trans. Evol. Comput. 10(1), 2006). Depending on the weights, the config with the
+smallest distance is any point of the Pareto front. Weighted sums would miss the non-convex parts of the front.
 """
 
 import math
@@ -61,7 +61,7 @@ def scalarised(history: History, weight: float) -> History:
     weights = (weight, 1.0 - weight)
 
     def cost_of(trial: Trial) -> float:
-        """Return the exponential of the combined distance, because strategies compare costs by their ratios."""
+        """Return the exponential of the distance: distances may be 0, but strategies compare costs by their ratios."""
         terms = [
             share * (cost - least) / span
             for share, cost, least, span in zip(weights, costs[trial.number], ideal, spans, strict=True)

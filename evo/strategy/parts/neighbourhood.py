@@ -33,7 +33,7 @@ class Neighbourhood:
         self._relinked: dict[bytes, Indices] = {}
 
     def of_elites(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Return neighbours of the fastest trials. Neighbours that differ in one value may be invalid."""
+        """Return neighbours of the fastest trials. Those that differ in only one value may be invalid."""
         parts = []
         for centre in seen.elites[:CENTRES]:
             row = seen.rows[centre]
@@ -52,7 +52,7 @@ class Neighbourhood:
         return rows
 
     def relinked(self, row: Indices) -> Indices:
-        """Return valid rows for the changes of one value that make `row` invalid, as far as `Relinking` finds them."""
+        """Return valid rows that `Relinking` finds for those changes of one value that make `row` invalid."""
         key = row.tobytes()
         if key not in self._relinked:
             while len(self._relinked) >= REMEMBERED:

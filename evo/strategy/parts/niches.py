@@ -1,9 +1,8 @@
 """Niches: groups of configs with the same mechanisms. Each niche gets some trials before it is judged.
 
-A mechanism is, e.g., the choice of a copy engine; see `Space.mechanisms`. The mechanism of the best config may be slow
-at first, because the remaining tunables need values that the elites do not have, and a config with only some of these
-values is slower than the elites. Successive halving therefore gives every niche a trial, and the faster niches further
-trials.
+An example of a mechanism is the choice of a copy engine; see `Space.mechanisms`. The first config with the best
+mechanism may be slower than the elites, because its other tunables do not yet have suitable values. Successive halving
+therefore gives one trial to every niche, and further trials to the faster niches.
 
 Source: Jamieson and Talwalkar, *Non-stochastic best arm identification and hyperparameter optimization*, AISTATS
 (2016).
@@ -54,9 +53,9 @@ class Niches:
         self._members: Indices | None = None
 
     def due(self, seen: Observations, rng: np.random.Generator) -> Suggestions | None:
-        """Return suggestions from the niche that should get the next trial; None if every niche has had its trials.
+        """Return configs of the niche that should get the next trial; None if every niche has had its trials.
 
-        Suggestions may include configs that were proposed before. At least one trial must have a time.
+        The configs may include ones that were proposed before. At least one trial must have a time.
         """
         if not len(self._columns) or len(self._niches) < 2:
             return None
@@ -92,11 +91,11 @@ class Niches:
         return NicheResults(trials=ended.sum(axis=0) + pending.sum(axis=0), best=best, losses=losses)
 
     def _members_of(self, rows: Indices) -> Flags:
-        """Return a mask that is True if the row belongs to the niche, shape (rows, niches)."""
+        """Return a mask of shape (rows, niches): True where the row belongs to the niche."""
         return np.asarray((rows[:, None, self._columns] == self._niches[None]).all(axis=2))
 
     def _random_configs(self, niche: int, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Suggest configs of the niche: random ones, to which values of the best trial have been copied."""
+        """Return random configs of the niche to which values of the best trial of all niches have been copied."""
         best = seen.order[0]
         starts = self._relinking.starts
         starts = starts[self._members_of(starts)[:, niche]]
@@ -109,7 +108,7 @@ class Niches:
         )
 
     def _near_best(self, niche: int, centre: int, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Suggest the neighbours of the niche's best trial that are in the niche, and random configs of the niche."""
+        """Return the neighbours of the niche's best trial that are in the niche, and `_random_configs`."""
         row = seen.rows[centre]
         rows = np.concatenate([self._neighbourhood.around(row, rng), self._neighbourhood.relinked(row)])
         rows = rows[self._members_of(rows)[:, niche]]

@@ -26,17 +26,18 @@ class Observations:
     If `refresh` gets a different history, it reads all trials, so the content never depends on earlier calls.
 
     Args:
-        hidden: origins of trials whose results are ignored. Their configs still count as proposed.
+        hidden: origins of trials whose results are ignored. The configs of these trials still count as proposed.
 
     Attributes:
         keys: keys of all proposed configs.
-        rows: value ranks of the configs of ended trials that give information, in the order in which they ended, shape
-            (n, tunables).
-        losses: cost of each row, shape (n,): the corrected cost if there is one, `HOPELESS` if pruned, infinite if
-            failed.
+        rows: value ranks of the ended trials' configs, in the order in which the trials ended, shape (n, tunables).
+            Trials whose outcome gives no information about the config, e.g. cancelled ones, are omitted.
+        losses: loss of each row, shape (n,): the trial's cost (corrected after a confirmation), `HOPELESS` if it was
+            pruned, infinite if it failed.
         numbers: trial number of each row.
-        order: indices of the rows by loss, best first. Of rows with equal losses, the earlier trial is first.
-        log: an object that is replaced whenever a different history is read or a trial is corrected.
+        order: indices of the rows by loss, lowest first. Of rows with equal losses, the earlier trial is first.
+        log: an object that is replaced when a different history is read or a cost is corrected. Callers compare it to
+            detect that cached results are outdated.
         pending: value ranks of the configs of pending trials, shape (m, tunables).
     """
 
@@ -135,7 +136,7 @@ class Observations:
 
 
 def spread(ranked: Places, count: int) -> Places:
-    """Return at most `count` entries: the first `count // 2`, and then entries spread evenly over the rest."""
+    """Return at most `count` entries: the first `count // 2`, and then evenly spaced ones of the remaining entries."""
     if len(ranked) <= count:
         return ranked
     first = count // 2

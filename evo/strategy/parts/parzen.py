@@ -1,10 +1,10 @@
 """Densities of good and bad configs on the grid of value ranks.
 
 This is the tree-structured Parzen estimator of Bergstra et al., *Algorithms for Hyper-Parameter Optimization* (NIPS
-2011), in its multivariate form. The density is a sum of density kernels around the observations; each is a product over
-the tunables. The score of a config x is ``log l(x) − log g(x)``, where l is the density of the best observations and g
-the density of the remaining observations. Density kernels are defined on the ranks of a tunable's values. Only valid
-configs are scored.
+2011), in its multivariate form. A density is a sum of density kernels, one around each observation. A density kernel is
+a product over the tunables, and is defined on the ranks of their values. The score of a config x is
+``log l(x) − log g(x)``, where l is the density of the best observations and g the density of the remaining
+observations. Only valid configs are scored.
 """
 
 import math
@@ -35,16 +35,16 @@ MAX_BAD = 300
 
 
 class Parzen:
-    """The density kernels of one space, and the densities that they form."""
+    """Draws configs near good ones, and scores configs by the densities of good and bad configs."""
 
     def __init__(self, space: Space) -> None:
         self._kernels = [RankKernel(tunable) for tunable in space.tunables]
         self._log_uniform = -sum(math.log(kernel.size) for kernel in self._kernels)
 
     def draw(self, centres: Indices, count: int, rng: np.random.Generator) -> Indices:
-        """Draw rows from a mixture of the density kernels around the centres and a uniform distribution.
+        """Draw `count` rows from a mixture of density kernels around the rows `centres` and a uniform distribution.
 
-        The rows may be invalid.
+        The drawn rows may be invalid.
         """
         chosen = rng.integers(len(centres) + 1, size=count)
         rows = np.empty((count, centres.shape[1]), dtype=np.int32)
@@ -84,7 +84,7 @@ def good_count(seen: Observations) -> int:
 
 
 class RankKernel:
-    """Parzen window (density kernel) of one tunable: spreads the weight of an observation over the tunable's values.
+    """Density kernel of one tunable: spreads the weight of an observation over the tunable's values.
 
     Attributes:
         size: number of values.
@@ -101,10 +101,10 @@ class RankKernel:
         self._total = falling + falling[::-1] - self._falling[0]
 
     def weights(self, centres: Indices, ranks: Indices) -> Scores:
-        """Return the weights of the values at `ranks` for density kernels at `centres`. Both arrays are broadcast.
+        """Return the weights of the values with the given ranks in density kernels around the ranks `centres`.
 
-        The weights of a centre sum to 1. They are computed in each call, because a table for all pairs of thousands of
-        values would need too much memory.
+        The two arrays are broadcast. The weights of all values for a centre sum to 1. They are computed in each call,
+        because a table for all pairs of thousands of values would need too much memory.
         """
         near = self._falling[np.abs(centres - ranks)] / self._total[centres]
         return np.asarray((1 - UNIFORM_SHARE) * near + UNIFORM_SHARE / self.size)

@@ -1,8 +1,7 @@
-"""Path relinking: changes several tied tunables at once, without analysing the constraints.
+"""Path relinking: changes several tunables at once that constraints tie together, without analysing the constraints.
 
-Source: Glover, Laguna and Martí, *Fundamentals of Scatter Search and Path Relinking* (2000). In the source, a path
-connects two elites. In this module, a path starts at a random valid config, so that it can reach values that no elite
-has.
+Source: Glover, Laguna and Martí, *Fundamentals of Scatter Search and Path Relinking* (2000). There, a path connects two
+elites. Here, a path starts at a random valid config, so that it can reach values that no elite has.
 """
 
 import numpy as np
@@ -22,8 +21,8 @@ class Relinking:
 
     Constraints tie tunables together: for example, the copy engine may need a producer warp, which needs a different
     number of stages. Changing one value then makes the config invalid, and so do most pairs of changes. A path
-    therefore starts at a valid config that has the wanted value. Step by step, values of the given config are copied to
-    the start config as long as the result is valid.
+    therefore starts at a different valid config, which has the wanted value. Step by step, the other values of the
+    given config are copied to it, as long as the result is valid.
     """
 
     def __init__(self, space: Space) -> None:
@@ -31,9 +30,9 @@ class Relinking:
         self._pool: Indices | None = None
 
     def around(self, row: Indices, columns: Places, values: Places) -> Indices:
-        """Return, for each requested change, a valid row that contains it and is otherwise similar to `row`.
+        """Return a valid row for each requested change of `row`. The row has the new value, and is similar to `row`.
 
-        Changes whose value occurs in no start config are skipped. Equal arguments give equal results.
+        Changes to a value that no start config has are skipped. Equal arguments give equal results.
 
         Args:
             row: valid row of value ranks.
@@ -63,7 +62,7 @@ class Relinking:
         return rows
 
     def _take_over(self, rows: Indices, targets: Indices, kept: Flags, rng: np.random.Generator) -> None:
-        """Copy values of `targets` to `rows` in random order, as long as the rows stay valid.
+        """Copy values of `targets` to `rows` in place, in random order, as long as the rows stay valid.
 
         The number of values that are copied at a time doubles after a valid result and halves after an invalid one.
         """

@@ -52,9 +52,9 @@ class Forecast:
 
     Attributes:
         mean, deviation: mean and standard deviation of the slowness, shape (n,).
-        best: predicted slowness of the best observation. The prediction is used because the measured time may be short
+        best: predicted slowness of the best observation. The measured slowness is not used, because a time may be short
             by chance.
-        success: probability that the config gets a time, shape (n,).
+        success: probability that the config does not fail, shape (n,).
     """
 
     mean: Floats
@@ -74,9 +74,9 @@ class Outlook:
 
     Attributes:
         coordinates: maps configs to points.
-        time: model of the standardised slowness, which is negative speed.
-        success: model of the probability that a config gets a time, minus `share`; None if all trials have a time.
-        share: fraction of the trials that have a time.
+        time: model of the standardised slowness (negative speed).
+        success: model of the difference between a config's probability of success and `share`; None if no trial failed.
+        share: fraction of the trials that were timed or pruned, i.e. did not fail.
         best: predicted slowness of the best observation.
     """
 
@@ -101,12 +101,14 @@ class Outlook:
 class Surrogate:
     """Gaussian process for the speed, and a model of the probability of success.
 
-    Speed, the reciprocal of time, separates fast configs from each other more than slow ones. The length scales depend
-    only on a prefix of the history, so a restarted search finds the same length scales.
+    Speeds are modelled instead of times, because differences between fast configs are then larger than differences
+    between slow configs. The length scales depend only on a prefix of the history, so a restarted search finds the same
+    length scales.
 
     Args:
         aligned: True to add the alignment of numbers as a coordinate; see `Coordinates`.
-        scale: function that converts losses to standardised values to predict; lower is better.
+        scale: function that converts losses to the standardised values that are predicted (lower is better); by
+            default `slowness`.
     """
 
     def __init__(self, space: Space, *, aligned: bool = True, scale: Callable[[Floats], Floats] | None = None) -> None:
@@ -117,7 +119,7 @@ class Surrogate:
     def learn(self, seen: Observations) -> Outlook:
         """Return models trained on the observations, of which at least two must have a time.
 
-        Pending configs are assumed to have the predicted result (kriging believer), so that workers try different
+        Predictions for pending configs are used like measured results (kriging believer), so that workers try different
         regions.
         """
         kernel = self._fitted(seen)
@@ -137,7 +139,7 @@ class Surrogate:
         )
 
     def _success(self, kernel: Covariance, seen: Observations) -> Posterior | None:
-        """Return a model of success (1 or 0) minus the fraction of trials with a time; None if all have a time."""
+        """Return a model of success (1, or 0 for failed trials) minus the success rate; None if no trial failed."""
         worked, failed = seen.order[: seen.worked], seen.order[seen.worked :]
         if not len(failed):
             return None
@@ -156,7 +158,7 @@ class Surrogate:
 
 
 def last_fit(worked: int) -> int:
-    """Return how many of `worked` successful trials the latest fit uses. Fits become rarer as trials accumulate."""
+    """Return the number of successful trials at the latest fit if there are now `worked`. Fits become ever rarer."""
     lengths = accumulate(repeat(GROWTH), lambda length, growth: int(length * growth) + 1, initial=FIRST_FIT)
     return max(takewhile(lambda length: length <= worked, lengths))
 
@@ -164,7 +166,7 @@ def last_fit(worked: int) -> int:
 def slowness(losses: Floats) -> Floats:
     """Return negative speeds with mean 0 and variance 1. A pruned trial gets the slowest measured time.
 
-    If a value is not positive, the losses are not times. They are then standardised without conversion to speeds.
+    If a loss is not positive, the losses are not times, and are standardised without a conversion to speeds.
     """
     values = within_measured(losses)
     if values.min() <= 0:
@@ -175,7 +177,7 @@ def slowness(losses: Floats) -> Floats:
 
 
 def within_measured(losses: Floats) -> Floats:
-    """Return the losses, but with the slowest measured time for pruned trials."""
+    """Return the losses, with the slowest measured time in place of the losses of pruned trials."""
     measured = losses[losses < HOPELESS]
     return np.minimum(losses, measured.max()) if len(measured) else np.ones_like(losses)
 

@@ -1,9 +1,9 @@
 """Transfer: earlier searches of the same family suggest the first configs of a search for another problem.
 
 A Gaussian process learns how a time, relative to the best time of its problem, depends on the config and the problem.
-It then predicts which configs are fastest for the new problem. This is a multi-task model as in Swersky, Snoek and
-Adams, *Multi-Task Bayesian Optimization* (2013), but with the problem's fields as inputs in place of a learned
-correlation.
+The model then predicts which configs are fastest for the new problem. It is a multi-task model as in Swersky, Snoek and
+Adams, *Multi-Task Bayesian Optimization* (2013), but the similarity of problems is computed from their fields instead
+of being learned.
 """
 
 import math
@@ -58,7 +58,7 @@ def predicted(space: Space, problem: Mapping[str, Value], earlier: Sequence[Earl
     Args:
         space: space of the new problem.
         problem: the new problem.
-        earlier: searches of other problems, most similar problem first. Only the first `NEAREST` are used.
+        earlier: results for other problems, the most similar problem first. Only the first `NEAREST` are used.
         count: maximum number of configs.
 
     Returns:
@@ -81,7 +81,7 @@ class _Task:
 
 
 def _task(space: Space, earlier: Earlier) -> _Task | None:
-    """Return the results whose configs have a nearest row in the new space; None if there are fewer than `LEAST`."""
+    """Return the results that can be transferred to the new space (`nearest_row`); None if fewer than `LEAST` can."""
     found: dict[bytes, tuple[Indices, float]] = {}
     for config, cost in sorted(earlier.results, key=lambda each: each[1]):
         if (row := nearest_row(space, config)) is not None and math.isfinite(cost):
@@ -95,9 +95,9 @@ def _task(space: Space, earlier: Earlier) -> _Task | None:
 def nearest_row(space: Space, config: Config) -> Indices | None:
     """Return the row of `space` that is nearest to a config of another space.
 
-    Values that `space` has are kept, other numbers are replaced by the nearest number, and missing tunables get their
-    default. The result is None if `space` lacks a value that is not a number, because results do not transfer between
-    mechanisms.
+    Values that `space` has are kept. Other numbers are replaced by the nearest number, and missing tunables get their
+    default. The result is None if `space` lacks a value that is not a number, such as the name of a mechanism, because
+    results for one mechanism say nothing about another.
     """
     ranks = [_nearest_rank(tunable, config.get(tunable.name)) for tunable in space.tunables]
     return None if None in ranks else np.array(ranks, dtype=np.int32)
@@ -116,7 +116,7 @@ def _nearest_rank(tunable: Tunable, value: Value | None) -> int | None:
 
 
 def _distance(one: Value, other: Value) -> float:
-    """Return ``|log2(one / other)|`` if both numbers are positive, else ``|one - other| + 1``."""
+    """Return the distance of two numbers: ``|log2(one / other)|`` if both are positive, else ``|one - other| + 1``."""
     a, b = float(one), float(other)
     return abs(math.log2(a / b)) if min(a, b) > 0 else abs(a - b) + 1.0
 
@@ -143,10 +143,11 @@ def _predicted(space: Space, problem: Mapping[str, Value], tasks: Sequence[_Task
 
 
 def _features(problems: Sequence[Mapping[str, Value]]) -> tuple[Floats, Flags]:
-    """Return the coordinates of problem fields that vary, shape (problems, fields), and a mask of fields with names.
+    """Return the coordinates of the problems, shape (problems, fields), and a mask of the fields without an order.
 
-    The coordinate of a positive number grows by 1 per three doublings, because the model expects distances of about 1.
-    Other values are names: all different values of such a field have the same distance.
+    Fields with equal values in all problems are omitted. The coordinate of a positive number grows by 1 per three
+    doublings, because the model expects distances of about 1. A field with other values has no order: any two different
+    values have the same distance.
     """
     columns: list[list[float]] = []
     names = []
@@ -171,11 +172,11 @@ def _doublings(value: object) -> float | None:
 
 
 def _candidates(space: Space, tasks: Sequence[_Task]) -> Indices:
-    """Return candidates as distinct valid rows.
+    """Return the configs among which the model chooses, as distinct valid rows.
 
-    These are the fastest configs of earlier searches (repaired if invalid), their neighbours, and random configs.
-    Neighbours that differ in several values are skipped, because finding them takes seconds in a space of
-    10^18 configs.
+    These are the fastest configs of earlier searches (repaired if invalid), their neighbours that differ in one value,
+    and random configs. Neighbours that differ in several values are omitted, because finding them takes seconds in a
+    space of 10^18 configs.
     """
     rng = np.random.default_rng(0)
     leading = [task.rows[rank] for rank in range(LEADING) for task in tasks if rank < len(task.rows)][:LEADING]

@@ -26,10 +26,11 @@ config's parameters.
 class StudyReader:
     """The history of one study over one space.
 
-    Objective values are converted to positive times in the same order (`PositiveTimes`). When the first non-positive
-    value arrives, all values are converted again. A parameter that a trial does not use is assumed to have no effect,
-    so the result counts for the proposed config. Trials outside the grid are ignored. Of several trials with the same
-    config, only one counts: the first with a value or, if a grid point represents several values, the best.
+    Objective values are converted to positive times (`PositiveTimes`). When the first non-positive value arrives, all
+    values are converted again. A parameter that a trial does not use is assumed to have no effect, so the result counts
+    for the proposed config. Trials outside the grid are ignored. Of several trials with the same config, only one
+    counts: the first with a value. If their parameters differ, because a grid point represents several values, the
+    trial with the best value counts.
     """
 
     def __init__(self, axes: Sequence[Axis], space: Space, direction: StudyDirection) -> None:
@@ -63,7 +64,7 @@ class StudyReader:
         return self.history
 
     def _read_again(self, trials: Sequence[FrozenTrial]) -> History:
-        """Return a new history of all trials, because results in a history cannot be changed."""
+        """Return a new history of all trials. It is needed if an old result changes, which a history does not allow."""
         self._clear()
         return self.read(trials)
 
@@ -72,14 +73,14 @@ class StudyReader:
         self._ask(number, config)
 
     def note(self, config: Config) -> dict[str, Any]:
-        """Return the data to store with a trial to which a config is proposed. Ranks are valid only for this grid."""
+        """Return the data to store with a trial to which a config is proposed. They identify the grid of the ranks."""
         return {"grid": self._grid, "ranks": self._space.encode(config).tolist()}
 
     def unmet(self, *, most: float = math.inf) -> Config | None:
         """Return a proposed config that no trial has used; None if there is none.
 
         Args:
-            most: maximum number of trials that did not use the config although it was proposed to them.
+            most: skips configs that were proposed to more than this number of trials in vain.
         """
         return next((config for key, config in self._unmet.items() if self._missed[key] <= most), None)
 
@@ -119,14 +120,14 @@ class StudyReader:
             self._pending.pop(trial.number, None)
 
     def _miss(self, asked: Trial) -> None:
-        """Record that a trial did not use the proposed config."""
+        """Record that a trial did not use the config that was proposed to it."""
         key = self._space.key(asked.config)
         self._tell(asked, Abandoned(worker_losses=1))
         self._unmet[key] = asked.config
         self._missed[key] += 1
 
     def _counts(self, config: Config, trial: FrozenTrial) -> bool:
-        """Return True if the result of this ended trial, and not of an earlier trial, counts for the config."""
+        """Return True if the result of this ended trial counts for the config, and not that of an earlier trial."""
         key = self._space.key(config)
         so_far = self._counting.setdefault(key, trial)
         if so_far.number != trial.number and self._times.outdoes(trial, so_far):

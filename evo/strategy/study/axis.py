@@ -34,7 +34,7 @@ class Axis:
 
     Attributes:
         values: Optuna's values, by rank.
-        tunable: tunable with the values or, if a tunable cannot have such values (mixed types, None), with their ranks.
+        tunable: tunable with the same values. If a tunable cannot have them (mixed types, None), its values are ranks.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Axis:
 
 
 def axes_of(distributions: Distributions) -> list[Axis]:
-    """Return a grid of values for each parameter.
+    """Return an axis, with a grid of values, for each parameter.
 
     Raises:
         InvalidInput: a parameter cannot be represented by a grid, or there are too many parameters.
@@ -87,7 +87,12 @@ def _label(name: str, index: int, others: Distributions) -> str:
 
 
 def axis(name: str, distribution: BaseDistribution, label: str) -> Axis:
-    """Return a distribution as a grid of values, with its tunable.
+    """Return the axis of a parameter: its distribution as a grid of values, and a tunable.
+
+    Args:
+        name: name of the parameter.
+        distribution: distribution of the parameter.
+        label: name of the tunable.
 
     Raises:
         InvalidInput: the distribution is not one of Optuna's three kinds, or has values that a grid cannot contain.
@@ -154,7 +159,7 @@ def _same(known: Any, value: Any) -> bool:
 
 
 def space_of(axes: Sequence[Axis], constraints: Sequence[str]) -> Space:
-    """Return the space of the given axes. Constraints on parameters without an axis are ignored."""
+    """Return the space of the given axes. Constraints with a parameter that has no axis are ignored."""
     names = {each.tunable.name for each in axes}
     parsed = [Expression.parse(text, f"constraints[{index}]") for index, text in enumerate(constraints)]
     return Space(

@@ -19,7 +19,7 @@ FAILED = 1.5
 
 
 class OptunaStudy:
-    """One history as an Optuna study. New trials are added to the study; a different history starts a new study."""
+    """One history as an Optuna study. New trials are added to the study; a different history gets a new study."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
