@@ -175,8 +175,8 @@ class Work(Calls):
     ) -> tuple[Answer, ...]:
         """Deliver several results (at most 256) in one request. Return one answer per result, in the same order.
 
-        A stale or refused result is not an error but an answer; the worker must then discard the result. After an
-        error, it is unknown whether reports were accepted, and all of them may be sent again.
+        A stale or refused result raises no error. Its answer reports the status, and the worker must discard the
+        result. After an error, it is unknown whether reports were accepted, and all of them may be sent again.
 
         Args:
             contents: contents of artefacts that the reports refer to and that the service may lack, by digest.

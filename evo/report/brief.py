@@ -70,9 +70,10 @@ def _limited(text: str, most: int) -> str:
 
 
 def _weight(text: str) -> int:
-    """Return the number of tokens times `CHARACTERS_PER_TOKEN`, as an upper estimate.
+    """Return the length of a text in characters, as it counts for the limit on tokens.
 
-    Each byte of a non-ASCII character counts as one token, because no tokenizer needs more.
+    Each byte of a non-ASCII character counts as a whole token (`CHARACTERS_PER_TOKEN` characters), because a tokenizer
+    may need that many tokens.
     """
     others = len(text.encode()) if not text.isascii() else 0
     plain = sum(each.isascii() for each in text) if others else len(text)

@@ -36,7 +36,7 @@ class Tried:
 
     Attributes:
         timing: quick samples of the trial; None if it was not timed.
-        default: True if the config is the space's default config, whichever operator proposed it.
+        default: True if the config is the space's default config, whatever its origin.
     """
 
     number: int

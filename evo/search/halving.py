@@ -1,9 +1,9 @@
 """Successive halving: decides how many trials each variant of a search may have.
 
-A new variant gets `FIRST` trials. While it is among the best third of the variants with at least as many trials, its
-number of trials is multiplied by `GROWTH`. Variants arrive at any time. A variant that reaches a rung (a number of
-trials) is therefore compared with the variants that reached the rung before (asynchronous successive halving, Li et
-al., arXiv 1810.05934).
+A new variant gets `FIRST` trials. When they have ended, the number is multiplied by `GROWTH` if the variant is among
+the best third of the variants with at least as many trials. This is repeated until the variant fails the comparison.
+Variants arrive at any time. A variant that reaches a rung (a number of trials) is therefore compared with the variants
+that reached the rung before (asynchronous successive halving, Li et al., arXiv 1810.05934).
 
 When no variant of the search has improved for `STAGNATION` trials, a variant gets further trials only if it is the best
 of its niche, or if it is new and in the better half of its niche. A variant whose binaries all belong to earlier
@@ -98,7 +98,7 @@ def stagnates(costs: Costs) -> bool:
 
 
 def repeats(mine: Sequence[str | None], earlier: Collection[str]) -> bool:
-    """Return True if a variant has at least `REPEATED` trials, and all their binaries belong to earlier variants, too.
+    """Return True if a variant has at least `REPEATED` trials, and each of its binaries is that of an earlier variant.
 
     Args:
         mine: binary digest of each ended trial of the variant, None if the trial did not compile.

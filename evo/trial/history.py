@@ -98,10 +98,10 @@ class History:
         return [trial for _, _, trial in self._ranked[:count]]
 
     def kernels(self, count: int, *, excluding: Collection[str] = ()) -> list[Trial]:
-        """Return the best trial of each of the `count` best distinct kernels.
+        """Return the best trials with different binaries, best first, at most `count`.
 
         Args:
-            excluding: digests of binaries whose kernels are skipped.
+            excluding: digests of binaries whose trials are skipped.
         """
         seen, found = set(excluding), list[Trial]()
         for _, _, trial in self._ranked:

@@ -79,9 +79,9 @@ def record(
 ) -> None:
     """Measure every valid config of a space and write the results as a Kernel Tuner cache and as T4 results.
 
-    The connected workers measure the configs as in any search, and the database stores the results. After an
-    interruption, only the remaining configs are measured. A search can later read these files in place of measuring on
-    a device.
+    T4 is the format of github.com/odgaard/TuningSchema. A search can later read these files in place of measuring on a
+    device. The connected workers measure the configs as in any search, and the database stores the results. After an
+    interruption, only the remaining configs are measured.
     """
     from evo.cli.session import session
     from evo.cli.session.request import Request

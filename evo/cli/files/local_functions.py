@@ -18,7 +18,7 @@ FOLDERS_ABOVE = 4
 
 
 def with_local_functions(text: str, file: Path, within: Sequence[Path] = ()) -> tuple[str, tuple[str, ...]]:
-    """Return a source in which functions and constants of local modules replace their imports.
+    """Return a source in which imports from local modules are replaced by the imported functions and constants.
 
     Args:
         within: files that import `file`, directly or indirectly. An import of one of them is a cycle.

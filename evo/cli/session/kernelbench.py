@@ -1,6 +1,6 @@
 """Runs a proposer on KernelBench problems.
 
-The proposer uses the same two requests as an external proposer. It reads the brief, and submits variants.
+Like an external proposer, the proposer uses only two requests: it reads the brief, and submits variants.
 """
 
 import time

@@ -19,7 +19,7 @@ class Decision:
 
     Attributes:
         current: True if the trial was the current champion after the change.
-        reason: ``rolled back: …``, ``restored: …``, or the champion that replaced it.
+        reason: ``rolled back: …``, ``restored: …`` or, after a promotion, ``replaced by trial 7 of search 3``.
         by: name of the user who made the change; None if a promotion caused it.
     """
 
@@ -96,9 +96,10 @@ class ChampionView(Deferred):
 
     @property
     def timed(self) -> str:
-        """Text that states in which process `time_us` and its interval were measured, and the mean over all processes.
+        """Text that states in which process `time_us` and its interval were measured, e.g. ``in one fresh process``.
 
-        The mean is known only if no baseline was timed. With a baseline, the speed-up covers all processes.
+        If no baseline was timed, the text also states the mean time over all processes. (With a baseline, the verdict
+        states the speed-up over all processes instead.)
         """
         text = timed_text(1 if self.report is None else 1 + len(self.report.repeats))
         mean_us = None if self.verdict is None else self.verdict.mean_us
@@ -110,7 +111,7 @@ class RetiredView:
     """A former champion of this search.
 
     Attributes:
-        reason: ``rolled back: …`` with the user's reason, or the champion that replaced it.
+        reason: ``rolled back: …`` with the user's reason, or ``replaced by trial 7 of search 3``.
     """
 
     id: int

@@ -56,9 +56,8 @@ class VariantView:
         parents: numbers of the variants from which this variant is derived.
         tuning_id: id of the search that tunes the variant; equal to `search_id` for number 0.
         most_trials: maximum number of trials; None if only the search's limits apply.
-        ratio: best time of the variant divided by the best time of the family's own implementation, each from the
-            search that tunes it. Values below 1 mean that the variant is faster. In a search with a metric, the ratio
-            of costs; values below 1 mean that the variant is better.
+        ratio: best time of the variant divided by the best time of the family's own implementation; below 1, the
+            variant is faster. In a search with a metric, the ratio of the costs; below 1, the variant is better.
         speedup: speed-up over the fastest baseline.
         share: fraction of the roofline limit that the best trial reaches; None if no limit is known.
         tuning_gain: time of the first measured config divided by the time of the best config; in a search with a
@@ -157,7 +156,7 @@ class ProposalView:
         number: number of the proposal in the search, from 1.
         operator, information: how the request was composed; see `evo.variants.evolve.operators`.
         repairs: number of the failed proposal that this proposal repairs; None for a new idea.
-        answer: the model's answer. None before it arrives, and if the program that waited for it was killed.
+        answer: the model's answer; None if no answer has been received, e.g. because the program was killed.
         usd: cost in US dollars; before the answer arrives, the maximum cost of the request.
         asked_s: seconds since `asked_at` on the service's clock, which may differ from the reader's clock.
         insight: what the model has learned from earlier results, as stated in its answer.
