@@ -30,9 +30,9 @@ def test_fleet_measures_trials_under_every_injected_fault() -> None:
     assert answers["accepted"] > 0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="what is tampered with is loaded in Linux' way")
+@pytest.mark.skipif(sys.platform != "linux", reason="the library is preloaded in Linux' way")
 def test_preloaded_fault_library_shifts_the_clock_and_fills_the_disk_of_a_process(tmp_path: Path) -> None:
-    """The faults of the chaos run depend on this shim."""
+    """The faults of the chaos run depend on this library (`shim.c`)."""
     machine = Machine(tmp_path / "machine", built_shim(tmp_path))
 
     def tried(path: Path) -> list[str]:

@@ -234,7 +234,7 @@ def test_replacement_of_stdint_h_compiles_under_nvrtc(nvrtc: NvrtcCompiler) -> N
 
 
 @pytest.mark.parametrize("flag", ["-O3", "--expt-relaxed-constexpr", "-Xcompiler=-fopenmp", "--extended-lambda"])
-def test_advice_names_the_nvcc_option_and_both_remedies(nvrtc: NvrtcCompiler, flag: str) -> None:
+def test_advice_on_an_option_that_nvrtc_lacks_is_to_remove_it_or_to_use_nvcc(nvrtc: NvrtcCompiler, flag: str) -> None:
     unit = replace(CUDA, source='extern "C" __global__ void f() {}', flags=(flag,))
     said = failure(nvrtc, unit, None)
     assert said.startswith(f"NVRTC has no option {flag}; remove it from `flags` under [cuda]")

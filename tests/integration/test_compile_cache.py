@@ -288,7 +288,7 @@ def test_header_behind_a_formerly_broken_symlink_causes_recompilation(
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
-def test_parent_folder_of_a_symlink_is_the_parent_folder_of_its_target(
+def test_include_path_through_a_symlink_is_resolved_from_the_target_of_the_symlink(
     compiler: CountingCompiler, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     header(tmp_path / "real", 2)

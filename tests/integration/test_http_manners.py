@@ -314,7 +314,7 @@ def test_error_response_does_not_repeat_a_long_origin(rest: Local) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["/" + "a" * 60_000, "/a" * 30_000, "/" + "a" * 200])
-def test_forwarded_prefix_headers_are_not_repeated_in_pages(rest: Local, prefix: str) -> None:
+def test_too_long_forwarded_prefix_is_not_repeated_in_pages(rest: Local, prefix: str) -> None:
     plain = rest.http.get(root_of(rest), headers={"accept": "text/html"})
     for header in ("x-forwarded-prefix", "x-script-name"):
         page = rest.http.get(root_of(rest), headers={"accept": "text/html", header: prefix})

@@ -80,7 +80,9 @@ def test_error_of_the_reference_in_a_prepared_runner_is_reported(runners: Runner
         runners.fresh(work, 7)
 
 
-def test_prepared_runners_are_used_by_process_number(runners: Runners, work: Assignment) -> None:
+def test_each_process_of_a_confirmation_uses_the_runner_prepared_for_its_number(
+    runners: Runners, work: Assignment
+) -> None:
     for process in (2, 3, 3):
         runners.prepare(work, 7, process=process)
     second, third = (each._child for each in runners._ahead)

@@ -39,7 +39,7 @@ def test_ablation_changes_one_switch_at_a_time() -> None:
     assert more == [*list(found)[:3], ("STAGES", 1), ("STAGES", 3), ("PAD", 0)]
 
 
-def test_change_includes_required_changes_or_states_why_it_is_impossible() -> None:
+def test_ablation_change_includes_changes_that_constraints_require_or_states_why_it_is_impossible() -> None:
     found = {(each.tunable, each.value): each for each in changes(SPACE, CHAMPION)}
     tiled = found["LAYOUT", "tiled"]
     assert (tiled.also, tiled.config) == ({"STAGES": 1}, {**CHAMPION, "LAYOUT": "tiled", "STAGES": 1})

@@ -330,7 +330,7 @@ def _descending(space: Ground, pace: int) -> Run:
     return Run(places=places, ended_s=list(map(float, range(len(places)))), asking_s=[0.0], asks=len(places))
 
 
-def test_crowding_is_the_ratio_of_the_trials_of_many_workers_and_of_one_worker() -> None:
+def test_crowding_is_the_number_of_trials_of_many_workers_divided_by_that_of_one_worker() -> None:
     few, many, never = (crowd.Crowd(trials=each, clock=[2.0, 9.0]) for each in ([10, 40], [20, 20], [np.inf, 60]))
     crowding = crowd.Crowding(alone=few, in_step=many, recorded=never)
     assert crowding.growth == pytest.approx(1.0)
@@ -343,7 +343,7 @@ def test_crowding_is_the_ratio_of_the_trials_of_many_workers_and_of_one_worker()
     assert "over 1,000" in tables.crowding({"x": crowding}, [ground([1.0]), ground([1.0])])
 
 
-def test_run_states_trial_and_time_at_which_its_goal_is_reached() -> None:
+def test_run_states_the_number_of_trials_and_the_time_until_its_goal_is_reached() -> None:
     reached = Run(places=[2, 0, 1], ended_s=[1.0, 2.5, 4.0], asking_s=[0.0], asks=3)
     space = ground([1.04, 1.0, 3.0])
     assert (reached.evaluations_to(space, 1.05), reached.seconds_to(space, 1.05)) == (2, 2.5)

@@ -54,7 +54,7 @@ def test_eight_bit_formats_saturate_and_bfloat16_overflows() -> None:
     assert decoded(encoded(np.array([3.4e38]), "bfloat16"), "bfloat16").tolist() == [np.inf]
 
 
-def test_encoding_leaves_numpy_dtypes_unchanged() -> None:
+def test_encoding_returns_values_of_numpy_dtypes_unchanged() -> None:
     values = np.arange(3, dtype=np.float32)
     assert decoded(values, "float32") is values
     assert encoded(values, "float32") is values

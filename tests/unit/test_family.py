@@ -138,7 +138,7 @@ def test_key_case_problem_applies_to_all_cases_except_the_first_and_those_with_t
     assert small.problem == the_same.problem
 
 
-def test_case_beyond_the_limits_is_reported_without_an_exception() -> None:
+def test_case_with_a_problem_field_out_of_range_is_reported_without_an_exception() -> None:
     family = Family.from_document(edited("cases.1.problem.ROWS", "ROWS - 65536"))
     case = family.case_problems(family.problem("", "cpu"), "cpu")[1]
     assert case.problem is None

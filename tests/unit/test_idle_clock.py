@@ -39,7 +39,7 @@ def test_idle_clock_counts_only_seconds_in_which_no_thread_works() -> None:
     assert meter.take() == 4
 
 
-def test_subtracted_waiting_time_does_not_exceed_the_idle_time() -> None:
+def test_idle_time_minus_excused_waiting_time_is_not_negative() -> None:
     clock = Clock()
     meter = IdleClock(clock)
     clock.pass_(5)

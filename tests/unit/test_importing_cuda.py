@@ -54,7 +54,7 @@ def test_nvrtc_skips_host_functions(host: str) -> None:
         "int x; void shares_a_line(float *x) {\n}\n",
     ],
 )
-def test_nvrtc_compiles_other_code_unchanged(code: str) -> None:
+def test_nvrtc_gets_code_other_than_host_functions_unchanged(code: str) -> None:
     assert under_nvrtc(f"{code}{KERNEL}") == f"{code}{KERNEL}"
 
 
@@ -137,7 +137,7 @@ def test_block_has_at_most_the_threads_of_the_device_and_of_the_launch_bounds() 
     assert constraints(launched("")) == []
 
 
-def test_shared_memory_is_within_the_limit() -> None:
+def test_constraint_limits_the_shared_memory_of_an_imported_kernel() -> None:
     static = "__shared__ float a[T][T], b[T + 1]; a[0][0] = x[0]; x[0] = a[0][0];"
     assert constraints(launched("", body=static)) == ["4 * T * T + 4 * (T + 1) <= 49152"]
     dynamic = "extern __shared__ float a[]; a[0] = x[0]; x[0] = a[0];"

@@ -105,7 +105,7 @@ def test_occasional_samples_with_impossible_times_do_not_lengthen_other_samples(
 
 
 @pytest.mark.parametrize("samples", [0, 3])
-def test_warm_up_is_one_request_that_is_not_recorded(samples: int) -> None:
+def test_warm_up_makes_one_request_whose_time_is_not_recorded(samples: int) -> None:
     process = Process(10.0)
     timer = timed(process, samples)
     before, ledger = process.requests, len(process.audit.samples)

@@ -51,7 +51,9 @@ def heads() -> dict[str, Any]:
     return {name: rng.standard_normal(shape).astype(np.float16) for name, shape in shapes.items()}
 
 
-def test_flash_attention_baseline_gets_tokens_first_and_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flash_attention_baseline_gets_tensors_with_tokens_before_heads_and_the_window_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for window, terms in ((0, {"causal": True}), (3, {"causal": True, "window_size": (2, 0)})):
         problem = {**ATTENTION, "window": window}
         name, given, found = prepared(monkeypatch, Library(), "flash-attention-3", "sdpa", problem, **heads())()

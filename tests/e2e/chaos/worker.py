@@ -17,7 +17,7 @@ NS = 10**9
 
 
 def built_shim(folder: Path) -> Path:
-    """Build the shim as a shared library."""
+    """Build `shim.c`, which changes the clock and fills the disk of a process, as a shared library."""
     compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
     assert compiler is not None, "chaos needs a C compiler"
     library = folder / "shim.so"
