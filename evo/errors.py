@@ -8,8 +8,8 @@ class EvoError(Exception):
 
     Args:
         message: what is wrong, and how to correct it.
-        request: REST request that helps, e.g. ``GET /searches lists them``. It is appended to the message; pages
-            show `plain`, without it.
+        request: REST request that helps, e.g. ``GET /searches lists them``. It is appended to the message. Web pages
+            show `plain` instead, which lacks it.
 
     Attributes:
         code: machine-readable kind of the error.

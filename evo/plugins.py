@@ -34,7 +34,10 @@ def mark(marked: dict[str, _Marked], name: str, plural: str) -> Callable[[_Own],
 
 
 def import_modules(package: str, path: Iterable[str], without: Collection[str] = ()) -> None:
-    """Import a package's modules so that they register. Subpackages and the modules in `without` are skipped."""
+    """Import a package's modules, which then register their classes or functions (see `mark`).
+
+    Subpackages, and the modules in `without`, are skipped.
+    """
     for module in iter_modules(path, f"{package}."):
         if not module.ispkg and module.name.rpartition(".")[2] not in without:
             import_module(module.name)

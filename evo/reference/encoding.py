@@ -52,7 +52,7 @@ PTX, and infinity in bfloat16.
 
 
 def stored(dtype: str) -> np.dtype[Any]:
-    """Return the NumPy dtype of arrays with a dtype of family.toml: an integer for codes if NumPy lacks the dtype."""
+    """Return the NumPy dtype of arrays with a dtype of family.toml. If NumPy lacks it, this is an integer for codes."""
     return np.dtype(f"uint{FORMATS[dtype].bits}" if dtype in FORMATS else dtype)
 
 
@@ -69,7 +69,7 @@ def largest(dtype: str) -> float:
 
 
 def decoded(codes: Array, dtype: str) -> Array:
-    """Convert codes to float32 numbers. Arrays whose dtype NumPy has are returned unchanged.
+    """Return codes as float32 numbers. If NumPy has the dtype, the array contains numbers, and is returned unchanged.
 
     Args:
         codes: NumPy or CuPy array. The result is an array of the same library.
@@ -90,11 +90,11 @@ def decoded(codes: Array, dtype: str) -> Array:
 
 
 def encoded(values: Array, dtype: str) -> Array:
-    """Convert numbers to the codes of the nearest numbers, ties to even. If NumPy has the dtype, the array is cast.
+    """Return numbers as codes of a dtype, rounded to nearest, ties to even. If NumPy has the dtype, the array is cast.
 
     Args:
-        values: NumPy or CuPy array of numbers, which is first converted to float32. The result is an array of the same
-            library.
+        values: NumPy or CuPy array of numbers. The result is an array of the same library. Before numbers are converted
+            to codes, they are rounded to float32.
         dtype: dtype of the result, as in family.toml.
     """
     if stored(dtype) == values.dtype and dtype not in FORMATS:
@@ -111,7 +111,7 @@ def encoded(values: Array, dtype: str) -> Array:
 
 
 def rounded(values: Array, dtype: str) -> Array:
-    """Return numbers rounded to a dtype. The result is float32 if NumPy lacks the dtype."""
+    """Return numbers rounded to a dtype, as an array of this dtype or, if NumPy lacks the dtype, of float32."""
     return decoded(encoded(values, dtype), dtype)
 
 
@@ -137,16 +137,16 @@ def _is_numpys(values: object) -> bool:
 
 
 def _lookup(table: Array, indices: Array) -> Array:
-    """Return the table's entries at the indices, as an array of the library (NumPy or CuPy) of `indices`."""
+    """Return the entries of a NumPy table at `indices`. The result is a NumPy or CuPy array, like `indices`."""
     found: Array = np.asarray(table, like=indices)[indices]
     return found
 
 
 @cache
 def _codes(dtype: str) -> Array:
-    """Return the table of 8-bit codes, indexed by 17 bits of a float32.
+    """Return a table with the 8-bit code of the nearest number, indexed by 17 bits of a float32.
 
-    These are the upper 16 bits, and one bit that is set if any of the lower 16 bits is set.
+    The index consists of the upper 16 bits, and of one bit that is set if any of the lower 16 bits is set.
     """
     return _nearest((np.arange(1 << (32 - _BELOW), dtype=np.uint32) << _BELOW).view(np.float32), dtype)
 
@@ -163,7 +163,7 @@ def _nearest(values: Array, dtype: str) -> Array:
 
 
 def _rounded(magnitudes: Array, form: Format) -> Array:
-    """Return the codes of the numbers nearest to non-negative float32 numbers."""
+    """Return the codes of non-negative float32 numbers, rounded to nearest, ties to even."""
     dropped = _FLOAT32_MANTISSA_BITS - form.mantissa_bits
     bits = magnitudes.view(np.int32)
     half_and_even = (1 << (dropped - 1)) - 1 + ((bits >> dropped) & 1)
@@ -177,7 +177,7 @@ def _rounded(magnitudes: Array, form: Format) -> Array:
 
 @cache
 def _numbers(dtype: str) -> Array:
-    """Return the number of each code, indexed by code."""
+    """Return a table with the float32 number of each code, indexed by code."""
     form = FORMATS[dtype]
     codes = np.arange(1 << form.bits)
     magnitude = codes & ((1 << (form.bits - 1)) - 1)

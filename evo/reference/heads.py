@@ -38,11 +38,11 @@ def draw_heads(
     Args:
         distribution: name of the distribution:
             ``normal``: N(0, 1).
-            ``offset``: normal numbers with a mean other than 0. The mean of k must cancel in the softmax, and the mean
-                of v must be kept.
-            ``peaked``: a late key has a high score for nearly all queries (an attention sink), so that the running
-                maximum must rise. For some rows of q, this score is `EXTREME`, so that the maximum must be exact. For
-                other rows, all scores are `EXTREME` below zero, so that the running maximum must not start at zero.
+            ``offset``: normal numbers with a mean other than 0. In a correct kernel, the mean of k cancels in the
+                softmax, and the mean of v remains in the result.
+            ``peaked``: a late key has a high score for nearly all queries (an attention sink), so kernels must raise
+                their running maximum. For some rows of q, this score is `EXTREME`, so the maximum must be exact. For
+                some other rows, all scores are `EXTREME` below zero, so the running maximum must not start at zero.
             ``large``: scores with a standard deviation of 16, so that only a few keys contribute.
             ``small``: scores near zero, so that all keys have nearly equal weights.
         least_deviation: minimum standard deviation of the drawn numbers.
@@ -59,7 +59,8 @@ def draw_heads(
 def _peak(rng: np.random.Generator, q: NDArray[np.float32], k: NDArray[np.float32]) -> None:
     """Change q and k in place, for the distribution ``peaked`` of `draw_heads`.
 
-    The last component of q raises the score of a late key of its head. The second-last component lowers all scores.
+    In each head, a key in the second half is made the late key. If the last component of a row of q is not 0, this key
+    gets an extreme score. If the second-last component is not 0, all keys get extremely low scores.
     """
     far = k.shape[-1] ** 0.5 * EXTREME / FAR
     heads = k.reshape(-1, *k.shape[-2:])

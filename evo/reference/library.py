@@ -23,10 +23,10 @@ class GpuNeededError(RuntimeError):
 
 @contextmanager
 def without_gpu() -> Iterator[None]:
-    """Refuse computations on a GPU within the block, in all threads.
+    """Context manager that lets large computations raise GpuNeededError, in all threads, instead of using the GPU.
 
-    Another process may be measuring on the GPU. On the CPU, the computations would take minutes. They run later, when
-    this process has the GPU.
+    It is used while a different process may be measuring on the GPU. On the CPU, the computations would take minutes;
+    the caller repeats them when this process may use the GPU.
     """
     _WITHOUT_GPU.set()
     try:
@@ -38,12 +38,12 @@ def without_gpu() -> Iterator[None]:
 def array_library(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0) -> Any:
     """Return the array module: ``cupy`` if the work is large and there is a GPU, else ``numpy``.
 
-    The precision is the same: both compute in float64 if the caller does.
+    The choice does not affect the precision: both modules compute in the dtypes of the caller's arrays.
 
     Args:
         flops: number of floating-point operations of the whole computation.
-        large: number of operations above which the work is large. Choose a smaller number if memory limits the speed.
-        elements: number of elements of all arrays. From `LARGE_ELEMENTS` on, the work is large, whatever `flops` is.
+        large: number of operations from which the work is large. Choose a smaller number if memory limits the speed.
+        elements: number of elements of all arrays. From `LARGE_ELEMENTS` on, the work is large for any `flops`.
 
     Raises:
         GpuNeededError: the work is large, there is a GPU, and the call is within `without_gpu`.
@@ -68,10 +68,10 @@ def require_gpu() -> None:
 
 @contextmanager
 def computing(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0) -> Iterator[Any]:
-    """Provide the module that `array_library` returns; only one thread at a time gets CuPy.
+    """Context manager that provides the module of `array_library`, but CuPy only to one thread at a time.
 
-    Several threads compute references at once and would together need too much GPU memory. After the block, the memory
-    that CuPy has allocated is freed.
+    References are computed by several threads, which together would need too much GPU memory. After the block, the
+    memory that CuPy has allocated is freed.
 
     Raises:
         GpuNeededError: see `array_library`.

@@ -34,8 +34,8 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 def on_all_cores(compute: Callable[[S], T], parts: Iterable[S]) -> list[T]:
     """Return the result of `compute` for each part, in order.
 
-    All computations of this process share a pool with one thread per core. Separate pools would give 16 cores 256
-    threads when several cases are computed at once. A nested computation runs in the thread that calls it.
+    All calls in this process share a pool with one thread per core. With a pool per call, 16 cases that are computed at
+    once on 16 cores would use 256 threads. A call from within `compute` runs in its own thread only.
 
     Args:
         compute: function that is called by several threads at the same time. Threads save time only while the function
@@ -47,7 +47,7 @@ def on_all_cores(compute: Callable[[S], T], parts: Iterable[S]) -> list[T]:
 
 
 def _pool() -> ThreadPoolExecutor:
-    """Return this process's thread pool. A forked process needs a new one, because it has no threads of its parent."""
+    """Return this process's thread pool. A forked process gets a new pool, because it lacks its parent's threads."""
     here = os.getpid()
     if here not in _pools:
         made = ThreadPoolExecutor(os.cpu_count() or 1, "pieces", lambda: setattr(_at_work, "inside", True))
@@ -83,9 +83,10 @@ def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.floa
 
 
 def allocated(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Return a new array whose memory pages were first written by all cores.
+    """Return a new array whose memory pages have been written once, by all cores.
 
-    The first write to a page takes longer than a copy, so a single core would need more time.
+    The first write to a page takes longer than copying it. A caller that fills the array with a single core therefore
+    saves time.
     """
     array = np.empty(shape, dtype)
     pages = array.reshape(-1).view(np.uint8)[::_PAGE_BYTES] if array.size else array

@@ -35,6 +35,7 @@ class Rival:
 
     Attributes:
         name: name of the baseline.
+        family: name of the family.
         module: name of the module to import.
         call: prepares a call. It receives the imported module, the problem and the inputs (GPU tensors), and returns
             the function to time. It raises ValueError if the library does not support the problem.
@@ -128,7 +129,7 @@ def _flashinfer_decoding(module: Any, problem: Problem, tensors: Tensors) -> Tim
 
 
 def _paged(cache: Any, pages: int) -> Any:
-    """Divide keys or values of shape (B, S, KV, D) into pages, the last of which is padded with zeros."""
+    """Return keys or values of shape (B, S, KV, D) in pages, shape (B * pages, PAGE, KV, D), padded with zeros."""
     batch, length, *rest = cache.shape
     padded = cache.new_zeros((batch, pages * PAGE, *rest))
     padded[:, :length] = cache

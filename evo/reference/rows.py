@@ -29,7 +29,7 @@ def normal_rows(rng: np.random.Generator, shape: tuple[int, ...], mean: float, d
 
 
 def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -> None:
-    """Add `by` to the first, the last and two random columns, so that kernels that skip one give wrong results."""
+    """Add `by` to the first, the last and two random columns of `x`. A kernel that skips one gives a wrong result."""
     columns = x.shape[1]
     raised = np.unique([0, columns - 1, *rng.integers(columns, size=2)])
     if 1 < len(raised) == columns:  # if all columns were raised, none would dominate
@@ -38,7 +38,7 @@ def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -
 
 
 def a_column_each(rng: np.random.Generator, rows: int, columns: int) -> NDArray[np.int64]:
-    """Return one random column index per row: each row gets a column of its own part of the columns.
+    """Return one random column index per row: row i gets a column of the i-th of `rows` equal parts of the columns.
 
     The indices do not decrease, and their gaps are at most ``2 * columns / rows``. They are random within each part,
     because fixed positions could miss a faulty kernel that skips only columns at powers of two.
@@ -65,7 +65,8 @@ def logit_rows(rng: np.random.Generator, shape: tuple[int, int], distribution: s
     Args:
         distribution: name of the distribution:
             ``normal``: N(0, 1).
-            ``offset``: numbers whose mean is not 0 and must cancel. The exp of the mean underflows to 0 in float32.
+            ``offset``: numbers with mean -200, which cancels in a correct kernel. The exp of the numbers themselves
+                would underflow to 0 in float32.
             ``peaked``: in each row, a different column dominates so much that exp overflows unless the row's exact
                 maximum is subtracted. In every second row, at least an eighth of the columns is masked with -inf.
             ``falling``: a few columns dominate, including the first and the last.
@@ -83,13 +84,13 @@ def logit_rows(rng: np.random.Generator, shape: tuple[int, int], distribution: s
 
 
 def by_rows(compute: Computation) -> Computation:
-    """Return a function of (problem, inputs) that applies `compute` to blocks of rows.
+    """Return a function of problem and inputs that applies `compute` to blocks of rows, and joins the results.
 
     Row i of a result may depend only on row i of each matrix. All matrices have the same number of rows.
 
     Args:
-        compute: function of the problem and the inputs, which are a block of rows of every matrix, and the complete
-            one-dimensional inputs. It returns these rows of each result.
+        compute: takes the problem, and inputs in which each matrix has only the rows of one block. Inputs with one
+            dimension are complete. It returns the block's rows of each result.
     """
 
     @wraps(compute)
@@ -113,12 +114,12 @@ def _in_blocks(
     *,
     to_host: Callable[..., object] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Return the results of `compute`, applied to blocks of rows.
+    """Return the joined results of `compute` for all blocks of rows.
 
     Args:
         elements: approximate number of elements of the widest matrix per block.
-        each_of: `map`, or a function with the same parameters that runs calls in parallel. It is applied to all
-            blocks except the first.
+        each_of: `map`, or a function with the same parameters that runs calls in parallel. It computes all blocks
+            except the first, whose results are needed to allocate the output.
         to_host: copies a result to the NumPy array `out`. None if the results are NumPy arrays.
     """
     matrices = {name: values for name, values in inputs.items() if values.ndim > 1}

@@ -40,7 +40,7 @@ def tensor_of(array: Array, dtype: str) -> Any:
 
 
 def on_cpu(function: Function, names: Sequence[str], dtype: str, inputs: Arrays) -> Callable[[], object]:
-    """Return the baseline ``torch`` of a CPU: a callable that applies the function to the named inputs."""
+    """Return the function that the CPU baseline ``torch`` times: it applies `function` to the named inputs."""
     torch_on_cpu()
     return partial(function, *(tensor_of(inputs[name], dtype) for name in names))
 
@@ -50,7 +50,7 @@ def torch_baselines(
 ) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
     """Return the GPU baselines ``torch`` and ``torch-compile`` by name.
 
-    Each is a function that receives the inputs and returns the function to time.
+    A baseline takes the inputs and returns the function whose calls are timed.
 
     Args:
         function: function of tensors. It is compiled once for all inputs.
@@ -80,10 +80,10 @@ def _on_gpu(
 
 @cache
 def _compiled(function: Function) -> Function:
-    """Compile a function once for all inputs, because a CUDA graph can capture only code that was compiled before.
+    """Return the function, compiled once for all inputs, because a CUDA graph cannot capture a call that compiles.
 
-    In the mode ``max-autotune-no-cudagraphs``, PyTorch tries the largest number of implementations. Callers
-    capture the calls in graphs.
+    In the mode ``max-autotune-no-cudagraphs``, PyTorch tries the largest number of implementations, and captures no
+    CUDA graphs itself. The caller captures the timed calls in graphs.
     """
     import torch
 

@@ -1,7 +1,7 @@
 """A file with a PyTorch model (``Model``, ``get_inputs()``, ``get_init_inputs()``) as the reference of a family.
 
-This is the format of KernelBench (arXiv 2502.10517). Constants at the top of the file become the problem's fields;
-their values are replaced before the file runs. PyTorch is imported only when a function is called.
+This is the format of KernelBench (arXiv 2502.10517). Constants at the top of the file become problem fields: before the
+file runs, they are replaced by the problem's values. PyTorch is imported only when a function is called.
 """
 
 import ast
@@ -68,7 +68,7 @@ def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _positive_integer(value: ast.expr) -> int | None:
-    """Return the value of a positive integer expression, which may contain operators; None for other expressions."""
+    """Return the value of an expression of positive integers with ``+``, ``*`` and ``**``; None for any other."""
     if any(not isinstance(each, ast.Constant | ast.BinOp | ast.operator) for each in ast.walk(value)):
         return None
     match value:
@@ -142,10 +142,10 @@ class TorchModel:
 
     Attributes:
         path: path of the file.
-        fields: name of the file's constant for each problem field.
-        given: name of the argument for each value of ``get_inputs()``. None if the value is a constant of the kernel,
-            not a tensor.
-        parameters: name of the model's parameter or buffer for each further argument.
+        fields: name of the file's constant, by problem field.
+        given: name of the kernel's argument for each value that ``get_inputs()`` returns. None if the value is not a
+            tensor, but a constant of the kernel.
+        parameters: name of the model's parameter or buffer, by the name of the argument that gets its values.
         outputs: names of the arguments that ``forward()`` returns, in order.
         dtypes: dtype of arguments, by name.
     """
@@ -160,19 +160,19 @@ class TorchModel:
     def inputs(
         self, problem: Mapping[str, Any], distribution: str, rng: np.random.Generator
     ) -> dict[str, NDArray[Any]]:
-        """Draw the file's own inputs and parameters with a random seed, then change them according to the distribution.
+        """Draw the file's own inputs and parameters with a random seed, and change them to a distribution.
 
         Only inputs of a floating-point dtype are changed.
 
         Args:
             distribution: name of the distribution:
-                ``own``: as drawn by the file.
-                ``normal``: N(0, 1).
-                ``scaled``: multiplied by 8.
-                ``shifted``: decreased by 2.
-                ``small``: divided by 64.
-                ``special``: a hundredth of the elements are zeros or ±100.
-                ``parameters``: inputs as drawn by the file; parameters scaled and shifted element by element.
+                ``own``: inputs as drawn by the file.
+                ``normal``: inputs of N(0, 1).
+                ``scaled``: inputs multiplied by 8.
+                ``shifted``: inputs decreased by 2.
+                ``small``: inputs divided by 64.
+                ``special``: a hundredth of the inputs' elements are replaced by 0, 100 or -100.
+                ``parameters``: inputs as drawn by the file. Each element of the parameters is scaled and shifted.
         """
         import torch
 
@@ -194,7 +194,7 @@ class TorchModel:
         return self._computed(problem, inputs, double=True)
 
     def yardstick(self, problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
-        """Return the outputs in the model's own precision. A kernel's tolerance is a multiple of their error."""
+        """Return the outputs, computed in the model's own precision. Kernel errors are compared with their errors."""
         return self._computed(problem, inputs, double=False)
 
     def baselines(self, problem: Mapping[str, Any]) -> dict[str, Prepare]:
@@ -212,7 +212,7 @@ class TorchModel:
         return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
     def _model(self, problem: Mapping[str, Any], inputs: Arrays) -> tuple[Any, list[Any]]:
-        """Return the model with the given parameters, and the values to call it with; all tensors are on the CPU."""
+        """Return the model with the parameters in `inputs`, and the arguments of its ``forward()``, on the CPU."""
         import torch
 
         module = self._module(problem)
@@ -345,7 +345,11 @@ def _floating(value: object) -> bool:
 
 
 def _changed(x: Any, distribution: str) -> Any:
-    """Return an input changed to the distribution. Many zeros, symmetry, and inputs with few values are preserved."""
+    """Return an input, changed to the distribution.
+
+    Structure is preserved: an input with few different values is not changed, symmetric matrices stay symmetric, and
+    zeros stay zero if there are many.
+    """
     import torch
 
     if not x.is_floating_point() or len(torch.unique(x.reshape(-1)[:_LOOKED_AT])) <= min(_FEW_VALUES, x.numel() - 1):

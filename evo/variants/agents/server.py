@@ -30,7 +30,7 @@ def server(tools: Tools) -> MCPServer:
 
 
 def _explained(tool: Callable[..., str]) -> Callable[..., str]:
-    """Return the tool with each EvoError raised as ToolError, because the SDK hides messages of other exceptions."""
+    """Return the tool, with ToolError in place of EvoError. The SDK shows agents only the messages of ToolErrors."""
 
     @wraps(tool)
     def explained(*arguments: object, **named: object) -> str:
@@ -47,7 +47,7 @@ _PARAMETERS = {"document": "table", "search_id": "search", "number": "variant"}
 
 
 def _text(error: EvoError) -> str:
-    """Return the message of an error. It names the tool's parameter instead of the request field."""
+    """Return the message of an error, with the name of the tool's parameter in place of the request field."""
     if not isinstance(error, InvalidInput):
         return str(error)
     field, dot, rest = error.field.partition(".")

@@ -18,7 +18,7 @@ LONGEST_WAIT_S = 600.0
 
 
 class Tools:
-    """Tools for one service.
+    """Tools that submit variants to one service, and read their results.
 
     Args:
         service: returns the current client. It is called for each request, because the service's address may change

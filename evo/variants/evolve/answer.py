@@ -1,4 +1,4 @@
-"""Reads a variant from a model's answer: a text that contains one JSON object."""
+"""Reads a variant from a language model's answer: a text that contains one JSON object."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -21,10 +21,13 @@ _FIELDS = ("name", "idea", "insight", "table", "files")
 
 @dataclass(frozen=True, kw_only=True)
 class Idea:
-    """A variant as proposed by a model.
+    """A variant as proposed by a language model.
 
     Attributes:
+        idea: how the variant differs, and why it should be faster.
+        insight: what the earlier results show, with the figures that support it.
         table: keys of the implementation's table that differ from the parent's table.
+        files: source texts by file name.
     """
 
     name: str
@@ -34,7 +37,7 @@ class Idea:
     files: Mapping[str, str]
 
     def document(self, author: str) -> dict[str, Any]:
-        """Return the document that describes the variant in a submission."""
+        """Return the content of a variant.toml for the variant."""
         return {**self.table, "name": self.name, "idea": self.idea, "author": author}
 
 
@@ -42,7 +45,8 @@ def read_idea(text: str) -> Idea:
     """Return the variant that a model's answer contains.
 
     Raises:
-        InvalidInput: the text contains no JSON object with the fields of `SHAPE`. The message is sent to the model.
+        InvalidInput: the text contains no JSON object with the fields of `SHAPE`. The caller sends the message to the
+            model.
     """
     refusal = InvalidInput("answer", "contains no JSON object; answer with one object of the given shape")
     for candidate in _objects(text):

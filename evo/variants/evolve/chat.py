@@ -44,7 +44,7 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A model's answer, with the token counts of request and answer; None if the service did not state them."""
+    """A model's answer. The token counts of request and answer are None if the service did not state them."""
 
     text: str
     tokens_in: int | None
@@ -71,7 +71,7 @@ class Chat:
         base_url: address of the API, ending in its version, e.g. ``http://127.0.0.1:11434/v1``.
         key: key that is sent with each request; None if no key is sent.
         most_tokens: maximum length of an answer in tokens.
-        timeout_s: seconds without a byte of the answer after which a request fails.
+        timeout_s: a request fails if no byte of the answer arrives for this number of seconds.
         sleep: function that waits; tests replace it.
     """
 
@@ -95,19 +95,18 @@ class Chat:
 
     @property
     def longest_s(self) -> float:
-        """Seconds after which `ask` has certainly returned or raised an exception."""
+        """Seconds after which `ask` has ended, unless an answer is still arriving."""
         return ATTEMPTS * (self.timeout_s + MOST_WAIT_S)
 
     def most_cost(self, messages: Sequence[Message], prices: Prices) -> float:
-        """Return the maximum cost of a request with its answer in USD, if each byte of the messages is one token."""
+        """Return an upper limit of the cost of a request and its answer in USD: each byte is counted as a token."""
         longest = sum(len(each.text.encode()) + 16 for each in messages)
         return prices.of(longest, self.most_tokens)
 
     def ask(self, messages: Sequence[Message]) -> Answer:
         """Return the model's answer.
 
-        If the service is busy or has an internal error, the request is repeated after the pause that the service
-        demands.
+        If the service cannot be reached, is busy or has an internal error, the request is repeated after a pause.
 
         Raises:
             ModelFailed: the service refuses the request, cannot be reached in `ATTEMPTS` attempts, or sends no usable
@@ -180,8 +179,8 @@ class Chat:
 def chat_of(provider: Protocol, model: str, base_url: str | None, *, most_tokens: int = 8192) -> Chat:
     """Return the chat with a model.
 
-    The key is in the environment variable `KEY_VARIABLE` if `base_url` is given, else in the provider's variable in
-    `KEYS`. A provider's key is thus sent only to this provider.
+    The key is read from an environment variable: `KEY_VARIABLE` if `base_url` is given, else the provider's variable
+    in `KEYS`. A provider's key is thus never sent to a different address.
 
     Raises:
         InvalidInput: `base_url` is None and the environment contains no key for the provider.
@@ -198,7 +197,10 @@ def _count(value: object) -> int | None:
 
 
 def _wait_s(response: httpx.Response, attempt: int) -> float:
-    """Return the pause before the next request in seconds: as long as the service demands, at most `MOST_WAIT_S`."""
+    """Return the pause before the next request in seconds, at most `MOST_WAIT_S`.
+
+    Without a demand of the service (``retry-after``), the pause doubles with each attempt.
+    """
     try:
         asked = float(response.headers.get("retry-after", ""))
     except ValueError:

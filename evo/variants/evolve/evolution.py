@@ -44,7 +44,8 @@ class Limits:
         proposals: maximum number of requests to the model over all runs on the search. Repairs count, too.
         usd: maximum cost of all requests for the search in US dollars. A request that could exceed it is not sent.
         minutes: maximum duration of this run.
-        share: the run ends when a variant reaches this fraction of the roofline limit.
+        share: the run ends when a variant reaches this fraction of the roofline limit (shortest possible time divided
+            by the variant's time).
         repairs: maximum number of repair requests per idea.
         trials: maximum number of trials of each variant.
     """
@@ -64,8 +65,9 @@ class Evolution:
     Attributes:
         service: returns the current client. It is called for each request, because the service's address may change
             when it restarts.
-        report: called with each proposal after its answer or failure, and with its variant; None if it has none.
-        wait: waits until all trials of a variant have ended, and returns its new state.
+        wait: function that waits until all trials of a variant have ended, and returns the variant's new state.
+        report: function that is called after each request, with the recorded proposal and its variant (None if the
+            answer gave no variant).
     """
 
     service: Callable[[], Client]
@@ -85,7 +87,7 @@ class Evolution:
         return self.service()
 
     def run(self) -> End:
-        """Propose variants until a limit is reached. Return the name of the limit.
+        """Request variants from the model until a limit is reached. Return the name of the limit.
 
         Raises:
             EvoError: the service is unavailable, or refuses the caller.
@@ -99,8 +101,8 @@ class Evolution:
     def _finish_earlier(self) -> None:
         """Submit answers that an earlier run received but did not submit, and wait for their variants.
 
-        A request of an earlier run without an answer is marked as abandoned when it is older than `Chat.longest_s`. It
-        keeps its maximum cost, but no longer counts for `Limits.proposals`.
+        If an earlier run's request has no answer and is older than `Chat.longest_s`, it is marked as abandoned. Its
+        maximum cost still counts for `Limits.usd`, but the request no longer counts for `Limits.proposals`.
         """
         now = datetime.now(UTC)
         for proposal in self.client.proposals(self.search_id):
@@ -124,7 +126,7 @@ class Evolution:
         return None
 
     def _idea(self) -> End | None:
-        """Request one idea and, if it fails, repairs. Return the limit that was reached; None if none was."""
+        """Request one idea and, if its variant fails, repairs. Return the limit that was reached; None without one."""
         proposals, variants = self.client.proposals(self.search_id), self.client.variants(self.search_id)
         ideas = ideas_in(proposals)
         operator = operator_of(ideas, variants)
@@ -152,7 +154,7 @@ class Evolution:
         return None
 
     def _insights(self, proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> list[str]:
-        """Return insights of this search and then of earlier searches, without those that this search contradicts."""
+        """Return insights of this search, then of earlier ones, each with its measurement. Refuted ones are omitted."""
         refuted = contradicted(proposals, variants)
         found = {**insights(proposals, variants)}
         found |= {text: how for text, how in self._earlier.items() if text not in found and text not in refuted}
@@ -160,7 +162,7 @@ class Evolution:
 
     @cached_property
     def _earlier(self) -> dict[str, str]:
-        """Measurement that supports each insight of earlier searches of the family on this device model, by insight."""
+        """Insights of earlier searches of the family on this device model, each with its measurement."""
         mine = self.client.search(self.search_id)
         page = self.client.searches(
             family=mine.family, device=mine.device.model, archived="any", limit=EARLIER_SEARCHES
@@ -186,7 +188,8 @@ class Evolution:
     ) -> tuple[ProposalView, Answer | None]:
         """Record a request with its maximum cost, send it to the model, and record the answer.
 
-        Return the recorded proposal, and the answer, or None if the request failed.
+        Returns:
+            The recorded proposal, and the model's answer; None in place of the answer if the request failed.
         """
         most_usd = self.chat.most_cost(messages, self.prices)
         proposal = self.client.add_proposal(
@@ -221,7 +224,7 @@ class Evolution:
         return known, answer
 
     def _try(self, proposal: ProposalView, text: str, parents: Sequence[int]) -> str | None:
-        """Submit the variant in an answer and wait for its trials. Return the reason if it fails, else None."""
+        """Submit an answer's variant and wait for its trials. Return the reason if the variant fails, else None."""
         try:
             idea = read_idea(text)
             view = self._submitted(proposal, idea, parents)
@@ -264,7 +267,7 @@ class Evolution:
         return self.client.answer_proposal(self.search_id, number, **answer)
 
     def _parents(self, proposal: ProposalView) -> tuple[int, ...]:
-        """Return the parents that an earlier run chose for a proposal, computed from the proposals before it."""
+        """Return the parents of an earlier run's proposal. They are not stored, but follow from earlier proposals."""
         earlier = [each for each in self.client.proposals(self.search_id) if each.number < proposal.number]
         if proposal.repairs is not None:
             earlier = [each for each in earlier if each.number < proposal.repairs]

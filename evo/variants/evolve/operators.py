@@ -1,7 +1,7 @@
-"""Operators that request a new variant from a model, and the information that the request contains.
+"""Operators (kinds of change that a model is asked for), and the information that a request contains.
 
-Operators and information follow EvoEngineer (arXiv 2510.03760), which separates the kind of change that is requested
-from the information that is given: the task, the best solutions, and insights.
+Both follow EvoEngineer (arXiv 2510.03760). It separates the requested kind of change from the information that is
+given: the task, the best solutions, and insights.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,10 +57,16 @@ def operator_of(ideas: int, variants: Sequence[VariantView]) -> Operator:
 
 
 def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) -> tuple[int, ...]:
-    """Return the numbers of the parents of an idea.
+    """Return the numbers of the variants from which the next idea is derived.
 
     Parents are chosen in turn from at most `ELITES` variants: the best variant of each niche, then the fastest
-    remaining variants. If the search stagnates, newer variants come first.
+    remaining variants. If the search stagnates, newer variants come first. If nothing works yet, or for an operator
+    without parents, the result is 0, the family's own implementation.
+
+    Args:
+        operator: operator of the idea.
+        variants: variants of the search.
+        ideas: number of earlier proposals, without repairs.
     """
     leaders = elites(variants)
     timed = sorted((each for each in variants if each.best is not None), key=lambda each: each.rank)
@@ -81,7 +87,7 @@ def ideas_in(proposals: Sequence[ProposalView]) -> int:
 
 
 def insights(proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> dict[str, str]:
-    """Return the measurement that supports each insight of the models in one search, by insight, latest first.
+    """Return the insights of the models in one search, latest first, each with the measurement that supports it.
 
     An insight is omitted if its variant was slower than the family's own implementation or never worked.
     """
@@ -139,8 +145,13 @@ def idea_messages(
     """Return the messages that request a new variant.
 
     Args:
+        brief: the task and the variants so far.
+        operator: kind of change to request.
+        parents: numbers of the variants to change.
         information: what the model sees. ``task`` is only the family's own implementation, ``elites`` adds the best and
-            the failed variants, and ``insights`` also adds insights.
+            the failed variants, and ``insights`` also adds `insights`.
+        insights: insights to show.
+        most_tokens: approximate maximum length of the brief in tokens.
     """
     shown = brief
     if information == "task":

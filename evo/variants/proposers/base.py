@@ -31,8 +31,8 @@ class Context:
     Attributes:
         argument: text after the kind in ``--proposer KIND:ARGUMENT``; not empty.
         trials: maximum number of trials of each variant.
-        say: prints a line for the user.
-        read: reads a variant from a file or folder; raises NotFound or InvalidInput.
+        say: function that prints a line for the user.
+        read: function that reads a variant from a file or folder; raises NotFound or InvalidInput.
         base_url: address of a language model's API; None for the provider's own address.
         prices: prices of a language model.
         limits: limits for requests to a language model.
@@ -50,16 +50,16 @@ class Context:
 class Proposer(Protocol):
     """Submits variants to a search.
 
-    A proposer uses only the client, like an external program. It yields while it waits, so that a program can work on
-    several problems at the same time. It returns when it has no further variant. If it raises an `EvoError`, the error
-    is reported and the work on the problem ends.
+    A proposer uses only the client, like an external program. It yields while it waits for results, so that the caller
+    can run proposers for several problems in turn. It returns when it has no further variant. If it raises an
+    `EvoError`, the caller reports the error and ends the work on the problem.
     """
 
     def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]:
         """Propose variants for one search, whose first trials have ended.
 
         Args:
-            client: returns the client. It must be called for every request, because the address may change.
+            client: returns the client. It must be called for every request, because the service's address may change.
             search_id: id of the search.
             problem: name of the problem.
         """
