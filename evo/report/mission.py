@@ -50,8 +50,8 @@ GOALS = (
     Goal(time_us=47.0, source="PyTorch's attention, as noted before"),
     Goal(time_us=24.2, source="xFormers (CUTLASS), as noted before"),
     Goal(time_us=16.0, source="first target"),
-    Goal(time_us=12.0, source="FP8 hoped for, upper end"),
-    Goal(time_us=8.0, source="FP8 hoped for, lower end"),
+    Goal(time_us=12.0, source="hoped-for time with FP8, upper end"),
+    Goal(time_us=8.0, source="hoped-for time with FP8, lower end"),
     Goal(time_us=5.0, source="last target"),
 )
 

@@ -42,7 +42,7 @@ def test_mission_report_marks_goals_reached_open_or_impossible() -> None:
         "| 47 µs | PyTorch's attention, as noted before | reached |",
         "| 24.2 µs | xFormers (CUTLASS), as noted before | reached |",
         "| 16 µs | first target | open: the time is 1.12× the goal |",
-        "| 8 µs | FP8 hoped for, lower end | impossible in this dtype: it takes 8.862 µs at least |",
+        "| 8 µs | hoped-for time with FP8, lower end | impossible in this dtype: it takes 8.862 µs at least |",
         "| 5 µs | last target | impossible",
         "The least possible time here is 8.862 µs hot and 13.98 µs cold: 49% is reached.",
         "| champion 5, confirmed, in one fresh process | 18 µs | 2.28× as fast |",
@@ -56,7 +56,7 @@ def test_mission_report_marks_goals_reached_open_or_impossible() -> None:
 
 
 def test_reached_goal_below_the_datasheet_limit_counts_as_reached() -> None:
-    assert "| 8 µs | FP8 hoped for, lower end | reached |" in report(result(7.9))
+    assert "| 8 µs | hoped-for time with FP8, lower end | reached |" in report(result(7.9))
 
 
 def test_mission_report_recommends_a_faster_baseline() -> None:

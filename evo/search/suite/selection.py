@@ -51,9 +51,9 @@ class ConfigSet:
     Attributes:
         members: indices in `Measurements.configs`.
         table: config index by call. Calls on which no member was measured are absent.
-        cost: weighted geometric mean, over the calls in the table, of each time divided by the time of the problem's
-            best config.
-        worst: largest ratio of a problem's time to the best time of that problem.
+        cost: weighted geometric mean of the slowdowns of the calls in the table. The slowdown of a call is the time of
+            its assigned config divided by the time of the best config on this problem.
+        worst: largest slowdown.
     """
 
     members: tuple[int, ...]
@@ -99,10 +99,9 @@ class Unseen:
     """Result of a leave-one-out test over the problems.
 
     Attributes:
-        loss: geometric mean, over the judged problems, of the selected config's time divided by the time of the
-            problem's best config. None if no problem could be judged.
-        worst: largest ratio of a selected config's time to the best time of the problem. None if no problem could be
-            judged.
+        loss: geometric mean of the slowdowns of the judged problems. A slowdown is the time of the selected config
+            divided by the time of the problem's best config. None if no problem could be judged.
+        worst: largest slowdown; None if no problem could be judged.
         judged: number of problems on which the selected config was measured.
         unmeasured: number of problems on which the selected config was not measured.
     """
