@@ -131,7 +131,7 @@ def open_database(settings: Settings) -> Opened:
 def _begin(app: FastAPI, conductor: Conductor) -> None:
     """Resume the unfinished searches in the database.
 
-    If this fails, store the error in `app.state.failed`. The server reports the error.
+    If this fails, store the error in `app.state.failed`, from which the server reports it.
     """
     try:
         conductor.start()

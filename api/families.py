@@ -34,7 +34,7 @@ class _Entry:
 
 
 class Catalogue:
-    """Cache of families and spaces. Thread-safe. Threads do not wait while another thread enumerates another space."""
+    """Cache of families and spaces. Thread-safe. Different spaces can be enumerated at the same time."""
 
     def __init__(self) -> None:
         self._families: LruCache[str, Family] = LruCache(KEPT_FAMILIES)
@@ -87,7 +87,7 @@ def second_goal_of(search: SearchRow) -> Goal | None:
 
 
 def _work(search: SearchRow, metric: str | None) -> tuple[float | None, float | None]:
-    """Return the operations and bytes of one call, if there is a metric that may use them, else (None, None)."""
+    """Return the operations and bytes of one call, or (None, None) if there is no metric that may use them."""
     work = None if metric is None else parsed(search.family.document).work(search.problem)
     return (None, None) if work is None else (work.flops, work.bytes)
 
@@ -125,7 +125,8 @@ log = structlog.get_logger("families")
 class BuiltinFamilies:
     """Registers built-in families when a request first needs them, and again after their files change.
 
-    Reading the families takes a second, so it is not done when the service starts. Several threads may use one object.
+    The families are not registered when the service starts, because reading them takes a second. Several threads may
+    use one object.
     """
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
@@ -138,8 +139,8 @@ class BuiltinFamilies:
         """Register the built-in families that are not in the database.
 
         Args:
-            name: family name from a request. If it names a built-in recording, the recording is registered too.
-                Registering all recordings in advance would take seconds.
+            name: family name from a request, or None. The built-in recording with this name is registered, too, if
+                there is one. Registering all recordings would take seconds.
 
         Raises:
             StoreUnavailable: the database accepts no writes.
@@ -162,7 +163,7 @@ class BuiltinFamilies:
             self._registered |= digests
 
     def try_to_ensure(self, name: str | None = None) -> None:
-        """Call `ensure` before a read. If the database accepts no writes, log that and continue."""
+        """Call `ensure` before a read. If the database accepts no writes, log this fact and continue."""
         try:
             self.ensure(name)
         except StoreUnavailable as error:

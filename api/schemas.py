@@ -150,9 +150,9 @@ Incarnation: TypeAlias = Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class WorkerBody(Body):
-    """A worker to register. `name` is shown to people. The default is the name of the worker's token, or its host if it
-    has no token.
+    """A worker to register.
 
+    `name` is shown to people. The default is the name of the worker's token, or its host if it has no token.
     `incarnation` is the id of the worker's process. After the registration, requests of earlier processes of the worker
     are refused (409).
     """
@@ -164,10 +164,10 @@ class WorkerBody(Body):
 
 
 class WarmStart(Body):
-    """Configs that were fast in other measurements, best first. Configs outside the space are not used, and their
-    number is reported.
+    """Configs that were fast in other measurements, best first.
 
-    `source` describes the measurements. Tunables that a config lacks get their default values.
+    `source` describes the measurements. Missing tunables get their default values. Configs outside the space are not
+    used, and their number is reported.
     """
 
     source: Name
@@ -175,8 +175,9 @@ class WarmStart(Body):
 
 
 class Webhook(Body):
-    """Receiver of a message at the end of the search. `secret` signs the message. The default is the secret of the
-    service.
+    """Receiver of a message at the end of the search.
+
+    `secret` signs the message. The default is the secret of the service.
     """
 
     url: str = Field(min_length=1, max_length=2000)
@@ -232,7 +233,7 @@ class SearchRequest(Body):
 
 
 class VariantBody(Body):
-    """A variant of a search, consisting of its files as text, and the differences from its parent.
+    """A variant of a search: its files as text, and the keys that differ from its parent.
 
     `document` may contain `name`, `author`, `idea`, and keys of the ``[cpu]`` or ``[cuda]`` table of a family:
     `template` or `source`, `entry`, `tunables`, `constraints`, `launch` and others. Missing keys are taken from the
@@ -258,8 +259,8 @@ class SearchPatch(Body):
 class LeaseRequest(Body):
     """Request of a slot for work.
 
-    `holding` lists the attempts that the worker holds. Attempts that the service has leased to the worker, and that are
-    not in the list, did not arrive and are sent again. `unable` lists searches whose jobs the worker cannot do, for
+    `holding` lists the attempts that the worker holds. Leases that the service has granted and that are missing in the
+    list did not reach the worker, and are sent again. `unable` lists searches whose jobs the worker cannot do, for
     example because its copy of the family differs.
     """
 
@@ -315,7 +316,7 @@ class AttemptResult(Result):
 
 
 class Results(Body):
-    """Several results. `contents` are artefacts of the reports by digest, so that they need no separate requests."""
+    """Several results. `contents` has artefacts of the reports, by digest, which need not be uploaded separately."""
 
     results: list[AttemptResult] = Field(min_length=1, max_length=MAX_RESULTS)
     contents: dict[Digest, Base64Bytes] = Field(default_factory=dict, max_length=MAX_CONTENTS)

@@ -1,6 +1,4 @@
-"""Runs one service process, which opens the database, listens, publishes its address, and serves until it is
-stopped.
-"""
+"""Runs one service process: opens the database, listens, publishes its address, and serves until it is stopped."""
 
 import asyncio
 import gc
@@ -111,7 +109,7 @@ def refuse_open_network(settings: Settings, database: Database) -> None:
 
 
 def _first_token(settings: Settings) -> str:
-    """Return how to create the first token. For PostgreSQL, only a running service can create tokens."""
+    """Return instructions to create the first token. For PostgreSQL, only a running service can create tokens."""
     create = ("token", "create", "NAME", "--role", "admin")
     if settings.db.file is not None:
         return (
@@ -157,7 +155,7 @@ def _listening(ownership: Ownership | None, url: str, announce: Callable[[str], 
 
 
 class _Brief(LifespanOn):
-    """Lifespan handler that logs no traceback of an expected error at the start, because `serve` reports the reason."""
+    """Lifespan handler that logs no traceback of an expected error at the start. `serve` reports the reason instead."""
 
     async def send(self, message: LifespanSendMessage) -> None:
         app: FastAPI = self.config.app  # type: ignore[assignment]
@@ -203,10 +201,9 @@ def learn_to_judge() -> None:
 
 
 def settle() -> None:
-    """Exclude all existing objects from garbage collection, because scanning them would take 0.1 s or more per
-    collection.
+    """Exclude all existing objects from garbage collection.
 
-    Call this only in a process that runs nothing but a service.
+    Scanning them would take 0.1 s or more per collection. Call this only in a process that runs nothing but a service.
     """
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, MIDDLE)

@@ -91,8 +91,10 @@ class Settings(BaseSettings):
 
     @classmethod
     def read(cls, **given: Any) -> "Settings":
-        """Return the settings from the environment. The settings in `given`, which come from the command line, have
-        precedence.
+        """Return the settings from the environment and from `given`, which has precedence.
+
+        Args:
+            given: settings from the command line.
 
         Raises:
             InvalidInput: a setting is invalid.

@@ -127,9 +127,9 @@ def _is_wrong(start: Message) -> bool:
 
 
 def _address(request: Request) -> str:
-    """Return the key under which rate limits count a client, which is its IPv4 address or IPv6 /64 network.
+    """Return the key under which rate limits count a client: its IPv4 address or its IPv6 /64 network.
 
-    One customer of a provider usually controls a whole /64 network.
+    A whole /64 network usually belongs to one customer of a provider.
     """
     host = request.client.host if request.client else "?"
     try:
@@ -156,10 +156,10 @@ async def _is_open(request: Request, gate: Gate) -> bool:
 
 
 async def _identified(request: Request, gate: Gate) -> Caller | None:
-    """Return the caller of a request. Return `STRANGER` if the request has no token and no session, and None if its
-    token is invalid.
+    """Return the caller of a request, or None if the token of the request is invalid.
 
-    While the database is unavailable, metrics are shown to callers that were known when the database was last read.
+    A request without token and session gets the caller `STRANGER`. While the database is unavailable, metrics are shown
+    to callers that were known when the database was last read.
     """
     if request.url.path in PROBES:
         return STRANGER
@@ -192,8 +192,9 @@ def _unknown(request: Request, reason: str) -> Response:
 
 
 def _no_token_yet(request: Request, sign: str) -> Response:
-    """Return the answer to a client on another machine that reaches the service through a local proxy before the first
-    token exists.
+    """Return the answer to a client on another machine while no token exists.
+
+    The client reaches the service through a proxy on this machine.
 
     Args:
         sign: the header that shows that the client is on another machine.

@@ -59,7 +59,7 @@ class Gate:
 
     @property
     def open_lately(self) -> bool:
-        """Return True if the cache shows that callers on this machine need no token."""
+        """Return True if callers on this machine need no token, according to the cache."""
         lately = self._asked_s is not None and time.monotonic() - self._asked_s < KEPT_S
         return lately and self._local and not self._closed
 
@@ -113,16 +113,17 @@ class Gate:
         self.forget()
 
     def used_at(self, row: TokenRow) -> datetime | None:
-        """Return when a token was last used, or None if it was never used.
+        """Return the time at which a token was last used, or None if it was never used.
 
-        The result is the stored time, or a later time that this process has not stored yet.
+        The time may be newer than the stored time.
         """
         noted = self._used.get(row.id)
         return noted if row.last_used_at is None else max(row.last_used_at, noted or row.last_used_at)
 
     def note_used(self) -> None:
-        """Store the times at which tokens were last used. This method is called periodically, so that requests cause no
-        write.
+        """Store the times at which tokens were last used.
+
+        This method is called periodically, so that requests need not write to the database.
 
         Raises:
             StoreUnavailable: the database accepts no writes. The times are kept for the next run.

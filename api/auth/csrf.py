@@ -1,4 +1,4 @@
-"""CSRF protection. A writing request with a session cookie must contain the CSRF token of the session."""
+"""CSRF protection. A request that changes data and has a session cookie must contain the session's CSRF token."""
 
 import hashlib
 import hmac
@@ -20,7 +20,10 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def csrf_of(session: str) -> str:
-    """Return the CSRF token of a session. It is derived from the session's secret, which other sites cannot read."""
+    """Return the CSRF token of a session.
+
+    The token is derived from the session's secret, which other sites cannot read.
+    """
     return hashlib.sha256(b"csrf " + session.encode()).hexdigest()
 
 
@@ -35,7 +38,7 @@ def masked(token: str) -> str:
 
 
 def _unmasked(token: str) -> str:
-    """Return the CSRF token that a masked token contains. Other text is returned unchanged."""
+    """Return the CSRF token that a masked token contains. Text that is not a masked token is returned unchanged."""
     if not MASKED.fullmatch(token):
         return token
     both = bytes.fromhex(token)
@@ -47,7 +50,7 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 
 async def check_csrf(request: Request) -> None:
-    """Refuse a write with a session cookie if neither a header nor a form field has the CSRF token."""
+    """Refuse a request that changes data and has a session cookie, but no CSRF token in a header or form field."""
     expected = caller().csrf
     if expected is None or request.method in SAFE:
         return

@@ -25,8 +25,9 @@ _MARK = "__access_rule__"
 
 
 def allow(*roles: str) -> Callable[[F], F]:
-    """Return a decorator that lets callers with any of the given roles call a route. The decorator must be below the
-    route decorator.
+    """Return a decorator that lets callers with any of the given roles call a route.
+
+    The decorator must be below the route decorator.
     """
     return _marked(frozenset(roles))
 

@@ -33,8 +33,8 @@ class LogReplaced(Exception):
 class Feed:
     """Reads the event log for all event streams. A feed may be used from one event loop only.
 
-    Each process of the service reads the log, so a client may connect to any process. `_recent` contains the events
-    between the positions `_since` and `_head`.
+    Each process of the service reads the whole log, so a client may connect to any process. `_recent` contains the
+    events between the positions `_since` and `_head`.
     """
 
     def __init__(self, database: Database, clock: Clock) -> None:
@@ -56,7 +56,7 @@ class Feed:
     ) -> AsyncIterator[Sequence[ServerEvent]]:
         """Yield batches of events after a position until the feed is closed.
 
-        At least once a minute, a batch is yielded, which may be empty, so that the caller can check its time limit.
+        At least once a minute, a batch is yielded, so that the caller can check its time limit. The batch may be empty.
 
         Args:
             search_id: search whose events are yielded. If None, all events are yielded.

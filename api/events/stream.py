@@ -1,5 +1,6 @@
-"""Creates server-sent events from rows of the event log. The events contain ended trials, and the current state of
-searches and workers.
+"""Creates server-sent events from rows of the event log.
+
+The events contain ended trials, and the current state of searches and workers.
 """
 
 from collections import Counter
@@ -49,8 +50,7 @@ def read_batch(
 ) -> list[ServerEvent]:
     """Return the events after a position, from at most `limit` rows of the log.
 
-    Several rows of the same search or worker give one event. Events of searches and workers follow the events of
-    trials.
+    Several rows about the same search or worker give one event. Events of trials come first.
     """
     rows = Events(session).after(after, search_id=search_id, limit=limit)
     if not rows:

@@ -1,8 +1,8 @@
 """Parses host names in requests, and detects clients on other machines.
 
-A service on a loopback address needs no token from callers on its machine until the first token exists. A proxy on the
-same machine also connects from a loopback address. In this case, only the headers show that the client is on another
-machine.
+A service on a loopback address needs no token from callers on its machine until the first token exists. If a proxy runs
+on this machine, clients on other machines also connect from a loopback address. Only the headers of their requests show
+where they are.
 """
 
 import ipaddress
@@ -39,9 +39,9 @@ FORWARDED = re.compile(r"(?:^|[;,])\s*(for|host)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", r
 
 
 def sign_of_outside(headers: Headers) -> str | None:
-    """Return the header, with its value, that shows that the client is on another machine.
+    """Return the header, with its value, that shows that the client is on another machine, or None.
 
-    Return None if there is no such header. An address that cannot be parsed counts as the address of another machine.
+    An address that cannot be parsed counts as the address of another machine.
     """
     for name in (*HOST_HEADERS, *CLIENT_HEADERS):
         read = host_name if name in HOST_HEADERS else _address
@@ -56,8 +56,9 @@ def sign_of_outside(headers: Headers) -> str | None:
 
 
 def _address(text: str) -> str | None:
-    """Return the host of an address with or without a port: ``127.0.0.1``, ``127.0.0.1:80``, ``::1``, ``"[::1]:80"``.
-    None if the text contains no host.
+    """Return the host of an address with or without a port, or None if the text contains no host.
+
+    Examples: ``127.0.0.1``, ``127.0.0.1:80``, ``::1``, ``"[::1]:80"``.
     """
     bare = text.strip().strip('"')
     try:

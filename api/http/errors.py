@@ -167,12 +167,11 @@ def answer(request: Request, status: int, detail: str, *, error: EvoError | None
 
 
 class Explained:
-    """Middleware that answers unexpected exceptions and errors of inner middleware.
+    """Middleware that answers unexpected exceptions, and errors that are raised in inner middleware.
 
-    Such errors do not reach the exception handlers of the application.
-
-    Starlette would answer them outside all middleware, without request id, security headers and metrics. Starlette
-    would then close the connection, so that the next request of the client fails.
+    Such errors do not reach the exception handlers of the application. Starlette would answer them outside all
+    middleware, without request id, security headers and metrics. It would then close the connection, so that the next
+    request of the client fails.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -230,9 +229,9 @@ def _refusal(request: Request, error: EvoError) -> Response:
 
 
 def may_see_places(request: Request) -> bool:
-    """Return True if errors may show hosts, paths and users to the caller.
+    """Return True if errors may show hosts, paths and user names to the caller.
 
-    Administrators may see these data, and so may callers on this machine while they need no token.
+    Administrators may see them, and so may callers on this machine while they need no token.
     """
     if caller().can("admin"):
         return True
@@ -273,7 +272,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> list[str]:
     """Return all HTTP methods that the requested path supports.
 
-    Each method of a path has a route of its own, and Starlette would return only the methods of one route.
+    Each method of a path has a separate route, and Starlette would return only the methods of one route.
     """
     found: set[str] = set()
     for route in request.app.routes:
@@ -284,7 +283,7 @@ def _methods(request: Request) -> list[str]:
 
 
 async def _on_disconnect(request: Request, error: Exception) -> Response:
-    """Return the answer to a request whose client closed the connection before the end of the body. Nobody reads it."""
+    """Return status 400 for a request whose client closed the connection before the end of the body."""
     return answer(request, 400, "the body ended before its stated length; send the request again")
 
 
@@ -294,8 +293,9 @@ async def _on_bug(request: Request, error: Exception) -> Response:
 
 
 def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
-    """Return the location of an error as a path of keys that the client sent. Pydantic adds names of types to the path,
-    which are removed here.
+    """Return the location of an error as a path of keys that the client sent.
+
+    Names of types, which Pydantic adds to the path, are removed.
     """
     location: tuple[int | str, ...] = error["loc"]
     if location[:1] != ("body",):
@@ -313,8 +313,8 @@ def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
 def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> list[dict[str, str]]:
     """Return the first `MOST_NAMED` invalid fields, with the reasons why they are invalid.
 
-    If a field accepts several types, the reason contains one part per type. If parts of a field are invalid, only these
-    parts are named, because the client did not mean the field's other types.
+    If a field accepts several types, the reason has one part per type. If only parts of a field's value are invalid,
+    just these parts are named, because the client did not mean the field's other types.
 
     Args:
         body: the parsed body of the request. None if the errors are in query parameters.
@@ -329,7 +329,7 @@ def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> li
 
 
 def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the errors, without those of union members whose `kind` differs from the sent `kind`."""
+    """Return the errors. If a field accepts several kinds of objects, only errors for the sent `kind` are included."""
     found = list(errors)
     others = {each["loc"][:-1] for each in found if each["type"] == "literal_error" and each["loc"][-1] == "kind"}
     return [each for each in found if not any(each["loc"][: len(other)] == other for other in others)] or found

@@ -1,9 +1,9 @@
-"""Entity tags. ``If-Match`` protects users' decisions from concurrent changes. ``If-None-Match`` avoids sending
-unchanged data again.
+"""Entity tags of resources.
 
 A tag has one or two parts: ``"DECIDED"`` or ``"DECIDED.SHOWN"``. The first part changes when users change the resource.
-The second part changes when the shown data change. ``If-Match`` compares only the first part, so that trials that end
-while a user decides cause no conflict. ``If-None-Match`` compares the whole tag.
+The second part changes when the shown data change. ``If-Match`` protects users' decisions from concurrent changes. It
+compares only the first part, so that trials that end while a user decides cause no conflict. ``If-None-Match`` avoids
+sending unchanged data again, and compares the whole tag.
 """
 
 import hashlib
@@ -29,12 +29,12 @@ class Outdated(Conflict):
 
 
 def search_tag(row: SearchRow) -> str:
-    """Return the first part of a search's tag: its state and the decisions of users. Ended trials do not change it."""
+    """Return the first part of a search's tag. It covers the state and decisions of users, but not ended trials."""
     return _tag("search", row.id, row.state, row.reason, row.priority, row.notes, row.archived_at)
 
 
 def shown_tag(decided: str, view: SearchView) -> str:
-    """Return the complete tag of a search view. It depends neither on elapsed times nor on the money spent."""
+    """Return the complete tag of a search view. Elapsed times and the money spent do not affect the tag."""
     still = None if view.proving is None else replace(view.proving, elapsed_s=None)
     shown = replace(view, elapsed_s=0.0, cost=None, proving=still)
     return f"{decided[:-1]}.{_tag(shown)[1:]}"

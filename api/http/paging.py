@@ -67,7 +67,7 @@ def parse_cursor(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
 
 
 def page_of(rows: Sequence[T], limit: int, position: Callable[[T], object]) -> tuple[Sequence[T], str | None]:
-    """Return the rows of one page, and the cursor of the next page, or None if this is the last page.
+    """Return the rows of one page and the cursor of the next page. The cursor is None on the last page.
 
     `rows` must contain up to `limit` + 1 rows. The additional row shows that there is a next page.
     """

@@ -116,7 +116,7 @@ class Proxies:
 
 
 def _is_address(name: str) -> bool:
-    """Return True for an IP address without a zone, because a zone has a meaning on one machine only."""
+    """Return True for an IP address without a zone. A zone has a meaning on one machine only."""
     try:
         return not getattr(ipaddress.ip_address(name), "scope_id", None)
     except ValueError:

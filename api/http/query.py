@@ -14,7 +14,9 @@ from evo.text.suggestion import unknown
 
 
 def refuse_repeated(request: Request) -> None:
-    """Refuse a repeated query parameter that accepts only one value. Using one of the values would mislead the caller.
+    """Refuse a repeated query parameter that accepts only one value.
+
+    Using one of the values and ignoring the others would mislead the caller.
 
     Raises:
         InvalidInput: a parameter that accepts one value is repeated.
@@ -45,7 +47,7 @@ async def known_to_route(request: Request) -> None:
 
 
 def parameters(route: APIRoute) -> dict[str, bool]:
-    """Return the query parameters of a route and its dependencies, by name. The value is True if it may be repeated."""
+    """Return, by name, whether each query parameter of a route and its dependencies may be repeated."""
     return dict(_parameters_of(route.dependant))
 
 

@@ -1,6 +1,6 @@
-"""Routers and the settings that all routers share.
+"""Routers, and the settings that all routers share.
 
-Each router gets the settings when it is created, because `include_router` creates its routes again.
+Each router gets the settings when it is created, because `include_router` creates the routes again.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def rest_router(prefix: str = "", *, tag: str) -> APIRouter:
 
 
 def bare_router() -> APIRouter:
-    """Return a router without prefix whose routes are not in the OpenAPI document."""
+    """Return a router without path prefix. Its routes are not in the OpenAPI document."""
     return APIRouter(include_in_schema=False, **_common())
 
 

@@ -1,5 +1,7 @@
-"""Reads JSON strictly. Names must be unique, depth and size are limited, numbers must have their JSON types, and a
-database must be able to store all values.
+"""Reads JSON strictly.
+
+Names must be unique, depth and size are limited, numbers must have their JSON types, and every value must be storable
+in a database.
 """
 
 import math
@@ -68,11 +70,10 @@ _COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "dict"})
 
 
 def strict(schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
-    """Make a Pydantic schema strict, by changing it in place. Numbers and booleans must have their JSON types, and a
-    collection reports only its first fault.
+    """Make a Pydantic schema strict, by changing it in place, and return it.
 
     Strings are not accepted as numbers or booleans, and booleans are not accepted as numbers. An integer may be written
-    as ``5.0``, which JSON does not distinguish from 5.
+    as ``5.0``, which JSON does not distinguish from 5. A collection reports only its first fault.
 
     Args:
         handler: object that resolves references to further schemas, which are changed as well.
@@ -109,7 +110,7 @@ def _number(value: Any) -> Any:
 
 
 def _inner(node: Any) -> Iterator[Any]:
-    """Yield the values of a schema node that may contain schemas."""
+    """Yield the values of a schema node in which further schemas may be nested."""
     parts = node.values() if isinstance(node, dict) else node
     yield from (part for part in parts if isinstance(part, dict | list | tuple))
 

@@ -1,5 +1,6 @@
-"""Processes items one after another, and continues with the next item if one fails. Each failure is logged, and an item
-that fails repeatedly is ended.
+"""Processes items one after another, and continues with the next item if one fails.
+
+Each failure is logged. An item that fails repeatedly is ended.
 """
 
 from collections import Counter
@@ -22,8 +23,9 @@ log = structlog.get_logger("service")
 
 
 class Failures:
-    """Counts the consecutive failures of each item. Threads may share the object. If two threads count at the same time
-    and one failure is lost, the item only gets one more attempt.
+    """Counts the consecutive failures of each item. Several threads may use one object.
+
+    If two threads count at the same time, a failure may be lost. The item then only gets one more attempt.
 
     Args:
         what: noun for an item in log messages.

@@ -48,7 +48,7 @@ def configure(form: Literal["console", "json"], level: str) -> None:
 def _visible_values(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """Return a log entry in which control characters are escaped, in strings and in collections.
 
-    `repr` does not escape all of them, e.g. variation selectors.
+    `repr` does not escape all control characters, e.g. variation selectors.
     """
     return {visible(name): value if name == "exc_info" else _visible_value(value) for name, value in line.items()}
 

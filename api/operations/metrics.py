@@ -30,7 +30,7 @@ SEEN = timedelta(minutes=3)
 
 
 class Metrics:
-    """Metrics of one application. They have a separate registry, so that several applications can share a process."""
+    """Metrics of one application, in a separate registry, so that one process can run several applications."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self.registry = CollectorRegistry()
@@ -72,7 +72,7 @@ class Metrics:
 
 
 class _StateCollector(Collector):
-    """Metrics read from the database. They are the same in every process of the service."""
+    """Metrics read from the database. All processes of the service report the same values."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database

@@ -43,7 +43,7 @@ Done: TypeAlias = Callable[[str, float, bool], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Chore:
-    """A task that runs in a thread every `every_s` seconds. After a failure, which is logged, it runs again."""
+    """A task that runs in a thread every `every_s` seconds. Failures are logged, and the task runs again."""
 
     name: str
     every_s: float
@@ -149,7 +149,7 @@ class Collector:
             raise failed[0]
 
     def _is_settled(self) -> bool:
-        """Return True if ages can be trusted. After the clock jumped ahead, nothing is deleted by age for an hour.
+        """Return True if old data may be deleted by age, i.e. if the clock has not jumped ahead within the last hour.
 
         Without this delay, a clock that is wrong for some minutes would make all data look old.
         """
@@ -200,7 +200,7 @@ class Collector:
     def _strays(self, now: datetime) -> int:
         """Delete stored artefact files without a database row, and return their number.
 
-        This is done once a day, because all files must be listed. Other calls return 0.
+        The method lists all files, so it works only once a day. Other calls return 0.
         """
         if self._looked_s is not None and time.monotonic() - self._looked_s < STRAYS_EVERY_S:
             return 0

@@ -11,7 +11,7 @@ READY_S = 3.0
 
 
 class Readiness:
-    """Checks a database. Callers share a running check, so that a server that hangs occupies one thread only."""
+    """Checks a database. Callers share a running check, so that a database that hangs occupies only one thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -34,6 +34,6 @@ class Readiness:
 
 
 def _retrieve(check: "asyncio.Task[None]") -> None:
-    """Retrieve the result of a check. Otherwise asyncio logs the error of a check that no caller waits for."""
+    """Retrieve the result of a check, because asyncio logs an error that is never retrieved."""
     if not check.cancelled():
         check.exception()

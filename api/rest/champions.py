@@ -54,7 +54,7 @@ def list_champions(query: Annotated[ChampionQuery, Query()], service: ServiceDep
 @router.get("/{champion_id}")
 @allow("viewer")
 def get_champion(champion_id: Id, service: ServiceDep, response: Response) -> ChampionView:
-    """Return one champion with its evidence. Its `ETag` changes when it becomes current or is retired."""
+    """Return one champion with its evidence. The `ETag` changes when the champion becomes current or is retired."""
     with service.database.read() as session:
         row = Champions(session).champion(champion_id)
     response.headers["etag"] = champion_tag(row)
@@ -87,9 +87,9 @@ def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_mat
 @router.put("/{champion_id}/called")
 @allow("submitter")
 def store_called_times(champion_id: Id, body: Called, service: ServiceDep) -> ChampionView:
-    """Store the times of a champion that is called from PyTorch.
+    """Store the times of a champion when PyTorch calls the champion.
 
-    These times are measured with an exported package, by ``python -m PACKAGE``.
+    An exported package measures these times with ``python -m PACKAGE``.
     """
     times = CalledTime(**body.model_dump(), at=service.conductor.clock(), by=caller().name)
     with service.database.write() as session:
@@ -112,10 +112,10 @@ class AblationRequest(BaseModel):
 @ablation_router.post("", status_code=202)
 @allow("submitter")
 def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) -> SearchView:
-    """Measure the effect of each switch of the champion of a finished search. If an ablation is running, this request
-    has no effect.
+    """Measure the effect of each switch of the champion of a finished search.
 
-    A switch is a tunable whose values are booleans or texts, or that has only two values.
+    A switch is a tunable whose values are booleans or texts, or that has only two values. If an ablation of the search
+    is already running, this request has no effect.
 
     The state of the search is `ablating` until all effects are measured, and then `finished` again. An ablation
     promotes no trial.
@@ -128,8 +128,9 @@ def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) ->
 @ablation_router.get("")
 @allow("viewer")
 def get_ablation(search_id: Id, service: ServiceDep) -> tuple[AblationView, ...]:
-    """Return the changes of the search's champions with their effects so far. Of repeated changes, only the latest is
-    returned.
+    """Return the changes of the search's champions with their effects so far.
+
+    If a change was measured several times, only the latest result is returned.
     """
     with service.database.read() as session:
         Archive(session).search(search_id)

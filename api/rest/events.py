@@ -81,7 +81,7 @@ async def _stream(
 ) -> AsyncIterator[ServerSentEvent]:
     """Yield events until the stream reaches its age limit or the database is unavailable.
 
-    In both cases, the client reconnects and misses no event.
+    The client then reconnects and misses no event.
     """
     try:
         async for event in _events(service, position, search_id):

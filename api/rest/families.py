@@ -39,8 +39,9 @@ ZIP: dict[str, Any] = {"application/zip": {"schema": {"type": "string", "format"
 def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> FamilyView:
     """Register a family under the digest of its files.
 
-    If the digest is already registered, only the location (the path of the family on the workers) is updated. The role
-    `author` is required to set or remove a location, and to use the name of a family that has a location.
+    If the digest is already registered, only the location is updated. The location is the path of the family on the
+    workers. The role `author` is required to set or remove a location, and to use the name of a family that has a
+    location.
     """
     family = parsed(body.document)
     if family.name != body.name:
@@ -161,9 +162,10 @@ def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -
 @router.get("/{name}")
 @allow("viewer", "worker")
 def get_family(name: str, service: ServiceDep) -> FamilyView:
-    """Return the latest version of a family. A digest in place of the name selects one version.
+    """Return the latest version of a family.
 
-    The name of a built-in family selects the version of this service, even if a different version was registered later.
+    If a digest is given instead of the name, return the version with this digest. The name of a built-in family selects
+    the version of this service, even if a different version was registered later.
     """
     service.builtin.try_to_ensure(name)
     with service.database.read() as session:

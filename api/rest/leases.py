@@ -91,9 +91,9 @@ def _take(body: Results, service: Service) -> list[Answer]:
 
 
 def _with_lacking(service: Service, deliveries: Sequence[Delivery], answers: Sequence[Answer]) -> list[Answer]:
-    """Add to each answer the digests of the artefacts that the report names and the service does not have.
+    """Add to each answer the digests of artefacts that the report names, but the service does not have.
 
-    A worker uploads an artefact once. The service may have deleted the artefact since then, or may have lost it when a
+    A worker uploads an artefact only once. The service may have deleted the artefact since then, or lost it when a
     backup was restored.
     """
     taken = [answer.status in {"accepted", "repeated"} for answer in answers]

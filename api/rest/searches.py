@@ -110,8 +110,8 @@ def cancel_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) 
 def get_binary_report(search_id: Id, digest: str, service: ServiceDep) -> EvaluateReport:
     """Return the report of an earlier trial with the same binary.
 
-    Trials of this search come first. If variants were submitted, the trials of all searches that tune variants of the
-    same search are included.
+    Trials of this search are preferred. If the search has variants or tunes a variant, the trials of all variants of
+    the same search are also considered.
     """
     with service.database.read() as session:
         variants = Variants(session)

@@ -56,7 +56,7 @@ def selection_of(
 
 
 def fitting(order: Order, cursor: tuple[Value | None, int, int] | None) -> PagePosition | None:
-    """Check that a cursor fits the order of the list, and return the position that the cursor contains.
+    """Check that a cursor fits the order of the list, and return the position in the cursor.
 
     Raises:
         InvalidInput: the cursor comes from a list with a different order.

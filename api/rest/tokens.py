@@ -1,5 +1,6 @@
-"""REST routes of access tokens. Administrators create, list, rotate and revoke tokens. Workers exchange join tokens for
-worker tokens.
+"""REST routes of access tokens.
+
+Administrators create, list, rotate and revoke tokens. Workers exchange join tokens for worker tokens.
 """
 
 from datetime import datetime, timedelta
@@ -64,7 +65,7 @@ class RotationBody(Body):
 
 
 class JoinBody(Body):
-    """The worker that joins. `name` is shown to people. By default, it is the name of the join token."""
+    """The worker that joins. `name` is shown to people. The default is the name of the join token."""
 
     worker_id: WorkerId
     name: Name | None = None
@@ -128,7 +129,7 @@ def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
 async def join(body: JoinBody, service: ServiceDep) -> IssuedToken:
     """Exchange a join token for a worker token. Earlier tokens of the worker become invalid.
 
-    If the worker is connected, the request is refused unless the join token was created for the id of this worker.
+    If the worker is connected, the request is refused, unless the join token was created for the id of this worker.
     """
     return await run_in_threadpool(_admit, service, body, caller())
 

@@ -139,7 +139,7 @@ def download(
 
 
 def in_pieces(lines: Iterable[str]) -> Iterator[str]:
-    """Join lines into large pieces, because sending a piece has a fixed cost."""
+    """Join lines into large pieces, because each piece that is sent has a fixed cost."""
     gathered, length = [], 0
     for line in lines:
         gathered.append(line)

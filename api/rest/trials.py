@@ -86,8 +86,8 @@ def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: S
 def list_front(search_id: Id, service: ServiceDep) -> tuple[TrialView, ...]:
     """Return the trials on the Pareto front of both objectives, sorted by the first objective.
 
-    In a search with one metric, the two objectives are the metric and the time. The status is 409 if the time is the
-    only objective.
+    In a search with one metric, the objectives are the metric and the time. The status is 409 if the time is the only
+    objective.
     """
     with service.database.read() as session:
         objective = Archive(session).search(search_id).objective

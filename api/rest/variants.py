@@ -29,11 +29,10 @@ router = rest_router("/searches/{search_id}/variants", tag="variants")
 @router.post("", status_code=201)
 @allow("author")
 def submit_variant(search_id: Id, body: VariantBody, service: ServiceDep) -> VariantView:
-    """Submit a further implementation of the search's family. Workers verify, time and tune the variant like the
-    original implementation.
+    """Submit a further implementation of the search's family.
 
-    A variant cannot change the contract of the family, which consists of problem, arguments, cases, tolerances,
-    baselines and reference.
+    Workers verify, time and tune the variant like the original implementation. A variant cannot change the contract of
+    the family, which consists of problem, arguments, cases, tolerances, baselines and reference.
     """
     if not service.settings.allow_variants:
         raise HTTPException(
@@ -87,7 +86,7 @@ def base_of(session: Session, search_id: int) -> SearchRow:
 
 
 def source_of(session: Session, service: Service, base: SearchRow, number: int) -> VariantSource:
-    """Return the source of a variant. If the files are no longer available, the source has no files."""
+    """Return the source of a variant. If the files were deleted, the result has no files."""
     row = Variants(session).numbered(base.id, number)
     family = base.family if row is None else Archive(session).search(row.tuning_id).family
     kind = aimed_at(base.device, base.objective).kind
@@ -111,8 +110,10 @@ def _desk(service: Service) -> VariantDesk:
 
 
 def _texts_of(files: dict[str, bytes], table: dict[str, object]) -> dict[str, str]:
-    """Return the source texts of an implementation by file name. They are the files in the folder of a variant, or the
-    template of a family with the files that it includes.
+    """Return the source texts of an implementation by file name.
+
+    For a variant, these are the files in its folder; for a family, the template and the files that the template
+    includes.
     """
     main = str(table.get("template", table.get("source", "")))
     folder = f"{FOLDER}/"

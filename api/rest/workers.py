@@ -1,6 +1,4 @@
-"""REST routes for the registration and heartbeats of workers, for their devices, and for administrators' decisions
-about workers.
-"""
+"""REST routes of workers: registration, heartbeats, devices, and decisions of administrators."""
 
 from typing import Annotated
 
@@ -32,8 +30,8 @@ router = rest_router("/workers", tag="workers")
 class WorkerQuery(PageQuery):
     """Filters and order of the list of workers.
 
-    To read several pages, sort by `id`. With `seen`, a worker moves to the front whenever the service receives a
-    request from it.
+    To read several pages, sort by `id`. With `seen`, the order changes between pages: a worker moves to the front
+    whenever the service receives a request from it.
     """
 
     device: str | None = Field(default=None, description="a device kind or a device model")
@@ -124,7 +122,7 @@ def heartbeat(worker_id: WorkerId, body: Heartbeat, service: ServiceDep) -> Hear
 def drain_worker(worker_id: WorkerId, service: ServiceDep) -> WorkerView:
     """Grant no more jobs to a worker. The worker finishes the jobs that it has.
 
-    `resume` or a restart of the worker ends this state.
+    This state lasts until the worker is resumed or restarts.
     """
     return _drained(service, worker_id, drain=True)
 

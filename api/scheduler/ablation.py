@@ -34,7 +34,7 @@ def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: boo
     """Queue the ablation of the champion of a finished search. Do nothing if an ablation is already running.
 
     Args:
-        values: True to change the tunables that are not switches, too, each to the values next to the champion's.
+        values: True to also change the tunables that are not switches, to the values next to the champion's value.
 
     Raises:
         NotFound: the search does not exist.
@@ -89,7 +89,7 @@ def _queue(session: Session, search: SearchRow, champion: ChampionRow, found: Se
 def weighed(database: Database, search_id: int, report: AblateReport) -> tuple[Effect | None, ...]:
     """Return the effect of each change in a report, or None for a change without samples.
 
-    Equal samples give equal effects.
+    The random numbers for the effects are the same in each call, so equal samples give equal effects.
     """
     with database.read() as session:
         policy = Archive(session).search(search_id).policy

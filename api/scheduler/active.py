@@ -29,7 +29,7 @@ Lost = Callable[[], float]
 
 
 def nothing_lost() -> float:
-    """Return 0, for a process without interruptions."""
+    """Return 0: the time in which a process without interruptions did not run."""
     return 0.0
 
 
@@ -59,7 +59,7 @@ class ActiveSearch:
     `load` rebuilds the object from the database, so an object that may be out of date can be dropped.
 
     Attributes:
-        has_queued: True if a queued job may exist. If False, the database need not be asked for queued jobs.
+        has_queued: False if no queued job can exist, so that the database need not be read.
         revision: revision of the search's row at the last update of this object.
         confirming: True if a confirmation was queued or leased at the last check.
         unbeaten: numbers of the best trials at the last check, if all of them were too slow to challenge the champion.

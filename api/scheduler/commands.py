@@ -78,7 +78,7 @@ class Commands:
             terms_of(session, request, self._catalogue, self._connected_since())
 
     def command(self, search_id: int, command: Command) -> None:
-        """Pause, resume, stop or cancel a search. If the search already has the resulting state, nothing changes.
+        """Pause, resume, stop or cancel a search. If the search is already in the requested state, nothing changes.
 
         Raises:
             NotFound, Conflict: the search does not exist, or its state does not allow the command.
@@ -95,7 +95,7 @@ class Commands:
         """Queue the ablation of the champion of a finished search, which measures the effect of each switch.
 
         Args:
-            values: True to change the tunables that are not switches, too, each to the values next to the champion's.
+            values: True to also change the tunables that are not switches, to the values next to the champion's value.
 
         Raises:
             NotFound, Conflict: the search does not exist, has not finished, or found no current champion; or no

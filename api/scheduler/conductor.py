@@ -169,8 +169,10 @@ class Conductor:
         note: str | None = None,
         incarnation: str | None = None,
     ) -> HeartbeatReply:
-        """Renew the leases of a worker and store its status. The reply names the leases that the worker must drop and
-        its quarantined devices, and says whether it must finish its jobs and stop.
+        """Renew the leases of a worker and store its status.
+
+        The reply contains the leases that the worker must drop and its quarantined devices, and states whether the
+        worker must finish its jobs and stop.
 
         Raises:
             NotFound: the worker is not registered.
@@ -201,12 +203,14 @@ class Conductor:
         *,
         incarnation: str | None = None,
     ) -> LeaseReply:
-        """Return up to `count` jobs for one device. They come from the searches that the device can run, in the order
-        of priority, then of age.
+        """Return up to `count` jobs for one device.
+
+        The jobs come from the searches that the device can run. Searches with higher priority come first, then older
+        searches.
 
         Args:
             holding: ids of the attempts that the worker holds. If the database contains more leases of the worker, the
-                worker did not receive them; they are returned first.
+                worker did not receive them, and they are returned first.
             unable: ids of searches whose jobs the worker cannot do.
 
         Raises:
@@ -236,18 +240,18 @@ class Conductor:
         ]
 
     def release(self, attempt_id: int, token: str, reason: str = "", *, unfit: bool = False) -> None:
-        """End a lease that a worker returns. The job is queued for the next worker.
+        """End a lease that a worker returns. The job is queued again.
 
         Args:
-            unfit: True if the worker cannot do any job of the search. The search shows the reason until a worker does
-                one of its jobs.
+            unfit: True if the worker cannot do any job of the search. The search shows the reason until a worker has
+                done one of its jobs.
         """
         with self.database.read() as session:
             search_id = Leases(session).attempt(attempt_id, token).job.search_id
         self._expiry.release(attempt_id, search_id, reason, unfit=unfit)
 
     def sweep(self) -> None:
-        """Expire leases and apply all time limits. It runs every few seconds."""
+        """Expire leases and apply all time limits. This method is called every few seconds."""
         self._settle_interruption()
         with self.database.read() as session:
             expired = [(row.id, row.job.search_id) for row in Leases(session).expired(self.clock())]
@@ -266,10 +270,10 @@ class Conductor:
     # Interruptions
 
     def _settle_interruption(self) -> None:
-        """Exclude time in which this service did not run from all durations whose start or end is stored.
+        """Exclude time in which this service did not run from stored durations, such as leases and running times.
 
         During that time, workers could not reach the service and searches did not run. If the clock was set back, a
-        stored time may be too far in the future. Such a time is reset, so that its duration begins now.
+        stored time may be too far in the future. Such a time is set to the present.
         """
         now, lost_s = self.clock(), self._lost_s()
         missed_s, self._settled_s = lost_s - self._settled_s, lost_s
@@ -296,8 +300,8 @@ class Conductor:
     def _others_ran(self, session: Session, missed_s: float) -> bool:
         """Return True if another process ran the searches while this process did not run.
 
-        If all processes were stopped, as on a machine that slept, the first process that continues adjusts the stored
-        times for all processes.
+        If all processes stopped, for example because the machine slept, the first process that continues adjusts the
+        stored times for all processes.
         """
         alive_at = Coordination(session).alive_at()
         return missed_s < 0.0 or (alive_at is not None and (self.clock() - alive_at).total_seconds() < missed_s / 2.0)
@@ -309,7 +313,7 @@ class Conductor:
 
     @contextmanager
     def _noting_contest(self, worker_id: str) -> Iterator[None]:
-        """Context manager that, after `Superseded` was raised, records that two processes use the id of one worker."""
+        """Context manager that records that two processes use one worker id, if the block raises `Superseded`."""
         try:
             yield
         except Superseded as error:
@@ -324,7 +328,7 @@ class Conductor:
         return receipts
 
     def _lose_all(self, leases: Iterable[tuple[int, int]], how: AttemptState) -> None:
-        """End leases without a result. A lease is given by the ids of its attempt and its search."""
+        """End leases without a result. A lease is given as (attempt id, search id)."""
 
         def lose(lease: tuple[int, int]) -> None:
             attempt_id, search_id = lease

@@ -1,8 +1,8 @@
 """Measures the time in which this process did not run, because it was stopped, the machine slept, or the clock was set.
 
 Leases and budgets are stored as wall-clock times, because all processes use them and they must survive restarts. The
-difference of two such times equals the running time of the service only if the clock was not changed and the process
-was not stopped. This module measures the deviation.
+difference of two such times is the running time of the service, except if the clock was changed or the process was
+stopped in between. This module measures these exceptions.
 """
 
 import threading
@@ -48,8 +48,9 @@ class Interruptions:
         self._ending.set()
 
     def lost_s(self) -> float:
-        """Return the seconds by which the wall clock has advanced more than this process has run. The value is negative
-        if the clock was set back.
+        """Return the seconds by which the wall clock has advanced more than this process has run.
+
+        The value is negative if the clock was set back.
         """
         with self._lock:
             now = (self._wall(), self._steady())

@@ -60,10 +60,10 @@ def follow(transaction: SearchTransaction, now: datetime) -> None:
 
 
 def advance(transaction: SearchTransaction, now: datetime) -> None:
-    """Take the next steps of a search, if any are due. The function may be called at any time, also repeatedly.
+    """Take the next steps of a search, if any are due. The function may be called at any time and repeatedly.
 
     A running search whose budget is used up stops proposing. A stopping search without pending trials lets its best
-    trials challenge the incumbent one after the other, and then finishes. An ablation ends with its last job.
+    trials challenge the incumbent one after another, and then finishes. An ablation ends with its last job.
     """
     active = transaction.active
     if active.state == "running" and (reason := active.search.stop_reason(active.elapsed_s(now))) is not None:
@@ -87,8 +87,8 @@ def advance(transaction: SearchTransaction, now: datetime) -> None:
 def _used_up(transaction: SearchTransaction, reason: StopReason, now: datetime) -> None:
     """Stop a search whose budget is used up, for `reason`.
 
-    A search that tunes a variant, and has used up its number of trials, waits until all of them have ended. It may then
-    get a larger budget instead.
+    If the search tunes a variant and has used up its number of trials, it waits until all of its trials have ended. It
+    may then get more trials instead of being stopped.
     """
     active = transaction.active
     variant = Variants(transaction.session).tuned_by(active.id) if reason == "trials" else None
@@ -125,7 +125,7 @@ def _progress(variants: Variants, search_id: int) -> VariantProgress:
 
 
 def _may_repeat(active: ActiveSearch) -> bool:
-    """Return True if a variant's first `REPEATED` trials have just ended. This reads only memory."""
+    """Return True if a variant's first `REPEATED` trials have just ended. No database is read."""
     ended = active.search.history.finished
     return active.terms.family.variant and len(ended) == REPEATED and ended[0].binary_digest is not None
 
@@ -150,9 +150,9 @@ def _grant(transaction: SearchTransaction, trials: int) -> None:
 
 
 def _unjudgeable(active: ActiveSearch) -> str | None:
-    """Return the reason why no trial can be measured if all first trials failed for the same reason, else None.
+    """Return the common reason if all first trials of a search failed for the same reason, else None.
 
-    Such a reason is a fault in reference.py or in the kernel source.
+    Such a reason is a fault in reference.py or in the kernel source, and no further trial can be measured either.
     """
     ended = active.search.history.finished
     tunables = [each.name for each in active.search.space.tunables if len(each.values) > 1]
@@ -227,9 +227,8 @@ def _bar(transaction: SearchTransaction, search: SearchRow) -> ChallengeLimit | 
 def _why_none(transaction: SearchTransaction, to_beat: ChallengeLimit) -> str | None:
     """Return the reason why no trial challenges the champion, or None if users need no reason.
 
-    Users need no reason if the best trial was a challenger, or if the search measured only the champion's own config.
-    If trials of this search have challenged the champion, users need a reason only if the best trial looks better than
-    the champion.
+    Users need no reason in three cases: the best trial was a challenger, the search measured only the champion's own
+    config, or earlier challengers failed and the best trial looks no better than the champion.
     """
     search = transaction.active.search
     _, _, challenged = search.events
@@ -245,8 +244,8 @@ def _why_none(transaction: SearchTransaction, to_beat: ChallengeLimit) -> str | 
 def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
     """Return True if one more confirmation would stay within the share of the budget for confirmations.
 
-    The next confirmation is assumed to take as long as the longest confirmation so far. The first confirmation is
-    assumed to take as long as timing the baselines, multiplied by `Policy.confirm_processes`.
+    The next confirmation is assumed to take as long as the longest confirmation so far. If there is none, it is assumed
+    to take `Policy.confirm_processes` times as long as timing the baselines.
     """
     active = transaction.active
     spent_s = Leases(transaction.session).confirming_s(active.id)
@@ -258,10 +257,10 @@ def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
 
 
 def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
-    """Return True if a challenge may be due. This does not read the incumbent from the database.
+    """Return True if a challenge may be due, without reading the incumbent from the database.
 
-    No challenge is due while the best trials are the trials that were too slow at the last check, or while the budget
-    permits no confirmation. Estimates never challenge, because they are not measured evidence.
+    No challenge is due in a search that is still running if the best trials are those that were too slow at the last
+    check, or if the budget permits no confirmation. Estimates never challenge, because they are not measured evidence.
     """
     if active.terms.device.runs == "nothing":
         return False
@@ -271,10 +270,7 @@ def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
 
 
 def _best(active: ActiveSearch) -> tuple[int, ...]:
-    """Return the numbers of the best trials.
-
-    There is one trial more than may challenge, because the incumbent may be among them.
-    """
+    """Return the numbers of the best trials, one more than may challenge, because the incumbent may be among them."""
     return tuple(trial.number for trial in active.search.history.kernels(active.search.policy.challengers + 1))
 
 

@@ -52,10 +52,10 @@ class Registry:
 
     @contextmanager
     def transaction(self, search_id: int) -> Iterator[SearchTransaction | None]:
-        """Enter a transaction on an unfinished search. Yield None if the search has ended or does not exist.
+        """Context manager for a transaction on an unfinished search.
 
-        All changes are committed together at the end of the block. After an error, the changes are rolled back, and the
-        search in memory is dropped and later rebuilt.
+        It yields None if the search has ended or does not exist. All changes are committed together at the end of the
+        block. After an error, the changes are rolled back, and the search in memory is dropped and later rebuilt.
         """
         while True:
             active = self._loaded(search_id)

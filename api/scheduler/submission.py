@@ -135,9 +135,8 @@ def _check_chosen(request: SearchRequest) -> None:
 def add_predicted(session: Session, row: SearchRow, request: SearchRequest, catalogue: Catalogue) -> None:
     """Predict configs from the results of other problems, and add these configs as warm starts.
 
-    Do nothing if the request contains warm starts, or if it asks to begin from the default config.
-
-    This is not a part of `terms_of`, because predicting can take a second and is not needed to check a request.
+    Do nothing if the request contains warm starts, or if it asks to begin from the default config. `terms_of` does not
+    predict, because a prediction can take a second and is not needed to check a request.
     """
     if request.from_default or request.warm_start is not None:
         return
@@ -173,7 +172,7 @@ def choose_device(family: Family, request: SearchRequest, offered: Sequence[Devi
 
 
 def _unmet(required: Requirements, devices: Sequence[Device]) -> str:
-    """Return the first requirement that no device meets together with the earlier requirements."""
+    """Return the first requirement that no device meets in addition to the requirements before it."""
     memory = Requirements(memory_gb=required.memory_gb)
     stages = {"memory_gb": memory, "toolkit": replace(memory, toolkit=required.toolkit), "sandbox": required}
     return next(name for name, each in stages.items() if all(each.lacking(device) for device in devices))
@@ -185,8 +184,9 @@ def _runs_as(kind: str) -> str:
 
 
 def aimed(objective: Objective, device: Device) -> Objective:
-    """Return the objective with its target GPU given as a model name. The target is None if the target is the device
-    itself.
+    """Return the objective with its target GPU given as a model name.
+
+    The target is None if the device itself is the target.
 
     Raises:
         InvalidInput: the target is unknown, is not possible with this device kind, or is missing although the device
@@ -209,7 +209,7 @@ def aimed(objective: Objective, device: Device) -> Objective:
 def _check_problem(family: Family, request: SearchRequest) -> None:
     """Refuse a problem that the family does not support on the requested device kind.
 
-    If the request names no device kind of the family, at least one implementation must support the problem. No worker
+    If the request names no device kind, at least one implementation of the family must support the problem. No worker
     needs to be connected.
     """
     wanted = "cuda" if request.objective.target is not None else _runs_as(request.device)
@@ -272,8 +272,7 @@ def _roofline(family: Family, row: SearchRow) -> Roofline | None:
 
 
 def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequence[ChampionRow]) -> list[Config]:
-    """Return the configs to try first. They are champions of the nearest problems, start configs that the family
-    declares, and the default config.
+    """Return the configs to try first: champions of the nearest problems, the family's start configs, and the default.
 
     Only champions of the same device model are used. On two of four recorded spaces, champions of other models kept the
     search in a slow region.
@@ -293,7 +292,7 @@ def transferred(
 
     Return the view of this warm start, and the configs. Return None if no config can be predicted.
 
-    The results are those of earlier searches and of the built-in recordings. The strategy treats the configs only as
+    The results come from earlier searches and from the built-in recordings. The strategy treats the configs only as
     advice, so wrong predictions do little harm ([decision
     86](docs/decisions/0086-results-of-similar-problems-are-advice.md)).
     """
@@ -332,8 +331,8 @@ def _check_names(space: Space, warm_start: WarmStart) -> None:
 def completed(space: Space, parts: Iterable[Config]) -> list[Config]:
     """Add default values for missing tunables, and return the configs that are valid.
 
-    Missing tunables get their declared defaults if the result is valid, else the values of the space's default config.
-    The two differ if a constraint forbids the declared defaults.
+    Missing tunables get their declared defaults. If the result is invalid, they get the values of the space's default
+    config instead. These values differ from the declared defaults if a constraint forbids the declared defaults.
     """
     declared, valid = space.declared_default(), space.default()
     configs = (({**declared, **part}, {**valid, **part}) for part in parts)

@@ -128,11 +128,10 @@ class VariantDesk:
         most: int | None,
         now: datetime,
     ) -> int | None:
-        """Store a variant and its search, and return its number. Return None if a further variant was stored in the
-        meantime, so that the files must be compared again.
+        """Store a variant and its search, and return the variant's number.
 
         The files are compared with those of earlier variants before the database is locked for writing, because files
-        may be large.
+        may be large. If another variant is stored in between, return None. The caller must then call this method again.
         """
         with self.database.read() as session:
             compared = Variants(session).next_number(base_id)
@@ -200,7 +199,7 @@ class VariantDesk:
         )
 
     def _refuse_again(self, session: Session, base_id: int, made: _Composed) -> None:
-        """Refuse an implementation that another variant already has, regardless of name, author and idea."""
+        """Refuse an implementation that equals that of another variant, even if name, author and idea differ."""
         own = _implementation(made.family.document)
         for row in Variants(session).of(base_id):
             family = Archive(session).search(row.tuning_id).family
@@ -233,7 +232,7 @@ def _family_of(files: Mapping[str, bytes], kind: DeviceKind) -> Family:
 
 
 def _implementation(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document of a family without the note about its variant."""
+    """Return the document of a family without the part that describes the variant."""
     return {key: value for key, value in document.items() if key != "variant"}
 
 

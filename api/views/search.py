@@ -79,13 +79,17 @@ def _gains(session: Session, view: SearchView, default: Config | None) -> tuple[
 def _is_default(row: TrialRow, default: Config | None) -> bool:
     """Return True if a trial has the default config.
 
-    If the search does not store its default config (`default` is None), the trial with the origin ``default`` counts.
+    Searches of old versions do not store their default config (`default` is None). In such a search, the trial with the
+    origin ``default`` counts as default.
     """
     return row.proposal.origin == "default" if default is None else row.proposal.config == default
 
 
 def _timing(row: TrialRow) -> Timing | None:
-    """Return the quick samples of a trial, even if it was stopped early. None if it has none."""
+    """Return the quick samples of a trial, including those of a trial that was stopped early.
+
+    None if there are none.
+    """
     return row.outcome.timing if isinstance(row.outcome, Measured | Pruned) else None
 
 
@@ -150,7 +154,7 @@ def _search_view(
 def _obstacle(session: Session, row: SearchRow) -> str | None:
     """Return the reason why no worker can execute the jobs of a search, or None if there is no such reason.
 
-    If a worker has executed a job since the reason was reported, the reason no longer applies.
+    A reason no longer applies once a worker has executed a job of the search after the reason was reported.
     """
     if row.obstacle is None or row.obstacle_at is None or row.state in TERMINAL:
         return None
@@ -177,7 +181,7 @@ def _confirmation(session: Session, search_id: int, now: datetime) -> ProvingVie
 
 
 def _detail(device: DeviceRow, attempt: AttemptRow) -> str | None:
-    """Return the step of a lease's job that its device reported last, or None if the device reported none.
+    """Return the current step of a leased job, as its device reported it, or None if the device reported none.
 
     If the device works on another lease, return a note that this lease waits.
     """
@@ -196,7 +200,7 @@ def challenge_views(session: Session, search_id: int) -> tuple[ChallengeView, ..
 
 
 def _webhook_view(webhook: Webhook, delivery: DeliveryRow | None) -> WebhookView:
-    """Return the view of a webhook. It shows only the host, because the path of the URL is often a secret."""
+    """Return the view of a webhook. Only the host is shown, because the path of the URL is often a secret."""
     parts = urlsplit(webhook.url)
     url = f"{parts.scheme}://{parts.netloc}/…"
     if delivery is None:

@@ -22,8 +22,8 @@ class Tally:
 
     Attributes:
         counts: number of trials by outcome. The key None contains the number of pending trials.
-        speedup: speedup of the best trial over the fastest baseline. It is the confirmed speedup if the trial is
-            confirmed.
+        speedup: speedup of the best trial over the fastest baseline. If the trial is confirmed, this is the confirmed
+            speedup.
         unconfirmed: unconfirmed trial whose quick cost is below the quick cost of the confirmed best trial. None if
             there is no such trial.
     """

@@ -14,7 +14,10 @@ from evo.trial.results import ConfirmReport, EvaluateReport
 
 
 def trial_views(session: Session, rows: Sequence[TrialRow], *, reported: bool = True) -> tuple[TrialView, ...]:
-    """Return the views of trials in the given order. With `reported`, they include their latest evaluation reports."""
+    """Return the views of trials in the given order.
+
+    If `reported` is True, they include the latest evaluation reports.
+    """
     ids = [row.id for row in rows] if reported else []
     reports = dict(readable_items(ids, lambda some: Leases(session).evaluations(some).items(), name=int)[0])
     return tuple(_trial_view(row, reports.get(row.id), ()) for row in rows)

@@ -125,7 +125,8 @@ def _tuning_gain(session: Session, search_id: int) -> float | None:
 def _failures(session: Session, counts: Mapping[int, Mapping[str | None, int]]) -> dict[int, list[FailureView]]:
     """Return the failures of searches by search id, the most frequent first.
 
-    Failures that a confirmation found come before all others, because such a variant looked fast.
+    Failures that a confirmation found come before all others, because a variant that reached a confirmation looked
+    fast.
 
     Args:
         counts: number of trials of each search by outcome.

@@ -1,5 +1,6 @@
-"""URL of a leaderboard page. The URL contains the sort order, the filters and the page number, so that a link shows the
-same view.
+"""URL of a leaderboard page.
+
+The URL contains the sort order, the filters and the page number, so that a link shows the same view.
 """
 
 from collections.abc import Mapping
@@ -56,7 +57,7 @@ class Address:
 
     @property
     def ranked(self) -> bool:
-        """True if the outcomes are the default: the leaderboard then shows exactly the trials that have a time."""
+        """True if the filter of outcomes has its default value, so that exactly the trials with a time are shown."""
         return self.outcomes == DEFAULT_OUTCOMES
 
     def at(self, path: str, fixed: Mapping[str, str] | None = None) -> "Address":
@@ -77,8 +78,9 @@ class Address:
         return f"?{urlencode(parameters)}" if parameters else ""
 
     def url(self, **changes: Any) -> str:
-        """Return the URL with changed sort order, filters or page number. Unless the page number is given, the URL
-        leads to the first page.
+        """Return the URL with changed sort order, filters or page number.
+
+        If the page number is not given, the URL leads to the first page.
         """
         changed = replace(self, **{"page": 1, **changes})
         return changed.path + changed.query()

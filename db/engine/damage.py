@@ -58,8 +58,8 @@ class Log:
 class LockedFiles:
     """Reads files that SQLite locks, and keeps them open.
 
-    If a process closes any descriptor of a file, the system ends all locks of that process on the file (POSIX),
-    including those of SQLite's connections. Another process could then truncate the index of the log.
+    If a process closes any descriptor of a file, the system ends all locks of that process on the file (POSIX). This
+    includes the locks of SQLite's connections. Another process could then truncate the index of the log.
     """
 
     def __init__(self) -> None:
@@ -117,12 +117,12 @@ class Index:
 
     @property
     def log_bytes(self) -> int:
-        """Smallest possible size of the log in bytes. 0 if the index lists no frame."""
+        """Smallest size in bytes of a log with all frames of the index. 0 if the index lists no frame."""
         return LOG_HEADER + self.frames * (FRAME_HEADER + self.page_bytes) if self.frames else 0
 
 
 def read_index(database: Path, files: LockedFiles) -> Index | None:
-    """Read the index of a write-ahead log. Return None if it is missing, damaged, or being changed."""
+    """Read the index of a write-ahead log. Return None if it is missing or damaged, or changes while it is read."""
     try:
         content = files.read(_index_path(database), INDEX_BYTES)
     except OSError:
@@ -173,8 +173,9 @@ def written(database: Path, files: LockedFiles) -> Written | None:
 
 
 def lost_frames(database: Path, files: LockedFiles) -> str | None:
-    """Return a description of the loss if the write-ahead log of an open database lacks frames that its index lists,
-    else None.
+    """Return a description of the loss if the write-ahead log of an open database lacks frames that its index lists.
+
+    Return None if no frame is missing.
     """
     index, path = read_index(database, files), _log_path(database)
     if index is None:
@@ -211,10 +212,10 @@ def _damage(database: Path, files: LockedFiles) -> str | None:
 
 
 def _cut_log(database: Path, content: bytes, files: LockedFiles) -> str | None:
-    """Return a description of the loss if the log lacks frames that its index lists, else None. A killed service leaves
-    such an index.
+    """Return a description of the loss if the log lacks frames that its index lists, else None.
 
-    An index that was written before the machine started is ignored, because after a power failure it may be outdated.
+    If a service was killed, the index of the log still exists. An index that was written before the machine started is
+    ignored, because after a power failure it may be outdated.
     """
     index = read_index(database, files)
     if index is None or index.copied >= index.frames or len(content) >= index.log_bytes:
@@ -309,7 +310,7 @@ def _contributions(words: Sums) -> Sums:
 
     A checksum step adds two words x and y to the sums: first ``s0 += x + s1``, then ``s1 += y + s0``. Steps are linear.
     After a row of n steps, the sums are M**n times the sums before the row, plus the row's words multiplied by fixed
-    weights, where M = ((1, 1), (1, 2)).
+    weights, with M = ((1, 1), (1, 2)).
     """
     return (words @ _weights(words.shape[1] // 2)).astype(np.uint32)
 

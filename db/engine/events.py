@@ -2,10 +2,11 @@
 
 An event is written in the transaction that made the change. Readers follow the log by event number. They see every
 event only if the numbers have the order of the commits. Otherwise a transaction with a lower number could commit after
-a reader has read a higher number. Events are therefore collected during a transaction, and numbered in the last step of
-the transaction, by one transaction at a time (`db.engine.session.Store.number_events`). The transaction ids of the
-database server are not used, for two reasons. A restored server counts from the beginning again, and an open
-transaction in another database of the same server would delay every event.
+a reader has read a higher number. Events are therefore collected during a transaction, and numbered in its last step,
+by one transaction at a time (`db.engine.session.Store.number_events`).
+
+Transaction ids of the database server are no alternative, for two reasons. A restored server counts from the beginning
+again, and an open transaction in another database of the same server would delay every event.
 """
 
 import secrets
@@ -89,7 +90,7 @@ class Events:
         return next((position_of(row) for row in self.session.scalars(latest)), EventPosition())
 
     def keeps(self, position: EventPosition) -> bool:
-        """Return True if the position belongs to this log and no later event was deleted."""
+        """Return True if the position belongs to this log, and no event after the position was deleted."""
         if position == EventPosition():
             return True
         row = self.session.get(EventRow, position.number)

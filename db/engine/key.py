@@ -1,5 +1,6 @@
-"""Key file of a local database. The key grants every role, because a user who can read the file can also read the
-database.
+"""Key file of a local database.
+
+The key grants every role, because a user who can read the file can also read the database.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ KEY_BYTES = 32
 
 
 def local_key(database: Path) -> str | None:
-    """Return the key of a database, or None if the key file is missing or this user may not read it."""
+    """Return the key of a database. Return None if the key file is missing or this user may not read it."""
     for path in (_path(database), _path(with_home(database).absolute().resolve())):  # it may be a symbolic link
         with contextlib.suppress(OSError, UnicodeDecodeError):
             if key := path.read_text(encoding="ascii").strip():

@@ -16,8 +16,7 @@ SCHEMES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 
 @dataclass(frozen=True)
 class Location:
-    """Location of a database. The string form of a location hides passwords in the URL and in the parameters of the
-    URL.
+    """Location of a database. Its string form hides all passwords in the URL, including those in URL parameters.
 
     Attributes:
         file: path of an SQLite file, or None for PostgreSQL.

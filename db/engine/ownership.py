@@ -1,6 +1,4 @@
-"""Ensures that only one service process serves an SQLite database, and announces the address of this process in
-a file.
-"""
+"""Ensures that only one service process serves an SQLite database, and publishes its address in a file."""
 
 import contextlib
 import json
@@ -39,9 +37,9 @@ class Announcement:
 class Ownership:
     """Exclusive right to serve one database. The operating system releases the right when the process ends.
 
-    The right consists of two locks. The lock file next to the database can exist before the database exists. The lock
-    on the database file itself detects hard links. Two names of the same file must not be served, because each name
-    would have a separate write-ahead log.
+    The right consists of two locks. The lock file next to the database can be locked before the database exists. The
+    lock on the database file itself detects hard links. The same file must not be served under two names, because each
+    name would have a separate write-ahead log.
     """
 
     def __init__(self, database: Path, lock: IO[bytes]) -> None:
@@ -155,7 +153,7 @@ def running_service(database: Path) -> Announcement | None:
 
 
 def _real(database: Path) -> Path:
-    """Return the path without symbolic links. SQLite keeps its write-ahead log next to this file."""
+    """Return the path without symbolic links. SQLite keeps its write-ahead log next to the file at this path."""
     return with_home(database).absolute().resolve()
 
 

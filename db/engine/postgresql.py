@@ -107,8 +107,9 @@ class PostgreSQL:
         return StoreUnavailable(f"database {self.location}: {remedy} ({reason})", public=remedy)
 
     def may_have_committed(self, error: BaseException) -> bool:
-        """Return True if the connection was lost, because the server may have committed although its reply did not
-        arrive.
+        """Return True if the connection was lost.
+
+        The server may then have committed although its reply did not arrive.
         """
         return isinstance(error, DBAPIError) and error.connection_invalidated
 
@@ -126,8 +127,7 @@ class PostgreSQL:
     def listen(self, subscriber: Callable[[Topic], None]) -> Callable[[], None]:
         """Call `subscriber` for each notification, in a separate thread. Return a function that ends the subscription.
 
-        Notifications that are sent while the connection is down are lost, so code that waits for changes must also
-        poll.
+        Notifications are lost while the connection is down, so code that waits for changes must also poll.
         """
         return Listener(self._url, self._me, subscriber).stop
 
@@ -233,7 +233,7 @@ _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
 def _configure(connection: "psycopg.Connection[Any]", _: Any) -> None:
-    """Apply the settings with a statement, because poolers such as PgBouncer refuse them as startup parameters."""
+    """Apply the settings with a statement. Poolers such as PgBouncer refuse the settings as startup parameters."""
     chosen = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
     connection.execute(f"SELECT {chosen}")
     connection.commit()  # otherwise a rollback would undo the settings
@@ -242,8 +242,7 @@ def _configure(connection: "psycopg.Connection[Any]", _: Any) -> None:
 def _refuse_ended(connection: "psycopg.Connection[Any]", *_: Any) -> None:
     """Replace the pooled connections if the server or a pooler closed this connection while it was idle.
 
-    An idle connection becomes readable only when the other side closes it. Polling the socket is therefore enough, and
-    no query is needed.
+    An idle connection becomes readable only when the other side closes it. No query is therefore needed to detect this.
     """
     look = select.poll()
     look.register(connection.fileno(), select.POLLIN)

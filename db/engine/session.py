@@ -44,7 +44,7 @@ class Store(Protocol):
         """Prevent other processes from upgrading the schema until the transaction ends."""
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
-        """Return an error with a remedy for the user, or None if the error is a bug of this program."""
+        """Return an error with a remedy for the user, or None if a bug of this program caused the error."""
 
     def refuse_lost(self) -> None:
         """Check that the files of the database are intact.
@@ -56,7 +56,7 @@ class Store(Protocol):
     def closing(self) -> AbstractContextManager[None]:
         """Return a context manager in which connections can be closed.
 
-        It prevents SQLite from writing into damaged files.
+        Damaged SQLite files are not written meanwhile.
         """
 
     def rebuilding(self, connection: Connection) -> AbstractContextManager[None]:
@@ -75,14 +75,18 @@ class Store(Protocol):
         """Notify other processes when the session's transaction commits."""
 
     def alone(self, session: Session) -> bool:
-        """Return True if no other process listens. No process can begin to listen until the transaction ends."""
+        """Return True if no other process listens.
+
+        Other processes then cannot start to listen until the transaction ends.
+        """
 
     def others(self, session: Session) -> bool:
         """Return True if other processes listen now."""
 
     def listen(self, subscriber: Callable[[Topic], None]) -> Callable[[], None]:
-        """Call `subscriber` with each topic that another process publishes. Return a function that ends the
-        subscription.
+        """Call `subscriber` with each topic that another process publishes.
+
+        Return a function that ends the subscription.
         """
 
 
@@ -102,7 +106,7 @@ __all__ = ["Database", "StoreUnavailable"]
 
 @dataclass
 class Commits:
-    """Flag that is set once a transaction was committed or may have been."""
+    """Flag that is set when a transaction was committed, or may have been committed."""
 
     any: bool = False
 
@@ -112,9 +116,9 @@ _commits: ContextVar[Commits | None] = ContextVar("commits", default=None)
 
 @contextmanager
 def committing() -> Iterator[Commits]:
-    """Context manager that records whether a transaction was committed in it.
+    """Context manager that records whether a transaction was committed in the block.
 
-    Transactions in threads and tasks that were started in it count, too.
+    Transactions in threads and tasks that were started in the block count, too.
     """
     commits = Commits()
     token = _commits.set(commits)
@@ -125,9 +129,9 @@ def committing() -> Iterator[Commits]:
 
 
 class Database:
-    """An open database. Repositories receive a `Session` and never commit. The code that opened the session commits it.
+    """An open database. Several threads may use one object.
 
-    Several threads may use one object.
+    Repositories receive a `Session` and never commit. The code that opened the session commits it.
 
     Attributes:
         signals: passes on the topics that any process announced with its commits (`db.engine.signals.announce`).
@@ -214,7 +218,7 @@ class Database:
 
     @contextmanager
     def _noted(self) -> Iterator[None]:
-        """Context manager that records whether the database accepts writes. Errors of the caller do not count."""
+        """Context manager that records whether the database accepts writes. Errors of the caller are not recorded."""
         try:
             yield
         except StoreUnavailable as error:
@@ -224,9 +228,9 @@ class Database:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Context manager that records a commit.
+        """Context manager that records a commit for `committing`.
 
-        A failed commit is recorded too if the server may have committed and its reply was lost.
+        A failed commit is also recorded if the server may have committed and its reply was lost.
         """
         commits = _commits.get()
         try:
@@ -249,7 +253,7 @@ class Database:
             check_schema(session.connection())
 
     def alone(self, session: Session) -> bool:
-        """Return True if no other service process uses this database until the session's transaction ends."""
+        """Return True if no other service process uses this database. None can start to until the transaction ends."""
         return self._store.alone(session)
 
     def others(self, session: Session) -> bool:
@@ -269,8 +273,9 @@ class Database:
 
 
 def _closed(connection: Any, _entry: object) -> None:
-    """Close a connection that is returned after the pool was disposed. The pool would keep it open until garbage
-    collection.
+    """Close a connection that is returned after the pool was disposed.
+
+    Otherwise, it would stay open until garbage collection.
     """
     if connection is not None:
         connection.close()
@@ -278,7 +283,7 @@ def _closed(connection: Any, _entry: object) -> None:
 
 @contextmanager
 def _explained(store: Store) -> Iterator[None]:
-    """Context manager that translates database errors that a user can act on. Other errors pass unchanged."""
+    """Context manager that converts database errors to errors with a remedy. Errors without a remedy pass unchanged."""
     try:
         yield
     except SQLAlchemyError as error:

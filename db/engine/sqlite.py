@@ -78,9 +78,9 @@ class SQLite:
             raise self._lost(loss)
 
     def _lost_log(self, connection: Connection) -> str | None:
-        """Return how the write-ahead log that a connection opened was removed or replaced, or None if it was not.
+        """Return how the write-ahead log that a connection opened was removed or replaced, or None if it is intact.
 
-        After such a loss, readers do not see new writes.
+        If the log is lost, readers do not see new writes.
         """
         try:
             found = self._log.stat().st_ino
@@ -91,7 +91,7 @@ class SQLite:
         return LOG_REMOVED if found is None else "its write-ahead log was replaced"
 
     def _refuse_lost_file(self, *_: object) -> None:
-        """Check that the path still leads to the opened file. If it does not, writes would be lost.
+        """Check that the path still leads to the opened file, because writes would otherwise be lost.
 
         Raises:
             StoreUnavailable: the file was removed, replaced, truncated or overwritten.
@@ -148,7 +148,7 @@ class SQLite:
         return None
 
     def _unavailable(self, sign: str, reason: str) -> StoreUnavailable:
-        """Return the error with the remedy for a key of `_REMEDIES`."""
+        """Return the error whose remedy belongs to `sign`, a key of `_REMEDIES`."""
         remedy = _REMEDIES[sign]
         return StoreUnavailable(f"database {self.path}: {remedy} ({reason})", public=remedy.partition(";")[0])
 
@@ -156,8 +156,9 @@ class SQLite:
     def closing(self) -> Iterator[None]:
         """Context manager that keeps the write-ahead log of a truncated file while the last connection closes.
 
-        SQLite would write the log into the file, so that the loss could no longer be detected. SQLite does not do this
-        if the file was moved. A truncated file is therefore renamed, and gets its name back at the end.
+        When it closes, SQLite would write the log into the file, and the loss could no longer be detected. SQLite does
+        not do this if the file was moved. A truncated file is therefore renamed during the block, and gets its name
+        back at the end.
         """
         cut = (self._lost_file() or "").startswith("its file was cut")
         aside = self._real.with_name(f"{self._real.name}.cut")

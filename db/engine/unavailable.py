@@ -1,4 +1,7 @@
-"""Error for an unusable database. It has its own module, so that commands can catch it without importing SQLAlchemy."""
+"""Error for an unusable database.
+
+It has a separate module, so that commands can catch it without importing SQLAlchemy.
+"""
 
 from evo.errors import EvoError
 

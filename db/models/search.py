@@ -77,8 +77,8 @@ class SearchRow(Base):
 
     `active_s` is the running time before `active_since`, in seconds. `active_since` is None while the search is not
     running. `revision` counts the transactions in which service processes changed the search. `milestone` is the last
-    revision that changed more than proposed and ended trials. A process compares both numbers with the numbers of its
-    copy in memory, to decide what it must read again.
+    revision with a change other than proposed and ended trials. Each process has a copy of the search in memory. It
+    compares both numbers with those of its copy, to decide what it must read again.
     """
 
     __tablename__ = "searches"
@@ -132,8 +132,8 @@ class VariantRow(Base):
     """A variant that was submitted to a search, and the search that tunes the variant.
 
     `number` counts the variants of one search from 1. Number 0 is the family's own implementation, which has no row.
-    `parents` contains the numbers of the parent variants. `most_trials` is the maximum number of trials that successive
-    halving may give to the variant.
+    `parents` contains the numbers of the parent variants. A promising variant gets more trials step by step (successive
+    halving), at most `most_trials`.
     """
 
     __tablename__ = "variants"
@@ -154,9 +154,9 @@ class VariantRow(Base):
 class ProposalRow(Base):
     """One request to a language model and its result.
 
-    `number` counts the proposals of a search from 1. The row is stored before the request is sent. Until the answer
-    arrives, `usd` is the maximum cost of the request, so that the cost is counted even if the program is killed. After
-    that, `usd` is the actual cost.
+    `number` counts the proposals of a search from 1. The row is stored before the request is sent. `usd` is first the
+    maximum cost of the request, so that the cost is counted even if the program is killed. When the answer arrives,
+    `usd` becomes the actual cost.
     """
 
     __tablename__ = "proposals"

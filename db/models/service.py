@@ -22,11 +22,10 @@ class ArtefactRow(Base):
 
 
 class EventRow(Base):
-    """One entry of the event log, which refers to the row that changed. Ids have the order of the commits
-    (`db.engine.events`).
+    """One entry of the event log, which refers to the row that changed.
 
-    `mark` is a random number. After a backup was restored, `mark` shows whether the position of a reader belongs to
-    this log.
+    Ids have the order of the commits (`db.engine.events`). `mark` is a random number. After a backup was restored,
+    `mark` shows whether the position of a reader belongs to this log.
     """
 
     __tablename__ = "events"
@@ -44,9 +43,10 @@ class EventRow(Base):
 
 
 class DeliveryRow(Base):
-    """A webhook message about the end of a search. `next_at` is None after a delivery or the last failed attempt.
+    """A webhook message about the end of a search.
 
-    `message_id` is globally unique, even after a backup was restored, so that receivers can detect duplicates.
+    `next_at` is None after a delivery or the last failed attempt. `message_id` is globally unique, even after a backup
+    was restored, so that receivers can detect duplicates.
     """
 
     __tablename__ = "deliveries"

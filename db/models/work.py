@@ -35,11 +35,11 @@ class TrialRow(Base):
     this trial among the ended trials. `overhead_ms` is the overhead of the trial, as defined in
     docs/reference/measuring.md. `delivery_ms` is the network time of the trial's lease and result.
 
-    Trials are ranked by `cost`, which is the time, or the cost by the metric of the search. `cost` is None if the trial
-    has no time, or if a confirmation refuted its kernel. `second_cost` is the cost by the second objective, or None if
-    the search has one objective. `time_us` is the displayed time, which is the confirmed time if the trial was
-    confirmed, else the median of the quick samples. After a confirmation, `quick_us` is the median of the quick
-    samples, and `confirmed` is the result of the confirmation. Before a confirmation, both are None.
+    Trials are ranked by `cost`: the time or, if the search has a metric, the cost by this metric. `cost` is None if the
+    trial has no time, or if a confirmation refuted its kernel. `second_cost` is the cost by the second objective, or
+    None if the search has one objective. `time_us` is the displayed time: the confirmed time if the trial was
+    confirmed, else the median of the quick samples. `quick_us` and `confirmed` are None until the trial is confirmed.
+    Then `quick_us` is the median of the quick samples, and `confirmed` is the result of the confirmation.
     """
 
     __tablename__ = "trials"
@@ -116,8 +116,9 @@ _LIVE = text("state = 'live'")
 
 
 class AttemptRow(Base):
-    """One lease of one job. Its report is accepted once, and only with `token`. The row is kept even if the worker is
-    deleted.
+    """One lease of one job. Its report is accepted once, and only with `token`.
+
+    The row is kept even if the worker is deleted.
     """
 
     __tablename__ = "attempts"
@@ -146,8 +147,8 @@ class WorkerRow(Base):
     """A worker and the process that registered last as this worker.
 
     `left_at` is set when the worker shuts down normally, and cleared when the worker registers again. `incarnation`
-    identifies the process that registered last. `contested_at` is the last time at which an earlier process sent a
-    request after this registration. In this case, two processes use the same worker id.
+    identifies the process that registered last. `contested_at` is set if an earlier process sends a request after this
+    registration, because two processes then use the same worker id. It is the time of the last such request.
     """
 
     __tablename__ = "workers"

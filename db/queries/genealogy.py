@@ -1,4 +1,4 @@
-"""Lookup of trials within a search, by number and rank."""
+"""Queries for single trials of a search, by number and rank."""
 
 from collections.abc import Collection, Mapping
 
@@ -35,8 +35,9 @@ class Genealogy:
         return {row.number: row for row in self.session.scalars(query)}
 
     def rank(self, row: TrialRow) -> int | None:
-        """Return the rank of a trial by cost, starting at 1, or None if the trial has no cost. If costs are equal, the
-        earlier trial ranks first.
+        """Return the rank of a trial by cost, starting at 1, or None if the trial has no cost.
+
+        If costs are equal, the earlier trial ranks first.
         """
         if row.cost is None:
             return None

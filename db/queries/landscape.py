@@ -1,4 +1,4 @@
-"""Queries for the plots of a search. The queries return a limited number of rows, however long the search is."""
+"""Queries for the plots of a search. The number of returned rows is limited, even for long searches."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -39,7 +39,7 @@ class Point:
 class Counted:
     """Number of trials with one outcome in one part of a search.
 
-    Parts are numbered from 0. `kind` is None for pending trials.
+    Parts are numbered from 0. The outcome, `kind`, is None for pending trials.
     """
 
     part: int
@@ -97,11 +97,10 @@ class Landscape:
         return 0 if last is None else last + 1
 
     def records(self, most: int = MOST_RECORDS) -> list[tuple[int, float]]:
-        """Return the number and the time in µs of each trial that was faster than all earlier trials, in the order of
-        numbers.
+        """Return the number and the time in µs of each trial that was faster than all earlier trials, by number.
 
-        The query starts at the fastest trial and follows an index on time backwards. At most `most` improvements are
-        returned, the latest ones.
+        The query starts at the fastest trial and follows an index on time backwards. At most the latest `most` trials
+        are returned.
         """
         found: list[tuple[int, float]] = []
         query = select(TrialRow.number, TrialRow.time_us).where(*self._measured())
@@ -162,8 +161,9 @@ class Landscape:
         return (*self._measured(), TrialRow.second_cost.is_not(None)) if joint else self._measured()
 
     def ended(self, most: int) -> list[End]:
-        """Return ended trials by number. If there are more than `most`, return the fastest trials and an
-        even sample.
+        """Return ended trials by number.
+
+        If there are more than `most`, return the fastest trials and an even sample.
         """
         columns = (
             TrialRow.number,
@@ -185,11 +185,11 @@ class Landscape:
         return [found[number] for number in sorted(found)]
 
     def outcomes(self, parts: int) -> list[Counted]:
-        """Count trials by outcome in equal parts of the search. Parts contain trials in the order in which they were
-        proposed.
+        """Count trials by outcome in equal parts of the search.
 
-        The query finds the first trial of each part by number and then separates the parts by row id, because row ids
-        increase with the numbers and are part of the index of outcomes. Grouping by number would read every trial.
+        A part contains trials that were proposed one after another. The query finds the first trial of each part by
+        number, and then separates the parts by row id. Row ids increase with the numbers, and the index of outcomes
+        contains them. Grouping by number would read every trial.
         """
         asked = self.extent()
         begins = [-(-index * asked // parts) for index in range(1, parts)]
@@ -252,8 +252,9 @@ class Landscape:
         return sorted(found, key=lambda work: work.ended_at)
 
     def spent(self) -> list[tuple[str, int, Stages]]:
-        """Return, for each kind of job, the number of reported attempts and the total time of each stage. The most
-        frequent kind comes first.
+        """Return, for each kind of job, the number of reported attempts and the total time of each stage.
+
+        The most frequent kind comes first.
         """
         stages = type_coerce(AttemptRow.result, JSON)["stages"]
         sums = [func.sum(_believable(stages[name].as_float())).label(name) for name in STAGES]
@@ -298,7 +299,7 @@ def _believable(span_s: ColumnElement[float]) -> ColumnElement[float]:
 
 
 def _part(bounds: Sequence[int], first: int) -> ColumnElement[int]:
-    """Return the index of the part that contains a trial, by binary search on row ids. Indices begin at `first`."""
+    """Return the index of the part that contains a trial, by binary search on row ids. The first index is `first`."""
     if not bounds:
         return literal_column(str(first), Integer)
     middle = len(bounds) // 2
@@ -311,7 +312,7 @@ Points = list[tuple[int, float]]
 
 
 class Trends:
-    """Reads the costs of several searches over time. It reads only an index, so it is fast for long searches."""
+    """Reads the costs of several searches over time. Only an index is read, so that long searches take little time."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -319,7 +320,7 @@ class Trends:
     def lows(self, searches: Collection[int], points: int) -> dict[int, Points]:
         """Return the least cost in each of `points` equal parts of each search, by search id.
 
-        A cost is paired with the last trial number of its part. Parts without a cost are left out.
+        Each cost is paired with the last trial number of its part. Parts without a cost are left out.
         """
         mine = TrialRow.search_id.in_(searches)
         ends = select(TrialRow.search_id, (func.max(TrialRow.number) + 1).label("count")).where(mine)

@@ -1,7 +1,7 @@
 """Leaderboard queries, which filter, sort and page trials, and are fast with a hundred thousand trials.
 
-Each sort order lists the trials that have a sort key by this key, then the trials without a key by number. A page
-therefore reads only part of an index and never sorts the whole search.
+Each list first contains the trials that have a sort key, by this key, and then all other trials, by number. A page
+therefore reads only part of an index, and never sorts the whole search.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,7 +23,7 @@ NEARBY = 5_000
 
 @dataclass(frozen=True, kw_only=True)
 class PagePosition:
-    """Position of the last trial of a page: its sort key (None if it has none), number and id."""
+    """Position of the last trial of a page: its sort key (None if it has none), its number and its id."""
 
     key: Value | None
     number: int
@@ -62,7 +62,7 @@ class Leaderboard:
         return self._rows(ids)
 
     def look(self, selection: Selection, *, offset: int, limit: int, most: int) -> tuple[Sequence[TrialRow], int]:
-        """Return a page of selected trials, and the number of selected trials up to `most`.
+        """Return a page of selected trials, and the number of selected trials, counted up to `most`.
 
         With a text filter, one query gives both results if it finds fewer than `most` trials. These trials are sorted
         in memory.
@@ -109,11 +109,10 @@ class Leaderboard:
         return PagePosition(key=key, number=number, id=trial_id)
 
     def ranks(self, searches: Collection[int], trials: Collection[int]) -> dict[int, int]:
-        """Return the rank of each given trial among all trials of the searches, by trial id. Trials without a cost are
-        not included.
+        """Return the rank of each given trial among all trials of the searches, by trial id.
 
-        The query counts the trials between the costs of consecutive given trials with an index. It does not rank all
-        trials.
+        Trials without a cost are not included. The query does not rank all trials. It counts, with an index, the trials
+        between the costs of consecutive given trials.
         """
         competing = (TrialRow.search_id.in_(searches), TrialRow.cost.is_not(None))
         wanted = select(TrialRow.cost).where(*competing, TrialRow.id.in_(trials)).distinct()
@@ -167,13 +166,12 @@ class Leaderboard:
         return tuple(row.id for row in rows if (row.objective.key, row.device.model) == terms)
 
     def _nearby(self, selection: Selection, *, offset: int, limit: int) -> list[int]:
-        """Return the ids of a page if its trials all have the tunable value that sorts first.
+        """Return ids of a page's trials that have the tunable value that sorts first.
 
-        If the result has fewer than `limit` ids, it is not the whole page. It is empty if several searches are listed,
-        or if the value that sorts first is unknown (`Order.foremost`).
-
-        Usually the first `NEARBY` trials contain enough trials with this value, so the configs of the remaining trials
-        need not be read.
+        If the result has `limit` ids, it is the whole page, otherwise it must not be used. Only the first `NEARBY`
+        trials are searched, so the configs of the remaining trials need not be read. Usually, these trials contain
+        enough trials with this value. The result is empty if several searches are listed, or if the value that sorts
+        first is unknown (`Order.foremost`).
         """
         order = selection.order
         if order.foremost is None or len(selection.searches) != 1:

@@ -53,8 +53,9 @@ WORKER_ORDERS: Mapping[WorkerOrder, Order[WorkerRow]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SearchFilter:
-    """Filter of searches. A field that is None matches all searches. `text` is searched in notes, family and
-    problem.
+    """Filter of searches. A field that is None matches all searches.
+
+    `text` is searched in notes, family and problem.
     """
 
     state: State | None = None
@@ -112,7 +113,10 @@ def list_champions(
 def list_workers(
     session: Session, *, device: str | None, order: WorkerOrder, after: SortKey | None, limit: int
 ) -> Sequence[WorkerRow]:
-    """Return workers with their devices. `device`, a kind or model, selects the workers that have such a device."""
+    """Return workers with their devices.
+
+    If `device`, a kind or model, is given, return only workers that have such a device.
+    """
     query = select(WorkerRow).options(selectinload(WorkerRow.devices))
     if device is not None:
         offers = select(DeviceRow.worker_id).where(or_(DeviceRow.kind == device, DeviceRow.model == device))
@@ -123,8 +127,9 @@ def list_workers(
 def list_families(
     session: Session, *, own: Mapping[str, str], text: str | None, after: str | None, limit: int
 ) -> Sequence[FamilyRow]:
-    """Return the latest version of each family, by name. For a name in `own`, return the version with the digest in
-    `own`.
+    """Return the latest version of each family, by name.
+
+    For a name in `own`, return the version with the digest in `own` instead.
     """
     query = latest_families(own)
     if text is not None:

@@ -1,7 +1,7 @@
 """Filters, sort orders and text search of trials, as SQL expressions.
 
-The text search looks for text as the pages show it, which differs from the stored form. Times in the reasons of
-outcomes are not searched, because pages compute them from samples.
+The text search finds texts in the form in which pages show them, which differs from the stored form. Times in the
+reasons of outcomes are not searched, because pages compute them from samples.
 """
 
 import re
@@ -51,7 +51,7 @@ class Order:
 
     @property
     def sample(self) -> Value | None:
-        """One value of the tunable, which has the type of all its values. None if the order uses a key."""
+        """One value of the tunable. All values of the tunable have the same type. None if the order uses a key."""
         return self.values[0] if self.values else None
 
     @property
@@ -61,7 +61,10 @@ class Order:
 
     @property
     def foremost(self) -> Value | None:
-        """Value of the tunable that sorts first. None for keys, and for strings, which the database sorts."""
+        """Value of the tunable that sorts first.
+
+        None if the order uses a key, or strings, whose order the database determines.
+        """
         numbers = [value for value in self.values if not isinstance(value, str)]
         if not numbers:
             return None
@@ -219,7 +222,7 @@ ESCAPE = "/"
 
 
 class Occurs(FunctionElement[bool]):
-    """SQL expression ``text LIKE pattern`` that ignores case. It avoids lower(), which would copy every text."""
+    """SQL expression ``text LIKE pattern`` that ignores case. Unlike lower(), it does not copy every text."""
 
     inherit_cache = True
     type = Boolean()

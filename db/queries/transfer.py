@@ -1,5 +1,6 @@
-"""Reads results of earlier searches for other problems of a family on the same device model. The results are used to
-predict good configs.
+"""Reads results of a family's earlier searches for other problems on the same device model.
+
+The results are used to predict good configs.
 """
 
 from collections.abc import Sequence
@@ -23,8 +24,7 @@ RESULTS = 300
 
 
 def earlier_results(session: Session, search: SearchRow, family: str) -> list[Earlier]:
-    """Return results with the same objective for the problems that are nearest to the problem of a search, nearest
-    problem first.
+    """Return results with the same objective for problems near the problem of a search, nearest problem first.
 
     The problem of the search itself is not included, because its champion is a warm start already.
     """

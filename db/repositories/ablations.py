@@ -51,8 +51,9 @@ class Ablations:
         self.session.execute(open_rows.values(ended_at=now))
 
     def of(self, search_id: int) -> list[AblationRow]:
-        """Return one row for each change of each champion of a search. The row contains the latest result of the
-        change. Rows have the order in which the changes were first requested.
+        """Return one row, with the latest result, for each change of each champion of a search.
+
+        The rows have the order in which the changes were first requested.
         """
         query = select(AblationRow).where(AblationRow.search_id == search_id).order_by(AblationRow.id)
         known: dict[tuple[int, str, str], AblationRow] = {}

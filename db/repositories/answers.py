@@ -36,20 +36,19 @@ class Known:
 
 
 class StoredResponses:
-    """Repository of stored responses. Each method uses a transaction of its own, because the request itself opens
-    further transactions.
+    """Repository of stored responses.
+
+    Each method uses a separate transaction, because the request itself opens further transactions.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def begin(self, key: str, fingerprint: str, now: datetime) -> Known | None:
-        """Record a request. Return None if its key is new; the caller must then execute the request.
+        """Record a request. If its key is known, return the earlier request; otherwise return None.
 
-        If the key is known, return the earlier request.
-
-        Expired keys count as known until `drop_old_answers` removes them. That does not happen while the system clock
-        is unreliable.
+        If the result is None, the caller must execute the request. Expired keys count as known until `drop_old_answers`
+        removes them, which does not happen while the system clock is unreliable.
         """
         try:
             with self._database.write() as session:

@@ -74,7 +74,7 @@ class Archive:
         """Store a family under its digest, and return its row.
 
         If the digest is already stored, only the location and the registration time are updated. A location in the
-        artefact store is not replaced, because every worker can fetch the family from there.
+        artefact store is kept, because every worker can fetch the family from there.
         """
         at = self._after_others(digest, name, now)
         row = self.session.get(FamilyRow, digest)
@@ -87,9 +87,10 @@ class Archive:
         return row
 
     def _after_others(self, digest: str, name: str, now: datetime) -> datetime:
-        """Return a registration time that is later than the registration times of all other versions of a family.
+        """Return a registration time that is later than those of all other versions of a family.
 
-        The result is `now`, unless another version was registered at the same moment, or while the clock was ahead.
+        The result is `now`, unless another version was registered at the same moment or later, because the clock was
+        ahead.
         """
         others = select(FamilyRow.registered_at).where(
             FamilyRow.name == name, FamilyRow.digest != digest, FamilyRow.base_digest.is_(None)
@@ -98,7 +99,7 @@ class Archive:
         return now if latest is None else max(now, latest + timedelta(microseconds=1))
 
     def register_missing(self, families: Sequence[Registration], *, now: datetime) -> None:
-        """Store the families that are not registered yet. Another process may do this at the same time."""
+        """Store the families that are not registered yet. Several processes may do this at the same time."""
         digests = [family.digest for family in families]
         known = set(self.session.scalars(select(FamilyRow.digest).where(FamilyRow.digest.in_(digests))))
         for family in families:
@@ -120,9 +121,10 @@ class Archive:
         return row
 
     def add_variant(self, family: Registration, *, base_digest: str, artefact: str, now: datetime) -> FamilyRow:
-        """Store a variant as a family row that refers to the family it implements, `base_digest`. Return the row.
+        """Store a variant as a family row, and return the row.
 
-        If the row exists, its location and time of registration are updated.
+        `base_digest` is the digest of the family that it implements. If the row exists, its location and time of
+        registration are updated.
 
         Raises:
             Conflict: a family with the digest exists and is not a variant of the family `base_digest`.
@@ -143,7 +145,7 @@ class Archive:
         return self.session.get(FamilyRow, digest)
 
     def has_location(self, name: str) -> bool:
-        """Return True if a version of this family was registered with a location, that is, is not built in."""
+        """Return True if a version of this family was registered with a location. A built-in family has none."""
         own = (FamilyRow.name == name, FamilyRow.location.is_not(None), FamilyRow.base_digest.is_(None))
         some = select(FamilyRow.digest).where(*own).limit(1)
         return self.session.scalar(some) is not None
@@ -156,7 +158,9 @@ class Archive:
         return row
 
     def family_named(self, name: str, own: Mapping[str, str]) -> FamilyRow:
-        """Return the latest version of a family. A digest in place of the name selects the version with this digest.
+        """Return the latest version of a family.
+
+        If a digest is given instead of the name, return the version with this digest.
 
         Args:
             own: digest by family name, for names whose version is fixed (see `latest_families`).
@@ -176,7 +180,7 @@ class Archive:
         return readable(self.session, latest_families().order_by(FamilyRow.name))
 
     def state(self, search_id: int) -> State:
-        """Return the state of a search, even if its documents cannot be read."""
+        """Return the state of a search. The search may contain JSON documents that cannot be read."""
         state = self.session.scalar(select(SearchRow.state).where(SearchRow.id == search_id))
         if state is None:
             raise MissingItem("search", search_id, request="GET /searches lists them")
@@ -214,8 +218,9 @@ class Archive:
         return self.session.scalar(select(SearchRow.baselines).where(SearchRow.id == search_id))
 
     def end_trial(self, row: TrialRow, ended: Ended) -> None:
-        """Set the outcome of a trial. The outcome is written when the session is flushed, in one batch with further
-        changes.
+        """Set the outcome of a trial.
+
+        The outcome is written when the session is flushed, in one batch with other changes.
 
         Raises:
             RuntimeError: the trial already has an outcome.
@@ -230,8 +235,9 @@ class Archive:
         row.overhead_ms, row.delivery_ms = ended.overhead_ms, ended.delivery_ms
 
     def confirm(self, trial: TrialRow, confirmation: Confirmation, goal: Goal | None, second: Goal | None) -> None:
-        """Store the confirmed time and cost of a trial, in place of its quick values. Trials of the same search with
-        the same binary get the same values.
+        """Store the confirmed time and cost of a trial, in place of its quick values.
+
+        Trials of the same search with the same binary get the same values.
 
         Args:
             goal: metric of the search. None if the search minimises the time.
@@ -245,7 +251,7 @@ class Archive:
             _set_confirmed(row, confirmation, goal, second)
 
     def confirm_duplicate(self, trial: TrialRow, goal: Goal | None, second: Goal | None) -> None:
-        """If an earlier trial with the same binary was confirmed, store its confirmation with this trial, too."""
+        """If an earlier trial with the same binary was confirmed, also store its confirmation with this trial."""
         same = (TrialRow.search_id == trial.search_id) & (TrialRow.binary_digest == trial.binary_digest)
         found = select(TrialRow.confirmed).where(same, TrialRow.quick_us.is_not(None)).limit(1)
         confirmation = self.session.scalar(found)
@@ -315,8 +321,9 @@ class Archive:
         return self.session.scalars(query.order_by(TrialRow.finished_seq.desc()).limit(limit)).all()
 
     def trial_of_binary(self, search_ids: Sequence[int], binary_digest: str) -> TrialRow:
-        """Return the first ended trial whose binary has the digest `binary_digest`. If several searches have such a
-        trial, the first search in `search_ids` is used.
+        """Return the first ended trial whose binary has the digest `binary_digest`.
+
+        If several searches have such a trial, the first search in `search_ids` is used.
 
         Raises:
             NotFound: no ended trial has a binary with this digest.
@@ -342,9 +349,9 @@ class Archive:
     def best(self, search_id: int) -> TrialRow | None:
         """Return the best trial of a search, or None if no trial has a time.
 
-        The best trial is the trial of the current champion if this search promoted it, else the best confirmed trial,
-        else the best trial by quick samples. Refuted trials have no cost and are not returned. If costs are equal, the
-        earlier trial is returned.
+        The best trial is the trial of the current champion if this search found the champion, else the best confirmed
+        trial, else the best trial by quick samples. Refuted trials have no cost and are not returned. If costs are
+        equal, the earlier trial is returned.
         """
         champion = select(TrialRow).join(ChampionRow, ChampionRow.trial_id == TrialRow.id)
         own = champion.where(ChampionRow.search_id == search_id, ChampionRow.current)
@@ -373,9 +380,10 @@ class Archive:
         return self.session.scalars(select(TrialRow).where(tuple_(TrialRow.search_id, TrialRow.number).in_(each))).all()
 
     def faster_unconfirmed(self, best: TrialRow) -> TrialRow | None:
-        """Return the best unconfirmed trial whose quick cost is below that of `best`; None if `best` is unconfirmed.
+        """Return the best unconfirmed trial whose quick cost is below the quick cost of `best`, or None.
 
-        The confirmed cost of `best` is not used, because a confirmation runs under other conditions.
+        The result is also None if `best` is unconfirmed. The confirmed cost of `best` is not used, because a
+        confirmation runs under other conditions.
         """
         quick_cost = Trial(number=best.number, proposal=best.proposal, outcome=best.outcome).cost
         if best.quick_us is None or quick_cost is None:

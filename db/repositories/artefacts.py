@@ -25,8 +25,9 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Artefacts:
-    """Folder of artefact files, which are written atomically. A database row stores the size and media type of each
-    file.
+    """Folder of artefact files, which are written atomically.
+
+    For each file, a database row stores the size and the media type.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -34,7 +35,7 @@ class Artefacts:
         self.refusal: StoreUnavailable | None = None
 
     def put(self, session: Session, digest: str, content: bytes, *, media_type: str, now: datetime) -> ArtefactRow:
-        """Store content under its digest, and return its row. If the content is stored and intact, only reset its age.
+        """Store content under its digest, and return its row. If intact content is already stored, only reset its age.
 
         Raises:
             InvalidInput: the digest does not match the content.
@@ -59,7 +60,7 @@ class Artefacts:
         return session.merge(row)
 
     def missing(self, session: Session, digests: Collection[str]) -> set[str]:
-        """Return the digests whose content is not stored, or whose file has a different size than the content."""
+        """Return the digests whose content is not stored, or is stored in a file of the wrong size."""
         rows = session.execute(select(ArtefactRow.digest, ArtefactRow.size).where(ArtefactRow.digest.in_(digests)))
         return set(digests) - {digest for digest, size in rows if self._size(digest) == size}
 
@@ -103,8 +104,9 @@ class Artefacts:
         self._path(digest).unlink(missing_ok=True)
 
     def remove_strays(self, session: Session, before_s: float) -> int:
-        """Delete files without a database row, which crashes and failed transactions leave behind. Return the number of
-        deleted files.
+        """Delete files without a database row, and return their number.
+
+        Crashes and failed transactions leave such files.
 
         Args:
             before_s: Unix time in seconds. Newer files are kept, because the transaction that adds their row may be
@@ -138,9 +140,7 @@ class Artefacts:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the files of a folder. If the folder cannot be listed, return an empty list, so that the caller can
-    continue with the next folder.
-    """
+    """Return the files of a folder. If the folder cannot be listed, the result is empty."""
     with suppress(OSError):
         return list(folder.iterdir())
     return []

@@ -47,8 +47,9 @@ class Champions:
         return self._current(search.family.name, search.problem_key, search.device.model, search.objective.key)
 
     def promote(self, champion: ChampionRow, *, over: int | None) -> None:
-        """Make a champion current in place of the champion with the id `over`. If `over` is None, there must be no
-        current champion with the same key.
+        """Make a champion current in place of the champion with the id `over`.
+
+        If `over` is None, there must be no current champion with the same key.
 
         Raises:
             IncumbentChanged: the current champion is not `over`.
@@ -87,10 +88,10 @@ class Champions:
     def restore(
         self, champion_id: int, *, over: int | None, reason: str, now: datetime, by: str | None = None
     ) -> ChampionRow:
-        """Make a former champion current again in place of the champion `over`, and return the former champion.
+        """Make a former champion current again in place of the champion with the id `over`, and return it.
 
         Raises:
-            EvidenceVoid: the evidence for the promotion of the champion is no longer valid.
+            EvidenceVoid: the evidence for the promotion of the former champion is no longer valid.
             IncumbentChanged: the current champion is not `over`.
         """
         champion = self.champion(champion_id)
@@ -114,7 +115,10 @@ class Champions:
         return champion
 
     def store_called(self, champion_id: int, times: CalledTime) -> ChampionRow:
-        """Store the times of a champion when PyTorch calls it, in place of earlier times. Return the champion."""
+        """Store the times of a champion when PyTorch calls the champion, and return the champion.
+
+        Earlier times are replaced.
+        """
         champion = self.champion(champion_id)
         champion.called = times
         self.session.flush()
@@ -260,7 +264,7 @@ def _key(champion: ChampionRow) -> tuple[str, str, str, str]:
 
 
 def _make_current(champion: ChampionRow, now: datetime, reason: str, by: str | None) -> None:
-    """Make a former champion current again. Its decisions still contain the retirement."""
+    """Make a former champion current again. Its list of decisions keeps the retirement."""
     champion.decisions = (*_decisions(champion), Decision(at=now, current=True, reason=reason, by=by))
     champion.current = True
     champion.retired_at, champion.retired_reason, champion.retired_by = None, None, None

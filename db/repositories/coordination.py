@@ -1,7 +1,7 @@
 """Locks searches, and reads the changes that other processes made to them.
 
-Every claim and report executes the SQL statements of this module. The statements are therefore built once, and use
-tables, not ORM objects.
+Every claim and report executes SQL statements of this module. The statements are therefore built only once, and use
+tables instead of ORM objects.
 """
 
 from dataclasses import dataclass
@@ -53,7 +53,8 @@ class LockedSearch:
 
     Attributes:
         revision: revision of the search before this transaction.
-        milestone: last revision that changed more than proposed and ended trials, for example queued jobs or baselines.
+        milestone: last revision with a change other than proposed and ended trials, for example queued jobs or
+            baselines.
         active_s: running time before `active_since`, in seconds.
     """
 
@@ -91,8 +92,9 @@ class Coordination:
         return None if row is None or row.state in TERMINAL else LockedSearch(*row)
 
     def end(self, search_id: int, state: State, *, ended: Ended | None = None) -> None:
-        """Set the final state of a search. JSON documents of the search are not read, because an unreadable document
-        may be the reason why the search ends.
+        """Set the final state of a search.
+
+        JSON documents of the search are not read, because an unreadable document may be the reason why the search ends.
 
         Args:
             ended: end of the search. None if the search had ended before, and only its ablation ends now.
@@ -104,11 +106,11 @@ class Coordination:
         self.session.execute(row.values(state=state, **values))
 
     def restart_clocks(self, now: datetime) -> None:
-        """Let the running time of unfinished searches continue from `now`. Time without a running service does not
-        count.
+        """Let the running time of unfinished searches continue from `now`.
 
-        If a service was killed, the running time counts up to the last event of the search or the last sweep, whichever
-        is later. JSON documents are not read, because an unreadable document must not prevent the start of the service.
+        Time without a running service does not count. If a service was killed, the running time counts up to the last
+        event of the search or the last periodic task, whichever is later. JSON documents are not read, because an
+        unreadable document must not prevent the start of the service.
         """
         for row in self.session.execute(_RUNNING).all():
             known = (each for each in (row.asked, row.ended, row.alive_at) if each is not None)
@@ -136,7 +138,7 @@ class Coordination:
         return [_logged(row) for row in rows]
 
     def log(self, search_id: int) -> list[Logged]:
-        """Return all trials of a search, sorted by number, for rebuilding the search in memory."""
+        """Return all trials of a search, sorted by number, from which the search is rebuilt in memory."""
         return [_logged(row) for row in self.session.execute(_WHOLE_LOG, {"search": search_id})]
 
 

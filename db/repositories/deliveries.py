@@ -71,14 +71,17 @@ class Deliveries:
         self.session.add(row)
 
     def due(self, now: datetime) -> Iterator[Due]:
-        """Iterate over the messages that are due: first attempts before repeated attempts, each oldest first."""
+        """Yield the messages that are due: first attempts, then repeated attempts, each oldest first."""
         waiting = select(DeliveryRow.id, DeliveryRow.url, DeliveryRow.attempts).where(DeliveryRow.next_at <= now)
         ordered = waiting.order_by(DeliveryRow.attempts > 0, DeliveryRow.next_at, DeliveryRow.id)
         for row in self.session.execute(ordered.execution_options(yield_per=100)):
             yield Due(row.id, row.url, row.attempts > 0)
 
     def claim(self, ids: Collection[int], now: datetime) -> Sequence[DeliveryRow]:
-        """Claim those messages that are still due, and return them. Other processes skip them for `UNDER_WAY_S`."""
+        """Claim the messages that are still due, and return them.
+
+        For `UNDER_WAY_S`, other processes skip these messages.
+        """
         taken = (
             update(DeliveryRow)
             .where(DeliveryRow.id.in_(ids), DeliveryRow.next_at <= now)
@@ -101,7 +104,7 @@ class Deliveries:
         row.next_at = now + timedelta(seconds=PAUSES_S[row.attempts - 1]) if again else None
 
     def any_ahead(self, now: datetime, slack: timedelta) -> bool:
-        """Return True if an attempt is later than any pause permits, because the clock was ahead at its scheduling."""
+        """Return True if an attempt is scheduled later than any pause permits, because the clock was ahead."""
         return self.session.scalar(select(DeliveryRow.id).where(_ahead(now, slack)).limit(1)) is not None
 
     def reset_ahead(self, now: datetime, slack: timedelta) -> None:
@@ -121,7 +124,7 @@ class Deliveries:
 
 
 def _ahead(now: datetime, slack: timedelta) -> ColumnElement[bool]:
-    """Return the SQL condition that the next attempt is later than the pause after the previous attempts permits."""
+    """Return the SQL condition that an attempt is scheduled later than the pause before the attempt permits."""
     pauses = (UNDER_WAY_S, *(max(UNDER_WAY_S, pause_s) for pause_s in PAUSES_S))
     latest = [now + timedelta(seconds=pause_s) + slack for pause_s in pauses]
     beyond = DeliveryRow.next_at > latest[-1]

@@ -57,11 +57,10 @@ class Superseded(Conflict):
 
 
 def check_incarnation(worker_id: str, row: Any, incarnation: str | None, seen_since: datetime) -> None:
-    """Raise an error if the calling process is not the process that registered last. Processes without an incarnation
-    are accepted.
+    """Raise an error if another process registered as the worker after the calling process.
 
-    If the last process is silent, the caller may register again: an older backup may have been restored, or the last
-    process has ended.
+    Processes without an incarnation are accepted. If the last registered process is silent, the caller may register
+    again: the process has ended, or an older backup was restored.
 
     Args:
         row: row of the worker, with at least `host`, `incarnation`, `left_at` and `seen_at`.
@@ -134,12 +133,16 @@ class Fleet:
         row.contested_at = now
 
     def any_after(self, moment: datetime) -> bool:
-        """Return True if a worker was seen after `moment`. If `moment` is in the future, a clock was ahead."""
+        """Return True if a worker was seen after `moment`.
+
+        For a moment in the future, this shows that a clock was ahead.
+        """
         return self.session.scalar(select(WorkerRow.id).where(WorkerRow.seen_at > moment).limit(1)) is not None
 
     def put_off(self, by: timedelta, *, now: datetime, since: datetime) -> None:
-        """Move `seen_at` of connected workers forward by the duration of an interruption, at most to `now`, so that the
-        interruption does not count.
+        """Move `seen_at` of connected workers forward by the duration of an interruption, at most to `now`.
+
+        The interruption then does not count as silence of the workers.
 
         Args:
             by: duration of the interruption.
@@ -186,7 +189,7 @@ class Fleet:
     def devices(self, seen_since: datetime) -> Sequence[DeviceRow]:
         """Return the devices that may receive work, in a stable order.
 
-        These devices are not quarantined, and belong to connected workers that do not drain.
+        Such devices are not quarantined, and belong to connected workers that do not drain.
         """
         query = (
             select(DeviceRow)
@@ -262,9 +265,7 @@ class Fleet:
         return tuple(row.uuid for row in rows if row.quarantined_at is not None)
 
     def _announce_progress(self, worker_id: str) -> None:
-        """Add an event for each search whose confirmation or ablation a worker runs, so that pages show the
-        progress.
-        """
+        """Add an event for each search whose confirmation or ablation a worker runs. Pages then show the progress."""
         for search_id in Leases(self.session).searches_confirmed_by(worker_id):
             Events(self.session).search_changed(search_id)
 

@@ -71,7 +71,7 @@ class Grants:
     def grant(self, jobs: Sequence[JobRow], holder: Holder) -> list[Granted]:
         """Lease queued jobs to a device, and return the leases.
 
-        If two processes lease the same job, the unique index on live attempts raises an error in one process.
+        If two processes lease the same job, one of them gets an error from the unique index on live attempts.
         """
         if not jobs:
             return []

@@ -1,4 +1,4 @@
-"""Repository of jobs and leases (attempts), with claims, renewals, expiry and reports.
+"""Repository of jobs and leases (attempts): claims, renewals, expiry and reports.
 
 Every change of an attempt checks the attempt's state, so that a lease ends exactly once.
 """
@@ -119,10 +119,9 @@ class Leases:
         return job
 
     def next_queued(self, search_id: int, limit: int = 1, *, baselines: bool = True) -> Sequence[JobRow]:
-        """Return the next jobs to lease. Baselines come first, then confirmations, then all other jobs, and within a
-        kind the oldest job first.
+        """Return the next jobs to lease. Jobs that another transaction is leasing are skipped.
 
-        Jobs that another transaction is leasing are skipped.
+        Baselines come first, then confirmations, then all other jobs. Within a kind, the oldest job comes first.
 
         Args:
             baselines: True to include baselines.
@@ -140,9 +139,9 @@ class Leases:
         return self.session.scalars(done.order_by(AttemptRow.id.desc()).limit(1)).first()
 
     def patient_confirmations(self, now: datetime) -> bool:
-        """Return True if the time that a confirmation waits for another device of the same model has just ended.
+        """Return True if a confirmation has just waited long enough for another device of the same model.
 
-        From then on, any device of the model may run it (`Policy.other_unit_s`).
+        Any device of the model may then run the confirmation (`Policy.other_unit_s`).
         """
         query = select(JobRow.created_at, SearchRow.policy).join(SearchRow, SearchRow.id == JobRow.search_id)
         waiting = self.session.execute(query.where(JobRow.kind == "confirm", JobRow.state == "queued"))
@@ -173,9 +172,9 @@ class Leases:
         return self.session.scalars(query.options(joinedload(JobRow.trial)).order_by(JobRow.id)).all()
 
     def open_confirmation(self, search_id: int) -> tuple[JobRow, AttemptRow | None] | None:
-        """Return an open confirmation or ablation of a search, with its lease if it is leased; None if none is open.
+        """Return an open confirmation or ablation of a search, with its lease if it is leased.
 
-        A leased job is preferred to a queued job.
+        Return None if none is open. A leased job is preferred to a queued job.
         """
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.state.in_(_OPEN))
         query = query.where(JobRow.kind.in_(("confirm", "ablate"))).options(joinedload(JobRow.trial))
@@ -243,8 +242,9 @@ class Leases:
         return row
 
     def live_or_none(self, attempt_id: int) -> AttemptRow | None:
-        """Return an attempt with its job if the attempt is live, else None. No token is checked, so only the service
-        itself may call this method.
+        """Return an attempt with its job if the attempt is live, else None.
+
+        No token is checked, so only the service itself may call this method.
         """
         return next(iter(self._live(AttemptRow.id == attempt_id)), None)
 
@@ -265,7 +265,7 @@ class Leases:
         return set(self.session.scalars(select(AttemptRow.id).where(*mine)))
 
     def restart(self, until: datetime) -> None:
-        """Set the expiry of every live lease to `until`, even if that is earlier than its present expiry."""
+        """Set the expiry of every live lease to `until`, even if `until` is earlier than the present expiry."""
         live = update(AttemptRow).where(AttemptRow.state == "live")
         self.session.execute(live.values(expires_at=until).execution_options(synchronize_session=False))
 
@@ -290,7 +290,7 @@ class Leases:
         return self._live(AttemptRow.worker_id == worker_id)
 
     def unreported(self, worker_id: str, device_uuid: str, holding: Collection[int]) -> list[tuple[int, int]]:
-        """Return (attempt id, search id) of each live lease of a device that the worker did not list in `holding`."""
+        """Return (attempt id, search id) of each live lease of a device that the worker does not list in `holding`."""
         mine = self.session.execute(_HELD, {"worker": worker_id, "unit": device_uuid})
         return [(attempt_id, search_id) for attempt_id, search_id in mine if attempt_id not in holding]
 

@@ -1,7 +1,7 @@
 """Queries and views that skip unreadable rows, so that a list with an unreadable row can be shown.
 
-Loading a row fails with a `ValueError` if a JSON document in it is damaged or no longer matches its type. If a query
-selects only this row, the user gets an error that names the item and a remedy.
+Loading a row fails with a `ValueError` if a JSON document in the row is damaged or no longer matches its type. If a
+query selects only the unreadable row, the user gets an error that names the item and a remedy.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,8 +45,8 @@ def readable(session: Session, query: Select[Row], *, limit: int | None = None) 
     """Return the rows of a query, without unreadable rows.
 
     Args:
-        limit: number of rows to return. If rows are unreadable, further rows of the query take their place. Otherwise,
-            a page with fewer rows would look like the last page.
+        limit: number of rows to return. Further rows of the query take the place of unreadable rows, because a page
+            with fewer rows would look like the last page.
     """
     try:
         return session.scalars(query.limit(limit) if limit is not None else query).all()
@@ -70,7 +70,7 @@ def readable(session: Session, query: Select[Row], *, limit: int | None = None) 
 def readable_items(
     items: Sequence[Item], read: Callable[[Sequence[Item]], Iterable[Found]], *, name: Callable[[Item], object]
 ) -> tuple[list[Found], list[Item]]:
-    """Read items together. If this fails, read the items one by one. Return the values, and the unreadable items.
+    """Read items together or, if this fails, one by one. Return the values, and the items that are unreadable.
 
     Args:
         name: function that returns the id of an item for log messages.
@@ -151,7 +151,10 @@ def named(database: Database, error: UnreadableValue) -> UnreadableItem:
 
 
 def _holders(session: Session, error: UnreadableValue) -> tuple[Column[Any] | None, Sequence[Any]]:
-    """Return the column of an unreadable value (None if unknown), and the keys of rows that contain the value."""
+    """Return the column of an unreadable value, and the keys of the rows that contain the value.
+
+    The column is None if it is unknown.
+    """
     columns = [column for each in Base.metadata.sorted_tables for column in each.columns]
     own = next((each for each in columns if each.type is error.kind), None)
     if own is not None:

@@ -35,7 +35,7 @@ from evo.search.lifecycle import TERMINAL
 
 
 def remove_search(session: Session, search_id: int) -> bool:
-    """Delete a search with its trials, jobs, attempts and messages. The result is always True (see `_isolated`).
+    """Delete a search with its trials, jobs, attempts and messages. Return True, as `_isolated` requires.
 
     The artefacts of the search are deleted later by `collect_artefacts`.
 
@@ -101,8 +101,9 @@ def collect_searches(
 
 
 def _isolated(session: Session, work: Callable[[Session, int], bool], search_id: int) -> bool | None:
-    """Call `work` in a savepoint, and return its result, or None if it fails. A failure therefore does not prevent
-    further deletions.
+    """Call `work` in a savepoint, so that a failure does not prevent further deletions.
+
+    Return the result of `work`, or None if it fails.
     """
     try:
         with session.begin_nested():
@@ -129,8 +130,8 @@ def _thin(session: Session, search_id: int) -> bool:
 def collect_workers(session: Session, before: datetime) -> Collected:
     """Delete workers that sent no request since `before`, and tokens that expired or were revoked before `before`.
 
-    Workers with a lease or a quarantined device are kept, because only a person may end a quarantine. One token is
-    always kept, because a service without tokens admits all local users.
+    Workers with a lease are kept. Workers with a quarantined device are also kept, because only a person may end a
+    quarantine. One token is always kept, because a service without tokens admits all local users.
     """
     busy = select(AttemptRow.worker_id).where(AttemptRow.state == "live")
     aside = select(DeviceRow.worker_id).where(DeviceRow.quarantined_at.is_not(None))
@@ -152,8 +153,10 @@ def collect_workers(session: Session, before: datetime) -> Collected:
 
 
 def collect_families(session: Session, before: datetime) -> Collected:
-    """Delete unused family versions that are older than `before`, whether uploaded or registered by path. The latest
-    version of each family is kept, and so are built-in families, which a service registers only once per process.
+    """Delete unused family versions that are older than `before`, whether uploaded or registered by path.
+
+    The latest version of each family is kept. Built-in families are also kept, because a service registers them only
+    once per process.
     """
     latest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).group_by(FamilyRow.name)
     old = select(FamilyRow.digest).where(
@@ -175,11 +178,11 @@ def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def collect_artefacts(session: Session, limit_bytes: int, now: datetime) -> tuple[Collected, list[str]]:
-    """Delete artefact rows, oldest first, until the total size is within the limit.
+    """Delete artefact rows, oldest first, until the total size is within the limit. Needed artefacts are kept.
 
     Returns:
-        The numbers of deleted items, and the digests of the artefacts. The caller must remove their files after this
-        transaction is committed.
+        The numbers of deleted items, and the digests of the deleted artefacts. The caller must remove their files after
+        this transaction is committed.
     """
     total = session.scalar(select(func.sum(ArtefactRow.size))) or 0
     needed, doomed, freed = _needed(session), [], 0

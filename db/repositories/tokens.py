@@ -1,5 +1,6 @@
-"""Repository of access tokens and browser sessions. The secret of a token is returned once. Only the SHA-256 of the
-secret is stored.
+"""Repository of access tokens and browser sessions.
+
+The secret of a token is returned only once. The database stores only its SHA-256.
 """
 
 import hashlib
@@ -44,7 +45,7 @@ class Tokens:
         self.session = session
 
     def any(self) -> bool:
-        """Return True if a token was created. From then on, every request needs a token."""
+        """Return True if any token was ever created. Every request then needs a token."""
         return self.session.scalar(select(TokenRow.id).limit(1)) is not None
 
     def all(self) -> Sequence[TokenRow]:
@@ -129,7 +130,7 @@ class Tokens:
         The worker's earlier tokens are revoked.
 
         Args:
-            name: name of the new token. If None, the new token has the name of the join token.
+            name: name of the worker token. If None, it gets the name of the join token.
 
         Raises:
             Conflict: the join token was already used, or was created for a different worker.

@@ -34,14 +34,15 @@ class Variants:
         return self.session.scalars(select(VariantRow).where(VariantRow.tuning_id == search_id)).first()
 
     def base_id(self, search_id: int) -> int:
-        """Return the id of the search to which a variant was submitted if `search_id` tunes this variant, else
-        `search_id`.
+        """Return the id of the search to which a search's variants belong.
+
+        If `search_id` tunes a variant, this is the search to which the variant was submitted, else `search_id` itself.
         """
         variant = self.tuned_by(search_id)
         return search_id if variant is None else variant.search_id
 
     def numbered(self, search_id: int, number: int) -> VariantRow | None:
-        """Return a variant by its number in a search, or None if the number is that of the family's own implementation.
+        """Return a variant by its number in a search. Return None for the number of the family's own implementation.
 
         Raises:
             NotFound: the search has no variant with this number.
@@ -54,10 +55,10 @@ class Variants:
         return row
 
     def next_number(self, search_id: int) -> int:
-        """Return the number for the next variant. Lock the search first, because two variants may be submitted at the
-        same time.
+        """Return the number for the next variant.
 
-        Numbers of deleted variants are not reused, because parents, proposals and URLs refer to them.
+        The caller must lock the search first, because two variants may be submitted at the same time. Numbers of
+        deleted variants are not used again, because parents, proposals and URLs refer to them.
         """
         return (self.session.scalar(select(SearchRow.last_variant).where(SearchRow.id == search_id)) or FAMILY) + 1
 
@@ -82,7 +83,7 @@ class Variants:
     def costs_of_all(self, search_id: int) -> list[float | None]:
         """Return the cost of every ended trial of a search and of the searches that tune its variants, by end time.
 
-        The cost of a trial that was not measured is None. For the definition of the cost, see `costs`.
+        The cost of a trial that was not measured is None. `costs` defines the cost.
         """
         ended = TrialRow.search_id.in_(self.searches_of(search_id)) & TrialRow.finished_seq.is_not(None)
         order = TrialRow.finished_at, TrialRow.search_id, TrialRow.finished_seq
@@ -101,10 +102,10 @@ class Variants:
         return list(self.session.scalars(select(TrialRow.binary_digest).where(ended)).all())
 
     def costs(self, search_id: int) -> list[float | None]:
-        """Return the cost of each ended trial of a search, in the order in which the trials ended. The cost of a trial
-        that was not measured is None.
+        """Return the cost of each ended trial of a search, in the order in which the trials ended.
 
-        The cost is the quick time in microseconds, or the cost by the metric of the search.
+        The cost is the quick time in microseconds, or the cost by the metric of the search. The cost of a trial that
+        was not measured is None.
         """
         query = select(self._cost(search_id)).where(TrialRow.search_id == search_id, TrialRow.finished_seq.is_not(None))
         return list(self.session.scalars(query.order_by(TrialRow.finished_seq)).all())

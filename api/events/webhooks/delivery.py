@@ -1,7 +1,7 @@
-"""Delivers a webhook message when a search ends, with retries for a day. A slow receiver does not delay messages to
-further receivers.
+"""Delivers a webhook message when a search ends, with retries for a day.
 
-Messages follow https://www.standardwebhooks.com. They are JSON, signed with HMAC-SHA256 over id, time and body.
+A slow receiver does not delay messages to other receivers. Messages follow https://www.standardwebhooks.com. They are
+JSON, signed with HMAC-SHA256 over id, time and body.
 """
 
 import json
@@ -214,7 +214,7 @@ class UnderWay:
         return chosen
 
     def start(self, message: Due, deliver: Callable[[], None]) -> None:
-        """Deliver a message in a daemon thread, which does not prevent the process from ending."""
+        """Deliver a message in a daemon thread. Such a thread does not keep the process alive."""
 
         def run() -> None:
             try:
@@ -230,7 +230,7 @@ class UnderWay:
         threading.Thread(target=run, name=f"webhook-{message.id}", daemon=True).start()
 
     def wait(self, *, ended_count: int, until_s: float) -> bool:
-        """Wait until more than `ended_count` deliveries have ended, and return True.
+        """Wait until more than `ended_count` deliveries have ended in total, and return True.
 
         Return False if no delivery is running, or if the time is over.
 

@@ -1,6 +1,4 @@
-"""Refuses request bodies that are too large, compressed, or of ambiguous length. If possible, a body is refused before
-it is read.
-"""
+"""Refuses request bodies that are too large, compressed, or of ambiguous length, if possible before reading them."""
 
 from anyio import move_on_after
 from starlette.datastructures import Headers

@@ -15,8 +15,8 @@ _OWN = re.compile(rb"%s\w{0,20}=[\w.~-]{0,%d}" % (COOKIE.encode(), LONGEST_SECRE
 class OwnCookies:
     """Middleware that keeps only the cookies that kernel-evo sets. Their values are never quoted.
 
-    Browsers send all cookies of a host name, including those of other services. Python's parser takes quadratic time
-    for some quoted values.
+    Browsers send all cookies of a host name, including those of other services. Parsing some quoted values takes Python
+    quadratic time.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -38,8 +38,8 @@ class Address:
     Attributes:
         public: scheme, host and path prefix. They are taken from the configured public URL if there is one, else from
             the request of the client.
-        hosts: host names of the service for this client, with and without the port of ``X-Forwarded-Port``. This port
-            may be used only between proxies.
+        hosts: host names of the service for this client, with and without the port of ``X-Forwarded-Port``. Both are
+            accepted, because this port may be used only between proxies.
         trusted: True if a trusted proxy sent the request. Forwarding headers are used only in this case.
         outside: header which shows that the client is on another machine. None if there is no such header.
     """
@@ -120,7 +120,7 @@ class Forwarding:
         return peer
 
     def _path(self, scope: Scope, prefix: str) -> dict[str, Any]:
-        """Return the ASGI scope values of the path without the prefix. Empty if the path does not begin with it."""
+        """Return the ASGI scope values of the path without the prefix. Empty if the path has no such prefix."""
         path: str = scope["path"]
         if not prefix or prefix.split("/")[1] in self._own or not f"{path}/".startswith(f"{prefix}/"):
             return {}
@@ -194,8 +194,9 @@ def _bare(address: str) -> str:
 
 
 def _prefix(headers: Headers) -> str:
-    """Return the path prefix that a proxy removed, or an empty string if it is missing, too long, or has special
-    characters.
+    """Return the path prefix that a proxy removed, or an empty string.
+
+    A prefix that is too long or has special characters is ignored.
     """
     named = next(_each(headers, "x-forwarded-prefix"), None) or next(_each(headers, "x-script-name"), "")
     prefix = named.rstrip("/")

@@ -1,8 +1,9 @@
-"""Handles ``Idempotency-Key``. A POST that a client repeats because it did not get the answer is executed only once.
+"""Handles ``Idempotency-Key``: a POST with the same key is executed only once.
 
-The answer to a request that changed data is kept for 24 hours, and returned if the request is repeated. A request is
-executed again if it was refused (4xx), or failed before its commit, for example because the database was locked. If the
-service was killed, or failed after a commit, the result is unknown, and further requests with the same key are refused.
+Clients repeat a request if they did not get the answer. The answer to a request that changed data is kept for 24 hours,
+and returned if the request is repeated. A request is executed again if it was refused (4xx), or failed before its
+commit, for example because the database was locked. If the service was killed, or failed after a commit, the result is
+unknown, and further requests with the same key are refused.
 """
 
 import hashlib
@@ -34,7 +35,7 @@ KEPT_HEADERS = {"content-type", "location", "etag"}
 
 
 class Idempotency:
-    """Middleware that executes repeated requests with the same key only once.
+    """Middleware that executes several requests with the same key only once.
 
     The middleware runs after authentication, because the keys of different callers are independent.
     """
@@ -86,10 +87,10 @@ class Idempotency:
             await _repeat(known.answer, send)
 
     async def _carry_out(self, scope: Scope, receive: Receive, send: Send, answers: StoredResponses, key: str) -> None:
-        """Execute a request, and store the answer before sending it, so that a repetition of the request gets the same
-        answer.
+        """Execute a request, store the answer, and send it.
 
-        If the answer cannot be stored, it is still sent, because the request was executed.
+        The answer is stored first, so that a repetition of the request gets the same answer. If the answer cannot be
+        stored, it is still sent, because the request was executed.
         """
         messages: list[Message] = []
         failed: EvoError | None = None
@@ -115,8 +116,9 @@ class Idempotency:
 
 
 def _note(answers: StoredResponses, key: str, answer: Answer | None, *, undone: bool, path: str) -> None:
-    """Store the answer to a request. If the request changed nothing, delete the record of the request, so that a
-    repetition is executed.
+    """Store the answer to a request.
+
+    If the request changed nothing, delete the record of the request instead, so that a repetition is executed.
     """
     refused = answer is not None and 400 <= answer.status < 500
     failed = answer is None or answer.status >= 500
@@ -129,7 +131,8 @@ def _note(answers: StoredResponses, key: str, answer: Answer | None, *, undone: 
 async def _whole_body(receive: Receive) -> bytes | None:
     """Return the body of a request, or None if the body is too large.
 
-    A large body is also read to its end, because clients read the answer only after they have sent the body.
+    A body that is too large is still read to its end, because clients read the answer only after they have sent the
+    body.
     """
     parts: list[bytes] = []
     more, taken = True, 0
@@ -146,7 +149,7 @@ async def _whole_body(receive: Receive) -> bytes | None:
 
 
 def _once_more(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` function that first returns the body, which was already read, and then further messages."""
+    """Return a `receive` function that first returns a body that was already read, and then further messages."""
     given = False
 
     async def again() -> Message:

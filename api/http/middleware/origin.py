@@ -18,11 +18,11 @@ READS = frozenset({"GET", "HEAD"})
 
 
 class OriginCheck:
-    """Middleware that refuses requests with unknown host names, and writing requests from pages of other sites.
+    """Middleware that refuses unknown host names, and requests from pages of other sites that would change data.
 
     Args:
         host: address on which the service listens. Host names are checked only if this is a loopback address and no
-            trusted proxy sent the request, because other machines may use names that the service does not know.
+            trusted proxy sent the request. Otherwise, clients may use names that the service does not know.
         public: the configured public URL. Its host and origin are accepted.
     """
 

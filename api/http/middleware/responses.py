@@ -91,7 +91,7 @@ KEPT_HEADERS = frozenset({"etag", "cache-control", "content-location", "date", "
 class Conditional:
     """Middleware that adds a weak ``ETag`` to REST answers without a tag, and compares the tag with ``If-None-Match``.
 
-    Streams get no tag. Pages get no tag either, because each page contains a CSRF token of its own.
+    Streams and pages get no tag. Each page contains a different CSRF token, so its tag would never match.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -130,7 +130,7 @@ def matches(wanted: str, tag: str) -> bool:
 def _tag(start: Message, body: bytes | None) -> str | None:
     """Return the tag of an answer, or None if it has none.
 
-    If the route set no tag and the body is complete, first add a tag.
+    If the route set no tag and the body is complete, a tag is added first.
     """
     headers = MutableHeaders(scope=start)
     if "etag" not in headers and body is not None:
@@ -139,9 +139,9 @@ def _tag(start: Message, body: bytes | None) -> str | None:
 
 
 def _not_modified(start: Message) -> Message:
-    """Return the 304 message that replaces the start of an answer.
+    """Return the message with status 304 that replaces the start of an answer.
 
-    It contains the `Vary` header that the complete answer would have (RFC 9110, section 15.4.5).
+    The message contains the `Vary` header that the complete answer would have (RFC 9110, section 15.4.5).
     """
     MutableHeaders(scope=start).setdefault("vary", "Accept-Encoding")
     kept = [(name, value) for name, value in start["headers"] if name.decode("latin-1").lower() in KEPT_HEADERS]

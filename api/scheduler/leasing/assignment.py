@@ -82,7 +82,7 @@ class Dispatch:
         return LeaseReply(leases=leases, drain=False)
 
     def _earlier_lease(self, search_id: int, slot: Slot, attempt_id: int) -> list[Lease]:
-        """Renew a lease that was granted before but did not reach the worker, and return it as a list.
+        """Renew a lease that was granted before but did not reach the worker. Return a list with the lease.
 
         The list is empty if the lease has ended.
         """

@@ -1,5 +1,6 @@
-"""Leases jobs of one search to a slot, first queued jobs, then new trials. All leases are stored before the worker gets
-them.
+"""Leases jobs of one search to a slot: first queued jobs, then new trials.
+
+All leases are stored before the worker gets them.
 """
 
 from collections.abc import Sequence
@@ -58,7 +59,10 @@ def queued(transaction: SearchTransaction, slot: Slot, now: datetime, count: int
 
 
 def baselines_come_last(active: ActiveSearch) -> bool:
-    """Return True while a search with a short time budget runs. Its baselines are measured after its trials."""
+    """Return True if the search is running with a short time budget.
+
+    Its baselines are then measured after its trials.
+    """
     minutes = active.search.budget.minutes
     return active.state == "running" and minutes is not None and minutes < SHORT_MINUTES
 
@@ -92,7 +96,7 @@ def begun(transaction: SearchTransaction, slot: Slot, now: datetime, asked: Sequ
 
 
 def again(transaction: SearchTransaction, slot: Slot, attempt_id: int, now: datetime) -> list[Lease]:
-    """Renew the lease of an attempt, and return it as a list. The list is empty if the lease has ended."""
+    """Renew the lease of an attempt. Return a list with the lease, or an empty list if the lease has ended."""
     attempt = Leases(transaction.session).live_or_none(attempt_id)
     if attempt is None:
         return []
@@ -122,10 +126,10 @@ def _holder(transaction: SearchTransaction, slot: Slot, now: datetime) -> Holder
 
 
 def _prefers_other_slot(transaction: SearchTransaction, slot: Slot, job: JobRow, now: datetime) -> bool:
-    """Return True if a confirmation should wait briefly for another unit of the same device model.
+    """Return True if a confirmation should wait briefly for another device of the same model.
 
-    A measurement on another unit of the same model does not repeat the bias of the unit on which the trial was
-    measured.
+    Each device has a bias. A measurement on another device does not repeat the bias of the device that measured the
+    trial.
     """
     if job.kind != "confirm" or job.trial_id is None or transaction.active.device_uuid is not None:
         return False

@@ -38,7 +38,7 @@ MAX_RACES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class WorkRequest:
-    """Request for up to `count` jobs of one search for a slot."""
+    """Request of a slot for up to `count` jobs of one search."""
 
     slot: Slot
     count: int
@@ -158,8 +158,9 @@ MOST = 16
 
 @dataclass(eq=False)
 class _Request(Generic[RequestT, ResponseT]):
-    """A request with its response. `ready` is set when the request was served, or when its thread must serve the next
-    batch.
+    """A request with its response.
+
+    `ready` is set when the request was served, or when its thread must serve the next batch.
     """
 
     payload: RequestT
@@ -172,9 +173,9 @@ class _Request(Generic[RequestT, ResponseT]):
 class Batcher(Generic[RequestT, ResponseT]):
     """Serves requests of a search in batches. Any thread may submit a request.
 
-    A batch needs one transaction for any number of requests. While a batch runs, new requests wait, and the next batch
-    serves them in order of arrival. Under load, a request therefore costs less. Without load, a request does not wait.
-    A request that was served returns at once, without waiting for the next batch.
+    A batch needs one transaction for any number of requests, which makes each request cheaper under load. While a batch
+    runs, new requests wait, and the next batch serves them in order of arrival. If no batch runs, a request is served
+    at once. A request whose batch has ended does not wait for the next batch.
 
     Args:
         serve: function that handles several requests of one search, and returns their responses in order.
@@ -206,9 +207,9 @@ class Batcher(Generic[RequestT, ResponseT]):
             return False
 
     def _serve_batch(self, search_id: int, request: _Request[RequestT, ResponseT]) -> None:
-        """Serve a request and the requests that wait behind it.
+        """Serve a request and the requests that are waiting behind it.
 
-        Then let the request that has waited longest serve the next batch.
+        Then let the thread whose request has waited longest serve the next batch.
         """
         with self._lock:
             waiting = self._waiting[search_id]

@@ -17,7 +17,7 @@ class SearchTransaction:
     An SQLite database is served by one process, so a lock in memory is enough. The transaction begins when the session
     is first used, so that the database is not locked while a strategy proposes. With PostgreSQL, the transaction locks
     the row of the search at once, and then reads the changes of other processes. If this process hangs, the server
-    rolls the transaction back so that other processes can continue, and refuses later writes of this process.
+    rolls the transaction back so that other processes can continue, and refuses later writes of this transaction.
 
     Attributes:
         ended: ids of the trials that ended in this transaction.
@@ -58,7 +58,7 @@ class SearchTransaction:
         self._milestone = True
 
     def end(self) -> None:
-        """Store the events, and increment the revision so that other processes update their copies."""
+        """Store the events, and increment the revision of the search so that other processes update their copies."""
         if self.ended:
             Events(self.session).trials_ended(self.active.id, self.ended)
         if self._database.shared:

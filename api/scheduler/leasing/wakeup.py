@@ -31,7 +31,8 @@ class Wakeup:
     def expected(self) -> Iterator[asyncio.Event]:
         """Context manager with an event that every later wake-up sets.
 
-        Check for work inside the ``with`` block. A wake-up between the check and the wait is then not missed.
+        Check for work inside the ``with`` block, then wait for the event. A wake-up between the check and the wait is
+        not missed.
         """
         event = asyncio.Event()
         self._waiting.add(event)

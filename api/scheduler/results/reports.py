@@ -24,8 +24,9 @@ class ResultReceiver:
         self._queue = queue
 
     def take(self, deliveries: Sequence[Delivery]) -> tuple[list[ReceiptOrRefusal], list[int]]:
-        """Accept results. Return the receipt of each delivery, and the ids of the searches for which
-        `api.scheduler.lifecycle.advance` must be called.
+        """Accept results. Return the receipt of each delivery, and the ids of searches that must be advanced.
+
+        The caller must call `api.scheduler.lifecycle.advance` for these searches.
         """
         by_search, receipts = self._sorted(deliveries)
         due: list[int] = []
@@ -36,8 +37,9 @@ class ResultReceiver:
         return [receipts[index] for index in range(len(deliveries))], due
 
     def _sorted(self, deliveries: Sequence[Delivery]) -> tuple[dict[int, list[int]], dict[int, ReceiptOrRefusal]]:
-        """Return the indices of deliveries by search, and the receipts of deliveries that need no transaction, by
-        index.
+        """Return the indices of deliveries by search, and the receipts that are already known, by index.
+
+        A receipt is known if the delivery needs no transaction.
         """
         with self._database.look() as session:
             known = Leases(session).known({delivery.attempt_id for delivery in deliveries})

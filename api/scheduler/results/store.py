@@ -102,8 +102,8 @@ def end_trial(
 ) -> None:
     """Set the outcome of a pending trial, in memory and in the database.
 
-    Memory is changed first, because it determines the order of trials. If the commit fails, the registry drops the
-    search in memory and rebuilds it.
+    Memory is changed first, because it determines the order of ended trials. If the commit fails, the registry drops
+    the search in memory and rebuilds it.
     """
     search = transaction.active.search
     full, most_pending = search.full, search.most_pending
@@ -160,7 +160,10 @@ def _baselines(transaction: SearchTransaction, attempt: AttemptRow, report: Base
 
 
 def ruled(database: Database, search_id: int, attempt_id: int, report: Report) -> Ruling:
-    """Return the ruling on the samples of a report. It runs outside any transaction, because the bootstrap is slow."""
+    """Return the ruling on the samples of a report.
+
+    The ruling is computed outside any transaction, because the bootstrap is slow.
+    """
     match report:
         case ConfirmReport():
             return judged(database, search_id, attempt_id, report)
@@ -233,8 +236,8 @@ def queue_confirmation(transaction: SearchTransaction, trial: TrialRow, seen: in
     """Queue a confirmation of a trial against the current incumbent.
 
     An incumbent from another variant is built from the files of that variant. If the family was edited and no longer
-    accepts the config of the incumbent, the incumbent cannot be measured. The challenger is then confirmed without the
-    incumbent, and a successful challenger still replaces it.
+    accepts the incumbent's config, the incumbent cannot be measured. The confirmation then has no incumbent, and a
+    challenger that passes it still replaces the champion.
     """
     session, active = transaction.session, transaction.active
     search = Archive(session).search(active.id)
@@ -273,7 +276,8 @@ def _other_variant(session: Session, search: SearchRow, incumbent: ChampionRow) 
 def _confirmation_seed(seed: int, position: int) -> int:
     """Return the seed of the inputs of a confirmation.
 
-    The confirmations of a search have different seeds. A repeated search has the same seeds.
+    The confirmations of a search have different seeds. If a search is repeated with the same seed, its confirmations
+    have the same seeds again.
     """
     return int(np.random.SeedSequence((seed, position), spawn_key=(1,)).generate_state(1)[0])
 

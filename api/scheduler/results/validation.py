@@ -136,9 +136,9 @@ def _check_rounds(report: ConfirmReport) -> None:
 
 
 def _check_repeats(report: ConfirmReport) -> None:
-    """Check that all repeats in further processes compare the challenger with the same kernel.
+    """Check that all further processes compared the challenger with the same kernel.
 
-    This kernel is the incumbent if there is one.
+    This kernel is the incumbent. If there is none, it is one of the baselines.
     """
     against = report.repeated_against
     if report.repeats and report.incumbent is not None and against != "incumbent":
@@ -247,9 +247,10 @@ _CLASSES: Mapping[type, Range] = {OutputChecks: COUNT, Ceilings: RATE, CaseError
 
 
 def check_figures(where: str, content: Any, within: Range = FIGURE) -> None:
-    """Check that all numbers in a message, or in a part of a message, are in the range for their class and field.
+    """Check that all numbers in a message, or in a part of a message, are in the permitted range.
 
-    The error of a wrong output may be any finite number, because it may come from uninitialised memory.
+    The range depends on the class and the field. The error of a wrong output may be any finite number, because it may
+    come from uninitialised memory.
 
     Raises:
         InvalidInput: a number is out of range.

@@ -77,8 +77,9 @@ class ArtefactReader:
         self._store = store
 
     def of_trial(self, trial: TrialView, kind: DeviceKind) -> TrialFiles:
-        """Return the files of a trial's evaluation and confirmations. If several files have the same name, the latest
-        file is returned.
+        """Return the files of a trial's evaluation and confirmations.
+
+        Of several files with the same name, the latest is used.
 
         Args:
             kind: device kind, which determines the language of the source.

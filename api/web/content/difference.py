@@ -38,7 +38,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Hunk:
-    """A group of changes with the lines around them. It follows `skipped` lines that are equal and not shown."""
+    """A group of changes with the lines around them. Before the group, `skipped` equal lines are left out."""
 
     skipped: int
     lines: tuple[Line, ...]

@@ -29,7 +29,7 @@ COUNTED = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Chip:
-    """One setting of a config. `differs` is True if the best trial has another value."""
+    """One setting of a config. `differs` is True if the best trial has a different value."""
 
     name: str
     value: str
@@ -59,7 +59,7 @@ class RelativeTime:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row of a leaderboard. It contains a trial or a baseline. For a baseline, `trial` is None.
+    """One row of a leaderboard, which is a trial or a baseline. For a baseline, `trial` is None.
 
     Attributes:
         source: text that states the source of the time. If the table contains times of several runs, the text also
@@ -93,7 +93,7 @@ class Listing:
         device: model of the device that measured all rows.
         metric: metric of the search. None if the objective is the time.
         found: number of trials that match the filters. Counting stops at `COUNTED` unless `exact` is True.
-        shared: settings that are equal in all rows. The rows do not repeat them.
+        shared: settings that are equal in all rows. They are shown once instead of in every row.
         note: sentences to show if the table contains times of several runs, else None.
         wrong: reasons why filters in the URL are invalid, by field. If a filter is invalid, there are no rows.
     """
@@ -224,7 +224,7 @@ def _runs(session: Session, trials: Sequence[TrialView], search: SearchView) -> 
 
 
 def _known_count(search: SearchView, selection: Selection) -> int | None:
-    """Return the number of matching trials if the counters of the search contain it, else None."""
+    """Return the number of matching trials if the counters of the search contain it, else None (a query is needed)."""
     if selection.conditions or selection.text:
         return None
     counts = {**search.counts, "pending": search.asked - search.finished}

@@ -38,7 +38,7 @@ def listing(text: str, language: str = "text") -> Listing:
 
 
 def beginning(lines: list[str]) -> list[str]:
-    """Return the first lines of a text, up to the size limit of a listing. A very long line is shortened."""
+    """Return the first lines of a text, up to the size limit of a listing. A very long line is cut."""
     shortened = [line if len(line) <= MOST_CHARACTERS else line[:MOST_CHARACTERS] + " …" for line in lines[:MOST_LINES]]
     lengths = accumulate(len(line) + 1 for line in shortened)
     kept = takewhile(lambda length: length <= MOST_CHARACTERS + 3, lengths)

@@ -181,9 +181,9 @@ def threshold_text(rule: Rule) -> str:
 
 
 def _relation(rule: Rule) -> str:
-    """Return the sign to show before the threshold of a rule that requires a range, ``≤`` or ``≥``.
+    """Return the sign before the threshold of a rule whose figure must lie in a range, ``≤`` or ``≥``.
 
-    The threshold is the end of the range that is nearer to the figure. A figure inside the range passes.
+    The shown threshold is the end of the range that is nearer to the figure. A figure inside the range passes.
     """
     return "≤" if (rule.figure <= rule.threshold) == rule.passed else "≥"
 
@@ -201,7 +201,7 @@ def _reading(rule: Rule) -> Reading | None:
 
 
 def _noisy(rule: Rule) -> bool:
-    """Return True if noise makes the figure meaningless. Figures of other inconclusive rules are still shown."""
+    """Return True if noise makes the figure of an inconclusive rule meaningless, so that the figure is not shown."""
     return rule.name == "work" and not rule.conclusive
 
 

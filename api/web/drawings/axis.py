@@ -1,4 +1,4 @@
-"""Axes of drawings. They compute linear and logarithmic positions, round tick values, and labels."""
+"""Axes of drawings: linear and logarithmic positions, round tick values, and labels."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence

@@ -93,7 +93,7 @@ def best_so_far(
 def _levels(heights: Mapping[tuple[str, str], float], drawn: tuple[float, float]) -> tuple[Level, ...]:
     """Return the horizontal lines with their labels.
 
-    A label is above its line, or below its line if the best-so-far line would cross the label. `drawn` is the vertical
+    A label is above its line, or below if the best-so-far line would cross the label above. `drawn` is the vertical
     range of the best-so-far line in the area of the labels.
     """
     levels: list[Level] = []

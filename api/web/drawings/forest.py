@@ -20,10 +20,10 @@ PLACES = {"pays": 2, "hurts": 5, "nothing": 4, "unclear": 1}
 
 @dataclass(frozen=True, kw_only=True)
 class Forest(Rows):
-    """All changes of an ablation, one below the other, on a scale of ratios. `even_x` is the horizontal position of
-    ratio 1 (no effect).
+    """All changes of an ablation as lines below each other, on a scale of ratios.
 
-    The text of an interval line is its ratio if the ratio lies outside the scale, else empty.
+    `even_x` is the horizontal position of ratio 1 (no effect). The text of an interval line is its ratio if the ratio
+    lies outside the scale, else empty.
     """
 
     stems: tuple[IntervalLine, ...]

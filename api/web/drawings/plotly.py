@@ -22,7 +22,7 @@ def script() -> bytes:
 
 @cache
 def packed_script() -> bytes:
-    """Return the script compressed by gzip. It is compressed once, to a third of its size."""
+    """Return the script compressed by gzip, to a third of its size. It is compressed only once."""
     return gzip.compress(script(), 6)
 
 

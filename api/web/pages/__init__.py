@@ -73,8 +73,8 @@ class Files(StaticFiles):
     ) -> Response:
         """Return a static file, or status 304 if the browser has the current version.
 
-        A shared worker has the content security policy of its script, not the policy of a page. Browsers must check
-        every file for changes, because after an upgrade new scripts do not work together with old cached scripts.
+        A shared worker uses the content security policy that is sent with its script, so each file gets this policy.
+        Browsers must check every file for changes, because new and old scripts do not work together after an upgrade.
         """
         response = super().file_response(full_path, stat_result, scope, status_code)
         response.headers["Content-Security-Policy"] = WORKER_POLICY

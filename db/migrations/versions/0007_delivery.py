@@ -1,4 +1,4 @@
-"""Add the network time of a trial's lease and result, apart from the search's overhead."""
+"""Add the network time of a trial's lease and result, stored separately from the search's overhead."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Add the last revision of a search that changed more than trials."""
+"""Add the milestone of a search: its last revision that changed more than trials."""
 
 from collections.abc import Sequence
 

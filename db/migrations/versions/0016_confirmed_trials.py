@@ -42,7 +42,7 @@ def downgrade() -> None:
 def _take_over() -> None:
     """Copy the times of the last confirmation to each confirmed trial, and to the trials with the same binary.
 
-    A trial whose verdict cannot be read keeps its quick time, so that it does not prevent the upgrade.
+    If the verdict of a trial cannot be read, the trial keeps its quick time, and the upgrade continues.
     """
     jobs = sa.table("jobs", *map(sa.column, ("id", "kind", "trial_id", "verdict")))
     columns = ("id", "search_id", "binary_digest", "time_us", "quick_us")

@@ -1,5 +1,6 @@
-"""Add the time at which a service last swept a running search. It limits the running time that is counted if the
-service is killed.
+"""Add `searches.alive_at`: the last time at which a service recorded that it runs the search.
+
+If the service is killed, the running time counts only up to this time.
 """
 
 from collections.abc import Sequence

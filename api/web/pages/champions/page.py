@@ -105,7 +105,7 @@ def restore(
     over: Annotated[int | None, BeforeValidator(lambda typed: typed or None), Form()] = None,
     reason: Annotated[str, Form(max_length=2000)] = "",
 ) -> Response:
-    """Restore a champion in place of `over`, which was the current champion when the page was shown.
+    """Restore a champion in place of `over`, the champion that was current when the page was shown.
 
     `over` is empty if there was no current champion.
     """

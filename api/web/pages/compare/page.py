@@ -49,8 +49,9 @@ def compare_page(
     trial: Annotated[list[str] | None, Query(max_length=100)] = None,
     view: View | None = None,
 ) -> Response:
-    """Show two trials that are given as ``left=3.57&right=3.60``. Requests with other parameters are redirected to a
-    URL of this form.
+    """Show two trials that are given as ``left=3.57&right=3.60``.
+
+    Requests with other parameters are redirected to a URL of this form.
 
     Args:
         search: id of the search that contains the trials, needed if `left` and `right` are trial numbers without a

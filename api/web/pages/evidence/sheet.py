@@ -70,15 +70,16 @@ class EvidenceSheet:
 
     @property
     def called(self) -> str | None:
-        """Text about the champion's time when PyTorch calls the champion. None if no exported package can contain the
-        champion.
+        """Text about the champion's time when PyTorch calls the champion.
+
+        None if no exported package can contain the champion.
         """
         return called_text(self.champion, self.search.device.kind)
 
     def as_fast(self, name: str) -> float | None:
         """Return the speedup of the champion over another series, as the median of the ratios of all rounds.
 
-        None if the two series differ in length.
+        Return None if the two series differ in length.
         """
         own, other = self.samples["champion"], self.samples[name]
         alike = len(own.samples_us) == len(other.samples_us)

@@ -76,7 +76,10 @@ EXHIBITS: Mapping[str, Exhibit] = {
 
 
 class Gallery:
-    """Draws plots and caches the latest. A plot of an unchanged search is not drawn again. Thread-safe."""
+    """Draws plots and caches the latest plots. While a search does not change, its plots are not drawn again.
+
+    Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._drawn: OrderedDict[Key, bytes] = OrderedDict()

@@ -15,7 +15,7 @@ FEWEST = 12
 def importances(landscape: Landscape, *, estimated: bool = False) -> Plot:
     """Plot how strongly each tunable distinguishes the fastest tenth of the trials from all trials.
 
-    Searches of estimates have no such plot.
+    For a search of estimates, the plot only states the reason why there are no importances.
     """
     if estimated:
         return nothing("Importances of estimates would describe the estimate, not the time on a GPU.")

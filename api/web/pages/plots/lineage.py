@@ -42,7 +42,7 @@ def lineage(landscape: Landscape, search: SearchView) -> Plot:
 def ancestors(landscape: Landscape, number: int) -> dict[int, Relative]:
     """Return a trial and at most `MOST` of its ancestors, by number.
 
-    The first parent, its first parent and so on are included before all other ancestors.
+    The line of first parents is included before all other ancestors.
     """
     family = dict(landscape.relatives([number]))
     newest = family[number]
@@ -59,7 +59,7 @@ def ancestors(landscape: Landscape, number: int) -> dict[int, Relative]:
 
 
 def main_line(family: Mapping[int, Relative], number: int) -> list[int]:
-    """Return the numbers of a trial, its first parent, the first parent of that trial and so on."""
+    """Return the numbers of a trial and of its line of first parents."""
     line = [number]
     while (parents := family[line[-1]].parents) and parents[0] in family and parents[0] not in line:
         line.append(parents[0])
@@ -117,7 +117,7 @@ def _figure(family: Mapping[int, Relative], line: Sequence[int]) -> Figure:
 
 
 def _label_position(number: int, family: Mapping[int, Relative]) -> str:
-    """Return a label position at which the label is not cut off at an end of the axis."""
+    """Return the position of a label relative to its point, at which the end of the axis does not cut it off."""
     return (
         {min(family): "top right", max(family): "top left"}.get(number, "top center")
         if len(family) > 1

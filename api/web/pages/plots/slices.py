@@ -102,7 +102,7 @@ def values_of(name: str, points: Sequence[Point]) -> list[Value]:
 
 
 def drawn_note(landscape: Landscape) -> str:
-    """Return a note that not all trials are drawn. The result is empty if all are."""
+    """Return a note that not all trials are drawn. The result is empty if all trials are drawn."""
     if landscape.extent() <= EVEN:
         return ""
     return "The search is long, so only the fastest trials and an even sample of the other trials are drawn."

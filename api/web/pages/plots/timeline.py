@@ -61,7 +61,7 @@ def timeline(landscape: Landscape) -> Plot:
 
 
 def bars(work: Work) -> tuple[StageBar, ...]:
-    """Return the stages of a job. Their times are computed backwards from the arrival of the result."""
+    """Return the stages of a job. Their start times are computed backwards from the arrival of the result."""
     stages = work.stages
     building, verify_s, measure_s = (
         min(max(spent_s, 0.0), LONGEST_S)
@@ -78,9 +78,9 @@ def bars(work: Work) -> tuple[StageBar, ...]:
 
 
 def short_names(slots: Mapping[Slot, str]) -> dict[Slot, str]:
-    """Return a short unique name per slot. It consists of the name of the worker and a prefix of the device id.
+    """Return a short unique name per slot, which consists of the name of the worker and a prefix of the device id.
 
-    The prefix is as long as needed to make the names unique. If names are equal even with whole device ids, the name
+    The prefix is as long as needed to make the names unique. If even whole device ids do not make them unique, the name
     consists of the ids of the worker and the device.
     """
     for length in (8, 16, 200):

@@ -202,7 +202,7 @@ def _failure(trial: TrialView) -> Failure:
 def _levels(search: SearchView) -> dict[tuple[str, str], float]:
     """Return the times of the horizontal lines of a chart, by (kind, label).
 
-    A search with a metric has no such lines, because baselines and limits are times.
+    The result is empty in a search with a metric, because baselines and limits are times.
     """
     if search.objective.metric is not None:
         return {}

@@ -63,8 +63,9 @@ def cancel_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLRes
 @router.post("/{search_id}/cancel")
 @allow("submitter")
 def command_search(search_id: Id, request: Request, service: ServiceDep) -> Response:
-    """Execute a command. Each command has a route of its own, because a path parameter would match every
-    mistyped URL.
+    """Execute a command.
+
+    Each command has a separate route, because a path parameter would match every mistyped URL.
     """
     command = cast(Command, request.url.path.rpartition("/")[2])
     service.conductor.orders.command(search_id, command)

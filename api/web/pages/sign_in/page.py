@@ -50,10 +50,10 @@ def sign_in(
     token: Annotated[str, Form(max_length=200)] = "",
     next: Annotated[str, Form(max_length=LONGEST_ADDRESS)] = HOME,
 ) -> Response:
-    """Begin a session. Worker tokens and join tokens are refused, because they give no access to pages.
+    """Begin a session.
 
-    A refused sign-in is redirected to a page that can be reloaded safely. `api.auth.admission` counts these redirects
-    as failures.
+    Worker tokens and join tokens are refused, because they give no access to pages. After a refusal, the browser is
+    redirected to a page that can be reloaded safely. `api.auth.admission` counts these redirects as failures.
     """
     who = service.gate.by_token(token.strip())
     if who is None or who.token_id is None or not who.can("viewer"):

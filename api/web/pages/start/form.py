@@ -78,7 +78,7 @@ class StartForm:
         return self.typed.get(entry.name, entry.usual)
 
     def options(self, entry: Entry) -> Options:
-        """Return the options of a choice, including the user's value even if it is no longer offered."""
+        """Return the options of a choice. The user's value is always included, even if it is no longer offered."""
         offered, typed = dict(entry.options or {}), self.value(entry)
         return offered if typed in offered else {**offered, typed: typed}
 

@@ -1,8 +1,8 @@
-"""Form that starts a search. Input is checked like a REST request. Faults appear next to their fields, and the input is
-kept.
+"""Form that starts a search.
 
-After a refusal, the browser is redirected to a URL that contains the input. Reloading and going back therefore never
-send the form again, and users can share the URL.
+Input is checked like a REST request. Faults appear next to their fields, and the input is kept. After a refusal, the
+browser is redirected to a URL that contains the input. Reloading and going back therefore never send the form again,
+and users can share the URL.
 """
 
 from dataclasses import replace

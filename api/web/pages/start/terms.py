@@ -74,7 +74,8 @@ def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
 def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Terms:
     """Parse and check the input. Return the parsed values, and all faults at once.
 
-    To find further faults, fields with a fault get their defaults, and the remaining fields are checked again.
+    A check may stop at its first fault. To find further faults, invalid fields get their defaults, and the remaining
+    fields are checked again.
     """
     terms = read(chosen, typed)
     while found := _faults(service, terms.body(chosen)):
@@ -90,7 +91,7 @@ def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Ter
 
 
 def _faults(service: Service, body: dict[str, Any]) -> dict[str, str]:
-    """Return the faults that the REST API would report, by field. The result is empty if it would start the search."""
+    """Return the faults that the REST API would report, by field. If it would start the search, the result is empty."""
     try:
         service.conductor.orders.check(SearchRequest.model_validate(body))
     except ValidationError as error:

@@ -59,7 +59,7 @@ def trial_by_id(
 @router.get("/artefacts/{digest}/{filename}")
 @allow("viewer")
 def raw_artefact(digest: Digest, filename: str, service: ServiceDep) -> Response:
-    """Download a stored text or binary. It is never shown as a page."""
+    """Download a stored text or binary. Browsers never show it as a page."""
     with service.database.read() as session:
         _, content = service.artefacts.get(session, digest)
     media_type = "application/octet-stream" if text_of(content) is None else "text/plain"

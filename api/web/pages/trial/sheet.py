@@ -88,9 +88,9 @@ class Sheet:
 
     @property
     def interval(self) -> Interval | None:
-        """Confidence interval of the shown time, from the confirmation or else from the quick samples.
+        """Confidence interval of the shown time.
 
-        None if the trial has no samples.
+        It comes from the confirmation or, without one, from the quick samples. None if the trial has no samples.
         """
         if self.trial.confirmed is not None and self.trial.confirmed.time is not None:
             return self.trial.confirmed.time

@@ -1,5 +1,7 @@
-"""Pages of variants. One page shows all variants of a search as a tree. A second page shows one variant with its
-source, or its difference from another variant.
+"""Pages of variants.
+
+One page shows all variants of a search as a tree. A second page shows one variant with its source, or its difference
+from another variant.
 """
 
 from collections import Counter
@@ -107,7 +109,7 @@ class Entry:
     Attributes:
         depth: number of generations from the family's own implementation, along first parents.
         usd: cost in US dollars of the proposal that gave the variant. None if no language model proposed the variant.
-        best_of_niche: True if no variant whose binary uses the same mechanisms is faster.
+        best_of_niche: True if no variant of the same niche is faster.
     """
 
     view: VariantView
