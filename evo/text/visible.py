@@ -36,7 +36,7 @@ def one_line(text: str) -> str:
 
 
 def on_one_line(text: str, words: Iterable[str]) -> str:
-    """Return a message with the tabs and line breaks that come from `words` escaped, and its own line breaks kept."""
+    """Return a message in which tabs and line breaks from `words` are escaped. Its own line breaks are kept."""
     for word in words:
         for part in set(_AROUND_BREAK.findall(word)):
             text = text.replace(part, one_line(part))

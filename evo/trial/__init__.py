@@ -45,7 +45,7 @@ class Trial:
 
     @property
     def time_us(self) -> float | None:
-        """Time in µs: the measured median, or in a search of estimates the estimate. None for other outcomes."""
+        """Time in µs: the measured median or, in a search of estimates, the estimate. None for other outcomes."""
         match self.outcome:
             case Measured(timing=timing):
                 return timing.median_us

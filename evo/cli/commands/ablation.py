@@ -69,7 +69,7 @@ def ablated(
 
 
 def after_search(connection: "Connection", view: "SearchView", *, as_json: bool) -> None:
-    """Run the ablation of ``search --ablate`` after its search has ended."""
+    """Run the ablation that ``search --ablate`` requests, after the search has ended, and print the results."""
     from evo.cli.session.session import progress
 
     out = progress(as_json)

@@ -262,7 +262,7 @@ def duplicates_text(trial: TrialView, duplicates: Mapping[int, int]) -> str:
 
 @contextmanager
 def unechoed() -> Iterator[None]:
-    """Context manager in which the terminal does not write ``^C`` into a display that redraws itself, if possible."""
+    """Context manager that keeps the terminal, if possible, from writing ``^C`` into a display that redraws itself."""
     try:
         import termios
     except ImportError:  # not a POSIX system

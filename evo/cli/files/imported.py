@@ -193,7 +193,7 @@ def _name(file: Path) -> str:
 
 
 def _answer(reference: str) -> Answer:
-    """Return the function that computes the expected outputs, with its source. Its code is not run."""
+    """Return the function that computes the expected outputs, with its source. The code is read, but not run."""
     where, _, function = reference.rpartition(":")
     if not where or not function.isidentifier():
         raise InvalidInput("--reference", f"{reference!r} is not FILE:FUNCTION or MODULE:FUNCTION, e.g. conv.py:conv")

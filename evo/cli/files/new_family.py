@@ -36,7 +36,7 @@ def _filled(file: str, name: str) -> str:
 
 
 def _entry(name: str) -> str:
-    """Return a function name that C allows and its library does not define, e.g. ``int_kernel``."""
+    """Return a function name that C allows and the C library does not define, e.g. ``int_kernel``."""
     entry = re.sub(r"\W", "_", name, flags=re.ASCII)
     entry = f"kernel_{entry}" if entry[0].isdigit() else entry
     taken = entry == "main" or reserved_for(entry, "c++") or _in_the_library(entry)

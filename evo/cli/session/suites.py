@@ -237,7 +237,7 @@ class _Conductor:
         return [dict(trial.config) for trial in trials if trial.time_us is not None]
 
     def _own_budget(self) -> dict[str, float]:
-        """Return the budget of a single search: the limits of the whole suite, and the stagnation of the call."""
+        """Return the budget of each search: that of the whole suite, which is divided by pausing the searches."""
         limits = {"trials": self._budget.trials, "minutes": self._budget.minutes, "stagnation": self._budget.stagnation}
         return {name: limit for name, limit in limits.items() if limit is not None}
 

@@ -26,14 +26,14 @@ DAY_S = 86_400.0
 
 
 def cost_of(material: Material, terms: Terms) -> float | None:
-    """Return the cost of the whole search, in the currency of the rate; None if there is no rate."""
+    """Return the cost of the whole search, in the currency of the hourly rate; None if there is no rate."""
     if terms.cost_per_hour is None:
         return material.search.cost
     return terms.cost_per_hour * material.search.elapsed_s / 3600.0
 
 
 def effort_blocks(material: Material, terms: Terms) -> Iterator[Block]:
-    """Yield the time by stage and kind of job, and the cost if a rate is known."""
+    """Yield the time by stage and kind of job, and the cost if an hourly rate is known."""
     search, cost = material.search, cost_of(material, terms)
     paid = "" if cost is None else f", which cost {significant(cost)}"
     done = f"{count_text(search.finished, 'trial')} in {duration_text(search.elapsed_s)}{paid}."
@@ -102,7 +102,7 @@ def _in_use(saving: Saving, calls: float) -> str:
 
 
 def _regained(material: Material, saved_s_per_s: float) -> str:
-    """Return a text for how long the kernel must be used until it has saved as much time as the search took."""
+    """Return the duration of use, as text, after which the kernel has saved as much time as the search took."""
     return duration_text(material.search.elapsed_s / saved_s_per_s)
 
 
