@@ -24,8 +24,8 @@ class Tolerance:
     Attributes:
         rel_l2: limit of ``‖out − ref‖ / ‖ref‖``.
         max_abs: limit of the largest absolute difference; None if `max_abs_ratio` is given.
-        max_abs_ratio: limit of the largest absolute difference, as a multiple of the error that a simple algorithm
-            (``yardstick()`` of reference.py) has on the same inputs; None if `max_abs` is given.
+        max_abs_ratio: limit of the largest absolute difference, as a multiple of the largest absolute error of a simple
+            algorithm (``yardstick()`` of reference.py) on the same inputs; None if `max_abs` is given.
     """
 
     rel_l2: float
@@ -38,7 +38,7 @@ class Initial:
     """A value that every element of a buffer must have before each call.
 
     Attributes:
-        value: expression over the names that the buffer's shape may use.
+        value: expression over the names that may occur in the buffer's shape.
         timed: True if filling the buffer is part of the call, and of its time. False if callers pass a filled buffer.
     """
 
@@ -46,7 +46,7 @@ class Initial:
     timed: bool
 
     def inline(self, definitions: Mapping[str, Expression]) -> "Initial":
-        """Return a copy with derived values replaced by their definitions."""
+        """Return a copy whose expressions contain the definitions of derived values in place of their names."""
         return replace(self, value=self.value.inline(definitions))
 
     def number(self, dtype: str, scope: Mapping[str, Value]) -> int | float:
@@ -112,7 +112,7 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """An argument resolved for one problem and, if it is a workspace or scalar, for one config.
+    """An argument with its values for one problem and, if it is a workspace or scalar, for one config.
 
     Attributes:
         shape: extents in elements; empty for a scalar.
@@ -145,9 +145,9 @@ class Argument:
     """A parameter of the kernel, as declared by the family.
 
     Attributes:
-        dtype: name of a dtype, or of the choice field that contains the dtype's name.
+        dtype: name of a dtype, or of the problem field whose value is the name of the dtype.
         shape: expressions over problem fields; for a workspace, also over tunables, derived values and limits.
-        value: value of a scalar, as an expression over the names that a workspace's shape may use.
+        value: value of a scalar, as an expression over the same names as a workspace's shape.
         tolerance: limits of the error of an output or inout, by name (``rel_l2``, ``max_abs``, ``max_abs_ratio``), as
             expressions over problem fields.
         alignment: alignment in bytes that callers guarantee, a power of two; 1 if only the dtype's own alignment is
@@ -186,17 +186,17 @@ class Argument:
         return (*self.shape, *(each for each in values if each is not None))
 
     def inline(self, definitions: Mapping[str, Expression]) -> "Argument":
-        """Return a copy with derived values replaced by their definitions."""
+        """Return a copy whose expressions contain the definitions of derived values in place of their names."""
         value = None if self.value is None else self.value.inline(definitions)
         initial = None if self.initial is None else self.initial.inline(definitions)
         shape = tuple(extent.inline(definitions) for extent in self.shape)
         return replace(self, shape=shape, value=value, initial=initial)
 
     def resolve(self, scope: Mapping[str, Value]) -> Operand:
-        """Return the argument with its shape, dtype, value and tolerance for one problem.
+        """Return the argument with the values of its expressions (shape, value, tolerance, …) and its dtype.
 
         Args:
-            scope: values of all names that the argument's expressions use.
+            scope: values of all names in the argument's expressions.
 
         Raises:
             InvalidInput: an extent is below 1, or an expression has no value, e.g. after a division by 0.
@@ -254,7 +254,7 @@ _FOREIGN_DTYPES: Mapping[str, str] = {
 
 
 def read_dtype(table: Table, fields: Sequence[Field]) -> str:
-    """Read the name of a dtype, or of a choice field whose choices are all dtype names."""
+    """Read the key ``dtype``: the name of a dtype, or of a choice field whose choices are all names of dtypes."""
     dtype = table.text("dtype", what="a dtype, or the name of a choice field")
     choices = {field.name: field.choices for field in fields if field.type == "choice"}
     if dtype in choices:
@@ -298,7 +298,7 @@ def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
 
 
 def _read_limits(table: Table, role: Role) -> dict[str, Expression]:
-    """Read ``min`` and ``max`` of an integer input."""
+    """Read ``min`` and ``max``, which only integer inputs may have."""
     limits = {key: table.expression(key) for key in ("min", "max") if key in table}
     integral = str(table.raw("dtype")).startswith(("int", "uint"))
     if limits and not (role == "input" and integral):
@@ -353,11 +353,9 @@ def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:
 
 
 def _limit(name: str, expression: Expression, scope: Mapping[str, Value]) -> float:
-    """Return the value of a tolerance, after checking that it rejects at least some wrong outputs.
+    """Return the value of a tolerance. It must not be negative, and a relative error must be below 1.
 
-    Raises:
-        InvalidInput: the tolerance is negative, or is a relative error of 1 or more, which an output of zeros would
-            satisfy.
+    Otherwise, an output of zeros, whose relative error is 1, would pass.
     """
     value = _at_least(0, expression, expression.number(scope))
     if name == "rel_l2" and value >= 1:

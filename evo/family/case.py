@@ -14,16 +14,16 @@ CASE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A correctness case.
+    """A correctness case: inputs, and a problem derived from the searched problem.
 
     Attributes:
         inputs: name of a distribution that ``inputs()`` of reference.py implements.
         changes: new values of problem fields, by field, as expressions over the fields of the searched problem.
-        hidden: True if the case has a shape that the search never times and that proposers do not see.
-        instead_of: name of an earlier case that this case replaces for configs that cannot run the earlier case; None
-            if it replaces none.
-        mixed: True if a verification may mix elements and rows of the case's inputs with those of other cases of the
-            same problem.
+        hidden: True if proposers do not see the case. Its shape is never timed.
+        instead_of: name of an earlier case. This case runs only for configs that cannot run the earlier case. None if
+            the case always runs.
+        mixed: True if a verification may mix elements and rows of the case's inputs with those of other cases that
+            have the same problem.
     """
 
     name: str
@@ -51,8 +51,8 @@ class CaseProblem:
 def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
     """Read the list ``cases``, and the table ``case_problem``.
 
-    The table contains changes of problem fields. They apply to every case that states no changes itself, except the
-    first case.
+    The table ``case_problem`` contains changes of problem fields. They apply to every case that states no changes
+    itself, except for the first case, which is the searched problem.
     """
     usual = _read_changes(table.table("case_problem"), fields)
     cases: list[Case] = []
@@ -106,7 +106,7 @@ class Coverage:
 
     Attributes:
         covered: name and problem of each case that the config can run, in order.
-        uncovered: reasons why the config cannot run a case, by case name.
+        uncovered: for each case that the config cannot run, by its name: the reason.
     """
 
     covered: Sequence[tuple[str, Problem]]

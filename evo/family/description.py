@@ -119,7 +119,7 @@ def signature(entry: str, operands: Sequence[Operand], *, cuda: bool) -> str:
 
 
 def describe_operand(operand: Operand) -> str:
-    """Return everything that the contract states about an operand, in one line."""
+    """Return a line with all facts of the contract about an argument."""
     shape = "scalar" if operand.role == "scalar" else f"({', '.join(map(str, operand.shape))})"
     value = "" if operand.value is None else f" = {significant(operand.value)}"
     limits = {} if operand.tolerance is None else {k: v for k, v in vars(operand.tolerance).items() if v is not None}
@@ -130,13 +130,13 @@ def describe_operand(operand: Operand) -> str:
 
 
 def _limit_text(limit: float) -> str:
-    """Return a limit with four significant digits, or with all digits if more are needed to state it exactly."""
+    """Return a limit as text: with four significant digits if these are exact, else with all digits."""
     shown = significant(limit)
     return shown if float(shown.replace(",", "")) == limit else f"{limit!r}"
 
 
 def _promised(operand: Operand) -> str:
-    """Return what a kernel may assume about the address and the contents of a buffer before a call."""
+    """Return a text on the guaranteed alignment, initial value and limits of a buffer; empty if there are none."""
     parts = [f"aligned to {operand.alignment} bytes"] if operand.alignment > 1 else []
     if operand.min is not None or operand.max is not None:
         least, most = (None if each is None else f"{each}" for each in (operand.min, operand.max))

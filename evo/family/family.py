@@ -36,7 +36,7 @@ class VariantNote:
     Attributes:
         name: name of the variant, unique in its search.
         author: name of the person, agent or model that wrote it.
-        idea: text on how the variant differs from other variants.
+        idea: text that explains how the variant differs from other variants.
         parents: names of the variants from which it is derived.
     """
 
@@ -68,14 +68,14 @@ def _tensor_map(described: Mapping[str, Any]) -> TensorMap:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A config with all values that are derived from it for rendering, compiling and launching.
+    """A config for one problem and device, with all values that rendering, compiling and launching need.
 
     Attributes:
         derived: derived values by name.
         operands: arguments of the call, in order.
         launch: launch on a grid; None for a plain function call.
         items: number of work items that the blocks share; None if each block processes one item.
-        effort: number of arithmetic operations of this config, divided by the number in ``[work]``.
+        effort: number of arithmetic operations of this config, divided by the number that ``[work]`` states.
         computing: number of threads per block that compute; None if all do. The remaining threads only copy data.
         specific: True if the kernel is compiled for one architecture only (``sm_90a`` instead of ``sm_90``).
     """
@@ -244,7 +244,7 @@ class Family:
             self.implementation(device.kind).check_problem(problem, device)
 
     def terms(self, objective: Objective) -> Objective:
-        """Return the objective, without the requirement of determinism if the family is not deterministic."""
+        """Return the objective; if the family is not deterministic, without the requirement of equal results."""
         return objective if self.deterministic else replace(objective, deterministic=False)
 
     def note(self, problem: Problem, device: Device) -> str:
@@ -283,17 +283,17 @@ class Family:
             raise in_problem_terms(problem, constraints, error) from None
 
     def violations(self, config: Config, problem: Problem, device: Device, objective: Objective) -> list[Constraint]:
-        """Return the constraints that a config violates on a problem, without building the space."""
+        """Return the constraints that a config violates for a problem, without building the space."""
         scope = self._constants(problem, device, objective) | dict(config)
         constraints = self.implementation(device.kind).constraints
         return [constraint for constraint in constraints if not constraint.expression.truth(scope)]
 
     def unfit(self, config: Config, problem: Problem, device: Device, objective: Objective) -> str | None:
-        """Return a text with the constraints that a config violates on a problem; None if it violates none."""
+        """Return a text with the constraints that a config violates for a problem; None if it violates none."""
         return "; ".join(map(str, self.violations(config, problem, device, objective))) or None
 
     def candidate(self, config: Config, problem: Problem, device: Device, objective: Objective) -> Candidate:
-        """Return a valid config with all values derived from it for a problem and device.
+        """Return the candidate for a valid config, problem and device.
 
         Raises:
             InvalidInput: an expression has no value for this config, e.g. after a division by 0.
@@ -323,7 +323,7 @@ class Family:
         return None if self.work_formula is None else self.work_formula.of(problem)
 
     def case_problems(self, problem: Problem, kind: DeviceKind) -> tuple[CaseProblem, ...]:
-        """Return all cases applied to a searched problem. The first case is the searched problem itself."""
+        """Return each case with its problem, for a searched problem. The first case has the searched problem itself."""
         return tuple(self._case_problem(case, problem, kind) for case in self.cases)
 
     def describe(self) -> dict[str, Any]:

@@ -47,7 +47,7 @@ C_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Implementation:
     """A family's implementation for one device kind.
 
-    Expressions contain no names of derived values: reading the document replaces each name by its definition.
+    Expressions contain no names of derived values, because `read_implementation` replaces these by their definitions.
 
     Attributes:
         mode: ``template`` if Jinja2 renders the file; ``source`` if the file is used unchanged, with tunables and
@@ -59,7 +59,8 @@ class Implementation:
         arguments: arguments of the call, in order.
         compiler: ``nvcc`` if nvcc instead of NVRTC compiles the CUDA source; empty for the language's default compiler.
         flags: compiler flags, added after the default flags. Relative paths start at the family's folder.
-        macros: for a source, names of the fields, tunables and derived values that become macros; None if all do.
+        macros: names of the fields, tunables and derived values that become macros of a source, if family.toml lists
+            them. None if it does not; all names that the source uses then become macros.
         macro_prefix: prefix of each macro's name, e.g. ``TUNED_``.
         specific: condition under which the kernel is compiled for one architecture only (``sm_90a`` instead of
             ``sm_90``); None if there is no such condition.
@@ -67,6 +68,8 @@ class Implementation:
         notes: notes to show next to times.
         defaults: default values of problem fields, for this device kind only.
         starts: configs that a search tries first.
+        derived: definition of each derived value, by name.
+        geometry: launch of a kernel on a grid; None for a plain function call.
         reentrant: True if several threads may call the kernel at the same time, each on its own buffers.
         valid_keys: keys of all configs of a recording; None for other implementations.
     """
@@ -122,11 +125,11 @@ class Implementation:
         return [start.config for start in self.starts if start.expression.truth(scope)]
 
     def derive(self, scope: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the derived values by name. `scope` must contain all other names."""
+        """Return the derived values by name. `scope` contains the values of all names in their definitions."""
         return {name: expression.evaluate(scope) for name, expression in self.derived.items()}
 
     def operands(self, scope: Mapping[str, Value]) -> tuple[Operand, ...]:
-        """Return the call's arguments, resolved in `scope`."""
+        """Return the call's arguments, with the values of their expressions for the names in `scope`."""
         return tuple(argument.resolve(scope) for argument in self.arguments if argument.present(scope))
 
     def launch(self, scope: Mapping[str, Value]) -> Launch | None:
@@ -139,7 +142,7 @@ class Implementation:
         return None if items is None else items.whole(scope)
 
     def effort(self, scope: Mapping[str, Value]) -> float:
-        """Return the number of arithmetic operations of a config, divided by the number in ``[work]``."""
+        """Return the number of arithmetic operations of a config, divided by the number that ``[work]`` states."""
         effort = None if self.geometry is None else self.geometry.effort
         return 1.0 if effort is None else effort.number(scope)
 
@@ -166,7 +169,7 @@ class Implementation:
         return self.specific is not None and self.specific.truth(scope)
 
     def reach(self, used: Collection[str]) -> frozenset[str]:
-        """Return the names on which the launch, the arguments, or the derived values in `used` depend."""
+        """Return the names in the expressions of the launch, of the arguments, and of the derived values in `used`."""
         arguments = [expression for argument in self.arguments for expression in argument.expressions]
         derived = [expression for name, expression in self.derived.items() if name in used]
         launch = self.geometry.expressions if self.geometry else ()
@@ -174,7 +177,7 @@ class Implementation:
 
     @property
     def programmatic(self) -> bool:
-        """True if the kernels support programmatic dependent launch, i.e. wait for the end of the previous kernel."""
+        """True if the kernels support programmatic dependent launch: they themselves wait for the previous kernel."""
         return "programmatic" in self.reach(self.derived)
 
     @property
@@ -307,7 +310,7 @@ def _read_compiler(table: Table) -> str:
 
 
 def _openmp(table: Table, kind: DeviceKind) -> tuple[str, ...]:
-    """Return the compiler flag for ``openmp = true``. The key is accepted only for kernels that run on the host."""
+    """Return the flag for ``openmp = true``; empty without this key. Only kernels that run on the host may have it."""
     return ("-fopenmp",) if kind_of(kind).on_host and table.flag("openmp") else ()
 
 
@@ -393,7 +396,7 @@ def _read_specific(table: Table, scope: Scope, derived: Mapping[str, Expression]
 
 
 def _macro_remedy(values: Sequence[Value]) -> str:
-    """Return advice for choices that cannot be values of macros because they are not identifiers."""
+    """Return advice for values that cannot be values of macros because they are not identifiers."""
     try:
         numbers = [float(value) if "." in value or "e" in value.lower() else int(value) for value in map(str, values)]
     except ValueError:

@@ -24,10 +24,14 @@ _RANGE = re.compile(r"([0-9]{1,18})\.\.([0-9]{1,18})")
 
 
 def lengths_of(text: str, where: str) -> list[int] | None:
-    """Return the lengths that represent a range such as ``1..4096``, ascending; None if the text is not a range.
+    """Return at most `POINTS` lengths that represent a range such as ``1..4096``, ascending; None for other texts.
 
-    The lengths include both ends and are evenly spaced on a logarithmic scale, because the best kernel depends on
-    ratios of lengths more than on differences.
+    The lengths include both ends. They are evenly spaced on a logarithmic scale, because the best kernel changes with
+    the ratio of lengths rather than with their difference.
+
+    Args:
+        text: the range.
+        where: field for errors.
 
     Raises:
         InvalidInput: the range is malformed or empty, or begins below 1.
@@ -67,7 +71,7 @@ class Field:
     """One field of a family's problems.
 
     Attributes:
-        default: value that is used if the user gives none; None if the user must give a value.
+        default: value that is used if the user gives no value; None if the user must give one.
         min, max: limits of an ``int`` or ``float``, inclusive.
         choices: allowed values of a ``choice``.
         omit_default: True if keys of problems omit the field when its value is the default. Use it for a field that is
@@ -203,10 +207,10 @@ def problem_key(problem: Problem, fields: Sequence[Field] = ()) -> str:
 
 
 def split_shapes(text: str) -> list[str]:
-    """Return the problems that a text such as ``B=2,S=128,256`` denotes, as one text per combination of values.
+    """Return the problems that a text such as ``B=2,S=128,256`` denotes: ``B=2,S=128`` and ``B=2,S=256``.
 
-    The problems are in order and without duplicates. A range (``S=1..4096``) denotes the lengths that `lengths_of`
-    returns.
+    There is one problem per combination of values, in order and without duplicates. A range (``S=1..4096``) denotes the
+    lengths that `lengths_of` returns.
 
     Raises:
         InvalidInput: a value has no name before it, a range is malformed, or there are more than `MOST_SHAPES`
@@ -253,7 +257,11 @@ def _positive(value: object) -> bool:
 
 
 def split_assignments(text: str, what: str) -> dict[str, str]:
-    """Split a text such as ``A=1, B=x`` into values by name; empty if the text is blank.
+    """Return the values in a text such as ``A=1, B=x``, by name; empty if the text is blank.
+
+    Args:
+        text: the assignments.
+        what: field for errors.
 
     Raises:
         InvalidInput: a part has no ``=``, a name is given twice, or the text is too long.
@@ -280,7 +288,7 @@ _SEPARATED = re.compile(r"(?<=[^\s=;])(?:\s*;\s*|\s+)(?=[A-Za-z_]\w*\s*=)")
 
 
 def _pieces(text: str, what: str) -> list[str]:
-    """Split a text at commas. A comma after the last part is allowed."""
+    """Return the parts of a text between its commas. A comma after the last part is allowed."""
     pieces = [piece.strip() for piece in text.split(",")]
     if not pieces[-1]:
         pieces.pop()
@@ -335,9 +343,9 @@ OTHER_CHOICE = "choose another problem or device"
 
 
 def in_problem_terms(problem: Problem, constraints: Sequence[Constraint], error: EmptySpace) -> EmptySpace:
-    """Return the error with the field ``problem.<field>`` if the violated constraint contains problem fields.
+    """Return the error; if the violated constraint contains a problem field, as an error of ``problem.<field>``.
 
-    A user can change the problem but not the constraint. The message still names the constraint for the family's
+    Users can change the problem, but not the constraint. The message still names the constraint, for the family's
     author.
     """
     remedies = (*error.remedies, OTHER_CHOICE)

@@ -12,9 +12,10 @@ from evo.trial import Config, Value
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """A config that is tried first if an expression over problem fields and device limits is true.
+    """A config that is tried first on problems and devices for which an expression is true.
 
     Attributes:
+        expression: condition over problem fields and device limits.
         config: values of some tunables. The remaining tunables have their defaults.
         because: reason why the config is a good start.
     """

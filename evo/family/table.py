@@ -28,8 +28,8 @@ class Table:
         path: dotted path of this table; empty for the whole document.
 
     Raises:
-        InvalidInput: (every method) a value is missing or not accepted. The error contains the dotted path and what is
-            accepted.
+        InvalidInput: (every method) a value is missing or not accepted. The error's field is the dotted path of the
+            value; the message states what is accepted.
     """
 
     def __init__(self, content: object, where: str, path: str = "") -> None:
@@ -43,7 +43,7 @@ class Table:
         self._asked: dict[str, None] = {}
 
     def field(self, key: str = "") -> str:
-        """Return the full name of a key, or of this table if the key is empty, for error messages."""
+        """Return the document's name and the dotted path of a key (or of this table), as the field of an error."""
         path = ".".join(part for part in (self.path, key) if part)
         return f"{self.where}: {path}" if path else self.where
 
@@ -148,8 +148,8 @@ class Table:
         """Return a list of tables; empty if the key is absent.
 
         Args:
-            example: content of a table, with ``{}`` in place of a text. If an entry is a text instead of a table, the
-                error recommends this table.
+            example: content of a table with a placeholder, e.g. ``expression = {}``. If an entry is a text instead of a
+                table, the error suggests this table with the text.
         """
         entries = self.sequence(key)
         for index, entry in enumerate(entries):
@@ -205,14 +205,14 @@ def _as_flag(key: str, value: object) -> str:
 
 
 def _as_whole(key: str, value: object) -> str:
-    """Return a suggestion for a whole number in quotes, or with a fraction of zero; empty for other values."""
+    """Return a suggestion to write ``"8"`` or ``8.0`` as a whole number; empty for other values."""
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", value, re.ASCII):
         return _write(key, str(int(value)))
     return _write(key, str(int(value))) if isinstance(value, float) and value.is_integer() else ""
 
 
 def _as_list(key: str, value: object) -> str:
-    """Return a suggestion to write a value, or a text with several numbers, as a list; empty for other values."""
+    """Return a suggestion to write a single value, or a text with several numbers, as a list; empty for others."""
     if isinstance(value, bool):
         return _write(key, f"[{str(value).lower()}]")
     if isinstance(value, int | float):
@@ -227,5 +227,5 @@ def _as_list(key: str, value: object) -> str:
 
 
 def _write(key: str, value: str) -> str:
-    """Return a suggestion for an error: the line to write in the document or, for an entry of a list, the value."""
+    """Return a clause for an error with the line to write in the document; for an entry of a list, only the value."""
     return f"; write {value}" if "[" in key else f"; write {key} = {value}"

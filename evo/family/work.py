@@ -24,7 +24,7 @@ class Work:
 
     Attributes:
         flops: number of arithmetic operations.
-        bytes: number of bytes moved if each input is read once and each output is written once.
+        bytes: number of bytes that are moved if each input is read once and each output is written once.
         dtype: dtype of the arithmetic.
         special: number of operations by kind; see `SPECIAL`.
     """

@@ -1,4 +1,4 @@
-"""Tensor descriptors, which a Triton kernel takes in place of pointers. Their blocks are declared with expressions."""
+"""Tensor descriptors, which a Triton kernel takes in place of pointers to arguments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -58,8 +58,8 @@ class DescriptorFormula:
         """Return the descriptor of an argument.
 
         Raises:
-            InvalidInput: the shape and the argument have different numbers of elements, or the rows have a length that
-                descriptors do not support.
+            InvalidInput: the descriptor's shape and the argument have different numbers of elements, or the length of a
+                row is not a multiple of 16 bytes.
         """
         operand = argument.resolve(scope)
         shape = tuple(each.whole(scope) for each in self.shape) or operand.shape

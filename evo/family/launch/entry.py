@@ -1,4 +1,4 @@
-"""The function that an implementation calls, and its symbol in the binary."""
+"""The entry, i.e. the function that an implementation calls, and its symbol in the binary."""
 
 import re
 from collections.abc import Sequence
@@ -34,8 +34,8 @@ def read_entry(table: Table, kind: DeviceKind, call: Sequence[Argument]) -> str:
     """Read the ``entry`` of an implementation or of a launch.
 
     Raises:
-        InvalidInput: the entry is neither an identifier nor an instance of a CUDA template. For other C++ names, the
-            message contains source lines that make the function callable.
+        InvalidInput: the entry is neither an identifier nor an instance of a CUDA template. If it is a different C++
+            name, the message explains how to change the source so that the function can be called.
     """
     entry = table.line("entry", what="the name of the function to call")
     if IDENTIFIER.fullmatch(entry) or (kind_of(kind).sources == "cuda" and is_instance(entry)):
@@ -61,8 +61,8 @@ def template_name(entry: str) -> str:
 def symbol_of(entry: str, ptx: str) -> str:
     """Return the symbol of an entry in PTX.
 
-    For an instance of a template, this is the symbol of the template's only instance in the PTX. In all
-    other cases, the entry itself is returned.
+    If the entry is an instance of a template, and the PTX contains only one instance of this template, the symbol of
+    this instance is returned. Otherwise, the symbol is the entry itself.
     """
     name = template_name(entry)
     instance = re.compile(rf"(?<!\d){len(name)}{re.escape(name)}I")
@@ -103,7 +103,7 @@ def _of_cuda(name: str, arguments: str) -> str:
 
 
 def _parameters(call: Sequence[Argument]) -> str:
-    """Return the parameters of a call as C code. Names of fields, and of dtypes without a C type, are kept."""
+    """Return the parameters of a call as C code. Dtypes that C lacks, or that a field chooses, keep their names."""
     parts = []
     for each in call:
         c_type = _TYPES.get(each.dtype, each.dtype)

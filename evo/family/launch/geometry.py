@@ -28,7 +28,7 @@ class Launch:
         block: number of threads per block, as (x, y, z).
         shared_memory_bytes: dynamic shared memory per block.
         tensor_maps: tensor maps that are passed after the arguments of the call.
-        maps_at: number of arguments that precede the tensor maps; None if all do.
+        maps_at: number of arguments that are passed before the tensor maps; None if all are.
         programmatic: True for programmatic dependent launch (`Objective.launch == "pdl"`).
         entry: function to start. If empty, the implementation's entry is used.
         arguments: names of the function's arguments in order. If empty, all arguments of the call are passed.
@@ -62,9 +62,10 @@ class Geometry:
 
     Attributes:
         items: number of work items that the blocks share; None if each block processes one item.
-        effort: number of arithmetic operations, divided by the number in ``[work]``; None if they are equal.
+        effort: number of arithmetic operations, divided by the number that ``[work]`` states; None if they are equal.
         computing: number of threads per block that compute; None if all do. The remaining threads only copy data.
-        descriptors: tensor descriptors that a Triton kernel takes in place of arguments.
+        maps: tensor maps.
+        descriptors: tensor descriptors that a Triton kernel takes in place of pointers.
         entry, arguments, further: see `Launch`.
     """
 
@@ -122,8 +123,11 @@ def read_launch(
     """Read ``launch`` of an implementation: one table, or a list of tables that are launched in order.
 
     Args:
-        triton: True for a Triton kernel. Triton chooses block and shared memory during compilation, so the number of
-            threads is assumed until then.
+        call: arguments of the call.
+        scope: names that expressions may use.
+        derived: definitions of derived values, which replace their names.
+        triton: True for a Triton kernel. Triton chooses block and shared memory during compilation. Before that, the
+            block is computed from ``num_warps``.
     """
     if triton:
         return _read_grid(table.table("launch"), call, scope, derived)
@@ -134,12 +138,12 @@ def read_launch(
 
 
 def has_launches(table: Table) -> bool:
-    """Return True if an implementation has a list of launches."""
+    """Return True if the table of an implementation has a list of launches instead of one launch."""
     return "launch" in table and isinstance(table.raw("launch"), list | tuple) and bool(table.sequence("launch"))
 
 
 def _read_step(table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
-    """Read one of several launches. Each states its function, and optionally the function's arguments."""
+    """Read one of several launches, with its function (``entry``) and, optionally, the function's arguments."""
     entry = read_entry(table, "cuda", call)
     by_name = {each.name: each for each in call}
     names = table.texts("arguments") if "arguments" in table else list(by_name)

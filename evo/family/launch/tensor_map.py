@@ -1,4 +1,4 @@
-"""Tensor maps: descriptions of an argument for the Tensor Memory Accelerator (TMA), which GPUs have from sm_90 on."""
+"""Tensor maps: descriptions of arguments for the Tensor Memory Accelerator (TMA) of GPUs from sm_90 on."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -66,10 +66,10 @@ class MapFormula:
         )
 
     def resolve(self, scope: Mapping[str, Value], operands: Sequence[Operand]) -> TensorMap:
-        """Return the map after checking it against the driver's rules (CUDA driver API, ``cuTensorMapEncodeTiled``).
+        """Return the map for one problem and config.
 
         Raises:
-            InvalidInput: the map violates a rule.
+            InvalidInput: the driver would refuse the map (CUDA driver API, ``cuTensorMapEncodeTiled``).
         """
         operand = next(each for each in operands if each.name == self.of)
         found = TensorMap(

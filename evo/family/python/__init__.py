@@ -1,7 +1,8 @@
 """Declares a family as a Python class: the decorators and functions that a `family.py` imports.
 
-When families are listed, searched or uploaded, the class is parsed but not run. Names must therefore be the keys of
-family.toml, and values must be literals. The functions of the class run only in the runner, like those of reference.py.
+When families are listed, searched or uploaded, the class is parsed but not run. Arguments of the functions in this
+module must therefore have the names of keys in family.toml, and must be literals. The functions of the class run only
+in the runner, like those of reference.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +45,7 @@ def case(inputs: str, *, problem: Mapping[str, object] | None = None, **keys: ob
 
 
 def tunable(values: Sequence[object], **keys: object) -> Any:
-    """Declare a tunable with more keys than its values, as a parameter's default: ``T=tunable([8, 16], default=16)``.
+    """Declare a tunable with further keys, as a parameter's default: ``T=tunable([8, 16], default=16)``.
 
     Args:
         values: values of the tunable.
@@ -53,7 +54,7 @@ def tunable(values: Sequence[object], **keys: object) -> Any:
 
 
 def kernel(**keys: object) -> Callable[[Defined], Defined]:
-    """Declare a method as the implementation for the device kind with its name: ``cpu``, ``cuda`` or ``triton``.
+    """Declare a method as an implementation. Its name is that of the table in family.toml: cpu, cuda or triton.
 
     The parameters of the method are the tunables, with their values as defaults. Without the key `source` or
     `template`, the method's docstring is the source.

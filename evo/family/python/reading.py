@@ -24,7 +24,7 @@ _POSITIONS = {
 
 
 def read_family(text: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the document of a family class, and the texts of its files (reference.py and kernels) by file name.
+    """Return the family document that a class describes, and the texts of its files (reference.py, kernels) by name.
 
     Args:
         text: source of a module with exactly one class that is decorated with ``@family``.
@@ -63,7 +63,7 @@ class _Class:
         return {"name": self._name, **self._other, **parts}
 
     def reference(self, text: str) -> str:
-        """Return the text of a reference.py: the module with the class's functions assigned at its top level."""
+        """Return the text of a reference.py: the module's text, and lines that export the functions of the class."""
         if "inputs" not in self._functions:
             raise InvalidInput(f"{FILE}: {self._name}", "lacks the function `inputs(problem, distribution, rng)`")
         lines = (f"{name} = {self._name}.{name}" for name in self._functions)

@@ -1,7 +1,7 @@
 """Compiler flags of a family: which flags are refused, which files they refer to, and how they are passed to compilers.
 
-A flag that overrides a setting of kernel-evo (the output, the language, the target, the compilation stage) would make a
-measurement's record wrong. Such flags are refused when the document is read.
+Flags that override a setting of kernel-evo (the output, the language, the target, the compilation stage) are refused
+when the document is read. With such a flag, the recorded settings of a measurement would be wrong.
 """
 
 import re
@@ -137,11 +137,11 @@ _OBJECT = re.compile(r".*\.(o|a|so(\.\d+)*|dylib)")
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """One option of a command line.
+    """One option of a compiler, which consists of one or two flags of a list.
 
     Attributes:
         name: name of the option, e.g. ``-I``; empty for a bare file name.
-        value: value of the option, joined to the name or in the next flag; empty if there is none.
+        value: value of the option, from the same flag as the name or from the next flag; empty if there is none.
         place: index of the option's first flag in the list of flags.
         flags: flags of the option as written.
     """
@@ -152,7 +152,7 @@ class Option:
     flags: tuple[str, ...]
 
     def with_value(self, value: str) -> tuple[str, ...]:
-        """Return the flags of this option with a new value, in the same notation."""
+        """Return the flags of this option with a new value, in one or two flags as before."""
         if len(self.flags) == 2:
             return self.flags[0], value
         return (self.flags[0].removesuffix(self.value) + value,)
@@ -184,7 +184,9 @@ def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
     """Refuse flags that override a setting of kernel-evo.
 
     Args:
-        where: key of the document, e.g. ``family.toml: cpu.flags``.
+        flags: flags of the family.
+        kind: device kind of the implementation.
+        where: key of the flags in the document, for errors, e.g. ``family.toml: cpu.flags``.
 
     Raises:
         InvalidInput: `flags` contains a flag that a family must not set.
@@ -204,11 +206,12 @@ def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
 
 
 def check_flags_of_macros(flags: Sequence[str], macros: Mapping[str, str], where: str) -> None:
-    """Refuse flags that define or remove a macro that kernel-evo defines.
+    """Refuse flags that define or remove one of the macros that kernel-evo defines.
 
     Args:
-        macros: kind of each macro by name, e.g. ``tunable``.
-        where: key of the document, e.g. ``family.toml: cpu.flags``.
+        flags: flags of the family.
+        macros: what each macro stands for, by its name, e.g. ``tunable``.
+        where: key of the flags in the document, for errors, e.g. ``family.toml: cpu.flags``.
 
     Raises:
         InvalidInput: a flag defines or removes one of the macros.
@@ -242,7 +245,7 @@ def _check_value(option: Option, field: str) -> None:
 
 
 def _check_blank(flag: str, name: str, field: str) -> None:
-    """Refuse several options in one string, which the compiler would read as one option with a long value."""
+    """Refuse a flag with several options, because the compiler would read them as one option with a long value."""
     if (match := _JOINED_WITH_BLANK.fullmatch(flag)) is not None:
         parts = [match[1], match[2]]
     elif name in _FOLDERS or name in _STAGES:  # folder names may have blanks; later stages accept lists of options
@@ -289,16 +292,16 @@ def _check_later_stages(option: Option, field: str) -> None:
 
 @lru_cache(maxsize=64)
 def anchored(flags: tuple[str, ...], folder: str) -> tuple[str, ...]:
-    """Return the flags with absolute paths. Relative paths of folders and object files start at the family's folder."""
+    """Return the flags with absolute paths in place of relative paths, which start at the family's folder."""
     return relocated(flags, folder, {})
 
 
 def relocated(flags: Sequence[str], family: str, carried: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the flags with new paths of header folders, and with absolute paths in place of relative paths.
+    """Return the flags with `family` prepended to relative paths, and with new paths for some header folders.
 
     Args:
         family: folder at which relative paths start.
-        carried: new paths of header folders. The key is the folder's index in `options_of_headers`, as text.
+        carried: new paths of header folders, by the folder's index in `options_of_headers`, as text.
     """
     moved = {option.place: carried.get(str(number)) for number, option in enumerate(options_of_headers(flags))}
     found: list[str] = []
@@ -325,7 +328,8 @@ def linked_files(flags: Sequence[str], default: Sequence[str] = ()) -> tuple[str
     """Return every file that the linker or optimiser may read because of the flags. Some of the files may not exist.
 
     Args:
-        default: folders in which the linker looks for libraries after the folders in the flags.
+        flags: flags of the family.
+        default: folders in which the linker looks for libraries, in addition to those in the flags.
     """
     found, folders, libraries = [], [], []
     for option in options(flags):
@@ -361,8 +365,8 @@ def native_flag(machine: str) -> str:
     """Return the compiler flag that allows all instructions of the processor.
 
     Args:
-        machine: processor name as returned by `platform.machine`, or a device's architecture, which begins with this
-            name.
+        machine: processor name as returned by `platform.machine`, or a device's architecture, which begins with the
+            processor name.
     """
     return "-mcpu=native" if machine.lower().startswith(ARM) else "-march=native"
 
@@ -374,7 +378,10 @@ def c_flags(machine: str, language: Language = "c") -> tuple[str, ...]:
 
 
 def without_libraries(flags: Sequence[str], language: Language, system: str) -> tuple[list[str], list[str]]:
-    """Return the flags to place before a source, and the libraries and object files to place after the source."""
+    """Return a family's flags for before the source, and its libraries and object files for after the source.
+
+    The standard libraries that the language needs are added.
+    """
     own = [flag for option in options(flags) if option.name not in _LIBRARIES for flag in option.flags]
     behind = [flag for option in options(flags) if option.name in _LIBRARIES for flag in option.flags]
     if language == "c++":

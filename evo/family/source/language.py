@@ -90,7 +90,7 @@ def reserved_for(name: str, language: Language) -> str | None:
 
 
 def language_of(kind: DeviceKind, file: str, where: str) -> Language:
-    """Return the language in which the compiler of a device kind compiles a file.
+    """Return the language of a file, as compiled for a device kind.
 
     Args:
         file: path of a template or source. A trailing ``.j2`` is ignored.

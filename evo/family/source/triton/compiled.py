@@ -1,7 +1,7 @@
 """Launch settings of a compiled Triton kernel, stored as a line of its PTX.
 
-Triton chooses the numbers of threads and the sizes of shared and scratch memory during compilation. The PTX is stored
-and exported with a kernel, so a line in it is available wherever the kernel is launched.
+Triton chooses the number of threads and the sizes of shared and scratch memory during compilation. A launch needs these
+values. They are stored in the PTX, because the PTX is stored and exported with every kernel.
 """
 
 import json
@@ -26,9 +26,10 @@ class Compiled:
     Attributes:
         threads: number of threads per block.
         shared_memory_bytes: dynamic shared memory of a block.
-        cluster: number of blocks per cluster. The blocks of a cluster run one program together.
-        scratch: size in bytes of each scratch buffer per program. The buffers follow the arguments in this order.
-        maps: attributes of each tensor map (`evo.family.TensorMap`), by name. The kernel takes the maps between the
+        cluster: number of blocks per cluster. The blocks of a cluster run one program (kernel instance) together.
+        scratch: size in bytes of each scratch buffer per program. The buffers are passed after the arguments, in this
+            order.
+        maps: each tensor map, as a dict of the attributes of `evo.family.TensorMap`. The maps are passed between the
             arguments and the scratch buffers.
     """
 

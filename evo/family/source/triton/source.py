@@ -134,9 +134,9 @@ def _pointers(node: ast.FunctionDef) -> set[str]:
 
 
 def _described(node: ast.FunctionDef) -> set[str]:
-    """Return the parameters that are tensor descriptors created by the caller.
+    """Return the parameters that are tensor descriptors which the caller creates.
 
-    The kernel calls a load or store method of such a parameter, but does not assign it.
+    The kernel loads or stores by such a parameter's methods, and never assigns a value to the parameter.
     """
     names = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
     found = set[str]()
@@ -150,16 +150,16 @@ def _described(node: ast.FunctionDef) -> set[str]:
 
 
 def _access(name: str) -> str | None:
-    """Return the kind of memory access of a function (``load``, ``store``, ``atomic_add`` …); None if it has none."""
+    """Return the kind of memory access that a function makes (``load``, ``store``, ``atomic_add`` …), or None."""
     if name in ("load", "store") or name.startswith("atomic_"):
         return name
     return _ACCESSES.get(name)
 
 
 def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
-    """Return the kinds of memory access (``load``, ``store``, ``atomic_add`` …) by the name that is the address.
+    """Return the names that a kernel uses as addresses, with their kinds of access (``load``, ``atomic_add`` …).
 
-    Addresses are followed through assignments: after ``p = x + offsets``, ``tl.load(p)`` makes ``x`` an address.
+    Addresses are followed through assignments: after ``p = x + offsets``, ``tl.load(p)`` makes ``x`` an address, too.
     """
     made = _assigned(node)
     found: dict[str, set[str]] = {}
@@ -193,7 +193,7 @@ def _accesses(kernel: Kernel, kernels: Mapping[str, Kernel], above: tuple[str, .
 
 
 def _address(call: ast.Call) -> ast.expr | None:
-    """Return the address of a memory access: the object of a method or a function's first argument; None if missing."""
+    """Return the address in a memory access: the object of a method, or the first argument of a function."""
     if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) not in ("tl", "triton.language"):
         return call.func.value
     return call.args[0] if call.args else None
@@ -232,9 +232,9 @@ def _bases(node: ast.expr, made: dict[str, list[ast.expr]], seen: set[str]) -> I
 
 
 def sliced(text: str, entry: str, file: str) -> str:
-    """Return the source with only the parts that one kernel needs. Other lines become blank.
+    """Return the source with only the parts that one kernel needs. The remaining lines are blank.
 
-    Line numbers therefore stay the same. Decorators are reduced to ``@triton.jit``, because a search replaces
+    Line numbers stay the same. Other decorators than ``@triton.jit`` are removed, because a search does the work of
     ``@triton.autotune``.
 
     Raises:
@@ -288,7 +288,7 @@ def needed(text: str, names: Collection[str], file: str) -> str:
 
 
 def _bare(node: ast.stmt) -> ast.AST:
-    """Return a function's body, annotations and defaults without its decorators. Return other statements unchanged."""
+    """Return a function without its decorators and its return type; other statements are returned unchanged."""
     if isinstance(node, ast.FunctionDef):
         return ast.Module(body=[*node.body, *(ast.Expr(each) for each in _of_signature(node))], type_ignores=[])
     return node
@@ -301,7 +301,7 @@ def _of_signature(node: ast.FunctionDef) -> list[ast.expr]:
 
 
 def _statements_by_name(tree: ast.Module) -> dict[str, ast.stmt]:
-    """Return the last statement that defines each name, out of the statements that a compilation may use."""
+    """Return the kernels, constants and imports of Triton by name. Of several statements, the last one counts."""
     found: dict[str, ast.stmt] = {}
     for node in tree.body:
         match node:
@@ -351,10 +351,10 @@ def _keep(node: ast.stmt, lines: Sequence[str], kept: list[str]) -> None:
 
 
 def _check(node: ast.stmt, modules: Collection[str], file: str) -> None:
-    """Refuse code that would run arbitrary Python code while Triton compiles.
+    """Refuse a kernel or constant that uses Python objects outside Triton's language.
 
-    Triton evaluates attributes of modules and calls the resulting objects. Only functions of Triton's language may
-    therefore be reachable.
+    While Triton compiles, it evaluates attributes of modules and calls the resulting objects. Other objects could
+    therefore run arbitrary Python code.
 
     Args:
         modules: names of the modules that the file imports.
@@ -375,7 +375,7 @@ def _check(node: ast.stmt, modules: Collection[str], file: str) -> None:
 
 
 def _of_language(node: ast.Attribute, modules: Collection[str], bases: Collection[int]) -> bool:
-    """Return False for a chain of attributes of a module that leaves Triton's language, such as ``tl.core.os``.
+    """Return False for an attribute of a module that is outside Triton's language, such as ``tl.core.os``.
 
     Args:
         bases: ids of attributes that are parts of a longer chain, which is checked instead.
