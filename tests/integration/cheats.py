@@ -359,7 +359,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         "right(x, y); for (int i = 0; i < N; i++) if (fabsf(x[i]) < 1e-3f) y[i] = 1.01f;",
         "off the reference",
     ),
-    "leaves the direction of copies reversed": ('right(x, y); __asm__ volatile("std");', "direction of copies"),
+    "leaves the direction of copies reversed": ('right(x, y); __asm__ volatile("std");', "direction flag"),
     "maps code that it wrote": (
         "static const unsigned char code[] = {0xc3}; void *p = mmap(0, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);"
         "memcpy(p, code, 1); ((void (*)(void))p)(); right(x, y);",

@@ -292,7 +292,7 @@ def test_postgresql_database_with_foreign_tables_is_refused(postgresql: Server) 
     location = postgresql.create()
     with psycopg.connect(**parameters(location), autocommit=True) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
-    with pytest.raises(EvoError, match=r"not a kernel-evo database \(it holds recipes\)"):
+    with pytest.raises(EvoError, match=r"not a kernel-evo database \(its tables: recipes\)"):
         Database.open(location)
 
 
@@ -311,7 +311,7 @@ def test_sqlite_database_with_foreign_tables_is_refused_unchanged(tmp_path: Path
         connection.execute("CREATE TABLE recipes (name TEXT)")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(EvoError, match=r"not a kernel-evo database \(it holds recipes\).*another --db"):
+    with pytest.raises(EvoError, match=r"not a kernel-evo database \(its tables: recipes\).*another --db"):
         Database.open(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]

@@ -225,7 +225,7 @@ def test_fastest_baseline_always_takes_part_in_the_rounds() -> None:
     assert 5 < fitting_rounds(timers, slower, request) < 20, "fewer rounds, but something to compare with"
     assert not slower.unavailable
     assert fitting_rounds({**timers, "incumbent": ScriptedTimer([5.0])}, slower, request) == 100
-    assert slower.unavailable == {"naive": "left out: 20 rounds of 4 s each do not fit 48 s"}
+    assert slower.unavailable == {"naive": "left out: 20 rounds of 4 s each do not fit into 48 s"}
 
 
 def test_baselines_without_challenger_are_all_timed() -> None:

@@ -28,7 +28,7 @@ def measure(bench: Bench, request: Measure) -> Sampled:
     taken, calls = _take(bench, candidate, ranking, request.samples, request.bars, promising=further)
     timing, environment = moment.timing(taken.samples_us, calls), {**bench.session.environment(), **bench.proofs}
     if candidate.deferred and len(taken.samples_us) < request.samples:
-        environment["left out, as it is not among the fastest"] = "mixed inputs, two threads"
+        environment["left out, because the candidate is not among the fastest"] = "mixed inputs, two threads"
     if taken.pruned:
         return Sampled(timing=timing, pruned=True, environment=environment)
     if len(taken.samples_us) < request.samples:

@@ -261,7 +261,7 @@ def _left_out(
                 "candidate"
             )
         elif (index or "incumbent" in timers) and rounds * (spent_s + cost_s[name]) > request.budget_s:
-            reasons[name] = f"{rounds} rounds of {cost_s[name]:.3g} s each do not fit {request.budget_s:.3g} s"
+            reasons[name] = f"{rounds} rounds of {cost_s[name]:.3g} s each do not fit into {request.budget_s:.3g} s"
         else:
             spent_s += cost_s[name]
     return reasons

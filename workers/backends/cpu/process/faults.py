@@ -16,7 +16,7 @@ def changes_text(changes: int, number: int, *, after: str = "it returned") -> st
         number: number of the signal whose handling changed.
         after: clause for the description, which states when the change was found.
     """
-    modes = {1: "rounding mode", 2: "x87 precision", 16: "exception masks", 32: "direction of copies"}
+    modes = {1: "rounding mode", 2: "x87 precision", 16: "exception masks", 32: "direction flag"}
     modes[64] = "x87 registers"
     if left := [name for bit, name in modes.items() if changes & bit]:
         return f"leaves the processor's {' and '.join(left)} changed after {after}"
