@@ -1,7 +1,7 @@
 """Packs the folder of a family as a ZIP file (a bundle) for upload, and unpacks and checks bundles.
 
 Bundles come from untrusted users. Only regular files with plain relative names are unpacked, and their number and size
-are limited. The digest of the family depends on every byte of the files.
+are limited.
 """
 
 import io
@@ -98,7 +98,7 @@ def unpack(content: bytes) -> dict[str, bytes]:
 
 
 def digest_of(files: Mapping[str, bytes]) -> str:
-    """Return the digest of a family with these files, including the shared includes of this version."""
+    """Return the digest of a family with these files and with the shared includes of this version of kernel-evo."""
     return files_digest(files)
 
 
@@ -126,7 +126,7 @@ def family_of(files: Mapping[str, bytes]) -> Family:
 def check_sources(family: Family, files: Mapping[str, bytes]) -> None:
     """Check that plain and Triton sources use the names that family.toml declares.
 
-    Templates are checked when they are rendered.
+    Templates are not checked here, but when they are rendered for a config.
 
     Raises:
         InvalidInput: a tunable has no effect, or a source redefines a macro.

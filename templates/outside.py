@@ -1,9 +1,9 @@
 """Refuses variants whose sources read files outside the family's folder and the compiler's headers.
 
 Compilers print lines of the files that they include, so an untrusted source could reveal files of the worker's machine.
-The check covers all ways to name a file. It cannot resolve file names that are formed by macros, so it refuses an
-include of a macro. Comments and strings are searched like code. Only a complete preprocessor could exclude them, and in
-a simple check a string that contains the start of a comment would hide a directive. All patterns take linear time.
+The check covers all ways to name a file. An include of a macro is refused, because the check cannot tell which file the
+macro names. Comments and strings are searched like code: only a complete preprocessor can recognise them reliably, and
+a string that looks like the start of a comment could otherwise hide a directive. All patterns take linear time.
 
 Variants may use only listed compiler flags, because compilers have hundreds of options that read, write or run files.
 """

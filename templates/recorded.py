@@ -15,10 +15,10 @@ from templates.registry import find, recordings
 
 
 def shipped(family: str, device: Device, objective: Objective) -> list[Earlier]:
-    """Return the results of a family on a device model from the built-in recordings.
+    """Return the measured results of a family on the device's model from the built-in recordings, by problem.
 
-    The result is empty unless the objective is the default objective, which the recordings used. The timing protocol
-    may differ, because times are compared only within one recording.
+    The recordings were made with the default objective. For any other objective, the result is empty. The version of
+    the timing protocol may differ, because times are compared only within one recording.
     """
     usual = Objective(deterministic=objective.deterministic, protocol=objective.protocol)
     if objective.first != usual:
@@ -31,7 +31,7 @@ def shipped(family: str, device: Device, objective: Objective) -> list[Earlier]:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """Measured results of one recording: pairs of config and time in µs. Configs include the fixed tunables."""
+    """Measured results of one recording: pairs of config and time in µs. Configs contain fixed tunables, too."""
 
     family: str
     model: str

@@ -1,4 +1,4 @@
-"""Finds out from the source text of a reference.py which inputs it creates, without executing it."""
+"""Determines which inputs a reference.py creates, from its source text and without executing it."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ def require_inputs(arguments: Sequence[Argument], source: bytes, *, spec: str, f
 
 
 def returned_names(source: bytes) -> frozenset[str] | None:
-    """Return the keys of the dicts that `inputs` returns; None if the text does not show them."""
+    """Return the keys of the dicts that the function `inputs` returns; None if the text does not show them."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -45,14 +45,15 @@ MAX_RECORDING_BYTES = 1 << 30
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Package:
-    """A family with the contents of its files, as read from disk.
+    """A family with the contents of its files.
 
     Attributes:
         path: path of the family's folder or of the recording file.
-        digest: SHA-256 over `files`, which changes when a file is edited.
+        digest: SHA-256 of the names and contents in `files`; for a recording, of its name and content.
         files: contents by path relative to the folder. ``include/`` contains the headers that all families share.
-        location: absolute path of the family; None for built-in families.
-        recording: the recorded space; None if the family is a folder.
+            Empty for a recording.
+        location: absolute path of the family; None for built-in and uploaded families.
+        recording: the recorded space; None if the family is not a recording.
     """
 
     path: Path
@@ -134,7 +135,7 @@ def find(name_or_path: str) -> Package:
 
 
 def own_files(package: Package) -> dict[str, bytes]:
-    """Return the files of a package, except the shared includes of this version."""
+    """Return the files of a package, except for the shared includes of this version of kernel-evo."""
     shared = {f"include/{name}": content for name, content in _read_files(INCLUDE)}
     return {name: content for name, content in package.files.items() if shared.get(name) != content}
 
@@ -145,7 +146,7 @@ def files_digest(files: Mapping[str, bytes]) -> str:
 
 
 def package_of(family: Family, files: Mapping[str, bytes]) -> Package:
-    """Return the package of a family with these files, without writing them to disk."""
+    """Return the package of a family whose files are in memory only, with the shared includes added."""
     contents = {f"include/{name}": content for name, content in _read_files(INCLUDE)} | dict(files)
     return Package(path=Path(family.name), family=family, digest=_digest(contents), files=contents, location=None)
 
@@ -198,7 +199,7 @@ def _folder(path: Path, *, built_in: bool) -> Package:
 
 
 def _state(path: Path) -> tuple[tuple[str, int, int, int], ...]:
-    """Return a value that changes when a file below `path` is edited, added or removed, without reading the files."""
+    """Return names, times, sizes and inodes of the files below `path`. They change if a file is edited or added."""
     stats = ((file, file.stat()) for file in _paths(path))
     return tuple((str(file), stat.st_mtime_ns, stat.st_size, stat.st_ino) for file, stat in stats)
 
@@ -245,7 +246,7 @@ def _read_family(path: Path) -> Family:
 def _read_python(path: Path, own: Mapping[str, bytes]) -> tuple[Family, dict[str, bytes]]:
     """Return the family that a class in family.py describes, and its files.
 
-    The files that the class describes, including family.toml, replace family.py.
+    The files contain those that the class describes, including family.toml, in place of family.py.
     """
     files = {name: content for name, content in own.items() if name != PYTHON_SPEC}
     document, made = read_family(_utf8(path / PYTHON_SPEC))
@@ -284,7 +285,7 @@ def _check_files(package: Package) -> None:
 
 
 def _check_instances(package: Package) -> None:
-    """Check that the family's files define the C++ template if `entry` names an instance of one."""
+    """Check that a file of the family defines the C++ template of which `entry` names an instance."""
     for kind, implementation in package.family.implementations.items():
         texts = [content.decode(errors="replace") for name, content in package.files.items() if name != SPEC]
         for entry in filter(is_instance, implementation.entries):
@@ -322,6 +323,8 @@ def _walked(folder: Path, top: Path, above: frozenset[Path]) -> Iterator[Path]:
     """Yield the paths of all files below a folder. Symbolic links to its parent folders are skipped.
 
     Args:
+        folder: the folder to read.
+        top: the family's folder.
         above: parent folders of `folder`, with symbolic links resolved.
     """
     above = above | {folder.resolve()}
@@ -349,7 +352,8 @@ def _matters(path: Path) -> bool:
 def _digest(files: Mapping[str, bytes]) -> str:
     """Return the SHA-256 of the names and contents of files.
 
-    Each name and each content is hashed separately, so that different folders never give equal input for the hash.
+    The hash is computed from the SHA-256 of each name and each content. If they were only joined, different folders
+    could give the same bytes.
     """
     digest = hashlib.sha256()
     for name in sorted(files):

@@ -47,9 +47,7 @@ def render(package: Package, kind: DeviceKind, config: Config, problem: Problem,
 
 
 def check(package: Package, kind: DeviceKind) -> None:
-    """Check that a template or source uses the names that family.toml declares.
-
-    Recordings have no source and always pass.
+    """Check that a template or source uses the names that family.toml declares. Recordings have no source and pass.
 
     Raises:
         RenderError: a template uses a name that is not declared, a tunable has no effect, or a source redefines a
@@ -78,7 +76,7 @@ def check(package: Package, kind: DeviceKind) -> None:
 def check_source(package: Package, kind: DeviceKind) -> None:
     """Check a plain or Triton source; see `check`.
 
-    Templates are checked when they are rendered, because a template may be valid only for some configs.
+    Templates are not checked here, but when they are rendered, because a template may be valid only for some configs.
 
     Raises:
         RenderError: a tunable has no effect, or the source redefines a macro.
@@ -90,7 +88,8 @@ def check_source(package: Package, kind: DeviceKind) -> None:
 def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
     """Return the free variables of a template, or the identifiers in a source, including those in included files.
 
-    Variables that have a default in the template and are not declared by the family are omitted.
+    For a Triton source, these are the names that affect the compilation. A variable with a default in the template is
+    omitted unless the family declares it.
     """
     implementation = package.family.implementation(kind)
     if implementation.mode == "triton":
@@ -111,11 +110,11 @@ def _declared(package: Package, implementation: Implementation) -> frozenset[str
 
 
 def _needed(package: Package, implementation: Implementation) -> frozenset[str] | None:
-    """Return the identifiers in a source; None if its macros must not be reduced to these.
+    """Return the identifiers in a source; None if names other than these may become macros, too.
 
     A tunable or problem field normally becomes a macro only if the source uses its name, because a system header may
-    use the same name for something else. The macros are not reduced if family.toml lists them, or if headers outside
-    the family may use the names.
+    use the same name for something else. The result is None if family.toml lists the macros, if headers outside the
+    family may use the names, or if the source forms names with ``##``.
     """
     texts = _texts(package)
     if implementation.macros is not None or not all_read(texts, implementation):
@@ -228,7 +227,7 @@ def _rendered(package: Package, name: str, variables: Mapping[str, Value]) -> st
 
 
 def _line(error: BaseException, package: Package, name: str) -> str:
-    """Return the position of an error in a template as ``file:line``, from the traceback."""
+    """Return the position of an error in a template as ``file:line``, or the template's name if it is unknown."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in package.files]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
 
@@ -248,7 +247,7 @@ def _undeclared(package: Package, implementation: Implementation) -> frozenset[s
 
 
 def _optional(package: Package, implementation: Implementation) -> frozenset[str]:
-    """Return the names that have a default in the template, so that the family need not declare them."""
+    """Return the names that have a default in the template. The family need not declare these names."""
     filters = (each for tree in _trees(package, implementation) for each in tree.find_all(nodes.Filter))
     return frozenset(each.node.name for each in filters if each.name == "default" and isinstance(each.node, nodes.Name))
 
@@ -271,7 +270,7 @@ def _trees(package: Package, implementation: Implementation) -> Iterator[nodes.T
 
 
 def _referenced(tree: nodes.Template) -> list[str]:
-    """Return the names of the files that a template includes or imports, from all branches of conditions."""
+    """Return the names of the files that a template includes or imports in any branch of its conditions."""
     waiting: list[nodes.Node] = [each.template for each in tree.find_all(nodes.Include)]
     waiting += [each.template for each in tree.find_all(nodes.Import)]
     waiting += [each.template for each in tree.find_all(nodes.FromImport)]

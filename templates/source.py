@@ -45,7 +45,7 @@ class MacroUse:
     Attributes:
         state: ``used``, ``redefined`` (before its first use), ``tested`` (only by ``#ifdef`` or ``#ifndef``), or
             ``unused``.
-        place: position of the redefinition as ``file:line``; empty if there is none.
+        place: position of the directive that redefines the macro, as ``file:line``; empty if there is none.
         text: the directive that redefines the macro; empty if there is none.
     """
 
@@ -121,7 +121,7 @@ class _Scan:
 
 
 def macro_uses(files: Mapping[str, str], implementation: Implementation, names: Collection[str]) -> dict[str, MacroUse]:
-    """Return the use of each macro in a source and the headers of its family, by macro.
+    """Return for each macro how a source and the included headers of its family use it.
 
     Args:
         files: texts of the family's files by file name.
@@ -147,7 +147,7 @@ def words_of(files: Mapping[str, str], implementation: Implementation) -> frozen
 
 
 def all_read(files: Mapping[str, str], implementation: Implementation) -> bool:
-    """Return True if no name can come from a header outside the family, or be formed with ``##``."""
+    """Return True if `lines_of` shows all names that are used: none in headers elsewhere, none formed with ``##``."""
     outside = any(flag.startswith(("-I", "-include", "-iquote", "-isystem", "--")) for flag in implementation.flags)
     return not outside and not any("##" in line.text for line in lines_of(files, implementation))
 
@@ -203,10 +203,10 @@ def _logical_lines(text: str, name: str) -> Iterator[Line]:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Return the text that replaces a comment or string literal.
+    """Return the text that replaces a comment or literal.
 
-    A comment becomes a space with its line breaks, a literal becomes empty. The string of an ``#include`` is kept. The
-    words of a ``_Pragma`` are kept, because compilers expand macros in them.
+    A comment is replaced by a space and its line breaks, a literal by empty quotes. The string of an ``#include`` is
+    kept. The words of a ``_Pragma`` are kept, because compilers expand macros in them.
     """
     found = match[0]
     if found.startswith("/"):

@@ -83,7 +83,7 @@ def check(text: str, implementation: Implementation, declared: Sequence[str]) ->
 
 
 def names_of(text: str, implementation: Implementation) -> frozenset[str]:
-    """Return the names that affect how the kernel is compiled."""
+    """Return the names that affect how a kernel is compiled: parameters, names in descriptors, and Triton's options."""
     try:
         parameters = {each.name for each in _kernel(text, implementation).parameters}
         return frozenset(parameters | _names_of_descriptors(implementation) | set(OPTIONS))
@@ -92,7 +92,7 @@ def names_of(text: str, implementation: Implementation) -> frozenset[str]:
 
 
 def _described(implementation: Implementation) -> dict[str, DescriptorFormula]:
-    """Return the formulas of tensor descriptors by the argument for which the kernel takes a descriptor."""
+    """Return the declared tensor descriptors, by the name of the argument that each describes."""
     geometry = implementation.geometry
     return {} if geometry is None else {each.of: each for each in geometry.descriptors}
 
@@ -105,7 +105,7 @@ def _names_of_descriptors(implementation: Implementation) -> set[str]:
 def _descriptors(
     kernel: Kernel, implementation: Implementation, problem: Problem, variables: Mapping[str, Value]
 ) -> dict[str, tuple[str, str, Descriptor]]:
-    """Return argument name, dtype and tensor descriptor of each parameter that takes a tensor descriptor, by parameter.
+    """Return argument name, dtype and descriptor of each kernel parameter that takes a descriptor, by parameter.
 
     Raises:
         RenderError: a descriptor does not fit its argument.
@@ -128,9 +128,9 @@ def _passing_descriptors(
 ) -> str:
     """Return the source of a kernel that takes tensor maps, and passes them to the user's kernel as descriptors.
 
-    The new kernel has the name of the user's kernel. Its maps follow the user's parameters. For GPUs without a tensor
-    memory accelerator, the compiler sets the maps to None. The new kernel then creates descriptors from addresses, and
-    Triton converts these descriptors back to addresses.
+    The new kernel has the name of the user's kernel. Its parameters are those of the user's kernel, followed by the
+    maps. For GPUs without a tensor memory accelerator, the compiler sets the maps to None. The new kernel then creates
+    descriptors from addresses, and Triton converts these descriptors back to addresses.
     """
     passed = {each.name: each.name for each in kernel.parameters}
     for name, (_, _, made) in described.items():
@@ -147,7 +147,7 @@ def _passing_descriptors(
 
 
 def _map(described: tuple[str, str, Descriptor]) -> dict[str, Any]:
-    """Return the facts about a tensor map from which the compiler declares it, and the launch creates it."""
+    """Return a tensor map's Triton type, argument, dtype and shape, with which it is compiled and later created."""
     name, dtype, made = described
     return {"type": f"tensordesc<{TYPES[dtype]}{list(made.block)}>", "of": name, "dtype": dtype, "shape": made.shape}
 
@@ -188,9 +188,13 @@ def _build(
 def _passed(
     kernel: Kernel, implementation: Implementation, call: Sequence[Any], known: Sequence[str] | Mapping[str, Value]
 ) -> list[Parameter]:
-    """Return the kernel parameters for which the launch passes an argument.
+    """Return the kernel parameters for which a launch passes arguments, after checking that they fit `call`.
 
-    The remaining parameters get their values from problem fields, tunables, derived values or defaults.
+    The remaining parameters are constants. Their values are problem fields, tunables, derived values or defaults.
+
+    Args:
+        call: arguments of the call.
+        known: names of problem fields, tunables and derived values.
     """
     passed = [each for each in kernel.parameters if each.name not in known and not _has_default(each)]
     for each in passed:

@@ -1,8 +1,8 @@
 """Composes the files of a variant: a further implementation of a family with the same contract.
 
-A variant changes only the table of one device kind in family.toml. Problem, arguments, cases, tolerances, baselines and
-reference are those of the family. Submitted files are stored in a subfolder, so that they replace no file of the
-family.
+A variant changes only the table of one device kind in family.toml. Problem fields, arguments, cases, tolerances,
+baselines and reference.py are those of the family. Submitted files are stored in a subfolder, so that they replace no
+file of the family.
 """
 
 import re
@@ -50,7 +50,7 @@ class Proposal:
 
     Attributes:
         note: name, author and idea of the variant.
-        table: changed keys of the implementation's table. The remaining keys are those of the parent.
+        table: keys of the implementation's table (``[cpu]`` or ``[cuda]``) that differ from the parent's table.
         files: texts of the submitted files by name.
     """
 
@@ -60,11 +60,12 @@ class Proposal:
 
 
 def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default_name: str) -> Proposal:
-    """Return the proposal in a submitted document and its files.
+    """Return the variant that a submitted document and its files describe, after checking them.
 
     Args:
         document: name, author and idea of the variant, and the keys of ``[cpu]`` or ``[cuda]`` whose values differ from
             the parent.
+        files: texts of the submitted files by name.
         default_name: name of the variant if the document contains none.
 
     Raises:
@@ -106,8 +107,10 @@ def composed(
 
     Args:
         base, base_document: files and document of the family that defines the contract.
-        parent, parent_document: files and document of the variant from which the new variant is derived, or of the base
-            family.
+        parent, parent_document: files and document of the variant (or base family) from which the new variant is
+            derived. Keys and files that the proposal lacks are taken from them.
+        proposal: the submitted variant.
+        kind: device kind of the implementation.
 
     Raises:
         InvalidInput: the parent has no implementation for the device kind, or the proposal has no main source.
@@ -142,12 +145,12 @@ def composed(
 
 
 def table_of(document: Mapping[str, Any], kind: DeviceKind) -> str:
-    """Return the name of the table for the implementation of a device kind: ``triton`` or the kind."""
+    """Return the name of the table with the implementation for a device kind: ``triton``, or the kind itself."""
     return "triton" if kind == "cuda" and "cuda" not in document and "triton" in document else kind
 
 
 def _place(kind: DeviceKind, main: str) -> str:
-    """Return the name of the table for a variant with this main source."""
+    """Return the name of the table for a variant with this main file: ``triton`` for kernel.py, else the kind."""
     if main != TRITON:
         return kind
     if kind != "cuda":
@@ -160,7 +163,7 @@ def _implements(table: Mapping[str, Any]) -> bool:
 
 
 def _main(proposal: Proposal) -> tuple[str, str]:
-    """Return the proposal's main file, preceded by the key that names it: ``template`` or ``source``."""
+    """Return the key ``template`` or ``source``, and the name of the proposal's main file."""
     keys = [key for key in ("template", "source") if key in proposal.table]
     if len(keys) == 2:
         raise InvalidInput("document.template", "cannot be combined with `source`; keep one")
@@ -177,7 +180,7 @@ def _main(proposal: Proposal) -> tuple[str, str]:
 
 
 def _check_flags(flags: object) -> None:
-    """Refuse compiler flags that do more than change the generated code."""
+    """Refuse compiler flags that variants may not use; see `outside_flag`."""
     if isinstance(flags, list | tuple) and (refused := outside_flag([str(each) for each in flags])) is not None:
         raise InvalidInput(
             "document.flags",

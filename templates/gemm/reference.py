@@ -26,9 +26,9 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     filled with large numbers, so that a kernel that reads the padding gives a wrong answer.
 
     Args:
-        distribution: ``normal`` draws N(0, 1). ``offset`` has means other than 0, so that results grow with K.
-            ``large`` draws N(0, 16). ``unit`` gives results of N(0, 1). The bias has the standard deviation of the
-            products, so that a missing bias is detected.
+        distribution: name of the distribution of `a` and `b`. ``normal`` draws N(0, 1). ``offset`` has means other than
+            0, so that results grow with K. ``large`` draws N(0, 16). ``unit`` gives results of N(0, 1). The bias always
+            has the standard deviation of the products, so that a missing bias is detected.
     """
     deviation = {"normal": 1.0, "offset": 1.0, "large": 4.0, "unit": problem["K"] ** -0.25}[distribution]
     means = {"a": 0.25, "b": 0.5} if distribution == "offset" else {"a": 0.0, "b": 0.0}
@@ -94,7 +94,7 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
 
 
 def _with_torch(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> Callable[[], object]:
-    """Return the call of ``matmul`` or, with a bias, of ``addmm`` or ``baddbmm``."""
+    """Return a function that calls PyTorch's ``matmul`` or, with a bias, ``addmm`` or ``baddbmm``."""
     import torch
 
     each = _matrices(problem, tensors)
@@ -158,7 +158,7 @@ def _matrices(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[st
 
 
 def _as_one(problem: Mapping[str, Any], product: Any) -> Any:
-    """Return the products of a batch, stacked along the rows."""
+    """Return the products of a batch as one matrix, stacked along the rows."""
     return product.reshape(-1, problem["N"])
 
 

@@ -23,12 +23,13 @@ HEADROOM = 2**13
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
     """Draw `a` of shape (M, K) and `b` of shape (N, K), and quantise both to E4M3 codes with scales.
 
-    Scales map the largest number of a row or matrix to 448, the largest E4M3 number.
+    A scale maps the largest magnitude in a row or matrix to 448, the largest E4M3 number. The bias has the standard
+    deviation of the products.
 
     Args:
         distribution: ``normal`` draws N(0, 1). ``offset`` has means other than 0. ``large`` draws N(0, 16) for `a` and
             N(0, 1/16) for `b`. The scales of `a` are then larger than needed, as in static quantisation, so that many
-            codes are subnormal. ``unit`` gives results of N(0, 1). The bias has the standard deviation of the products.
+            codes are subnormal. ``unit`` gives results of N(0, 1).
     """
     unit = problem["K"] ** -0.25
     deviations = {"normal": (1.0, 1.0), "offset": (1.0, 1.0), "large": (4.0, 0.25), "unit": (unit, unit)}[distribution]
@@ -66,8 +67,8 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
     """Return GPU baselines by name.
 
-    ``torch`` and ``torch-fast`` call ``torch._scaled_mm`` (cuBLASLt). ``torch`` accumulates in float32, and
-    ``torch-fast`` accumulates in the tensor cores. ``naive`` is the kernel in ``naive.cu``.
+    ``torch`` and ``torch-fast`` call ``torch._scaled_mm`` (cuBLASLt). ``torch`` accumulates in float32, ``torch-fast``
+    with the lower precision of the tensor cores. ``naive`` is the kernel in ``naive.cu``.
     """
     return {
         "torch": partial(_on_torch, problem, False),

@@ -31,9 +31,9 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     Weights are around 1, biases around 0.
 
     Args:
-        distribution: ``normal`` draws N(0, 1). ``offset`` has a large mean, which must cancel. With ``peaked``, a few
-            columns have most of the variance. With ``large``, squares overflow float16. With ``small``, EPSILON affects
-            the result.
+        distribution: distribution of `x` and `residual`. ``normal`` draws N(0, 1). ``offset`` has a large mean, which
+            cancels in a correct kernel. With ``peaked``, a few columns have most of the variance. With ``large``,
+            squares overflow float16. With ``small``, EPSILON affects the result.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     shape, dtype = (problem["rows"], problem["cols"]), problem["dtype"]
@@ -46,7 +46,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 @by_rows
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the results in float64. With a residual, the stored sum is rounded before it is normalised."""
+    """Return the results in float64. The sum with a residual is rounded to the inputs' dtype before normalisation."""
     dtype = problem["dtype"]
     wide = {name: decoded(values, dtype).astype(np.float64) for name, values in inputs.items()}
     if not problem["residual"]:
@@ -58,7 +58,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the results, with statistics in float32 and all further steps in the dtype of the inputs."""
+    """Return the results, with statistics in float32 and all further steps rounded to the inputs' dtype."""
     dtype = problem["dtype"]
     x, weight, bias = (decoded(inputs[name], dtype) for name in ("x", "weight", "bias"))
     sums = {"sum": rounded(x + decoded(inputs["residual"], dtype), dtype)} if problem["residual"] else {}

@@ -26,10 +26,10 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
     Args:
         distribution: ``normal`` draws N(0, 1). ``offset`` has mean 3. With ``outlier``, the last element of each head
-            is so large that nearly all other codes are subnormal. With ``outlier-8000``, the remaining codes are below
-            1/4, and with ``outlier-1000`` below 2. With ``everywhere``, the position of the largest element moves from
-            head to head. With ``zeros``, the last head is zero, and the first element of each other head is the
-            largest. ``large`` and ``small`` give scales far from 1.
+            is so large that nearly all other elements become subnormal E4M3 numbers. With ``outlier-8000``, the other
+            elements become numbers below 1/4, and with ``outlier-1000`` below 2. With ``everywhere``, the position of
+            the largest element moves from head to head. With ``zeros``, the last head is zero, and the first element of
+            each other head is the largest. ``large`` and ``small`` give scales far from 1.
     """
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
     x = normals(rng, shape) * np.float32(STANDARD_DEVIATION.get(distribution, 1.0))
@@ -47,14 +47,14 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return `scale`, and as `codes` the quotients of `x` and its scale before rounding, in float64."""
+    """Return `scale`, and `x` divided by its scale in place of `codes`, both in float64 and not rounded."""
     x = decoded(inputs["x"], problem["dtype"]).astype(np.float64)
     scale = np.abs(x).max(axis=(2, 3)) / LARGEST
     return {"codes": _laid_out(problem, x / _divisor(scale)), "scale": scale}
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the scales, and the E4M3 number nearest to each element, computed in float32."""
+    """Return `scale`, computed in float32, and the E4M3 numbers that the codes denote in place of `codes`."""
     codes, scale = _quantised(problem, inputs)
     return {"codes": decoded(codes, E4M3), "scale": scale}
 
@@ -79,7 +79,7 @@ def _quantised(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array
 
 
 def _divisor(scale: Array) -> Array:
-    """Return the scales as divisors that broadcast. The divisor of a head of zeros is 1."""
+    """Return each head's scale in a shape that broadcasts; 1 in place of the scale 0 of a head of zeros."""
     return np.where(scale > 0, scale, 1).astype(scale.dtype)[..., None, None]
 
 

@@ -31,12 +31,12 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw `x` of shape (rows, cols). Sums of rows are not near zero, so relative errors are meaningful.
 
     Args:
-        distribution: ``normal`` draws N(1, 1). With ``negative``, all elements are below zero and the first element is
-            the largest, so that a running maximum must not start at zero. For maxima, these elements are near the
-            lowest number of the dtype. With ``peaked``, a few columns are far larger than the rest, most of all the
-            last column. With ``everywhere``, each row has one such large element. Its column is one further than in the
-            previous row, so that many rows cover all columns. With ``large``, partial sums overflow float16. ``small``
-            draws N(0.001, 0.001).
+        distribution: ``normal`` draws N(1, 1). With ``negative``, all elements are below zero and the first element of
+            each row is the largest, so that a running maximum must not start at zero. If the problem reduces to maxima,
+            these elements are near the lowest number of the dtype. With ``peaked``, a few columns are far larger than
+            the rest, most of all the last column. With ``everywhere``, each row has one large element, in a different
+            part of the columns. With ``large``, partial sums overflow float16. ``small`` draws numbers with mean and
+            standard deviation 0.001.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     x = normal_rows(rng, (problem["rows"], problem["cols"]), mean, deviation)

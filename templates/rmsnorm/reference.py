@@ -26,9 +26,9 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw `x` and an optional `residual` of shape (rows, cols), and weights around 1 of shape (cols,).
 
     Args:
-        distribution: ``normal`` draws N(0, 1). ``offset`` has a mean, which must not be subtracted. With ``peaked``, a
-            few columns have most of the sum of squares. With ``large``, squares overflow float16. With ``small``,
-            EPSILON affects the result.
+        distribution: distribution of `x` and `residual`. ``normal`` draws N(0, 1). ``offset`` has a mean other than 0,
+            so a kernel that subtracts the mean gives a wrong result. With ``peaked``, a few columns have most of the
+            sum of squares. With ``large``, squares overflow float16. With ``small``, EPSILON affects the result.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     shape = (problem["rows"], problem["cols"])
@@ -43,7 +43,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 @by_rows
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the results in float64. With a residual, the stored sum is rounded before it is normalised."""
+    """Return the results in float64. The sum with a residual is rounded to the inputs' dtype before normalisation."""
     dtype = problem["dtype"]
     x, weight = (decoded(inputs[name], dtype).astype(np.float64) for name in ("x", "weight"))
     sums = {}
@@ -57,7 +57,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the results, with sums in float32 and all further steps in the dtype of the inputs."""
+    """Return the results, with sums in float32 and all further steps rounded to the inputs' dtype."""
     dtype = problem["dtype"]
     x, weight = (decoded(inputs[name], dtype) for name in ("x", "weight"))
     sums = {}

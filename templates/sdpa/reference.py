@@ -161,7 +161,7 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
 
 
 def _torch_heads(problem: Mapping[str, Any], inputs: Arrays, device: str) -> list[Any]:
-    """Return `q`, `k` and `v` as PyTorch tensors of shape (B, H, S, D), which are views for any layout."""
+    """Return `q`, `k` and `v` as PyTorch tensors of shape (B, heads, length, D), views in the problem's layout."""
     import torch
 
     of = {
@@ -205,6 +205,7 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     """Return the result of attention, computed on all cores or on a GPU.
 
     Args:
+        dtype: NumPy dtype in which the result is computed.
         rounded: dtype to which scores and weights are rounded. If None, they are not rounded.
     """
     if _packed(problem):
@@ -306,7 +307,7 @@ def _draw_slopes(problem: Mapping[str, Any], rng: np.random.Generator) -> dict[s
 
 
 def _distances(problem: Mapping[str, Any]) -> Array:
-    """Return the distances between queries and keys, (S, S_KV). The last query is at the last key."""
+    """Return the distances between queries and keys in tokens, (S, S_KV). The last query is at the last key."""
     keys = _keys(problem)
     distances: Array = np.abs(np.arange(problem["S"])[:, None] + keys - problem["S"] - np.arange(keys))
     return distances
@@ -349,7 +350,11 @@ def _draw_starts(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
 
 
 def _packed_rows(heads: Array, starts: Array) -> Array:
-    """Return the rows of sequences in an array (B, H, S, …), packed to the shape (1, H, tokens, …)."""
+    """Return an array (B, H, S, …) of sequences packed to the shape (1, H, tokens, …), without rows of padding.
+
+    Args:
+        starts: start index of each sequence, and the end index of the last sequence.
+    """
     return np.concatenate([heads[entry, :, :rows] for entry, rows in enumerate(np.diff(starts))], axis=1)[None]
 
 
@@ -359,7 +364,7 @@ def _padded(problem: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _padded_inputs(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the inputs of packed sequences, padded with zeros to S rows each. An empty sequence gets one key."""
+    """Return the inputs of packed sequences, padded with zeros to S rows each. The length of an empty sequence is 1."""
     starts = inputs["cu_seqlens"]
     padded = {}
     for name, packed in _heads(problem, inputs).items():
@@ -399,7 +404,8 @@ def _keys(problem: Mapping[str, Any]) -> int:
 def _torch_terms(problem: Mapping[str, Any], inputs: Arrays, device: str) -> dict[str, Any]:
     """Return the arguments of PyTorch's attention function, except q, k and v.
 
-    PyTorch's own causal mask aligns the first query with the first key.
+    PyTorch's own causal mask aligns the first query with the first key. It is used only for equally many queries and
+    keys; otherwise, a mask is passed that aligns the last query with the last key.
 
     Raises:
         ValueError: the problem caps scores, which PyTorch's function does not support.

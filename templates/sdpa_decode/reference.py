@@ -32,9 +32,10 @@ LEAST_HALF_DEVIATION = 0.05
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw `q` of shape (B, H, Q, D) and the cache with `draw_heads`, and the lengths of a ragged batch.
+    """Draw `q` (B, H, Q, D), `k` and `v` (B, KV, S, D), and return `q`, and `k` and `v` in the problem's cache layout.
 
-    `_laid_out` describes the shape of the cache.
+    For a cache with pages, `k` and `v` have shape (pages, page, KV, D), and a block table is drawn. For a ragged batch,
+    lengths are drawn, too.
     """
     fields = {"q": ("B", "H", "Q", "D"), "k": ("B", "KV", "S", "D"), "v": ("B", "KV", "S", "D")}
     shapes = {name: tuple(problem[field] for field in shape) for name, shape in fields.items()}
@@ -126,11 +127,11 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
 
 
 def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Callable[[], object]:
-    """Return a call of one of PyTorch's attention backends.
+    """Return a function that calls one of PyTorch's attention backends.
 
-    If a backend does not support shared heads, the query heads that share a head of the cache are passed as rows of one
-    head, with a mask for each row. Flash attention takes no mask, but its built-in causal mask ends at the last key.
-    The remaining backends get the mask as an argument.
+    The backend ``efficient`` does not support heads of the cache that several query heads share. These query heads are
+    passed as rows of one head, with a mask for each row. Flash attention takes no mask; its built-in causal mask is
+    used, which aligns the last query with the last key. The remaining backends get the mask as an argument.
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.attention.bias import causal_lower_right
@@ -187,7 +188,7 @@ def _cache(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array]:
 
 
 def _laid_out(problem: Mapping[str, Any], heads: Arrays, rng: np.random.Generator) -> dict[str, Array]:
-    """Return the cache arguments for `k` and `v` (B, KV, S, D). Beyond S, the last page contains `BEYOND`."""
+    """Return `k` and `v` (B, KV, S, D) as cache arguments. A last page that is not full is filled with `BEYOND`."""
     k, v = heads["k"], heads["v"]
     if not problem.get("page") and problem.get("layout", "bhsd") == "bhsd":
         return {"k": k, "v": v}
@@ -230,8 +231,10 @@ def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array
 def _seen(problem: Mapping[str, Any], inputs: Arrays, rows: int) -> Array:
     """Return a mask that is True for the keys that each query row sees.
 
-    Its shape is (rows, S), or (B, 1, rows, S) if the batch is ragged. `rows` may contain the rows of several query
-    heads in sequence.
+    The mask has the shape (rows, S), or (B, 1, rows, S) if the batch is ragged.
+
+    Args:
+        rows: number of query rows. Several query heads may follow each other.
     """
     behind = problem["Q"] - 1 - np.arange(rows)[:, None] % problem["Q"] if problem["causal"] else 0
     keys, shape = np.arange(problem["S"]), (rows, problem["S"])
@@ -244,6 +247,7 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     """Return the result of attention, computed on all cores or on a GPU.
 
     Args:
+        dtype: NumPy dtype in which the result is computed.
         rounded: dtype to which scores and weights are rounded. If None, they are not rounded.
     """
     flops = 4.0 * problem["B"] * problem["H"] * problem["Q"] * problem["S"] * problem["D"]

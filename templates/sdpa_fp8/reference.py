@@ -28,12 +28,12 @@ SCORES_BYTES = 1 << 30
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
     """Draw `q`, `k` and `v` with `draw_heads`, and quantise them to codes (B, H, S, D) and scales (B, H).
 
-    The scale of a head maps its largest number to 448, the largest E4M3 number.
+    The scale of a head maps its largest magnitude to 448, the largest E4M3 number.
 
     Args:
         distribution: a distribution of `draw_heads`, or ``zeros``. With ``zeros``, `q` of the first head and `k` of the
-            last head are zero with the scale 0, so that all their keys have equal weights. With ``small``, the scale of
-            `v` is larger than needed, as in static quantisation, so that its codes are subnormal.
+            last head are zero with the scale 0, so that all keys of these heads have equal weights. With ``small``, the
+            scale of `v` is larger than needed, as in static quantisation, so that the codes of `v` are subnormal.
     """
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
     drawn = draw_heads(rng, dict.fromkeys("qkv", shape), distribution, least_deviation=LEAST_DEVIATION)
@@ -49,7 +49,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def _divisor(scale: Array) -> Array:
-    """Return the scale of each head as a divisor that broadcasts. The divisor of a head of zeros is 1."""
+    """Return each head's scale in a shape that broadcasts; 1 in place of the scale 0 of a head of zeros."""
     return np.where(scale > 0, scale, np.float32(1))[..., None, None]
 
 
@@ -135,7 +135,7 @@ def _on_torch(problem: Mapping[str, Any], backend: str, timed: bool, inputs: Arr
 
 
 def _dequantised(problem: Mapping[str, Any], codes: Mapping[str, Any], name: str, dtype: Any) -> Any:
-    """Return an input as a tensor of shape (B, H, S, D)."""
+    """Return an input, dequantised to `dtype`, as a tensor of shape (B, H, S, D)."""
     import torch
 
     numbers = codes[name].view(torch.float8_e4m3fn).to(dtype) * codes[f"{name}_scale"].to(dtype)[..., None, None]
@@ -166,7 +166,8 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     """Return the result of attention, computed on all cores or on a GPU.
 
     Args:
-        rounded: function that rounds the weights, scaled by 256, before they are multiplied by `v`. The result is
+        dtype: NumPy dtype in which the result is computed.
+        rounded: function that rounds the weights, multiplied by 256, before they are multiplied by `v`. The result is
             divided by the sum of the unrounded weights. If None, the weights are not rounded.
     """
     with computing(4.0 * problem["B"] * problem["H"] * problem["S"] ** 2 * problem["D"]) as library:
@@ -196,14 +197,14 @@ def _head_by_head(library: Any, problem: Mapping[str, Any], inputs: Arrays, dtyp
 
 
 def _numbers(problem: Mapping[str, Any], inputs: Arrays, name: str, head: Any) -> Array:
-    """Return the dequantised numbers of heads, (…, S, D), in float64 for one head and in float32 for all heads."""
+    """Return an input's dequantised numbers: of one head, (S, D) in float64; of all heads, (B, H, S, D) in float32."""
     scale = np.asarray(inputs[f"{name}_scale"][head])[..., None, None]
     numbers: Array = decoded(inputs[name][head], E4M3).astype(np.float32 if head is ... else np.float64) * scale
     return numbers.swapaxes(-1, -2) if name == "v" and problem["v_layout"] == "columns" else numbers
 
 
 def _rounded(bits: int, least: int, library: Any, values: Array) -> Array:
-    """Return values rounded to `bits` significant bits, with exponents (as of frexp) of at least `least`."""
+    """Return values rounded to `bits` significant bits; fewer for values with an exponent (``frexp``) below `least`."""
     _, exponent = library.frexp(values)
     step = library.ldexp(values.dtype.type(1), library.maximum(exponent, least) - bits)
     rounded: Array = library.rint(values / step) * step

@@ -19,8 +19,8 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw `gate` and `up`, both of shape (rows, cols).
 
     Args:
-        distribution: ``normal`` draws N(0, 1). ``offset`` gives sigmoids near 1. ``large`` gives sigmoids near 0 or 1,
-            with exponentials that overflow float16. ``small`` gives sigmoids near 1/2.
+        distribution: ``normal`` draws N(0, 1). ``offset`` gives sigmoids of `gate` near 1. ``large`` gives sigmoids
+            near 0 or 1, with exponentials that overflow float16. ``small`` gives sigmoids near 1/2.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     shape = (problem["rows"], problem["cols"])
