@@ -158,7 +158,7 @@ def test_webhook_queued_while_the_clock_was_ahead_is_sent_after_a_restart(stage:
     assert webhook.delivered_at is not None
 
 
-def test_sweep_does_not_send_webhooks_before_their_retry_time(stage: Stage) -> None:
+def test_periodic_sweep_does_not_send_webhooks_before_their_retry_time(stage: Stage) -> None:
     receiver = Receiver(*[500] * len(PAUSES_S))
     courier: WebhookDelivery = courier_of(stage, receiver)
     ended_with_hook(stage, courier)
@@ -205,7 +205,9 @@ def test_sign_in_session_begun_while_the_clock_was_ahead_ends_on_time(stage: Sta
             assert [Tokens(session).session_holder(each, now) is not None for each in (early, usual)] == both
 
 
-def test_running_time_of_a_search_includes_the_time_until_the_last_sweep_of_a_killed_service(stage: Stage) -> None:
+def test_running_time_of_a_search_includes_the_time_until_the_last_periodic_sweep_of_a_killed_service(
+    stage: Stage,
+) -> None:
     """A confirmation or a long build may produce no event for minutes."""
     search = stage.submit()
     stage.hand_in(stage.one())
@@ -220,7 +222,7 @@ def test_running_time_of_a_search_includes_the_time_until_the_last_sweep_of_a_ki
     assert stage.view(search).elapsed_s == pytest.approx(70.0)
 
 
-def test_sweeps_do_not_add_running_time_to_a_paused_search(stage: Stage) -> None:
+def test_periodic_sweeps_do_not_add_running_time_to_a_paused_search(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     stage.wait(5)

@@ -298,7 +298,7 @@ def test_error_of_a_cpp20_source_names_the_required_flag(cc: CCompiler, text: st
         ("c", "int other(void) { return 1; }", "define a function with this name"),
     ],
 )
-def test_error_names_the_entry_that_is_not_exported_and_the_remedy(
+def test_error_about_an_entry_that_is_not_exported_states_the_remedy(
     cc: CCompiler, language: str, source: str, remedy: str
 ) -> None:
     failed = cc.compile(replace(C, source=source, language=language), timeout_s=60)  # type: ignore[arg-type]

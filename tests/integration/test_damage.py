@@ -395,7 +395,7 @@ def test_new_connection_to_an_emptied_database_does_not_remove_the_log(living: D
 
 
 @pytest.mark.parametrize("kept", [0, 10, 40_000])
-def test_log_that_lost_frames_is_reported_at_the_next_start_with_a_repair_command(
+def test_write_ahead_log_that_lost_frames_is_reported_at_the_next_start_with_a_repair_command(
     living: Database, tmp_path: Path, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "copy" / "evo.db"

@@ -304,7 +304,7 @@ def test_slow_kernel_is_verified_on_every_case_if_trials_are_ranked_by_a_metric(
 
 
 @pytest.mark.parametrize(("fault", "hopeless_us"), [("tail", 1e-3), ("slow_tail", 1e6), ("slow_tail", None)])
-def test_candidate_that_is_not_far_too_slow_is_verified_on_every_case(
+def test_candidate_within_the_hopeless_limit_is_verified_on_every_case(
     workshop: Workshop, fault: str, hopeless_us: float | None
 ) -> None:
     outcome = workshop.report(fault, bars=Bars(hopeless_us=hopeless_us)).outcome

@@ -202,7 +202,7 @@ def test_toolkit_headers_are_found(compiler: NvrtcCompiler, header: str) -> None
     assert isinstance(made, Artefact), made
 
 
-def test_equal_units_give_equal_binaries(compiler: NvrtcCompiler) -> None:
+def test_nvrtc_compiles_equal_sources_to_equal_binaries(compiler: NvrtcCompiler) -> None:
     unit = Unit(source='extern "C" __global__ void f(int* x) { *x = 1; }', architecture="sm_80", entry="f")
     assert compiler.compile(unit, timeout_s=60) == compiler.compile(unit, timeout_s=60)
 

@@ -41,7 +41,7 @@ def runners(folder: Path) -> Iterator[Runners]:
     runners.close()
 
 
-def test_prepared_runner_is_used_for_the_same_inputs(runners: Runners, work: Assignment) -> None:
+def test_prepared_runner_is_used_for_a_request_with_the_prepared_inputs(runners: Runners, work: Assignment) -> None:
     runners.prepare(work, 7)
     ahead = runners._ahead[0]._child
     taken = runners.fresh(work, 7)
@@ -50,7 +50,7 @@ def test_prepared_runner_is_used_for_the_same_inputs(runners: Runners, work: Ass
     taken.kill()
 
 
-def test_runner_prepared_for_different_inputs_is_ended(runners: Runners, work: Assignment) -> None:
+def test_prepared_runner_is_ended_if_the_next_request_has_different_inputs(runners: Runners, work: Assignment) -> None:
     runners.prepare(work, 7)
     ahead = runners._ahead[0]._child
     other = runners.fresh(work, 8)

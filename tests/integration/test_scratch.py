@@ -25,7 +25,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", None)
 
 
-def test_scratch_folder_exists_only_inside_its_block() -> None:
+def test_scratch_folder_exists_only_inside_its_with_block() -> None:
     with scratch() as folder:
         (folder / "sub").mkdir()
         (folder / "sub" / "file").write_text("x")
@@ -33,7 +33,7 @@ def test_scratch_folder_exists_only_inside_its_block() -> None:
     assert not folder.exists()
 
 
-def test_sweep_removes_scratch_folders_of_killed_processes_only(tmp_path: Path) -> None:
+def test_cleanup_removes_only_scratch_folders_of_killed_processes(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED], check=False, timeout=60)
     (left,) = tmp_path.iterdir()
     (tmp_path / "kernel-evo-scratch-unmarked").mkdir()
@@ -44,7 +44,7 @@ def test_sweep_removes_scratch_folders_of_killed_processes_only(tmp_path: Path) 
         assert (tmp_path / "kernel-evo-scratch-unmarked").is_dir()
 
 
-def test_sweep_keeps_a_scratch_folder_that_is_just_being_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleanup_keeps_a_scratch_folder_that_a_process_is_about_to_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     flock, swept = fcntl.flock, []
 
     def late(descriptor: int, operation: int) -> None:

@@ -203,7 +203,7 @@ def test_copy_of_an_earlier_variant_ends_after_its_first_trials(lab: Lab) -> Non
     assert lab.view(search, first.number).finished >= FIRST
 
 
-def test_report_of_a_binary_is_found_by_its_search_and_variants(lab: Lab, tmp_path: Path) -> None:
+def test_report_on_a_binary_is_found_from_the_search_and_from_its_variants(lab: Lab, tmp_path: Path) -> None:
     search, other = lab.search(budget={"trials": 2}), lab.search(budget={"trials": 2}, seed=9)
     lab.play()
     view = lab.submit(search, trials=2)

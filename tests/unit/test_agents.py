@@ -57,7 +57,7 @@ def test_compare_tool_shows_times_and_source_differences() -> None:
     assert "+W = [1]" in text
 
 
-def test_equal_variants_have_no_difference() -> None:
+def test_comparison_of_equal_variants_shows_no_difference() -> None:
     assert list(differences(source(0, "a", [1]), source(1, "a", [1]))) == []
 
 

@@ -73,7 +73,7 @@ def scribble(buffers: Buffers, name: str, value: float) -> None:
     ctypes.memmove(address(buffers, name), np.array([value], np.float32).tobytes(), 4)
 
 
-def test_refill_replaces_inputs_at_the_same_addresses(allocate: Allocate) -> None:
+def test_refill_replaces_inputs_without_changing_their_addresses(allocate: Allocate) -> None:
     buffers, other = allocate(FIRST), allocate(SECOND)
     before = address(buffers, "x")
     buffers.refill(other)

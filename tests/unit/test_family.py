@@ -25,7 +25,7 @@ def family() -> Family:
     return Family.from_document(document())
 
 
-def test_document_from_json_is_the_same_family(family: Family) -> None:
+def test_family_document_survives_conversion_to_json_and_back(family: Family) -> None:
     again = Family.from_document(json.loads(json.dumps(family.document)))
     assert again.describe() == family.describe()
     json.dumps(family.describe(), allow_nan=False)
@@ -372,7 +372,7 @@ def test_tunable_named_like_a_keyword_is_refused_without_a_template(name: str, f
 
 
 @pytest.mark.parametrize("name", ["xor", "compl", "linux", "unix", "NAN", "match", "co_await", "_N"])
-def test_tunable_named_like_a_word_that_c_allows_is_accepted(name: str) -> None:
+def test_tunable_named_like_xor_linux_or_nan_is_accepted_in_c(name: str) -> None:
     whole = edited("cpu.template", None)
     whole["cpu"]["source"] = "kernel.c"
     whole["cpu"]["tunables"][name] = [1, 2]

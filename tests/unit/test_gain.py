@@ -43,7 +43,7 @@ def test_gain_from_quick_times_states_interval_and_reference() -> None:
     assert "median of 6 random configs" in random.words and "95% interval" in random.words
 
 
-def test_baseline_scales_the_confirmed_time_to_the_session_of_the_trial() -> None:
+def test_gain_over_the_default_uses_the_confirmed_speed_up_over_a_common_baseline() -> None:
     """The device was half as fast during the confirmation, which must not reduce the config's gain."""
     found = Confirmation(
         time=Interval(low=39.0, estimate=40.0, high=41.0),
@@ -59,7 +59,7 @@ def test_baseline_scales_the_confirmed_time_to_the_session_of_the_trial() -> Non
     assert "by quick samples" in alone.words
 
 
-def test_missing_gain_states_its_reason() -> None:
+def test_missing_gain_has_a_text_with_the_reason() -> None:
     best = Best(number=9, timing=steady(20.0))
     default, random = both(best, tried(100.0, None, 90.0, default_us=None))
     assert default.ratio is None and "could not be timed" in default.words

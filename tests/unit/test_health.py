@@ -25,7 +25,7 @@ def test_device_is_unhealthy_after_three_consecutive_faults_of_one_candidate() -
     assert health.verdict == "a known kernel failed 3 times in a row; last failure: no such GPU"
 
 
-def test_idle_worker_ends_only_if_configured() -> None:
+def test_idle_worker_ends_only_if_an_idle_limit_is_configured() -> None:
     assert Ending(begun_s=0.0).due(1e9, busy=False) is None
 
 

@@ -18,7 +18,7 @@ FOUND = Confirmation(
 )
 
 
-def test_time_shown_first_is_the_confirmed_time_with_its_interval() -> None:
+def test_confirmed_time_is_shown_first_with_its_interval() -> None:
     time, speedup = leading_time(10.0, FOUND), leading_speedup(10.0, FOUND, BASELINES)
     assert time == Figure(value=100.0, unit="us", source="confirmed", interval=FOUND.time)
     assert speedup == Figure(value=0.4, unit="x", source="confirmed", interval=FOUND.speedup, against="slow")

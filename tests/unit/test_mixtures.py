@@ -143,7 +143,7 @@ def test_single_distribution_is_not_mixed() -> None:
     assert mixtures_of(normal(1)) == {}
 
 
-def test_input_that_repeats_in_a_second_draw_is_unchanged() -> None:
+def test_input_that_is_equal_in_all_draws_is_not_mixed() -> None:
     mask = np.where(np.arange(COLUMNS) % 3, 0.0, -np.inf).astype(np.float32) * np.ones((ROWS, 1), np.float32)
     nominal, other = {"x": normal(1), "mask": mask}, {"x": normal(2, 9.0), "mask": mask.copy()}
     operands = [operand(name, array) for name, array in nominal.items()]

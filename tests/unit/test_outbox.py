@@ -262,7 +262,7 @@ def test_every_kind_of_report_refused_repeatedly_is_replaced_by_a_failure(tmp_pa
     assert "holds a NUL" in repr(delivered.report)
 
 
-def test_result_that_fails_the_service_is_set_aside_without_delaying_other_results(tmp_path: Path) -> None:
+def test_result_at_which_the_service_fails_is_set_aside_without_delaying_other_results(tmp_path: Path) -> None:
     service = Service()
     service.poison = 2
     outbox = Outbox(service, tmp_path)

@@ -295,7 +295,7 @@ def test_first_champion_as_fast_as_a_baseline_is_not_labelled_slower() -> None:
     assert not result.behind_every_baseline
 
 
-def test_noisy_session_is_reported_for_a_first_champion() -> None:
+def test_noise_of_a_confirmation_is_reported_for_a_first_champion() -> None:
     rng = np.random.default_rng(10)
     challenger, again = (Timing(samples_us=tuple(rng.lognormal(4.6, 0.3, 100))) for _ in range(2))
     result = verdict(ConfirmReport(challenger=challenger, challenger_again=again))

@@ -130,7 +130,7 @@ def test_family_is_found_by_the_path_of_family_py(tmp_path: Path) -> None:
         find(str(place))
 
 
-def test_packed_python_family_has_the_same_digest(tmp_path: Path) -> None:
+def test_packed_python_family_keeps_its_digest(tmp_path: Path) -> None:
     package = find(str(EXAMPLES / "saxpy_python"))
     place = tmp_path / "saxpy_python"
     place.mkdir()

@@ -227,7 +227,7 @@ def test_family_folder_with_too_many_or_too_large_files_is_refused(
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_recording_is_found_by_its_file(tmp_path: Path, packed: bool) -> None:
+def test_recording_is_found_by_the_path_of_its_file(tmp_path: Path, packed: bool) -> None:
     text = json.dumps(RECORDING)
     path = tmp_path / ("pnpoly-GPU.json.gz" if packed else "pnpoly-GPU.json")
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())

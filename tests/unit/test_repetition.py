@@ -121,7 +121,7 @@ def test_maximum_time_ratio_of_new_to_known_inputs_comes_from_the_policy() -> No
     assert not verdict_on(seen, few_elements=1 << 20, max_repeat_ratio_of_few=2.5)[0]
 
 
-def test_policy_sets_the_ratio_that_is_conclusive_despite_unsteady_samples() -> None:
+def test_policy_sets_the_ratio_above_which_unsteady_samples_are_conclusive() -> None:
     new, known = Timing(samples_us=(2.2, 2.8) * 12), Timing(samples_us=(1.0,) * 24)
     seen = Repetition(new=new, known=known, elements=1 << 20)
     assert new.unsteady

@@ -161,7 +161,7 @@ def test_trial_log_with_a_missing_trial_is_refused(space: Space) -> None:
         start(space).restore(log[1:])
 
 
-def test_restoring_a_search_with_trials_is_refused(space: Space) -> None:
+def test_log_can_be_restored_only_into_a_search_without_trials(space: Space) -> None:
     search = start(space)
     log = run(search, [1])
     with pytest.raises(EvoError, match="without trials"):
@@ -287,7 +287,7 @@ def test_binary_challenges_once_for_all_its_configs(space: Space) -> None:
     assert challengers == [1, 4, 5]
 
 
-def test_time_to_beat_is_the_time_of_the_champion_in_this_search_if_measured(space: Space) -> None:
+def test_challenger_must_beat_the_time_of_the_champion_in_this_search_if_measured(space: Space) -> None:
     search = start(space)
     run(search, [120, 117])
     own, other = search.history.finished

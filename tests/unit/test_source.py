@@ -125,5 +125,5 @@ def test_hostile_line_is_read_in_linear_time(text: str) -> None:
     assert time.process_time() - begun_s < 2.0
 
 
-def test_unclosed_text_ends_with_its_line() -> None:
+def test_unclosed_string_in_a_source_ends_at_the_end_of_its_line() -> None:
     assert macro_use("#error it's \"not closed\nint x = TILE;")[0] == "used"

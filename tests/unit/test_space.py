@@ -580,7 +580,7 @@ def test_space_too_expensive_to_enumerate_is_sampled_or_found_empty(monkeypatch:
         Space(digits(6), [constraint("(t0 + t1 + t2 + t3 + t4 + t5) % 70 == 69")])
 
 
-def test_error_of_an_empty_space_names_a_number_that_is_not_among_the_values() -> None:
+def test_error_of_an_empty_space_names_a_required_number_that_the_tunable_lacks() -> None:
     with pytest.raises(EmptySpace, match="3 is not a value of A, which has 1, 2, 4"):
         Space([tunable("A", [1, 2, 4])], [constraint("A == 3")])
 

@@ -107,7 +107,7 @@ def test_abandoned_trials_lead_to_the_same_proposals_as_cancelled_trials(name: s
     assert proposals[0] == proposals[1]
 
 
-def test_failed_trial_with_a_timing_gives_the_same_proposals_as_a_crash(name: str) -> None:
+def test_failed_trial_with_a_timing_leads_to_the_same_proposals_as_a_crashed_trial(name: str) -> None:
     """A fast time on a failed outcome must not attract proposals: `impossible` carries a timing of 0.1 µs."""
     space = SPACES["mixed"]()
     runs = []

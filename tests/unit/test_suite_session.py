@@ -178,7 +178,9 @@ def test_suite_measures_costs_by_the_metric_of_its_searches(service: Service) ->
     assert set(costs) <= {3.0 * time for time in times}
 
 
-def test_slice_of_a_search_lasts_until_a_trial_has_ended(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_slice_of_a_suite_search_lasts_until_a_trial_has_ended(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The time of a slice may be over before the device is free."""
     monkeypatch.setattr(session, "SLICES", 10**9)
     monkeypatch.setattr(session, "LEAST_SLICE_S", 0.0)

@@ -118,7 +118,7 @@ def test_next_suite_search_has_the_largest_expected_gain() -> None:
     assert next_call({"long": long, "short": short}, "time") == "long"
 
 
-def test_expected_gain_falls_with_every_unsuccessful_slice() -> None:
+def test_expected_gain_of_a_suite_search_falls_with_every_time_slice_without_improvement() -> None:
     gains = [expected_gain(Progress(weight=1, best=(None,) * count), "ratio") for count in range(1, 5)]
     assert all(later < earlier for earlier, later in itertools.pairwise(gains))
     stuck = [expected_gain(Progress(weight=1, best=(5.0,) * count), "ratio") for count in range(1, 8)]

@@ -199,7 +199,7 @@ def test_overwrite_check_uses_one_buffer_set_per_call_within_limits() -> None:
     assert [mixed_sets(held) for held in (0, 4096, 16 << 20, 1 << 30)] == [MIXED_SETS, MIXED_SETS, 4, 2]
 
 
-def test_timing_contains_anchor_and_floor_times() -> None:
+def test_timing_contains_the_times_of_the_anchor_kernel_and_of_an_empty_call() -> None:
     timing = ReferenceTimers(FakeSession()).now().timing([3.0, 1.0], calls=7)
     assert (timing.anchor_us, timing.floor_us, timing.calls_per_sample, timing.median_us) == (20.0, 0.1, 7, 2.0)
 

@@ -41,7 +41,7 @@ def test_files_outside_the_include_folders_give_no_missing_path(folders: list[st
     assert vacancies([str(tmp_path / "elsewhere.h")], [], folders) == []
 
 
-def test_absent_headers_that_a_source_tests_are_missing_paths(folders: list[str]) -> None:
+def test_absent_headers_tested_by_has_include_count_as_missing_paths(folders: list[str]) -> None:
     one, two, three = folders
     assert vacancies([], ["a.h"], folders) == [f"{one}/a.h", f"{three}/a.h", two]
     assert vacancies([], [f"{three}/b.h"], folders) == [f"{three}/b.h"]

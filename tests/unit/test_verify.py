@@ -104,7 +104,7 @@ def test_small_error_with_a_low_precision_reference_suggests_checking_the_refere
     assert (advice in wrong.value.outcome.reason) == advised
 
 
-def test_wrong_answer_names_the_limit_to_raise_if_the_other_error_is_far_below_its_limit() -> None:
+def test_wrong_answer_beyond_only_one_of_two_tolerances_names_the_tolerance_to_raise() -> None:
     buffers, golden = doubled("float32")
     for rel_l2, max_abs, advice in (
         (
@@ -174,7 +174,7 @@ def test_failure_in_two_threads_suggests_reentrant_false_except_for_variants(*, 
     assert ("reentrant = false" in str(caught.value)) is not fixed
 
 
-def test_differing_bits_pass_without_the_deterministic_objective() -> None:
+def test_outputs_with_differing_bits_pass_if_the_objective_is_not_deterministic() -> None:
     judged(after(1, a_bit), deterministic=False)
 
 
@@ -190,7 +190,7 @@ def test_wrong_answer_outcome_contains_the_errors_of_its_case() -> None:
     assert (case.output, case.max_abs, case.passed) == ("y", pytest.approx(1.0), False)
 
 
-def test_unwritten_integer_is_detected_even_if_its_poison_is_correct() -> None:
+def test_unwritten_integer_is_detected_even_if_its_fill_value_is_the_expected_value() -> None:
     session, (buffers, golden) = FakeSession(), doubled("int32")
     golden.reference["y"][4] = -1  # 0xFFFFFFFF as a signed integer
 

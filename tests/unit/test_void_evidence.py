@@ -11,7 +11,7 @@ def test_promoted_verdict_of_the_current_protocol_is_valid_evidence() -> None:
     assert void_reason(VERDICT, Objective()) is None
 
 
-def test_invalid_evidence_has_its_reason() -> None:
+def test_invalid_evidence_is_reported_with_the_reason() -> None:
     gain = Rule(name="gain", passed=False, figure=0.0, threshold=0.02, text="The gain is too small.")
     refused = replace(VERDICT, promote=False, rules=(gain,))
     assert "The gain is too small." in str(void_reason(refused, Objective()))

@@ -15,7 +15,7 @@ SERIES = st.lists(st.lists(TIMES, min_size=1, max_size=30), min_size=1, max_size
 
 @given(SERIES)
 @example([[1.0, 1.0 + 2.0**-52]])
-def test_all_elements_of_a_sample_chart_are_inside_it(series: list[list[float]]) -> None:
+def test_all_elements_of_a_sample_chart_are_inside_the_chart(series: list[list[float]]) -> None:
     drawn = drawing({str(index): Timing(samples_us=tuple(samples)) for index, samples in enumerate(series)})
     assert drawn is not None
     for each, samples in zip(drawn.series, series, strict=True):
@@ -28,7 +28,7 @@ def test_all_elements_of_a_sample_chart_are_inside_it(series: list[list[float]])
     assert 1 <= len(drawn.time_marks) <= 12
 
 
-def test_no_samples_give_no_chart() -> None:
+def test_sample_chart_is_none_without_samples() -> None:
     assert drawing({}) is None
 
 
@@ -44,7 +44,7 @@ def test_interrupted_sample_does_not_flatten_other_samples_in_the_chart() -> Non
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 12, 100])
-def test_axis_labels_are_the_numbers_of_the_samples_below_them(count: int) -> None:
+def test_axis_labels_state_the_numbers_of_the_samples_at_their_positions(count: int) -> None:
     drawn = drawing({"k": Timing(samples_us=tuple(1.0 + index % 7 for index in range(count)))})
     assert drawn is not None
     marked = {mark.label: mark.at for mark in drawn.order_marks}
@@ -65,6 +65,6 @@ def test_axis_steps_are_round_numbers(least: float, step: float) -> None:
     assert round_step(least) == pytest.approx(step)
 
 
-def test_empty_range_has_one_tick() -> None:
+def test_axis_of_an_empty_range_has_one_tick() -> None:
     axis = Axis(low=2.0, high=2.0, start=0.0, end=10.0)
     assert [(mark.at, mark.label) for mark in axis.marks(5, str)] == [(5.0, "2.0")]

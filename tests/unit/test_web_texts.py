@@ -26,7 +26,7 @@ def test_log_listing_is_escaped() -> None:
     assert listing("error: <script>alert(1)</script>").lines == ("error: &lt;script&gt;alert(1)&lt;/script&gt;",)
 
 
-def test_long_listing_shows_its_beginning() -> None:
+def test_only_the_beginning_of_a_long_listing_is_shown() -> None:
     many = listing("x\n" * (MOST_LINES + 5))
     assert (len(many.lines), many.cut) == (MOST_LINES, 5)
     endless = listing("y" * (MOST_CHARACTERS * 2) + "\nz")
