@@ -67,7 +67,7 @@ def test_variants_with_a_single_file_are_compared_even_if_the_file_names_differ(
     assert "-a\n+b\n" in text
 
 
-def test_feedback_escapes_control_characters() -> None:
+def test_feedback_for_agents_escapes_control_characters() -> None:
     assert "\x1b" not in feedback(view(1, time_us=None).__class__(**{**vars(view(1, time_us=None)), "name": "\x1b[2J"}))
 
 

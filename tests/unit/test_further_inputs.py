@@ -54,5 +54,5 @@ def test_last_bit_differences_are_accepted_only_on_further_inputs() -> None:
     assert "verified call 2: not deterministic" in judged.found.first
 
 
-def test_checked_inputs_of_all_processes_are_added() -> None:
+def test_numbers_of_checked_inputs_are_added_over_all_processes() -> None:
     assert together([scrutiny().found, scrutiny().found]).inputs == 2

@@ -868,7 +868,7 @@ def shapes(body: str, parameters: str) -> dict[str, tuple[str, ...]]:
     return {each.name: each.shape for each in found.arguments if each.shape}
 
 
-def test_shapes_come_from_the_variables_in_the_indices() -> None:
+def test_import_infers_shapes_from_the_variables_in_the_indices() -> None:
     loops = "for (int r = 0; r < rows; ++r) for (int c = 0; c < cols; ++c)"
     pointers = "const float *x, float *y"
     assert shapes(f"{loops} y[r] += x[r * cols + c];", pointers) == {"x": ("ROWS", "COLS"), "y": ("ROWS",)}
@@ -988,14 +988,14 @@ def toml(body: str, macros: str = "", parameters: str = "const float *a, const f
     return family_toml(draft(text), name="f", file="f.c")
 
 
-def test_extents_have_different_defaults_and_the_tail_changes_all() -> None:
+def test_imported_extents_have_different_defaults_and_the_case_tail_changes_all_of_them() -> None:
     found = draft("void f(const float *x, float *y, int m, int n, int k, int steps) { y[0] = x[m * n * k * steps]; }")
     assert [each.default for each in found.fields] == [1024, 768, 512, 1]
     tail = '# problem = { M = "M // 2 + 3", N = "N // 2 + 3", K = "K // 2 + 3" }\n'
     assert tail in family_toml(found, name="f", file="f.c")
 
 
-def test_tail_of_a_square_problem_is_not_square() -> None:
+def test_case_tail_of_a_square_problem_is_not_square() -> None:
     text = toml("y[0] = a[ROWS * COLS - 1];", "#define ROWS 512\n#define COLS 512\n", "const float *a, float *y")
     assert '# problem = { ROWS = "ROWS // 2 + 3", COLS = "COLS // 2 + 5", M = ' in text
 
@@ -1007,7 +1007,7 @@ def test_default_extents_are_multiples_of_a_large_tile() -> None:
     assert [each.expression for each in found.constraints] == ["N % TILE == 0"]
 
 
-def test_tail_satisfies_the_constraints_of_the_draft() -> None:
+def test_case_tail_satisfies_the_constraints_of_the_imported_family() -> None:
     body = "for (int i = 0; i < m; i += TI) for (int j = 0; j < n; ++j) y[i * n + j] = a[i * n + j];"
     text = toml(body, "#define TI 16\n")
     assert 'expression = "M % TI == 0"' in text
@@ -1067,14 +1067,14 @@ def test_reference_that_returns_too_few_outputs_is_reported_with_a_remedy() -> N
         scope["reference"]({"N": 3}, {"x": np.zeros(3)})
 
 
-def test_unusable_entry_and_structure_are_refused_with_a_remedy() -> None:
+def test_entry_with_a_return_value_or_a_structure_argument_is_refused_with_a_remedy() -> None:
     with pytest.raises(InvalidInput, match=r"Add one that calls yours, e\.g\. `void entry\(…\) \{ solve\(…\); \}`"):
         draft("int solve(const float *x, float *y) { y[0] = x[0]; return 0; }")
     with pytest.raises(InvalidInput, match="For a structure, add a function that takes its members"):
         draft("struct s { int n; };\nvoid f(const struct s *p, float *y) { y[0] = p->n; }")
 
 
-def test_proposed_work_moves_each_array_once_and_an_inout_twice() -> None:
+def test_proposed_work_counts_the_bytes_of_each_array_once_and_of_an_inout_twice() -> None:
     body = "for (int i = 0; i < n; ++i) { sums[0] += x[i]; y[i] += x[i]; }"
     text = family_toml(draft(f"void f(const float *x, double *y, int *sums, int n) {{ {body} }}"), name="f", file="f.c")
     work = text.partition("# [work]")[2].partition("[cpu]")[0]

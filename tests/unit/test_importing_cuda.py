@@ -119,7 +119,7 @@ def test_grid_is_a_guess_without_a_launch_that_can_be_read(host: str) -> None:
     assert not found.is_launched
 
 
-def test_values_of_fields_come_from_the_launch() -> None:
+def test_default_values_of_problem_fields_come_from_the_launch_in_the_file() -> None:
     found = launched("int main() { int h = 1 << 10; k<<<h, T>>>(p, h, 640); }")
     assert [(each.name, each.default, each.decide) for each in found.fields] == [("ROWS", 1024, ""), ("COLS", 640, "")]
 
@@ -160,7 +160,7 @@ def test_launch_that_rounds_down_demands_divisible_extents() -> None:
         ("for (int i = 0; i + TILE <= cols; i += TILE) { x[i] = 1; }", []),
     ],
 )
-def test_loop_without_a_check_demands_divisible_extents(body: str, expected: list[str]) -> None:
+def test_loop_without_a_check_of_the_remainder_demands_divisible_extents(body: str, expected: list[str]) -> None:
     macros = "#define TILE 16\n"
     assert constraints(launched("", body=body, macros=macros)) == expected
     assert constraints(drafted(read_source(f"{macros}void f(float *x, int cols) {{ {body} }}", "c"), None)) == expected
@@ -199,6 +199,8 @@ GUARDED = "int r = blockIdx.y * T + threadIdx.y, c = blockIdx.x * T + threadIdx.
         ),
     ],
 )
-def test_shapes_come_from_indices_with_block_and_thread_numbers(body: str, expected: list[tuple[str, ...]]) -> None:
+def test_import_infers_shapes_from_indices_with_block_and_thread_numbers(
+    body: str, expected: list[tuple[str, ...]]
+) -> None:
     found = draft(f"__global__ void k(const float *x, float *y, int m, int n) {{ {body} }}")
     assert [each.shape for each in found.arguments[:2]] == expected

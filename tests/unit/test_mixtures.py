@@ -79,7 +79,7 @@ def test_mixture_named_equal_elements_and_zeros_contains_both() -> None:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_mixture_keeps_the_sign_of_inputs_of_one_sign(sign: int) -> None:
+def test_mixture_of_inputs_with_a_single_sign_keeps_the_sign(sign: int) -> None:
     found = mixtures_of(sign * np.abs(normal(1)), normal(2))["equal elements and zeros"]
     assert (np.sign(found) == sign).all()
 
@@ -205,7 +205,7 @@ def rows_with_a_large_element(
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16, 64])
-def test_sums_in_lanes_of_a_row_with_one_large_element_are_within_the_tolerance(
+def test_row_sum_computed_in_lanes_is_within_the_tolerance_despite_one_large_element(
     rows_with_a_large_element: list[ExpectedOutput], lanes: int
 ) -> None:
     for golden in rows_with_a_large_element:

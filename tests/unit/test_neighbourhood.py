@@ -97,7 +97,7 @@ def test_space_without_ties_has_no_relinked_neighbours() -> None:
     assert Neighbourhood(space).relinked(space.encode({"a": 1, "b": 1})).shape == (0, 2)
 
 
-def test_candidates_are_neighbours_of_several_elites() -> None:
+def test_neighbours_of_several_elites_are_suggested() -> None:
     space, history = mixed(), History()
     for config in space.sample(np.random.default_rng(0), 12):
         trial = history.ask(Proposal(config=config, origin="random"))

@@ -51,7 +51,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize("text", READING)
-def test_variant_source_that_names_files_outside_is_refused(text: str) -> None:
+def test_variant_source_that_names_files_outside_the_family_is_refused(text: str) -> None:
     assert outside(text) is not None
     with pytest.raises(InvalidInput, match=r"kernel\.c"):
         read_proposal({}, {"kernel.c": text}, "v")

@@ -110,7 +110,7 @@ def test_problem_key_is_parsed_back_to_the_problem(problem: dict[str, Any]) -> N
     assert parse_problem(FIELDS, problem_key(problem)) == problem
 
 
-def test_problem_key_is_canonical() -> None:
+def test_problem_key_does_not_depend_on_the_spelling_of_the_problem() -> None:
     key = problem_key(parse_problem(FIELDS, "causal=YES,S=007"))
     assert key == "B=1,S=7,offset=0,causal=true,dtype=float32"
     assert problem_key({}) == ""

@@ -23,7 +23,7 @@ def test_seconds_since_contact_from_the_service_override_the_local_clock() -> No
 
 
 @pytest.mark.parametrize(("silent_s", "within_s", "connected"), [(3.0, 45.0, True), (3.0, 2.0, False), (50, 45, False)])
-def test_worker_is_connected_within_the_given_seconds(
+def test_worker_counts_as_connected_for_the_given_seconds_after_its_last_contact(
     monkeypatch: pytest.MonkeyPatch, silent_s: float, within_s: float, connected: bool
 ) -> None:
     worker = replace(WORKER, silent_s=silent_s)

@@ -194,7 +194,7 @@ def test_slot_measures_equal_binaries_once(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("change", [{"problem": {"N": 99}}, {"seed": 5}, {"family": FamilyRef(name="g", digest="9")}])
-def test_search_with_a_known_id_and_different_terms_is_a_new_search(
+def test_slot_treats_a_search_with_a_known_id_and_different_terms_as_a_new_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
 ) -> None:
     """A restored or new database assigns the ids again, to other searches, while the worker runs."""

@@ -92,14 +92,14 @@ def test_macro_redefined_by_a_header_counts_as_redefined() -> None:
         'const char *a = "_Pragma(", *b = "TILE";',
     ],
 )
-def test_macro_only_in_comments_or_strings_counts_as_unused(source: str) -> None:
+def test_macro_that_occurs_only_in_comments_or_strings_counts_as_unused(source: str) -> None:
     assert macro_use(source)[0] == "unused"
 
 
 @pytest.mark.parametrize(
     "source", ["#ifdef TILE\nint x;\n#endif", "#ifndef TILE\n#define TILE 1\n#endif", "#if defined TILE\n#endif"]
 )
-def test_macro_only_tested_for_definition_counts_as_tested(source: str) -> None:
+def test_macro_used_only_in_ifdef_counts_as_tested_for_definition(source: str) -> None:
     assert macro_use(source)[0] == "tested"
 
 

@@ -135,7 +135,9 @@ def test_interval_bounds_never_exclude_a_satisfiable_constraint(
 @given(
     text=expressions(), bound=st.sets(st.sampled_from(NUMBERS)), values=st.sampled_from([(-2, 0, 3), (1, 2), (4, 9)])
 )
-def test_interval_bounds_never_exclude_a_true_expression(text: str, bound: set[str], values: tuple[int, ...]) -> None:
+def test_interval_bounds_never_call_an_expression_false_that_can_be_true(
+    text: str, bound: set[str], values: tuple[int, ...]
+) -> None:
     free = {name: (float(min(values)), float(max(values))) for name in NUMBERS if name not in bound}
     for point in itertools.product(values, repeat=3):
         config = dict(zip(NUMBERS, point, strict=True)) | {"t": "x"}

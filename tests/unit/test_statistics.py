@@ -170,7 +170,7 @@ def test_median_error_includes_correlated_noise() -> None:
     assert median_error([1.0, 2.0] * 9) == 0.0
 
 
-def test_prediction_interval_is_no_narrower_than_the_least_spread() -> None:
+def test_prediction_interval_assumes_at_least_the_given_spread() -> None:
     close = prediction_interval([1.0, 1.0, 1.0], 0.95, least_spread=0.1)
     assert close.high - close.estimate == pytest.approx(4.303 * 0.1 * np.sqrt(4 / 3), rel=1e-3)
     assert prediction_interval([1.0, 2.0], 0.95, least_spread=0.1) == prediction_interval([1.0, 2.0], 0.95)

@@ -133,7 +133,7 @@ def test_every_strategy_begins_with_advice_warm_starts_and_default(name: str) ->
     assert len({space.key(trial.config) for trial in trials}) == 12
 
 
-def test_portfolio_tries_warm_starts_then_the_default_first() -> None:
+def test_portfolio_first_tries_warm_starts_and_then_the_default() -> None:
     space = mixed()
     starts = space.sample(rng(), 2)
     strategy = build("portfolio", Context(space=space, warm_starts=[*starts, space.default()]))

@@ -43,7 +43,7 @@ def test_every_config_is_proposed_before_the_space_is_exhausted(name: str, shape
     assert propose(fresh(name, space), copied(history)) is None
 
 
-def test_last_configs_are_proposed_while_other_configs_are_pending(name: str) -> None:
+def test_all_remaining_configs_are_proposed_while_other_configs_are_pending(name: str) -> None:
     space, history = SPACES["floats"](), History()
     strategy = fresh(name, space)
     advance(history, strategy, space, troubled, 40)

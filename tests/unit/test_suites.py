@@ -149,7 +149,7 @@ def test_best_set_of_configs_has_the_lowest_cost() -> None:
     assert best_set(measured, 8).cost == 1.0
 
 
-def test_best_set_covers_as_many_problems_as_possible_first() -> None:
+def test_best_set_of_configs_covers_as_many_problems_as_possible() -> None:
     measured = measurements({"a": {0: 10.0, 1: 50.0}, "b": {1: 10.0}}, a=1, b=2)
     assert best_set(measured, 1).members == (1,)
     assert len(evaluate(measured, (0,)).table) == 1

@@ -187,7 +187,7 @@ def test_surrogate_of_a_long_history_is_fitted_on_the_fastest_trials_and_a_sampl
     assert all(each[-1] == last and min(np.diff(each[len(each) // 2 :])) > 10 for each in places)
 
 
-def test_unseen_minimum_of_a_bowl_has_the_highest_expected_improvement() -> None:
+def test_expected_improvement_is_highest_near_the_unmeasured_minimum_of_a_bowl() -> None:
     space = plane()
     seen = observed(space, {(x, y): bowl(x, y) for x in range(0, 12, 3) for y in range(0, 12, 4)})
     rows = np.array([[x, y] for x in range(12) for y in range(12)], dtype=np.int32)
