@@ -107,7 +107,7 @@ def export(
             min=1,
             max=100,
             metavar="N",
-            help="Also export the N - 1 next fastest kernels of its search, marked as not promoted.",
+            help="Also export the N - 1 next fastest kernels of the same search, marked as not promoted.",
         ),
     ] = 1,
     to: Annotated[

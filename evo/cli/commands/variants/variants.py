@@ -75,11 +75,11 @@ def submit(
     trials: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Maximum number of trials of the variant; by default, that of the search."
+            min=1, metavar="N", help="Maximum number of trials of the variant; by default, the maximum of the search."
         ),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until its trials have ended, and show the result.")
+        bool, typer.Option("--wait", help="Wait until the variant has had its trials, and show the result.")
     ] = False,
     where: ServiceRef,
     as_json: Json = False,
