@@ -191,7 +191,7 @@ def test_error_names_the_invalid_leaderboard_filter(
     assert caught.value.field == field
 
 
-def test_ranks_and_workers_of_trials_refer_to_the_whole_search(stage: Stage) -> None:
+def test_trials_have_their_rank_in_the_whole_search_and_their_worker(stage: Stage) -> None:
     trials = stage.trials(SEARCH)
     ranked = sorted(
         (trial for trial in trials if trial.time_us is not None), key=lambda trial: (trial.time_us, trial.id)

@@ -230,7 +230,7 @@ def test_kernel_without_extern_c_is_refused_because_its_name_is_missing(compiler
     assert "the kernel `f`" in failed.log and "is not found in the binary" in failed.log and 'extern "C"' in failed.log
 
 
-def test_nvrtc_flags_disable_the_driver_cache_if_the_nvrtc_version_can() -> None:
+def test_nvrtc_flags_disable_the_driver_cache_if_the_nvrtc_version_supports_such_a_flag() -> None:
     assert "--no-cache" in default_flags((12, 9)) and "--no-cache" in default_flags((13, 0))
     assert "--no-cache" not in default_flags((12, 2)), "NVRTC would refuse it"
 

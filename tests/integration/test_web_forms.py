@@ -158,7 +158,7 @@ def test_query_parameters_fill_in_the_start_form(page: httpx.Client) -> None:
     assert "y" * 9000 in long.text
 
 
-def test_search_page_shows_the_requirements(page: httpx.Client) -> None:
+def test_search_page_shows_the_device_requirements_of_the_search(page: httpx.Client) -> None:
     must = {"requirements__toolkit": "gcc>=12", "device_uuid": "cpu-0", "notes": "only there", "priority": "3"}
     search = page.post("/start", data=typed(problem__N="24", **must)).headers["location"]
     view = page.get(f"/api/v1{search}").json()

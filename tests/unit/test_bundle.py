@@ -97,7 +97,7 @@ def empty_entries(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("read", [unpack, unpack_headers])
-def test_archive_of_countless_empty_files_takes_no_memory(read: Callable[[bytes], object]) -> None:
+def test_archive_of_too_many_empty_files_is_refused_with_little_memory(read: Callable[[bytes], object]) -> None:
     content = empty_entries(100_000)
     tracemalloc.start()
     try:

@@ -7,7 +7,7 @@ from evo.promotion.policy import DECLARED, POLICIES, Policy, policy_from
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_named_policy_is_found_by_its_name(name: str) -> None:
+def test_policy_is_found_by_its_name(name: str) -> None:
     assert policy_from(name) is POLICIES[name]
     assert policy_from({"base": name}) == POLICIES[name]
 

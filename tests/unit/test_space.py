@@ -598,7 +598,7 @@ def test_constraint_is_not_evaluated_where_an_earlier_constraint_fails() -> None
     ]
 
 
-def test_memory_for_an_estimate_does_not_grow_with_the_number_of_values() -> None:
+def test_memory_for_estimating_the_size_of_a_space_does_not_grow_with_the_number_of_values() -> None:
     tunables = [Tunable(name=name, values=range(10_000)) for name in "abc"]
     points, estimate = built(Plan.of(tunables, [], {}), START, np.random.default_rng(0), WIDTH)
     assert points.rows * len(points.columns) <= MOST_CELLS

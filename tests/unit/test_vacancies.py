@@ -86,7 +86,7 @@ def test_broken_symlink_is_a_missing_path_until_its_target_exists(folders: list[
     assert not all_vacant(vacant)
 
 
-def test_search_list_of_gcc_and_clang_is_parsed() -> None:
+def test_header_search_list_printed_by_gcc_and_clang_is_parsed() -> None:
     said = """clang version 16.0.0
 ignoring nonexistent directory "/usr/local/include/x86_64-linux-gnu"
 ignoring duplicate directory "/usr/include/c++/12"
