@@ -61,7 +61,7 @@ DESCRIPTION = (
 def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
     """Return the application that serves one database.
 
-    The database opens when the application starts and closes when it ends.
+    The database opens when the application starts, and closes when the application ends.
 
     Args:
         opened: the database, if the caller has already opened it. The application closes the database when it ends.

@@ -44,7 +44,7 @@ class Settings(BaseSettings):
             file.
         artefacts: folder of uploaded files, by default next to the database file or in the user's data directory. All
             service processes of one PostgreSQL database must use the same folder.
-        lease_s: seconds without a heartbeat after which the jobs of a worker are given to further workers.
+        lease_s: seconds without a heartbeat after which the jobs of a worker are given to other workers.
         requests_per_s: maximum number of requests per second with one token. A short burst may have four times as many
             requests.
         public_url: URL of the service for people and workers, e.g. ``https://tools.example.org/evo`` behind a proxy.

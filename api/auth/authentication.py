@@ -28,8 +28,9 @@ USED_EVERY = timedelta(minutes=1)
 
 
 class Gate:
-    """Finds the caller of a token or session, with a cache in front of the database. Several threads may use it at
-    once.
+    """Finds the caller of a token or session, with a cache in front of the database.
+
+    Several threads may use one object.
 
     Args:
         key: secret of the local database, which grants every role.

@@ -35,7 +35,7 @@ async def _place(
         str | None, Query(description="id of the last event received, as a query parameter for the first connection")
     ] = None,
 ) -> EventPosition | None:
-    """Return the position at which the client continues, or None if the client wants future events only."""
+    """Return the position after which the client continues, or None if the client wants only future events."""
     if last_event_id:
         return EventPosition.parse(last_event_id, "last-event-id")
     return EventPosition.parse(after, "after") if after else None
@@ -110,7 +110,7 @@ async def _events(
 def _begin(
     service: Service, position: EventPosition | None, search_id: int | None
 ) -> tuple[EventPosition, bool, Sequence[ServerEvent]]:
-    """Return the start position, True if the client missed events that are no longer stored, and the current states."""
+    """Return the start position, True if the client missed deleted events, and events with the current states."""
     with service.database.read() as session:
         events = Events(session)
         lost = position is not None and not events.keeps(position)

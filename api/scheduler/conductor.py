@@ -49,7 +49,7 @@ class Conductor:
     """Facade of the scheduler. Methods may be called from any thread.
 
     Args:
-        lease_s: seconds without a heartbeat after which the jobs of a worker are given to further workers.
+        lease_s: seconds without a heartbeat after which the jobs of a worker are given to other workers.
         on_work: function to call when work may have become available for waiting workers.
         lost_s: function that returns the wall-clock seconds in which this process did not run.
 

@@ -41,7 +41,7 @@ STOPPED = "stopped"
 
 
 def is_due(active: ActiveSearch, now: datetime) -> bool:
-    """Return True if `advance` may change the search. This reads only memory, not the database."""
+    """Return True if `advance` may change the search. The database is not read."""
     if active.state == "ablating":
         return True
     if active.state == "stopping":

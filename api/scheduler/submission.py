@@ -290,7 +290,7 @@ def transferred(
 ) -> tuple[WarmStartView, list[Config]] | None:
     """Predict fast configs from the results of other problems on this device model.
 
-    Return the view of this warm start, and the configs. Return None if no config can be predicted.
+    Return the configs, and a view that describes this warm start. Return None if no config can be predicted.
 
     The results come from earlier searches and from the built-in recordings. The strategy treats the configs only as
     advice, so wrong predictions do little harm ([decision

@@ -72,7 +72,7 @@ class VariantDesk:
     connected_since: Callable[[], datetime]
 
     def submit(self, search_id: int, body: VariantBody, *, author: str = "") -> tuple[int, int]:
-        """Store a variant, and start a search that tunes it on the terms of the search to which it belongs.
+        """Store a variant of a search, and start a further search, with the same terms, that tunes the variant.
 
         Args:
             search_id: id of the search. If this search tunes a variant itself, the search to which that variant belongs

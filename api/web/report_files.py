@@ -1,6 +1,6 @@
 """Downloads of reports on searches and champions, as Markdown or as one self-contained HTML file.
 
-These routes belong to the REST API. They are in this package because page templates render the HTML.
+These routes belong to the REST API. They are in the package `api.web`, because page templates render the HTML.
 """
 
 from typing import Annotated, Literal
@@ -26,7 +26,7 @@ LEAST, MOST = 1e-9, 1e9
 
 
 class ReportTerms(BaseModel):
-    """Terms by which the report rates the search."""
+    """Costs, rates and goals that the report uses to judge the search."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

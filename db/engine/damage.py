@@ -104,7 +104,7 @@ class Index:
         frames: number of frames that were written to the log.
         copied: number of these frames that were written back to the database file.
         attempted: number of frames that the last checkpoint tried to write back. It differs from `copied` while a
-            checkpoint runs, and after one has failed.
+            checkpoint runs, and after a checkpoint has failed.
         page_bytes: size of a page in bytes.
         salts: the salts of the log's header.
     """

@@ -253,7 +253,7 @@ class Database:
             check_schema(session.connection())
 
     def alone(self, session: Session) -> bool:
-        """Return True if no other service process uses this database. None can start to until the transaction ends."""
+        """Return True if no other service process uses this database, or can begin to use it during the transaction."""
         return self._store.alone(session)
 
     def others(self, session: Session) -> bool:

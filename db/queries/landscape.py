@@ -61,7 +61,7 @@ class Relative:
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """An ended trial. `time_us` is its quick time, and `binary` the digest of its binary; None if it has none."""
+    """An ended trial, with its quick time and the digest of its binary, each None if the trial has none."""
 
     number: int
     config: Config
@@ -202,7 +202,7 @@ class Landscape:
         return [Counted(part=part, kind=kind, count=count) for part, kind, count in rows]
 
     def relatives(self, numbers: Collection[int]) -> dict[int, Relative]:
-        """Return the trials with these numbers, by number. Each contains the numbers of its parents."""
+        """Return the trials with these numbers, by number. Each trial contains the numbers of its parents."""
         columns = (TrialRow.number, TrialRow.time_us, TrialRow.outcome_kind, TrialRow.proposal)
         query = select(*columns).where(TrialRow.search_id == self.search_id, TrialRow.number.in_(numbers))
         return {

@@ -179,7 +179,10 @@ TEXT_FIELDS: Mapping[str, tuple[str, ...]] = {
 
 
 def mentions(text: str) -> ColumnElement[bool]:
-    """Return the condition that a page shows a text for a trial. A number also matches the number of the trial."""
+    """Return the condition that the page of a trial contains a text.
+
+    A number also matches the trial with this number.
+    """
     found = [_in_proposal(text), occurs(_spaced(text), func.replace(TrialRow.outcome_kind, "_", " ")), _in_reason(text)]
     if (number := NUMBER.fullmatch(text)) is not None:
         found.append(TrialRow.number == int(number[1]))

@@ -120,11 +120,14 @@ class Coordination:
             self.session.execute(clock.values(active_s=row.active_s + ran_s, active_since=now))
 
     def note_alive(self, now: datetime) -> None:
-        """Record that a service is running, for every search whose clock is running."""
+        """Record the current time in every search whose clock is running, as proof that a service is running."""
         self.session.execute(update(table(SearchRow)).where(*_TICKING).values(alive_at=now))
 
     def alive_at(self) -> datetime | None:
-        """Return the last time a service recorded that it was running, or None if the clock of no search is running."""
+        """Return the last time at which a service recorded that it was running.
+
+        None if the clock of no search is running.
+        """
         latest: datetime | None = self.session.scalar(select(func.max(_SEARCHES.alive_at)).where(*_TICKING))
         return latest
 
@@ -133,7 +136,9 @@ class Coordination:
         self.session.execute(_MARK, {"search": search_id})
 
     def news(self, search_id: int, *, asked: int, ended: int) -> list[Logged]:
-        """Return the trials with a number of at least `asked`, or an end position of at least `ended`."""
+        """Return the trials that are new to a process: with a number from `asked` on, or an end position from `ended`
+        on.
+        """
         rows = self.session.execute(_NEWS, {"search": search_id, "asked": asked, "ended": ended})
         return [_logged(row) for row in rows]
 

@@ -105,8 +105,8 @@ class Pace(Protocol):
         """Pause the batch after the running call, call `change`, and end the batch after one more call.
 
         Returns:
-            The number of calls that had ended before the change. If the batch made more calls than this, its last
-            call began after the change.
+            The number of calls that had ended before the change. If the batch made more calls than this number, its
+            last call began after the change.
         """
         ...
 
@@ -115,7 +115,7 @@ class Pace(Protocol):
 
         Returns:
             An upper bound for the number of calls that started before this request: the ended calls plus one. If the
-            batch made more calls than this, its last call started after the request.
+                batch made more calls than this number, its last call started after the request.
         """
         ...
 
@@ -206,7 +206,10 @@ class Buffers(Protocol):
         ...
 
     def same_outputs(self, other: "Buffers") -> bool:
-        """Return True if all outputs equal the outputs of the set `other` bit for bit. The device compares them."""
+        """Return True if all outputs equal the outputs of the set `other` bit for bit.
+
+        The device makes the comparison.
+        """
         ...
 
     def read(self, name: str) -> NDArray[Any]:
@@ -419,7 +422,9 @@ class Driver(Protocol):
     """Python modules that a session imports. A runner that is started in advance imports them at once."""
 
     def discover(self, folder: Path) -> list[Device]:
-        """Return all devices of this kind on this machine. The list is empty if their libraries or drivers are missing.
+        """Return all devices of this kind on this machine.
+
+        The list is empty if libraries or drivers for the devices are missing.
 
         Args:
             folder: cache folder of the worker, for results that are measured or compiled once per machine.

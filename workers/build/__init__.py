@@ -137,7 +137,10 @@ class Compiler(Protocol):
 
     @property
     def sandbox(self) -> str:
-        """Name of the sandbox in which untrusted units are compiled. Empty if the compiler does not work in one."""
+        """Name of the sandbox in which untrusted units are compiled.
+
+        Empty if the compiler does not work in a sandbox.
+        """
         ...
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:

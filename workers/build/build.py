@@ -97,7 +97,7 @@ class Built:
     compile_s: float = 0.0
 
     def discard(self) -> None:
-        """Delete the files of the build. Loaded kernels stay loaded."""
+        """Delete the files of the build. Kernels that are already loaded remain usable."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

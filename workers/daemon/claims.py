@@ -202,7 +202,7 @@ class Claims:
         self._unable[search_id] = now_s + UNABLE_S
 
     def _assignment(self, lease: Lease, copy: Copy) -> Assignment:
-        """Return the assignment for a lease. Leases of the same search share it."""
+        """Return the assignment for a lease. All leases of a search have the same assignment."""
         key = lease.terms.key
         if key not in self._assignments:
             self._assignments = {key: Assignment(terms=lease.terms, copy=copy)}

@@ -58,7 +58,7 @@ class Slot:
     `run` needs its own thread. The other methods may be called from any thread.
 
     Args:
-        status: text with the current step of a long job. The `Performer` that executes the job writes it.
+        status: text with the current step of a long job. The `Performer` that executes the job sets this text.
     """
 
     def __init__(

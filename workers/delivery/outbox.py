@@ -144,7 +144,7 @@ class Outbox:
     def _settle(self, parcels: Sequence[Parcel], *, enclose: bool = True) -> bool:
         """Deliver results. Return False if the service currently accepts no results.
 
-        A result that the service refuses does not prevent the delivery of the others.
+        A result that the service refuses does not prevent the delivery of other results.
 
         Args:
             enclose: True to send artefacts in the same request as the reports.

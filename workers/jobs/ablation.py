@@ -82,7 +82,7 @@ class Ablation:
         return index in self._found
 
     def _measure(self, indices: Sequence[int]) -> None:
-        """Measure the changes with these indices. If a change fails, repeat in a new process without it."""
+        """Measure the changes with these indices. If a change fails, measure the remaining changes in a new process."""
         left = list(indices)
         while left:
             try:

@@ -1,4 +1,4 @@
-"""Executes jobs of estimates: compiles a config for the target GPU, and estimates its time from its resources."""
+"""Executes jobs of estimates: compiles a config for the target GPU, and estimates the time from the used resources."""
 
 import math
 import threading

@@ -273,7 +273,7 @@ def _case_error(golden: ExpectedOutput, name: str, far: Distance) -> CaseError:
 
 
 def _accepted(case: str, output: str) -> CaseError:
-    """Return an error of zero for an output that only ``verify()`` checks, and that it has accepted."""
+    """Return zero as the error of an output that only ``verify()`` checks and has accepted."""
     return CaseError(case=case, output=output, rel_l2=0.0, max_abs=0.0, rel_l2_limit=0.0, max_abs_limit=0.0)
 
 

@@ -161,7 +161,7 @@ class Child:
         return f"{how}; it said: {output}" if output else how
 
     def _reap(self) -> str:
-        """Wait for the end of the guardian, and return its exit status as text. It is the exit status of the runner."""
+        """Wait for the end of the guardian, and return its exit status as text. The runner had the same exit status."""
         try:
             return ended(self._process.wait(_END_S))
         except subprocess.TimeoutExpired:

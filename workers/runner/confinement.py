@@ -19,14 +19,14 @@ _FILE_BYTES = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Channel:
-    """Pipes to the slot. They have other descriptors than stdin and stdout, which a candidate may use."""
+    """Pipes to the slot. Their descriptors differ from those of stdin and stdout, which a candidate may use."""
 
     requests: BinaryIO
     replies: BinaryIO
 
 
 def take_channel() -> Channel:
-    """Move the pipes to the slot from stdin and stdout to new descriptors, and return them.
+    """Give the pipes to the slot, which are stdin and stdout, new descriptors, and return the pipes.
 
     Afterwards, output to stdout goes to stderr, and stdin is empty.
     """

@@ -65,10 +65,7 @@ def undisturbed(perform: Callable[[], R]) -> R:
 
 
 def memory_kills() -> int:
-    """Return the number of out-of-memory kills so far in this container.
-
-    If it is unknown, return that of the machine.
-    """
+    """Return the number of out-of-memory kills so far in this container or, if unknown, on the machine."""
     return next(_counts(), 0)
 
 

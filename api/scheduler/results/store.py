@@ -265,7 +265,7 @@ def _comparable(active: ActiveSearch, incumbent: ChampionRow) -> bool:
 
 
 def _other_variant(session: Session, search: SearchRow, incumbent: ChampionRow) -> FamilyRef | None:
-    """Return the family of the incumbent if it is another variant with the same contract, else None."""
+    """Return the family of the incumbent if it belongs to another variant with the same contract, else None."""
     if incumbent.family_digest == search.family_digest:
         return None
     family = Archive(session).family(incumbent.family_digest)

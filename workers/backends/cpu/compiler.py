@@ -154,7 +154,10 @@ class CCompiler:
 
     @cached_property
     def sandbox(self) -> str:
-        """Name of the sandbox in which untrusted units are compiled. Empty if this compiler does not work in one."""
+        """Name of the sandbox in which untrusted units are compiled.
+
+        Empty if this compiler does not work in a sandbox.
+        """
         with scratch() as folder:
             (folder / "kernel.c").write_text("int anchor;\n")
             unit = Unit(source="", architecture="native", entry="anchor", untrusted=True)

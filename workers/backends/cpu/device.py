@@ -244,7 +244,7 @@ class CpuSession:
     def _written_since(self) -> str | None:
         """Return a description of the fault if a thread wrote outputs after the last call returned, else None.
 
-        Such a thread may have ended before `residue` counts the threads.
+        This check also detects a thread that ends before `residue` counts the threads.
         """
         last = self._at_return
         if last is None or (last.buffers.rewritten, self._runs()) != (last.rewritten, last.runs):

@@ -133,8 +133,8 @@ def isolation(compiler: CCompiler, folder: Path) -> Mapping[str, str]:
 def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_bytes: int) -> Ceilings:
     """Return the peak rates of one thread of this machine: the highest rates measured so far, cached in `folder`.
 
-    The rates are measured again after `_FRESH_S`. A cached rate is never lowered, because other programs can only lower
-    a measured rate.
+    After `_FRESH_S` seconds, the rates are measured again. A cached rate is never lowered, because other programs can
+    only lower a measured rate.
 
     Args:
         model: model of the processor. The rates of each model are stored separately.

@@ -63,7 +63,8 @@ PATIENCE = 3
 def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> int:
     """Return the number of buffer sets in the ring for hot calls.
 
-    It is the number of calls per sample, but at least 2, at most `MOST_SETS`, and at most what the cache permits.
+    The ring has one set for each call of a sample, but at least 2 sets, at most `MOST_SETS`, and no more than the cache
+    permits.
     """
     written_bytes = sum(each.bytes for each in arguments if each.written)
     return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(written_bytes, 1)), MOST_SETS))

@@ -94,7 +94,7 @@ class Reference:
         return self._module.function(name)
 
     def drawn(self, plans: Sequence[CasePlan]) -> list[Arrays]:
-        """Return the inputs of each case and seed, in order. They are drawn in parallel."""
+        """Return the inputs of each case and seed, in order. The inputs are drawn in parallel."""
         asked = _cases_and_seeds(plans)
         with ThreadPoolExecutor(min(len(asked), os.cpu_count() or 1)) as pool:
             return list(pool.map(self.draw, *zip(*asked, strict=True)))
@@ -286,7 +286,7 @@ class Reference:
         return found.max_abs
 
     def _key(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays) -> str:
-        """Return the cache key. It covers the inputs, because inputs may depend on more than the seed."""
+        """Return the cache key. The key covers the inputs, because inputs may depend on more than the seed."""
         outputs = [[each.name, each.dtype, each.shape] for each in plan.outputs]
         drawn = [[name, _checksum(array)] for name, array in sorted(inputs.items())]
         what = json.dumps([_LAYOUT, sorted(plan.problem.items()), plan.distribution, seed, outputs, drawn])

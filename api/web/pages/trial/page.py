@@ -49,7 +49,7 @@ def trial_page(
 def trial_by_id(
     trial_id: Id, request: Request, service: ServiceDep, against: Against = None, view: View = "unified"
 ) -> Response:
-    """Redirect URLs of earlier versions to the present URL of the trial."""
+    """Redirect a URL of an earlier version to the current URL of the trial."""
     with service.database.read() as session:
         row = Archive(session).trial(trial_id)
     query = f"?{request.url.query}" if request.url.query else ""

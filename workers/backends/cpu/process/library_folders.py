@@ -80,7 +80,7 @@ def remedy(library: Path, error: str) -> str:
 def _closed(library: Path) -> list[Path]:
     """Return the searched folders that other users may not enter.
 
-    If there are none, return the files they may not read.
+    If there are none, return the dependencies that other users may not read.
     """
     folders = searched_folders(library)
     files = [folder / name for folder in folders for name in _dynamic(library)[0]]

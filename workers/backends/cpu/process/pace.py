@@ -55,11 +55,11 @@ class SharedPace:
         """Pause the batch after the running call, call `change`, and end the batch after one more call.
 
         Args:
-            running: function that returns False once the batch has ended. Then `change` is not called.
+            running: function that returns False once the batch has ended. `change` is not called in this case.
 
         Returns:
-            The number of calls that had ended before the change. If the batch made more calls than this, its last
-            call began after the change.
+            The number of calls that had ended before the change. If the batch made more calls than this number, its
+            last call began after the change.
         """
         words, looks = self._words, 0
         words[_ORDER] = _HOLD
@@ -83,7 +83,7 @@ class SharedPace:
 
         Returns:
             An upper bound for the number of calls that started before this request: the ended calls plus one. If the
-            batch made more calls than this, its last call started after the request.
+                batch made more calls than this number, its last call started after the request.
         """
         words = self._words
         with self._fence:  # memory barrier: this thread's writes become visible before the count is read
