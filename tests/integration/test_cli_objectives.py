@@ -64,7 +64,7 @@ def test_trials_tables_and_champion_of_a_metric_search_use_the_metric(line: Comm
         ("maximise", "--objective: 'maximise' is neither `time` nor a direction with a metric"),
     ],
 )
-def test_invalid_metric_is_refused_under_the_option_objective(line: CommandLine, objective: str, said: str) -> None:
+def test_error_of_an_invalid_metric_names_the_option_objective(line: CommandLine, objective: str, said: str) -> None:
     refused = line.run("search", str(SAXPY), "--objective", objective, "--trials", "1")
     assert refused.code == 2
     assert said in " ".join(refused.err.split())
@@ -79,7 +79,7 @@ def test_invalid_metric_is_refused_under_the_option_objective(line: CommandLine,
         (("time", "maximise: gb_s", "minimise: WIDTH"), "--objective: was given 3 times, and a search has at most 2"),
     ],
 )
-def test_invalid_second_objective_is_refused_under_the_option_objective(
+def test_error_of_an_invalid_second_objective_names_the_option_objective(
     line: CommandLine, objectives: tuple[str, ...], said: str
 ) -> None:
     words = [word for each in objectives for word in ("--objective", each)]

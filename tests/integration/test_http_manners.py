@@ -112,7 +112,7 @@ def test_request_target_may_be_an_absolute_url(rest: Local, target: str, status:
     assert int(answer.split()[1]) == status
 
 
-def test_etag_from_before_the_end_of_a_trial_still_permits_changes_but_gives_no_304(rest: Local) -> None:
+def test_etag_from_before_a_trial_ended_is_valid_for_if_match_but_not_for_if_none_match(rest: Local) -> None:
     path = f"/searches/{rest.submit()['id']}"
     seen = rest.http.get(path).headers["etag"]
     rest.report(rest.claim()[0])

@@ -279,7 +279,9 @@ def test_archive_reads_published_runs_of_the_repository_first(tmp_path: Path) ->
 
 
 @pytest.mark.long
-def test_published_runs_belong_to_the_current_optuna_contestant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_runs_were_made_by_the_present_version_of_the_optuna_contestant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(optuna_study, "find_spec", lambda _: True)
     today = {each.name: each for each in optuna_study.contestants()}
     gaussian = today["Optuna GP"]

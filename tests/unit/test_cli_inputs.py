@@ -107,7 +107,7 @@ def test_webhook_secret_without_a_webhook_is_refused(capsys: pytest.CaptureFixtu
         ("cpu", "sm_89", "--compile-only: runs no kernel, so --device cpu does not apply"),
     ],
 )
-def test_compile_only_requires_a_target_and_refuses_a_device(device: str, target: str | None, said: str) -> None:
+def test_option_compile_only_requires_a_target_and_refuses_a_device(device: str, target: str | None, said: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         search(context(), "sdpa", device=device, target=target, compile_only=True)
     assert said in str(refusal.value)
@@ -126,7 +126,9 @@ def test_options_threads_and_ablate_are_refused_with_compile_only(terms: dict[st
     assert said in str(refusal.value)
 
 
-def test_error_of_a_search_without_gpu_suggests_compile_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_a_search_without_gpu_suggests_the_option_compile_only_exactly_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def nobody(_: Request, __: object) -> None:
         raise Conflict("no connected worker offers softmax a device 'cuda'")
 

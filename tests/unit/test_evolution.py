@@ -277,7 +277,7 @@ def test_evolution_ends_when_a_variant_reaches_the_requested_share_of_the_device
         assert evolved(chat, memory, share=0.9) == "share"
 
 
-def test_text_around_the_json_of_an_idea_is_ignored() -> None:
+def test_text_around_the_json_in_a_model_answer_is_ignored() -> None:
     text = 'Here {is} it:\n```json\n{"name": "a", "idea": "b", "files": {"k.c": "{ }"}}\n```\nDone.'
     assert read_idea(text).files == {"k.c": "{ }"}
 

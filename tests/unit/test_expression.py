@@ -87,7 +87,7 @@ def test_binding_constants_does_not_change_the_value_of_an_expression(
         assert np.array_equal(np.broadcast_to(value, np.shape(expected)), expected)
 
 
-def test_binding_constants_evaluates_constant_parts() -> None:
+def test_binding_constants_evaluates_constant_parts_of_an_expression() -> None:
     bound = parse("ceil_div(S, 16) * a if causal else max(S - 1, 2) + b // a").bind({"S": 40, "causal": True})
     assert bound.names == {"a"}
     assert bound.size == parse("3 * a").size

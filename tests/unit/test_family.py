@@ -153,7 +153,7 @@ def test_violations_list_the_broken_constraints_of_a_config(family: Family) -> N
     assert family.violations(config, family.problem("", "cpu"), CPU, OBJECTIVE) == []
 
 
-def test_threads_and_limits_are_integers_in_expressions() -> None:
+def test_number_of_threads_and_device_limits_are_integers_in_expressions() -> None:
     family = Family.from_document(edited("cpu.derived.share", "cores // 2 + threads"))
     candidate = family.candidate({"TILE": 1, "UNROLL": 1, "ORDER": "rows"}, family.problem("", "cpu"), CPU, OBJECTIVE)
     assert repr(candidate.derived["share"]) == "4"

@@ -85,7 +85,7 @@ def numbers(schema: Any) -> Iterator[dict[str, Any]]:
             yield from numbers(part)
 
 
-def test_every_number_of_a_request_body_is_strict() -> None:
+def test_every_number_in_a_request_body_is_validated_strictly() -> None:
     found = [(body.__name__, each) for body in bodies() for each in numbers(body.__pydantic_core_schema__)]
     assert len(found) > 20
     assert [each for each in found if not each[1].get("strict")] == []

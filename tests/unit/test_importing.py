@@ -976,7 +976,7 @@ def test_uncertain_shape_of_an_array_has_every_extent_and_ends_with_its_known_in
     assert shapes(body, "const float *x, float *y")["x"] == expected
 
 
-def test_array_indexed_without_a_multiplier_has_one_axis() -> None:
+def test_imported_array_that_is_indexed_without_a_multiplier_has_one_axis() -> None:
     loops = "for (int i = 0; i < n; i += 4) for (int u = 0; u < 4; ++u) for (int j = 0; j < n; ++j)"
     found = draft(f"void f(const float *x, float *y, int n, int lda) {{ {loops} y[i + u] += x[(i + u) * lda + j]; }}")
     assert [each.shape for each in found.arguments[:2]] == [("N", "LDA"), ("N",)]

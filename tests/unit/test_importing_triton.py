@@ -163,7 +163,7 @@ def test_imported_triton_family_declares_its_descriptors(tmp_path: Path) -> None
     assert 'of = "a"\nblock = ["1"]  # decide: the extents of a block, one for each axis' in text
 
 
-def test_extents_of_a_block_are_tunables_with_small_values() -> None:
+def test_triton_import_turns_extents_of_a_block_into_tunables_with_small_values() -> None:
     head = "@triton.jit\ndef copy(x, y, n, BM: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK: tl.constexpr):\n"
     kernel = f"{head}    tl.store(y + BM * BLOCK_N * BLOCK, tl.load(x + n))\n"
     found = drafted_from_triton(f"{HEAD}{kernel}", "copy.py", None)

@@ -138,7 +138,7 @@ def test_scalarised_costs_of_extreme_values_are_finite() -> None:
     assert all(math.isfinite(each.cost or math.inf) for each in scalarised(history, 0.5).elites(3))
 
 
-def test_stagnation_counts_from_the_last_trial_of_the_front(recording: Recording, space: Space) -> None:
+def test_stagnation_counts_from_the_last_trial_of_the_pareto_front(recording: Recording, space: Space) -> None:
     search = begun(space, name="random", stagnation=8)
     while search.stop_reason(0.0) is None:
         log = run_trials(search, recording, 1)

@@ -60,7 +60,7 @@ def test_kernelbench_shapes_are_fitted_as_expressions() -> None:
         assert values_of(found.shapes, {**found.fields, **changed}) == probe(changed)
 
 
-def test_constant_with_an_irregular_effect_on_shapes_stays_fixed() -> None:
+def test_kernelbench_constant_with_an_irregular_effect_on_shapes_stays_fixed() -> None:
     def probe(values: Values) -> Shapes | None:
         n, k = values.get("N", 4), values.get("K", 3)
         return ((n, k * k),)

@@ -491,7 +491,7 @@ def test_recorded_config_that_lacks_a_tunable_is_refused_and_the_error_names_the
         ('{"tune_params": {"A": [1]}, "cache": {"1": [1]}}', "tiny: cache['1']", "must be an object of names and"),
     ],
 )
-def test_error_about_a_recording_of_another_shape_states_a_remedy(text: str, field: str, reason: str) -> None:
+def test_error_about_a_recording_with_another_structure_states_a_remedy(text: str, field: str, reason: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         parse_recording(text, "tiny")
     assert raised.value.field == field

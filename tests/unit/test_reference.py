@@ -322,7 +322,7 @@ def test_yardstick_of_nan_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("factor", ["0.0", "-1.0", "1e9"])
-def test_yardstick_with_the_error_of_zeros_is_refused(tmp_path: Path, factor: str) -> None:
+def test_yardstick_as_inaccurate_as_an_output_of_zeros_is_refused(tmp_path: Path, factor: str) -> None:
     """With the error of such a yardstick as limit, a few elements could have any value."""
     text = WHOLE.replace('(2.0 * inputs["x"].astype(np.float64) + 0.25)', f'({factor} * inputs["x"])')
     with pytest.raises(FamilyError, match=r"yardstick\(\): `y` of case nominal differs from reference\(\) as much as"):

@@ -109,7 +109,7 @@ def test_promoted_gains_are_corrected_for_selection() -> None:
     assert abs(corrected) < 0.6 * measured
 
 
-def test_correction_vanishes_without_spread_and_is_small_for_clear_gains() -> None:
+def test_correction_for_selection_vanishes_without_spread_and_is_small_for_clear_gains() -> None:
     assert shrunk(sequential_state([1.05] * 5, POLICY), POLICY) == pytest.approx(1.05)
     clear = sequential_state([1.5, 1.51, 1.49, 1.5, 1.5], POLICY)
     assert shrunk(clear, POLICY) == pytest.approx(clear.mean, rel=1e-3)

@@ -76,7 +76,7 @@ def test_results_of_the_same_problem_predict_its_best_config() -> None:
     assert predicted(space, {"rows": 32}, [earlier(space, 32)], 1)[0]["TILE"] == 32
 
 
-def test_shipped_recordings_of_the_device_model_are_results_of_the_family() -> None:
+def test_shipped_recordings_of_the_same_device_model_count_as_results_of_the_family() -> None:
     found = shipped("sdpa", H100, Objective())
     assert sorted(each.problem["D"] for each in found) == [64, 128, 192]
     assert all(each.problem["causal"] is False for each in found)
