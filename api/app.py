@@ -207,7 +207,7 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
 class Application(FastAPI):
     """FastAPI application whose OpenAPI document lists the roles of each route as ``x-roles``.
 
-    The middleware handles only HTTP requests.
+    Only HTTP requests pass through the middleware.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -17,7 +17,8 @@ class Caller:
         roles: all roles of the caller, including roles that another role implies.
         token_id: id of the token. None if the caller uses no token, or uses the key of the local database.
         worker_id: id of the only worker for which the token may act. None if the token is not bound to a worker.
-        csrf: CSRF token that requests that change data must contain. None if the caller sent no session cookie.
+        csrf: CSRF token, which the caller's requests must contain to change data. None if the caller sent no session
+            cookie.
     """
 
     name: str

@@ -42,7 +42,7 @@ def as_csv(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator
     """Yield a header line, and a line for each trial.
 
     `time_us` is the confirmed time if there is one, else the quick time. `source` is the kind of this time. `low_us`
-    and `high_us` are the limits of the 95 % confidence interval of its median. `quick_us` is always the quick time.
+    and `high_us` are the limits of the 95 % confidence interval for this time. `quick_us` is always the quick time.
     Estimated times are only in `estimate_us`.
     """
     names = [tunable.name for tunable in tunables]

@@ -115,7 +115,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
 
 
 def _check_chosen(request: SearchRequest) -> None:
-    """Refuse an unknown strategy or target GPU. No worker needs to be connected.
+    """Refuse an unknown strategy or target GPU. This check needs no connected worker.
 
     Raises:
         InvalidInput: no strategy or no GPU has the name.
@@ -209,8 +209,8 @@ def aimed(objective: Objective, device: Device) -> Objective:
 def _check_problem(family: Family, request: SearchRequest) -> None:
     """Refuse a problem that the family does not support on the requested device kind.
 
-    If the request names no device kind, at least one implementation of the family must support the problem. No worker
-    needs to be connected.
+    If the request names no device kind, at least one implementation of the family must support the problem. This check
+    needs no connected worker.
     """
     wanted = "cuda" if request.objective.target is not None else _runs_as(request.device)
     kinds = [kind for kind in family.implementations if kind == wanted] or list(family.implementations)
@@ -290,7 +290,7 @@ def transferred(
 ) -> tuple[WarmStartView, list[Config]] | None:
     """Predict fast configs from the results of other problems on this device model.
 
-    Return the configs, and a view that describes this warm start. Return None if no config can be predicted.
+    Return the configs, and a view that describes them as a warm start. Return None if no config can be predicted.
 
     The results come from earlier searches and from the built-in recordings. The strategy treats the configs only as
     advice, so wrong predictions do little harm ([decision

@@ -88,7 +88,7 @@ def _is_default(row: TrialRow, default: Config | None) -> bool:
 def _timing(row: TrialRow) -> Timing | None:
     """Return the quick samples of a trial, including those of a trial that was stopped early.
 
-    None if there are none.
+    Return None if there are no samples.
     """
     return row.outcome.timing if isinstance(row.outcome, Measured | Pruned) else None
 

@@ -214,8 +214,8 @@ def _damage(database: Path, files: LockedFiles) -> str | None:
 def _cut_log(database: Path, content: bytes, files: LockedFiles) -> str | None:
     """Return a description of the loss if the log lacks frames that its index lists, else None.
 
-    If a service was killed, the index of the log still exists. An index that was written before the machine started is
-    ignored, because after a power failure it may be outdated.
+    The index still exists if a service was killed. An index that was written before the machine started is ignored,
+    because after a power failure it may be outdated.
     """
     index = read_index(database, files)
     if index is None or index.copied >= index.frames or len(content) >= index.log_bytes:

@@ -125,7 +125,7 @@ class Landscape:
         return self._points(self._read().order_by(TrialRow.time_us, TrialRow.number).limit(most))
 
     def weighed(self, most: int, *, joint: bool) -> list[tuple[int, float, float]]:
-        """Return the number and two values of trials for a drawing, in the order of numbers.
+        """Return (number, first value, second value) of trials for a drawing, by number.
 
         The trials are the Pareto front, the `most` trials with the lowest first value, and the `most` trials with the
         lowest second value.

@@ -39,7 +39,7 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Sort order of trials, by a key that every trial has or by a tunable.
+    """Sort order of trials, by a tunable or by a key that every trial has, such as its number.
 
     Attributes:
         values: all values of the tunable. Empty if trials are sorted by a key.

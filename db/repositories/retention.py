@@ -35,9 +35,10 @@ from evo.search.lifecycle import TERMINAL
 
 
 def remove_search(session: Session, search_id: int) -> bool:
-    """Delete a search with its trials, jobs, attempts and messages. Return True, as `_isolated` requires.
+    """Delete a search with its trials, jobs, attempts and messages.
 
-    The artefacts of the search are deleted later by `collect_artefacts`.
+    Return True (`_isolated` returns None after a failure). The artefacts of the search are deleted later by
+    `collect_artefacts`.
 
     Raises:
         NotFound: the search does not exist.

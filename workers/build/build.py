@@ -74,7 +74,7 @@ class Built:
         ptx: PTX of the kernel for the searched problem.
         headers: paths of the files that `source` includes, by their names in an export.
         log: output of the compiler for all cases.
-        resources: resources that the kernel for the searched problem uses, also if the config was refused for them.
+        resources: resources that the kernel for the searched problem uses, also if they are the reason of a refusal.
         mechanisms: hardware features that the kernel for the searched problem uses.
         render_s: duration of rendering in seconds.
         compile_s: duration of compiling in seconds.
@@ -346,10 +346,7 @@ class _Build:
 
 
 def most_used(used: Sequence[Resources]) -> dict[str, float]:
-    """Return the largest use of each resource over the launches of a call, by name.
-
-    For occupancy, return the smallest.
-    """
+    """Return the largest use of each resource over the launches of a call, by name, and the smallest occupancy."""
     found: dict[str, float] = {}
     for name, value in (item for each in used for item in each.figures().items()):
         found[name] = (min if name == "occupancy" else max)(value, found.get(name, value))

@@ -19,7 +19,7 @@ _warned: set[Path] = set()
 def cache_key(*parts: str) -> str:
     """Return a key for a sequence of texts.
 
-    Equal characters that are divided into different texts give different keys.
+    The key depends on where each text ends: ``("ab", "c")`` and ``("a", "bc")`` give different keys.
     """
     digest = hashlib.sha256()
     for part in parts:

@@ -172,7 +172,8 @@ _OF_NVCC = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 
 
 def surroundings(*, nvcc: bool = False) -> str:
-    """Return the environment variables that affect compilers, as a text with ``NAME=value`` for each one that is set.
+    """Return the environment variables that affect compilers, as a text with ``NAME=value`` for each variable that is
+    set.
 
     Args:
         nvcc: True to include the variables that only affect nvcc.

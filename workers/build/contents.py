@@ -66,8 +66,7 @@ def new_since(time_s: float, paths: Iterable[str]) -> bool:
 def digest_of_names(folder: str, *, lasting: bool = False) -> str | None:
     """Return a digest of the names of all files below a folder, or None if there are too many files.
 
-    The digest covers names that are not in use yet, because a compiler may find a new file there before a header in a
-    later folder.
+    Files that no compilation has read yet are included, because a new file can hide a header in a later folder.
 
     Args:
         lasting: True if the folder does not change while this process runs.

@@ -134,7 +134,7 @@ class Effects:
     def warnings(self, work: Assignment) -> tuple[str, ...]:
         """Return a warning for each tunable without effect, and for each file that the kernel cannot access.
 
-        The warnings are computed once per searched problem. The check takes at most about `MOST_S`.
+        The warnings are computed once per searched problem. The check takes at most about `MOST_S` seconds.
         """
         terms = work.terms
         key = f"{terms.family.digest} {problem_key(terms.problem)} {terms.device!r} {terms.objective!r}"

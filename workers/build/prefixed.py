@@ -111,7 +111,7 @@ def removal_warnings(log: str, places: Mapping[str, tuple[Path, int]], *, own: C
     Args:
         log: log of the compilation of `removal_test`.
         places: result of `removals`.
-        own: folders of the family. A header of the family may undefine a macro after its last use.
+        own: folders of the family, whose headers may undefine a macro without a warning, perhaps after its last use.
     """
     for name, how in dict.fromkeys(_REPORT.findall(log)):
         header, line = places[name]

@@ -334,7 +334,9 @@ class Slot:
             self._release(pending.lease, reason)
 
     def _release(self, lease: Lease, reason: str, *, unfit: bool = False) -> None:
-        """Give a lease back to the service. A worker that is stopping gives all leases back together later instead.
+        """Give a lease back to the service, unless the worker is stopping.
+
+        A stopping worker gives back all leases together.
 
         Args:
             unfit: True if this machine cannot execute any job of the search.

@@ -231,7 +231,7 @@ class Outbox:
         self._forget(parcel)
 
     def _refused(self, parcel: Parcel, error: ServiceError | InvalidInput) -> bool:
-        """Set aside a result that the service refuses. If the service fails, do this after `MOST_TRIES` attempts.
+        """Set aside a result that the service refuses, or with which the service failed in `MOST_TRIES` attempts.
 
         Return True if the result was set aside.
         """

@@ -32,7 +32,8 @@ class EvaluatedConfig:
     Attributes:
         built: result of the build. Its files no longer exist.
         waited_s: seconds of waiting for another process that held the device.
-        trouble: error in reference.py, or None. It is looked for only if the build of a CPU kernel failed.
+        trouble: error in reference.py, or None. reference.py is checked separately only if the build of a CPU kernel
+            failed.
         doubt: reason why the time may be too short, see `Evaluator.doubt`, or None.
         baselines: report of the baselines, or None if baselines were not requested or the config has no time.
     """
@@ -65,8 +66,8 @@ def evaluate_config(
         device: a CPU or GPU of this machine.
         folder: cache folder of the worker.
         baselines: True to time also the baselines of the family.
-        on_busy: function that is called if another process holds the device, with the id of this process, or None if
-            unknown.
+        on_busy: function that is called if another process holds the device. It gets the id of that process, or None if
+            the id is unknown.
 
     Raises:
         EvoError: there is no compiler or no folder for temporary files, or reference.py fails, hangs or violates its

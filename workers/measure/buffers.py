@@ -98,11 +98,7 @@ class BufferSets:
     def _keep(
         self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: ExpectedOutput, count: int
     ) -> Sequence[Buffers]:
-        """Return the buffer sets kept under `key` for these arguments. Allocate `count` sets if there are none.
-
-        Candidates with the same arguments share buffer sets. The arguments of candidates usually differ only in the
-        shapes of workspaces.
-        """
+        """Return the buffer sets kept under `key` for these arguments. Allocate `count` sets if there are none."""
         kept = self._kept.setdefault(key, {})
         buffers = kept.pop(arguments, None)
         if buffers is None:

@@ -87,7 +87,8 @@ def take(
         samples: number of samples.
         bars: limits of the time of a call. If the median of the first fifth is above `Bars.prune_us`, sampling stops.
             If the lower quartile is above `Bars.shorten_us`, only one more sample is taken.
-        promising: function that is called once after the first fifth of the samples, unless they exceed a limit.
+        promising: function that is called once after the first fifth of the samples, unless these samples exceed a
+            limit.
         before_last: function that is called before the last sample, e.g. to fill the outputs with poison.
         after: function that is called after each sample, e.g. to verify the outputs.
         warm: True to call the kernel without timing after `after`, which may have changed the contents of the caches.

@@ -236,7 +236,9 @@ def _close(stream: IO[bytes]) -> None:
 
 
 class Ahead:
-    """A runner that is started in advance and executes one request. It opens no device before `taken` returns it.
+    """A runner that is started in advance and executes one request.
+
+    No device is opened before `taken` returns the runner.
 
     Args:
         request: request that the runner executes in advance.

@@ -26,7 +26,7 @@ class Channel:
 
 
 def take_channel() -> Channel:
-    """Give the pipes to the slot, which are stdin and stdout, new descriptors, and return the pipes.
+    """Move the pipes that lead to the slot from stdin and stdout to new descriptors. Return the pipes.
 
     Afterwards, output to stdout goes to stderr, and stdin is empty.
     """
@@ -64,7 +64,7 @@ def limit(memory_bytes: int, *, address_space: bool) -> None:
     """Forbid core files, limit the size of files, and limit the memory that this process may allocate from now on.
 
     Args:
-        memory_bytes: memory limit in bytes. If half of the free memory is less, it is the limit.
+        memory_bytes: memory limit in bytes. The limit is never more than half of the free memory.
         address_space: True to limit the memory, by limiting the address space. False if the driver of the device
             reserves far more addresses than memory, so that such a limit is impossible.
     """

@@ -139,9 +139,13 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def _filter(*, signals: bool) -> bool:
-    """Make the system refuse sockets, tracing, mounting, system calls of other ABIs and, if requested, signals.
+    """Make the system refuse sockets, tracing, mounting and system calls of other ABIs.
 
-    Return True if the filter is in force. If `signals` is True, signals are allowed.
+    Args:
+        signals: False to refuse signals, too.
+
+    Returns:
+        True if the filter is in force.
     """
     architecture, others, sending = _NUMBERS[platform.machine()]
     refused = others if signals else (*others, *sending)

@@ -42,7 +42,7 @@ def sandboxed(
     writes: Iterable[str | Path] = (),
     kernel: bool = False,
 ) -> list[str]:
-    """Return a command line that runs a command in a sandbox. `sandbox_here()` must not be an empty string.
+    """Return a command line that runs a command in a sandbox. The machine must support sandboxes (see `sandbox_here`).
 
     Args:
         reads: files and folders that the command may read, in addition to those of the system and of the program.

@@ -139,7 +139,8 @@ def post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
 
     Raises:
         httpx.HTTPError: the receiver did not answer.
-        TimeoutError: the request took more than `LONGEST_S`, or used more than `BUSY_S` of processor time.
+        TimeoutError: the request took more than `LONGEST_S` seconds, or used more than `BUSY_S` seconds of processor
+            time.
     """
     return asyncio.run(_within_limits(target, content, headers))
 

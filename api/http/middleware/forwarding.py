@@ -109,7 +109,7 @@ class Forwarding:
         return changed
 
     def _client(self, peer: str, clients: tuple[str, ...]) -> str:
-        """Return the last address in the chain that does not belong to a trusted proxy.
+        """Return the address of the client: the last forwarded address that does not belong to a trusted proxy.
 
         If all addresses belong to trusted proxies, return the first address.
         """

@@ -93,8 +93,8 @@ def best_so_far(
 def _levels(heights: Mapping[tuple[str, str], float], drawn: tuple[float, float]) -> tuple[Level, ...]:
     """Return the horizontal lines with their labels.
 
-    A label is above its line, or below if the best-so-far line would cross the label above. `drawn` is the vertical
-    range of the best-so-far line in the area of the labels.
+    A label is above its line. If the best-so-far line would cross the label there, the label is below its line. `drawn`
+    is the vertical range of the best-so-far line in the area of the labels.
     """
     levels: list[Level] = []
     for (kind, label), y in sorted(heights.items(), key=lambda item: item[1]):

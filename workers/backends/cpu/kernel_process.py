@@ -442,7 +442,7 @@ class KernelProcess:
     def _rewritten(self) -> str | None:
         """Return a description of the fault if the kernel changed machine code, else None.
 
-        After the first check, the check is repeated only if timed calls were made since then.
+        The check is skipped if no timed calls were made since the last check.
         """
         seen, self._timed_before = self._timed_before, self.audit.recorded
         if seen == self._timed_before or not writes_code(self.pid):

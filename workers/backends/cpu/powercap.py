@@ -56,8 +56,8 @@ class PowercapMeter:
         """Return the meter of this machine.
 
         Args:
-            folder: folder of the RAPL counters. If None, the folder that the environment variable `FOLDER` names, or
-                the system's folder if the variable is not set.
+            folder: folder of the RAPL counters. If None, the folder in the environment variable KERNEL_EVO_POWERCAP or,
+                if it is not set, the system's folder.
 
         Raises:
             NoMeterError: there are no counters, or they cannot be read.

@@ -82,7 +82,7 @@ def check_yardstick(operand: Operand, values: NDArray[Any], where: str) -> NDArr
 
 
 def array_of(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
-    """Return an output or input that reference.py made as an array in host memory. Python integers are not rounded.
+    """Return, as an array in host memory, an input or output that reference.py made. Python integers are not rounded.
 
     Raises:
         FamilyError: the result contains values that are not real numbers.

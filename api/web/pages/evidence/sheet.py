@@ -49,7 +49,7 @@ class EvidenceSheet:
     Attributes:
         samples: timings of the champion, its second series, the incumbent and the baselines. Sample i was taken in
             round i.
-        slower: drawing of the series that are too slow for `drawing`. None if there are none.
+        slower: drawing of the series that are too slow for `drawing`. None if no series is too slow.
         history: champions with the same key, newest first, including this champion.
         not_exportable: reason why there is no export to download. None if there is an export.
     """

@@ -31,7 +31,7 @@ class Candidate:
 
     @property
     def family(self) -> Family:
-        """The family, read from this installation if it is installed, else from its document.
+        """The family, read from this installation if the installation contains it, else from its document.
 
         Raises:
             InvalidInput: a different version of kernel-evo registered the document, and this version cannot read the

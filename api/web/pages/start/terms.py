@@ -43,9 +43,9 @@ class Terms:
 
 
 def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
-    """Return the values and the faults of the form's fields. Empty fields are skipped.
+    """Return the values and the faults of the form's fields.
 
-    An empty problem field is a fault, because it has no safe default.
+    Empty fields are skipped, except problem fields: an empty problem field is a fault, because it has no safe default.
     """
     values: dict[str, object] = {}
     wrong: dict[str, str] = {}

@@ -53,7 +53,7 @@ def _with_measured_copy(device: Device, folder: Path, until_s: float) -> Device:
 
 
 def copy_us(device: Device, folder: Path, size: int) -> float | None:
-    """Measure the duration in µs of a copy of `size` bytes with cold caches. Return None if that is not possible.
+    """Measure the duration in µs of a copy of `size` bytes with cold caches. Return None if it cannot be measured.
 
     The device lock is held during the measurement.
     """
