@@ -23,7 +23,7 @@ class Exported:
         assert list(arrays) == ["x"]
 
 
-def test_columns_of_the_arguments_are_separated(
+def test_columns_of_the_printed_argument_table_are_separated(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(kernel, "Kernel", Exported)

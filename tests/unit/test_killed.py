@@ -114,7 +114,9 @@ def test_kills_for_lack_of_memory_are_counted(
     assert memory_kills() == 7
 
 
-def test_memory_kills_are_0_without_a_kernel_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kills_for_lack_of_memory_are_0_without_a_counter_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(killed, "_PROC", tmp_path)
     monkeypatch.setattr(killed, "_CGROUPS", tmp_path)
     assert memory_kills() == 0

@@ -65,5 +65,5 @@ def test_error_about_a_name_with_invisible_characters_shows_their_escapes(name: 
 
 
 @pytest.mark.parametrize("name", ["Łukasz", "名前", "a b", "x\\ny", "🙂", ""])
-def test_visible_name_is_accepted(name: str) -> None:
+def test_name_without_invisible_characters_is_accepted(name: str) -> None:
     assert refuse_invisible("name", name) == name

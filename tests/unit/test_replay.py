@@ -69,7 +69,7 @@ def test_replayed_confirmation_of_a_failed_config_fails(recording: Recording) ->
     assert report.failure is not None
 
 
-def test_replay_device_can_take_the_recorded_time_of_a_config(recording: Recording) -> None:
+def test_replay_device_can_wait_for_the_recorded_time_of_a_config(recording: Recording) -> None:
     key, entry = max(recording.entries.items(), key=lambda item: recording.costs(item[0]).total_s)
     scale = 0.02 / recording.costs(key).total_s
     report = performed(Evaluate(number=0, config=entry.config), time_scale=scale)
