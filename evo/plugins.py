@@ -59,7 +59,8 @@ def offered(
     found = entry_points(group=group)
     for entry in found if name is None else found.select(name=name):
         if entry.name in taken:
-            raise EvoError(f"the {noun} {entry.name} of {entry.value} has a name that is taken")
+            remedy = "uninstall one of the packages"
+            raise EvoError(f"the name of the {noun} {entry.name} ({entry.value}) is already used; {remedy}")
         try:
             loaded = entry.load()
         except Exception as error:

@@ -174,11 +174,11 @@ def _package_folder(name: str, module: str) -> Path:
     try:
         found = importlib.util.find_spec(module)
     except ImportError as error:
-        raise NotFound(f"family {name}: the package {module} that should hold it is not importable: {error}") from error
+        raise NotFound(f"family {name}: its package {module} cannot be imported: {error}") from error
     for location in (found.submodule_search_locations or []) if found else []:
         if any((Path(location) / name).is_file() for name in (SPEC, PYTHON_SPEC)):
             return Path(location)
-    raise NotFound(f"family {name}: the package {module} holds no {SPEC}; reinstall it")
+    raise NotFound(f"family {name}: its package {module} contains no {SPEC}; reinstall the package")
 
 
 def _at(path: Path) -> Package:

@@ -80,7 +80,8 @@ def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default
             raise InvalidInput(f"document.{key}", "must be a text")
     name = about["name"] or default_name
     if not _NAME.fullmatch(name):
-        raise InvalidInput("document.name", f"{name!r:.80} is not a name; use up to 64 letters, digits, `_`, `-`, `.`")
+        accepted = "use up to 64 letters, digits, `_`, `-`, `.`, `+`, a letter or digit first"
+        raise InvalidInput("document.name", f"{name!r:.80} is not a valid name; {accepted}")
     for key, most in (("idea", LONGEST_IDEA), ("author", LONGEST_AUTHOR)):
         if len(about[key]) > most:
             raise InvalidInput(f"document.{key}", f"has {len(about[key]):,} characters; at most {most:,} are kept")

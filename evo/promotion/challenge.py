@@ -61,7 +61,8 @@ class ChallengeLimit:
         known = f"{champion} {took} {shown(self.incumbent.cost)} when it was confirmed"
         again = None if self.again is None else self.again.cost
         if self.incumbent.here is not None and self.incumbent.here > (again or 0.0):
-            known = f"{champion} {took} {shown(self.incumbent.here)} in its confirmation, as this search counts it"
+            corrected = "corrected for the device's speed"
+            known = f"{champion} {took} {shown(self.incumbent.here)} in its confirmation ({corrected})"
         elif self.again is not None:
             known = f"{champion} {took} {shown(again)} here, as trial {self.again.number}"
         needed = f"a challenger needed less than {shown(self.below)}"

@@ -85,7 +85,8 @@ def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) ->
     found, needed = level(reported), cast(Separation, demanded)
     figure, threshold = LEVELS.index(found), LEVELS.index(needed)
     text = (
-        f"Candidate and judge were separated by: {reported or 'nothing'} (level {found}); the policy demands {needed}."
+        f"The candidate was separated from the process that checks it by: {reported or 'nothing'} (level {found}); "
+        f"the policy demands {needed}."
     )
     if figure < threshold:
         text += (

@@ -19,7 +19,7 @@ RESAMPLES = 2000
 """
 
 BATCH = 10
-"""Number of consecutive samples per batch, used if neighbouring samples are correlated."""
+"""Number of consecutive samples per batch in `median_error`."""
 
 EFFECT_CAP = 1e6
 """Largest effect size. It replaces infinity (two different constant series), because JSON has no infinity."""

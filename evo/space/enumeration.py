@@ -28,7 +28,9 @@ WIDTH = 1 << 12
 """
 
 MOST_CELLS = 1 << 23
-"""Maximum number of value ranks that are joined together for an estimate. A tunable may have thousands of values."""
+"""Maximum number of value ranks (points times tunables) in a step of an estimate. It limits the memory if tunables have
+thousands of values.
+"""
 
 FAR_BEYOND = 100
 """A space is not enumerated if the estimated number of points exceeds the limit by this factor."""

@@ -289,7 +289,8 @@ class Space:
     def _key_row(self, key: str) -> list[int]:
         texts = key.split(",")
         if len(texts) != len(self.tunables):
-            raise InvalidInput("key", f"`{key}` has {len(texts)} values, not one for each of {', '.join(self.names)}")
+            tunables = f"{len(self.tunables)} tunables: {', '.join(self.names)}"
+            raise InvalidInput("key", f"`{key}` has {len(texts)} values, but there are {tunables}")
         return [tunable.parse(text, f"key.{tunable.name}") for tunable, text in zip(self.tunables, texts, strict=True)]
 
     def _distances(self, row: Indices) -> list[npt.NDArray[np.float64]]:

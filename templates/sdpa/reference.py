@@ -18,7 +18,7 @@ from evo.reference.rivals import rivals
 from evo.reference.torch_baselines import torch_on_cpu, torch_on_gpu
 
 SCORES_BYTES = 1 << 30
-"""Maximum bytes of score matrices and their temporaries. They limit the number of heads that are computed at once."""
+"""Maximum bytes of score matrices and their temporaries. It limits the number of heads that are computed at once."""
 
 HIDDEN_VALUE = 64.0
 """Value added to `v` beyond the length of a batch entry, so that a result that uses a padded key is wrong."""

@@ -22,7 +22,7 @@ LARGEST = 448.0
 LEAST_DEVIATION = 0.05
 HEADROOM = 2**13
 SCORES_BYTES = 1 << 30
-"""Maximum bytes of score matrices and their temporaries. They limit the number of heads that are computed at once."""
+"""Maximum bytes of score matrices and their temporaries. It limits the number of heads that are computed at once."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:

@@ -112,9 +112,9 @@ def test_family_of_an_installed_package_is_found_by_its_entry_point(
     package = registry.find("scale")
     assert package.path == tmp_path / "kernels_of_mine" / "scale"
     assert package.location == str(package.path)
-    with pytest.raises(NotFound, match=r"kernels_of_mine\.gone holds no family\.toml"):
+    with pytest.raises(NotFound, match=r"kernels_of_mine\.gone contains no family\.toml"):
         registry.find("gone")
-    with pytest.raises(NotFound, match=r"not_there\.at_all that should hold it is not importable"):
+    with pytest.raises(NotFound, match=r"its package not_there\.at_all cannot be imported"):
         registry.find("lost")
     with pytest.raises(NotFound, match="did you mean `scale`"):
         registry.find("scales")

@@ -301,7 +301,7 @@ def test_challenger_must_beat_the_time_of_the_champion_in_this_search_if_measure
     assert bar(replace(old, here=100.0), [other], Policy(minimum_gain=0.02)).below == pytest.approx(98.0)
     lucky = replace(own, outcome=lasting(90))
     confirmed = bar(replace(old, here=100.0), [lucky], Policy(minimum_gain=0.02))
-    assert "champion 3 took 100 µs in its confirmation, as this search counts it" in confirmed.missed_by(other)
+    assert "champion 3 took 100 µs in its confirmation (corrected for the device's speed)" in confirmed.missed_by(other)
     assert bar(replace(old, here=100.0), [lucky], Policy(minimum_gain=0.02)).below == pytest.approx(98.0)
 
 

@@ -220,4 +220,5 @@ def report(found: Sequence[Measured]) -> str:
         for each in found
     ]
     models = ", ".join(sorted({each.model for each in found}))
-    return "\n".join([*lines, f"kernel: confirmed by its search on {models}; called: by this package, here"])
+    note = f"kernel: time confirmed by the search on {models}; called, PyTorch: times on this machine"
+    return "\n".join([*lines, note])

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .plans import PLANS, Convert, Key, Plan, keep, key_of
-from .table import TABLE, Entry, Fallback
+from .table import MORE_THREADS, TABLE, Entry, Fallback
 
 compiling = torch.compiler.is_compiling
 _KINDS = (torch.Tensor, torch.nn.Parameter)
@@ -138,7 +138,7 @@ class Operation:
             found = TABLE.find(self.name, family, inputs[0].device, call.problem)
             if isinstance(found, Fallback):
                 # the number of threads may change between calls; everything else is part of the key
-                return Plan(found), kept and not found.reason.startswith("searched for ")
+                return Plan(found), kept and not found.reason.startswith(MORE_THREADS)
             plan = _planned(found, call, inputs)
             if plan is None:
                 reason = "a kernel with different parameters"

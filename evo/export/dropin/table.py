@@ -16,6 +16,8 @@ Key = tuple[str, str, frozenset[tuple[str, Any]]]
 """Family, device kind, and the fields of a problem with their values."""
 
 NO_KERNEL = "no kernel for this problem"
+MORE_THREADS = "PyTorch uses "
+"""Start of the reason if PyTorch uses more threads than the kernel."""
 
 
 @dataclass
@@ -133,7 +135,8 @@ class Table:
         reason = NO_KERNEL
         for entry in self._by_problem.get(self._key(family, device.type, problem), ()):
             if entry.device == "cpu" and torch.get_num_threads() > entry.threads:
-                reason = f"searched for {entry.threads} of PyTorch's {torch.get_num_threads()} threads"
+                used = f"{MORE_THREADS}{torch.get_num_threads()} threads"
+                reason = f"{used}, but the kernel was tuned for {entry.threads}"
                 continue
             if entry.trouble is None and self._loaded(entry, device):
                 return entry

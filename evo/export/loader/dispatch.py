@@ -93,7 +93,8 @@ def _plain(name: str, value: Any) -> str | bool | int | float:
     """
     plain = value.item() if hasattr(value, "item") else value
     if not isinstance(plain, (str, bool, int, float)):
-        raise TypeError(f"{name} must be an array with a shape, e.g. of NumPy; it is a {type(value).__name__}")
+        kinds = "an array or a problem field (text, bool, number)"
+        raise TypeError(f"{name} must be {kinds}; it is a {type(value).__name__}")
     return plain
 
 

@@ -31,8 +31,8 @@ BELIEVED = 240
 
 FIRST_FIT = 2
 GROWTH = 1.2
-"""Length scales are fitted when `FIRST_FIT` trials have times, and again whenever the number of such trials has grown
-by a fifth.
+"""Length scales are fitted when `FIRST_FIT` trials have succeeded, and again whenever the number of successful trials
+has grown by a fifth.
 """
 
 LEAD = 1.25

@@ -36,7 +36,7 @@ LEAST = 10
 """Minimum number of results. A search with fewer results is ignored."""
 
 SAMPLED = 200
-"""Number of random candidates with all mechanisms equally frequent, and also of uniformly random candidates."""
+"""Number of random candidates of each of two kinds: with all mechanisms equally frequent, and uniformly random."""
 
 
 @dataclass(frozen=True, kw_only=True)
