@@ -147,7 +147,10 @@ def words_of(files: Mapping[str, str], implementation: Implementation) -> frozen
 
 
 def all_read(files: Mapping[str, str], implementation: Implementation) -> bool:
-    """Return True if `lines_of` shows all names that are used: none in headers elsewhere, none formed with ``##``."""
+    """Return True if no flag adds headers from elsewhere, and no line forms names with ``##``.
+
+    Otherwise, the kernel may use names that do not occur in `lines_of`.
+    """
     outside = any(flag.startswith(("-I", "-include", "-iquote", "-isystem", "--")) for flag in implementation.flags)
     return not outside and not any("##" in line.text for line in lines_of(files, implementation))
 

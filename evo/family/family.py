@@ -244,7 +244,7 @@ class Family:
             self.implementation(device.kind).check_problem(problem, device)
 
     def terms(self, objective: Objective) -> Objective:
-        """Return the objective; if the family is not deterministic, without the requirement of equal results."""
+        """Return the objective. If the family is not deterministic, the requirement of determinism is removed."""
         return objective if self.deterministic else replace(objective, deterministic=False)
 
     def note(self, problem: Problem, device: Device) -> str:

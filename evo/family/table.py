@@ -88,7 +88,7 @@ class Table:
         return value
 
     def line(self, key: str, default: str | None = None, *, what: str = "") -> str:
-        """Return a text after checking that it has no line break and no invisible character."""
+        """Return the value of a key, which must be a text without line breaks and invisible characters."""
         return refuse_invisible(self.field(key), self.text(key, default, what=what))
 
     def choice(self, key: str, choices: Sequence[str]) -> str:
@@ -114,7 +114,7 @@ class Table:
         return value
 
     def decimal(self, key: str, default: float) -> float:
-        """Return a number as float."""
+        """Return the value of a key, which must be a number, as float; the default if the key is absent."""
         value = self._content[key] if key in self else default
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InvalidInput(self.field(key), f"must be a number, not {literal_text(value)}")
@@ -134,18 +134,18 @@ class Table:
         return values
 
     def sequence(self, key: str) -> list[Any]:
-        """Return a list; empty if the key is absent."""
+        """Return the value of a key, which must be a list; an empty list if the key is absent."""
         value = self._content[key] if key in self else []
         if not isinstance(value, list | tuple):
             raise InvalidInput(self.field(key), f"must be a list, not {literal_text(value)}{_as_list(key, value)}")
         return list(value)
 
     def table(self, key: str) -> "Table":
-        """Return a table; empty if the key is absent."""
+        """Return the value of a key, which must be a table; an empty table if the key is absent."""
         return Table(self._content[key] if key in self else {}, self.where, self._below(key))
 
     def tables(self, key: str, *, example: str = "") -> list["Table"]:
-        """Return a list of tables; empty if the key is absent.
+        """Return the value of a key, which must be a list of tables; an empty list if the key is absent.
 
         Args:
             example: content of a table with a placeholder, e.g. ``expression = {}``. If an entry is a text instead of a
@@ -162,17 +162,17 @@ class Table:
         return [Table(entry, self.where, self._below(f"{key}[{index}]")) for index, entry in enumerate(entries)]
 
     def named_tables(self) -> Iterator[tuple[str, "Table"]]:
-        """Yield each entry of this table as a table."""
+        """Yield each key of this table with its value, which must be a table."""
         for key in self.names():
             yield key, self.table(key)
 
     def expression(self, key: str, default: str | None = None) -> Expression:
-        """Return an expression. A bare number or bool is accepted too."""
+        """Return the value of a key as an expression. The value may be a text, a number or a bool."""
         value = default if default is not None and key not in self else self.raw(key, "an expression in quotes")
         return self._expression(value, key)
 
     def expression_over(self, key: str, scope: Scope) -> Expression:
-        """Return an expression whose names must all be in `scope`."""
+        """Return the value of a required key as an expression, whose names must all be in `scope`."""
         return self._expression(self.raw(key, "an expression in quotes"), key, scope).check_names(scope)
 
     def expressions(self, key: str) -> list[Expression]:

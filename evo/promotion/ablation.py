@@ -44,8 +44,8 @@ class Effect:
         noise: largest relative difference that two series of the champion itself may have. The series were taken in
             the same rounds; the value is the largest distance from 1 in the interval of their ratio.
         finding: ``nothing`` if the whole interval of `ratio` is closer to 1 than the policy's minimum gain. ``pays`` if
-            it is above 1 by more than the noise: the champion's own value is better. ``hurts`` if it is below 1 by
-            more than the noise: the new value is better. Otherwise ``unclear``.
+            the interval is above 1 by more than the noise: the champion's own value is better. ``hurts`` if the
+            interval is below 1 by more than the noise: the new value is better. Otherwise ``unclear``.
     """
 
     ratio: Interval

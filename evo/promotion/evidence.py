@@ -21,9 +21,9 @@ class RequiredEvidence:
     """The parts that a confirmation report from a device of one kind must contain for a promotion.
 
     Attributes:
-        proof: True if the report must contain the correctness cases, the check of the outputs of timed calls, the
-            comparison of calls on overwritten outputs with calls on outputs that hold the result, and the sanitizer
-            findings or the reason why no sanitizer ran.
+        proof: True if the report must contain: the correctness cases; the check of the outputs of timed calls; the
+            comparison of calls on overwritten outputs with calls on outputs that already hold the result; and the
+            findings of sanitizers, or the reason why none ran.
         processes: True if the report must contain as many fresh processes as the policy demands.
         environment: keys that `ConfirmReport.environment` must contain.
     """

@@ -56,8 +56,8 @@ class Verdict:
         baseline: name of the fastest baseline of the confirmation; None if no baseline ran.
         baseline_speedup: speed-up over `baseline`; above 1, the challenger is faster.
         first_process: speed-up in the first process, with the interval over its rounds; None if only one process ran.
-        behind_every_baseline: True if every baseline is certainly faster than the challenger: the whole confidence
-            interval of the challenger's speed-up over it is below 1.
+        behind_every_baseline: True if every baseline is certainly faster than the challenger: for each baseline, the
+            whole confidence interval of the challenger's speed-up is below 1.
         prediction: predicted speed-up in further processes; None if only one process compared the challenger.
         cannot_tell: True if only noise prevents the promotion, and the challenger may be fast enough.
         expected: for a promotion over several processes, the speed-up that a new measurement is expected to find. It is
@@ -103,7 +103,7 @@ class Verdict:
 
     @property
     def mean_us(self) -> float | None:
-        """Mean time over all fresh processes; None if there was only one process, or if a baseline was timed."""
+        """Mean time in µs over all fresh processes; None if only one process ran, or if a baseline was timed."""
         return next((rule.figure for rule in self.rules if rule.name == TIME), None)
 
     @property

@@ -194,7 +194,7 @@ class TorchModel:
         return self._computed(problem, inputs, double=True)
 
     def yardstick(self, problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
-        """Return the outputs, computed in the model's own precision. Kernel errors are compared with their errors."""
+        """Return the outputs in the model's own precision. Kernel errors are compared with the errors of these."""
         return self._computed(problem, inputs, double=False)
 
     def baselines(self, problem: Mapping[str, Any]) -> dict[str, Prepare]:

@@ -123,7 +123,7 @@ class CachedFunction:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Steps in which tunables are joined, i.e. combined with the points so far; see `evo.space.enumeration`."""
+    """Steps that join tunables one by one: each combines the points so far with the values of a further tunable."""
 
     steps: tuple[Step, ...]
     constants: Mapping[str, Value]

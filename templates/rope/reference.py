@@ -20,7 +20,9 @@ NAMES = ("q", "k", "cos", "sin")
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw `q` and `k` in the problem's layout, and tables `cos` and `sin` of random positions, shape (S, D).
+    """Draw `q` (B, H, S, D), `k` (B, KV, S, D), and tables `cos` and `sin` (S, D) of random positions.
+
+    With the layout ``bshd``, the axes of heads and tokens of `q` and `k` are swapped.
 
     Args:
         distribution: ``normal`` draws N(0, 1). ``offset`` has a mean other than 0. ``small`` draws N(0, 1) divided by

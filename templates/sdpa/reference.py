@@ -292,7 +292,7 @@ def _decoded_heads(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Arra
 
 
 def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
-    """Return sequence lengths that are spread evenly from one key to all keys, in random order."""
+    """Return sequence lengths that are spread evenly between one key and all keys of the problem, in random order."""
     shares = (2 * np.arange(problem["B"]) + 1) * _keys(problem) // (2 * problem["B"])
     lengths = np.maximum(shares, 1).astype(np.int32)
     lengths[-1] = _keys(problem) if problem["B"] > 1 else lengths[-1]

@@ -70,9 +70,9 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
     """Return CPU baselines by name. A baseline takes the inputs and returns the function whose calls are timed.
 
-    ``numpy`` repeats the cache for each query head. ``numpy-in-place`` joins the heads that share a cache to one
-    matrix, and avoids temporary arrays. ``torch`` is PyTorch's fused kernel on ``OMP_NUM_THREADS`` threads, or on one
-    thread if the variable is not set.
+    ``numpy`` repeats the cache for each query head. ``numpy-in-place`` joins the query heads that share a head of the
+    cache to one matrix, and avoids temporary arrays. ``torch`` is PyTorch's fused kernel on ``OMP_NUM_THREADS``
+    threads, or on one thread if the variable is not set.
     """
     heads, scale = problem["H"] // problem["KV"], problem["D"] ** -0.5
 
@@ -218,7 +218,7 @@ def _ragged(problem: Mapping[str, Any]) -> bool:
 
 
 def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
-    """Return sequence lengths that are spread evenly from one key to S keys, in random order.
+    """Return sequence lengths that are spread evenly between one key and S keys, in random order.
 
     If attention is causal, each batch entry has at least as many keys as queries.
     """

@@ -17,8 +17,8 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw `x` of shape (rows, cols).
 
     Args:
-        distribution: ``normal`` draws N(0, 1). ``bits`` draws numbers with random finite bit patterns, because a
-            transpose only copies numbers. The sign of a zero is not compared.
+        distribution: ``normal`` draws N(0, 1). ``bits`` draws numbers with random bit patterns (except infinity and
+            NaN), to check that each bit is copied. Only the sign of zeros is not compared.
     """
     shape, dtype = (problem["rows"], problem["cols"]), problem["dtype"]
     if distribution == "normal":

@@ -101,7 +101,8 @@ def _rotary(original: Callable[..., Any]) -> Callable[..., Any]:
 def _rotates(original: Callable[..., Any]) -> bool:
     """Return True if a function computes the same as `functions.rotated_by_torch` on a small example.
 
-    Some functions with the name ``apply_rotary_pos_emb`` interleave pairs, or take a single tensor.
+    The check is needed because some functions with the name ``apply_rotary_pos_emb`` interleave pairs, or take only one
+    tensor.
     """
     generator = torch.Generator().manual_seed(0)
     q, k = (torch.randn(2, heads, 4, 8, generator=generator) for heads in (4, 2))
@@ -177,9 +178,9 @@ def _is_gated(module: torch.nn.Module) -> bool:
 
 
 def _scales_by_weight(module: torch.nn.Module) -> bool:
-    """Return True if an RMSNorm of another library computes the same as PyTorch's RMSNorm on a small example.
+    """Return True if a different library's RMSNorm computes the same as PyTorch's RMSNorm on a small example.
 
-    Some RMSNorm classes scale by 1 + weight, or have a bias.
+    The check is needed because some RMSNorm classes scale by 1 + weight, or have a bias.
     """
     weight = getattr(module, "weight", None)
     if not isinstance(weight, torch.Tensor) or weight.ndim != 1 or _epsilon(module) is None:

@@ -78,7 +78,7 @@ class FloatControl:
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """Restore the floating-point state of this thread at the end of the block."""
+    """Context manager that restores the thread's floating-point state at the end of the block."""
     before = FloatControl()
     try:
         yield

@@ -177,7 +177,7 @@ class Expression:
         return Expression(text=self.text, field=self.field, names=names, tree=tree)
 
     def bind(self, constants: Mapping[str, Value]) -> "Expression":
-        """Return the expression with the constants substituted and constant parts computed."""
+        """Return the expression with the values of constants in place of their names, and constant parts computed."""
         if not self.names.intersection(constants):
             return self
         tree = Binder(constants).visit(copy.deepcopy(self.tree))

@@ -75,7 +75,7 @@ def _is_cltune(document: dict[str, Any]) -> bool:
 
 
 def _describe(document: dict[str, Any]) -> str:
-    """Describe a file in another format and, if known, how to convert it."""
+    """Return a text that describes a file in a different format and, if known, how to convert it."""
     keys = ", ".join(f"`{key}`" for key in list(document)[:5]) or "no keys"
     if isinstance(document.get("Results"), list) and isinstance(document.get("Metadata"), dict):
         return f"{keys}: KTT's own results; write them as a Kernel Tuner cache or as T4 results first"
@@ -97,7 +97,7 @@ def _json(text: str, name: str) -> dict[str, Any]:
 
 
 def _no_object(document: Any) -> str:
-    """Return the error text for a file that is not a JSON object. For a list of results, it says how to convert it."""
+    """Return the error text for a file that is not a JSON object, with advice if the file is a list of results."""
     first = document[0] if isinstance(document, list) and document else None
     if not isinstance(first, dict) or not first:
         return f"expected a JSON object, got {literal_text(document, 40)}; {_EXAMPLE}"

@@ -73,7 +73,7 @@ class StudyReader:
         self._ask(number, config)
 
     def note(self, config: Config) -> dict[str, Any]:
-        """Return the data to store with a trial to which a config is proposed. They identify the grid of the ranks."""
+        """Return the data to store with a trial to which a config is proposed: its ranks, and the grid's digest."""
         return {"grid": self._grid, "ranks": self._space.encode(config).tolist()}
 
     def unmet(self, *, most: float = math.inf) -> Config | None:
