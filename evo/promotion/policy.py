@@ -40,8 +40,8 @@ class Policy:
         prune_ratio: after a fifth of the quick samples, a candidate is stopped (outcome Pruned) if its median is more
             than this factor times the time of the slowest elite. None disables this rule.
         shorten_ratio: after a fifth of the quick samples, a candidate gets only one more sample, and none in the second
-            cache mode, if its lower quartile is more than this factor times the time of the slowest elite. It cannot
-            become an elite. None disables this rule.
+            cache mode, if its lower quartile is more than this factor times the time of the slowest elite. Such a
+            candidate cannot become an elite. None disables this rule.
         hopeless_ratio: a candidate is stopped before its remaining cases are verified (outcome Pruned) if its first
             verified calls take more than 20 ms each, and more than this factor times the time of the slowest elite.
             With fewer than eight elites, the fastest kernel replaces the slowest elite. None disables this rule.
@@ -52,10 +52,10 @@ class Policy:
         least_rounds: minimum number of rounds of a process that can lead to a promotion. They are taken even if time is
             short.
         judged_calls: number of calls of a confirmation whose outputs are checked, each on different inputs than the
-            previous call. It is lower if time is short, but at least 16. If N checked calls are right, an error rate
-            above 3/N is excluded with 95 % confidence.
+            previous call. If time is short, fewer calls are checked, but at least 16. If N checked calls are right, an
+            error rate above 3/N is excluded with 95 % confidence.
         judged_inputs: total number of different inputs that the further processes of a confirmation check, with one
-            call per input. It is lower if time is short.
+            call per input. If time is short, fewer inputs are checked.
         min_calls_per_error: with the probability `confidence`, the checked calls must exclude an error rate of 1 /
             `min_calls_per_error`. With None, the excluded error rate is only reported.
         max_ring_ratio: largest accepted time of a call on separate outputs, relative to repeated calls on the same
@@ -77,7 +77,7 @@ class Policy:
         max_rework_bound: largest accepted upper end of the confidence interval of the same ratio. A higher upper end
             cannot exclude that the kernel skips a third of its work.
         max_incumbent_slowdown: largest accepted time of the incumbent, in any process, relative to its own
-            confirmation. Above it, a disturbance slows the incumbent down, and no challenger is promoted.
+            confirmation. Above it, the incumbent is assumed to be disturbed, and no challenger is promoted.
         max_repeat_ratio: largest accepted time of a call on new inputs, relative to a call on inputs that were timed
             before.
         few_elements, max_repeat_ratio_of_few: `max_repeat_ratio_of_few` replaces `max_repeat_ratio` if all inputs
@@ -93,7 +93,7 @@ class Policy:
         challengers: number of elites that may challenge. With more than one, a trial whose time is short by chance does
             not keep other trials from challenging.
         final_challengers: maximum number of challenges after all trials have ended.
-        confirming_share: fraction of a search's running time that confirmations may take before it ends.
+        confirming_share: fraction of a search's running time that confirmations may take before the search ends.
         other_unit_s: seconds that a confirmation waits for a second device of the same model, if one is connected. A
             confirmation preferably does not run on the device that measured the challenger.
         challenge_every: minimum number of trials between two challenges of the incumbent while a search runs. A
@@ -107,7 +107,7 @@ class Policy:
             promotion.
         require_profile: True to refuse a promotion if no profile could be taken. With False, profile gates apply only
             if a profile was taken.
-        min_separation: required isolation between CPU candidates and the process that judges them, a level of
+        min_separation: required isolation between CPU candidates and the process that checks and times them, a level of
             `evo.device.separation`.
         untrusted: ``sandbox`` if only workers that compile in a sandbox and fully isolate CPU kernels may work for the
             search and its variants; ``allow`` if any worker may.
@@ -121,7 +121,8 @@ class Policy:
         max_worker_losses: number of lost workers after which a trial is Abandoned.
         reference_failures: number of trials at the start of a search after which the search ends if reference.py failed
             on all of them.
-        seeds: number of input seeds with which each nominal correctness case is repeated.
+        seeds: number of random seeds with which inputs of the first correctness case are drawn, at least 2. The inputs
+            of a further seed are checked only after all timing.
         thresholds: thresholds by rule name, for rules that declare a default threshold; see `threshold`.
     """
 

@@ -1,12 +1,14 @@
-"""GPU baselines from other libraries, for a family's ``reference.py``. Libraries that are not installed are reported.
+"""GPU baselines from other libraries, for a family's ``reference.py``.
+
+If a library is not installed, the reason is reported in place of the baseline's time.
 
 | library | families | source of the interface |
 |---|---|---|
 | FlashAttention 2, 3, 4 | sdpa, sdpa_decode | flash_attn, flash_attn_interface, flash_attn.cute |
 | FlashInfer | sdpa, sdpa_decode, rmsnorm, swiglu | docs.flashinfer.ai |
 | Liger | rmsnorm, layernorm, softmax, swiglu | liger_kernel.transformers.functional |
-| Quack | rmsnorm, softmax, cross_entropy | its README |
-| DeepGEMM | gemm in bfloat16 | its README |
+| Quack | rmsnorm, softmax, cross_entropy | README of Quack |
+| DeepGEMM | gemm in bfloat16 | README of DeepGEMM |
 """
 
 import importlib

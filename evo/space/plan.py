@@ -134,8 +134,8 @@ class Plan:
     ) -> "Plan":
         """Return a plan that joins tunables constraint by constraint.
 
-        The next constraint is always the one whose tunables that are not yet joined have the fewest combinations of
-        values. Tunables without a constraint come last, because they multiply the number of points and remove none.
+        The next constraint is always the one whose remaining tunables have the fewest combinations of values. Tunables
+        without a constraint come last, because they multiply the number of points and remove none.
         """
         positions = {tunable.name: position for position, tunable in enumerate(tunables)}
         needs = [{positions[name] for name in each.expression.names & positions.keys()} for each in constraints]

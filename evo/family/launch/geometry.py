@@ -46,7 +46,7 @@ class Launch:
     further: tuple["Launch", ...] = ()
 
     def named(self, ptx: str) -> "Launch":
-        """Return a copy in which the entries are symbols of the PTX."""
+        """Return a copy with the symbol in the PTX in place of each entry."""
         further = tuple(each.named(ptx) for each in self.further)
         return replace(self, entry=symbol_of(self.entry, ptx) if self.entry else "", further=further)
 

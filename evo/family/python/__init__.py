@@ -12,7 +12,10 @@ Defined = TypeVar("Defined")
 
 
 def family(defined: Defined) -> Defined:
-    """Declare a class as the family. Its name is the family's name; its docstring is the title and the description."""
+    """Declare a class as the family, named after the class.
+
+    The first line of the class's docstring is the family's title, the other lines are its description.
+    """
     return defined
 
 
