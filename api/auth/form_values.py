@@ -17,7 +17,7 @@ def is_form(request: Request) -> bool:
 
 
 async def keep_typed(request: Request) -> None:
-    """Read a short form and keep its fields for the answer."""
+    """Read the form in a request, if it is short, and keep its fields for the answer."""
     length = request.headers.get("content-length", "")
     if request.method == "POST" and is_form(request) and length.isdecimal() and int(length) <= MOST_BYTES:
         try:

@@ -29,7 +29,7 @@ Lost = Callable[[], float]
 
 
 def nothing_lost() -> float:
-    """Return 0: the time in which a process without interruptions did not run."""
+    """Return 0, because a process without interruptions loses no time."""
     return 0.0
 
 

@@ -179,7 +179,7 @@ def _unmet(required: Requirements, devices: Sequence[Device]) -> str:
 
 
 def _runs_as(kind: str) -> str:
-    """Return the device kind whose implementation is used. For estimates, this is CUDA."""
+    """Return the device kind whose implementation runs on a device of this kind. For estimates, this is CUDA."""
     return kinds()[kind].implementation if kind in kinds() else kind
 
 

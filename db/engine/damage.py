@@ -81,7 +81,7 @@ class LockedFiles:
             return os.pread(descriptor, count, 0)
 
     def close(self) -> None:
-        """Close the files. The connections to the database must be closed before that."""
+        """Close the files. Close all connections to the database first."""
         with self._lock:
             while self._descriptors:
                 os.close(self._descriptors.popitem()[1])

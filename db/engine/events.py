@@ -117,6 +117,6 @@ def collected(session: Session) -> list[dict[str, Any]]:
 
 
 def write_events(session: Session, events: Sequence[dict[str, Any]]) -> None:
-    """Write events as the last step of a transaction."""
+    """Write events to the event log. This must be the last step of a transaction."""
     rows = [{"search_id": None, "trial_id": None, "worker_id": None, **each} for each in events]
     session.execute(_ADD, [{**row, "mark": secrets.randbits(MARK_BITS)} for row in rows])

@@ -1,4 +1,4 @@
-"""Location of a database, which is an SQLite file or the URL of a PostgreSQL database."""
+"""Location of a database: the path of an SQLite file, or the URL of a PostgreSQL database."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -233,7 +233,7 @@ _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
 def _configure(connection: "psycopg.Connection[Any]", _: Any) -> None:
-    """Apply the settings with a statement. Poolers such as PgBouncer refuse the settings as startup parameters."""
+    """Apply the settings with an SQL statement, because poolers such as PgBouncer refuse them as startup parameters."""
     chosen = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
     connection.execute(f"SELECT {chosen}")
     connection.commit()  # otherwise a rollback would undo the settings

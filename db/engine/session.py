@@ -261,7 +261,7 @@ class Database:
         return self._store.others(session)
 
     def listen(self) -> None:
-        """Register as a service process and start receiving the announcements of others."""
+        """Register as a service process, and start receiving the announcements of other processes."""
         self._stop_listening = self._store.listen(self.signals.notify)
 
     def close(self) -> None:

@@ -299,7 +299,7 @@ def _believable(span_s: ColumnElement[float]) -> ColumnElement[float]:
 
 
 def _part(bounds: Sequence[int], first: int) -> ColumnElement[int]:
-    """Return the index of the part that contains a trial, by binary search on row ids. The first index is `first`."""
+    """Return SQL for the index of the part that contains a trial: a binary search on row ids, from index `first`."""
     if not bounds:
         return literal_column(str(first), Integer)
     middle = len(bounds) // 2

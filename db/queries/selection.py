@@ -51,7 +51,7 @@ class Order:
 
     @property
     def sample(self) -> Value | None:
-        """One value of the tunable. All values of the tunable have the same type. None if the order uses a key."""
+        """A value of the tunable, for its type, which all values of the tunable share. None if the order uses a key."""
         return self.values[0] if self.values else None
 
     @property
@@ -142,7 +142,7 @@ def _meets(condition: Condition) -> ColumnElement[bool]:
 
 
 def _setting(tunable: str, sample: Value) -> ColumnElement[Any]:
-    """Return the value of a tunable, cast to the type of `sample`."""
+    """Return the SQL expression for the value of a tunable, cast to the type of `sample`."""
     value = _proposal()[("config", tunable)]
     typed: ColumnElement[Any] = value.as_string() if isinstance(sample, str) else value.as_float()
     return value.as_boolean() if isinstance(sample, bool) else typed

@@ -180,7 +180,7 @@ class Archive:
         return readable(self.session, latest_families().order_by(FamilyRow.name))
 
     def state(self, search_id: int) -> State:
-        """Return the state of a search. The search may contain JSON documents that cannot be read."""
+        """Return the state of a search, even if the JSON documents of the search cannot be read."""
         state = self.session.scalar(select(SearchRow.state).where(SearchRow.id == search_id))
         if state is None:
             raise MissingItem("search", search_id, request="GET /searches lists them")

@@ -108,7 +108,7 @@ class Deliveries:
         return self.session.scalar(select(DeliveryRow.id).where(_ahead(now, slack)).limit(1)) is not None
 
     def reset_ahead(self, now: datetime, slack: timedelta) -> None:
-        """Reschedule every attempt that is later than any pause permits to `now`."""
+        """Reschedule to `now` every attempt that is scheduled later than any pause permits."""
         late = update(DeliveryRow).where(_ahead(now, slack)).values(next_at=now)
         self.session.execute(late.execution_options(synchronize_session=False))
 

@@ -126,7 +126,7 @@ class Fleet:
         return row
 
     def contest(self, worker_id: str, now: datetime) -> None:
-        """Record that an earlier process still sends requests as this worker, so that two processes use its id."""
+        """Record that two processes use the id of a worker, because an earlier process still sends requests."""
         row = self.worker(worker_id)
         if row.contested_at is None:
             Events(self.session).worker_changed(worker_id)

@@ -249,7 +249,7 @@ class Leases:
         return next(iter(self._live(AttemptRow.id == attempt_id)), None)
 
     def end(self, attempt: AttemptRow, state: AttemptState, *, now: datetime, result: Report | None = None) -> None:
-        """End a live attempt. The caller must update its job."""
+        """End a live attempt. The caller must update the job of the attempt."""
         attempt.state, attempt.ended_at, attempt.result = state, now, result
 
     def renew(self, worker_id: str, attempt_ids: Collection[int], *, now: datetime, lease_s: float) -> set[int]:

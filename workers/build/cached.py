@@ -122,7 +122,7 @@ def _read_outside_systems(reads: Sequence[str]) -> Iterator[str]:
 
 
 def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | None:
-    """Return the key of a unit's second entry, or None if the contents of the read files are unknown."""
+    """Return the key of a unit's artefact, or None if the contents of the files that the compiler read are unknown."""
     digests = digests_of_files(_places(portable, unit))
     return None if digests is None else cache_key("binary", question, *digests)
 
@@ -172,8 +172,7 @@ _OF_NVCC = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 
 
 def surroundings(*, nvcc: bool = False) -> str:
-    """Return the environment variables that affect compilers, as a text with ``NAME=value`` for each variable that is
-    set.
+    """Return the environment variables that affect compilers, as text: ``NAME=value`` for each variable that is set.
 
     Args:
         nvcc: True to include the variables that only affect nvcc.

@@ -102,7 +102,7 @@ class Assignment:
     incumbent: Copy | None = None
 
     def built_as(self, role: str) -> "Assignment":
-        """Return the assignment for building a kernel. `role` is e.g. ``challenger`` or ``incumbent``."""
+        """Return the assignment for building the kernel with a role, e.g. ``challenger`` or ``incumbent``."""
         return self if role != "incumbent" or self.incumbent is None else replace(self, copy=self.incumbent)
 
     @cached_property

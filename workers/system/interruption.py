@@ -8,7 +8,7 @@ from workers.system.device_lock import GaveUp
 
 
 class Interruption:
-    """State of the interruption of a job. Thread-safe."""
+    """Records whether a job was interrupted, and kills the job's processes. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -68,7 +68,7 @@ def check_answer(report: Report, job: Job, terms: SearchTerms) -> None:
 
 
 def _check_kind(report: Report, runs: Runs) -> None:
-    """Refuse estimates in a search that measures, and times in a search of estimates."""
+    """Refuse estimates in a search that measures kernels, and measured times in a search of estimates."""
     if runs == "nothing" and any(_timings(report)):
         raise InvalidInput("report", "contains times, but this is a search of estimates; report an estimate")
     if runs != "nothing" and isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):

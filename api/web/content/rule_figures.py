@@ -206,7 +206,7 @@ def _noisy(rule: Rule) -> bool:
 
 
 def _unchecked(rule: Rule) -> bool:
-    """Return True if the check whose findings the rule counts did not run."""
+    """Return True if the rule counts the findings of a check that did not run."""
     return rule.name in ("sanitizers", "profile", "work", "answers") and not rule.passed and rule.figure == 0.0
 
 

@@ -43,7 +43,8 @@ def _number_once() -> None:
 
 
 def _begin_behind(name: str, known: str) -> None:
-    """Start the ids of a table after the ids of deleted rows that stored events contain."""
+    """Let the ids of a table continue after `known`: SQL for the highest id in stored events, whose row may be deleted.
+    """
     op.execute(
         f"INSERT INTO sqlite_sequence (name, seq) SELECT '{name}', 0 "
         f"WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = '{name}')"

@@ -1,4 +1,4 @@
-"""Add the history of decisions about a champion, which was replaced, rolled back or restored."""
+"""Add the history of decisions about a champion: when it was replaced, rolled back or restored, and why."""
 
 from collections.abc import Sequence
 

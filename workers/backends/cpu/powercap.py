@@ -8,7 +8,7 @@ from pathlib import Path
 from workers.backends.energy import NoMeterError
 
 FOLDER = "KERNEL_EVO_POWERCAP"
-"""Environment variable with the folder of the counters, for containers in which it has a different path."""
+"""Environment variable with the folder of the counters, for containers in which the folder has a different path."""
 
 _SYSTEM = Path("/sys/class/powercap")
 _COUNTED = ("package", "dram")

@@ -173,7 +173,7 @@ def support_binary(compiler: NvrtcCompiler, architecture: str, folder: Path) -> 
 
 
 def checksum(values: NDArray[np.uint8]) -> int:
-    """Return the checksum that the kernel `checksum` in `support.cu` computes, computed on the host."""
+    """Compute on the host the same checksum as the kernel `checksum` in `support.cu`."""
     keys = np.arange(values.size, dtype=np.uint64) * np.uint64(256) + values + np.uint64(1)
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

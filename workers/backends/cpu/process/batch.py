@@ -41,7 +41,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Pause:
-    """Time between two batches without a request in between, and the kernel process's processor time in it, in ns."""
+    """Time in ns between two batches without requests, and the kernel process's processor time during it, in ns."""
 
     wall_ns: int
     cpu_ns: int
