@@ -43,7 +43,9 @@ def _number_once() -> None:
 
 
 def _begin_behind(name: str, known: str) -> None:
-    """Let the ids of a table continue after `known`: SQL for the highest id in stored events, whose row may be deleted.
+    """Let the ids of a table continue after `known`: SQL for the highest id in stored events.
+
+    Its row may be deleted.
     """
     op.execute(
         f"INSERT INTO sqlite_sequence (name, seq) SELECT '{name}', 0 "
