@@ -1,8 +1,8 @@
 """Measures the time in which this process did not run, because it was stopped, the machine slept, or the clock was set.
 
 Leases and budgets are stored as wall-clock times, because all processes use them and they must survive restarts. The
-difference of two such times is the running time of the service, except if the clock was changed or the process was
-stopped in between. This module measures these exceptions.
+difference of two wall-clock times is the time in which the service ran, unless the clock was changed or the process was
+stopped in between. This module measures the error of such differences.
 """
 
 import threading

@@ -67,7 +67,7 @@ class LockedFiles:
         self._lock = threading.Lock()
 
     def read(self, path: Path, count: int) -> bytes:
-        """Return the first bytes of a file, fewer if the file is shorter.
+        """Return the first `count` bytes of a file, or the whole file if it is shorter.
 
         Raises:
             OSError: the file is missing or cannot be read.

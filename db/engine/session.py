@@ -54,10 +54,7 @@ class Store(Protocol):
         """
 
     def closing(self) -> AbstractContextManager[None]:
-        """Return a context manager in which connections can be closed.
-
-        Damaged SQLite files are not written meanwhile.
-        """
+        """Return a context manager in which connections can be closed without a write to damaged SQLite files."""
 
     def rebuilding(self, connection: Connection) -> AbstractContextManager[None]:
         """Return a context manager in which migrations can rebuild tables that foreign keys reference.

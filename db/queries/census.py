@@ -82,8 +82,8 @@ class Workload:
     def _counted(self, since: datetime, *conditions: ColumnElement[bool]) -> Mapping[str, int]:
         """Return the number of attempts since `since` that meet the conditions, by worker id.
 
-        The query also has a condition on `expires_at`, but only to use an index. This condition excludes no attempt,
-        because attempts end before they expire.
+        The query also has a condition on `expires_at`, but only to use an index. Attempts end before they expire or
+        shortly afterwards, so this condition excludes hardly any attempt that the other conditions select.
         """
         query = select(AttemptRow.worker_id, func.count()).join(AttemptRow.job)
         query = query.where(AttemptRow.expires_at >= since, *conditions).group_by(AttemptRow.worker_id)

@@ -89,8 +89,8 @@ class Archive:
     def _after_others(self, digest: str, name: str, now: datetime) -> datetime:
         """Return a registration time that is later than those of all other versions of a family.
 
-        The result is `now`, unless another version was registered at the same moment or later, because the clock was
-        ahead.
+        Usually this is `now`. If the clock was ahead when another version was registered, it is a moment after that
+        registration.
         """
         others = select(FamilyRow.registered_at).where(
             FamilyRow.name == name, FamilyRow.digest != digest, FamilyRow.base_digest.is_(None)

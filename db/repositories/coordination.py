@@ -136,8 +136,11 @@ class Coordination:
         self.session.execute(_MARK, {"search": search_id})
 
     def news(self, search_id: int, *, asked: int, ended: int) -> list[Logged]:
-        """Return the trials that are new to a process: with a number from `asked` on, or an end position from `ended`
-        on.
+        """Return the trials that were proposed or have ended since a process last read the search.
+
+        Args:
+            asked: lowest trial number that is new to the process.
+            ended: lowest position among the ended trials that is new to the process.
         """
         rows = self.session.execute(_NEWS, {"search": search_id, "asked": asked, "ended": ended})
         return [_logged(row) for row in rows]

@@ -102,9 +102,9 @@ def _neighbours_of(space: Space, config: Config, name: str) -> list[Config]:
 
 
 def _contexts(space: Space, default: Config, name: str) -> Iterator[tuple[Config, Config]]:
-    """Yield pairs of configs.
+    """Yield pairs of configs that differ only in the tunable `name`.
 
-    The two configs of a pair differ only in `name`; different pairs differ in other tunables.
+    Different pairs have different values of other tunables.
     """
     changed = [
         [each for each in space.neighbours(default, "hamming") if each[other] != default[other]]

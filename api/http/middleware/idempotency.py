@@ -35,7 +35,7 @@ KEPT_HEADERS = {"content-type", "location", "etag"}
 
 
 class Idempotency:
-    """Middleware that executes several requests with the same key only once.
+    """Middleware that executes requests with the same key only once.
 
     The middleware runs after authentication, because the keys of different callers are independent.
     """

@@ -110,7 +110,7 @@ class CCompiler:
     def embeds(self) -> bool:
         """True if the compiler supports ``#embed``.
 
-        It searches the folders of ``--embed-dir``, but not those of ``-I``.
+        Such a compiler searches embedded files in the folders of ``--embed-dir``, but not in those of ``-I``.
         """
         try:
             self._ask("--embed-dir=.", "-x", "c", "-E", os.devnull)
