@@ -353,9 +353,9 @@ def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:
 
 
 def _limit(name: str, expression: Expression, scope: Mapping[str, Value]) -> float:
-    """Return the value of a tolerance. It must not be negative, and a relative error must be below 1.
+    """Return the value of a tolerance, which must not be negative.
 
-    Otherwise, an output of zeros, whose relative error is 1, would pass.
+    A limit of the relative error must be below 1, because an output of zeros has the relative error 1.
     """
     value = _at_least(0, expression, expression.number(scope))
     if name == "rel_l2" and value >= 1:

@@ -252,7 +252,7 @@ class Family:
         return self.implementation(device.kind).note(problem, device) if device.runs == "kernels" else ""
 
     def begin(self, problem: Problem, device: Device) -> list[Config]:
-        """Return the configs that the author recommends as first trials, best first. They may be partial."""
+        """Return the configs that the author recommends as first trials, best first. They may lack some tunables."""
         return self.implementation(device.kind).begin(problem, device)
 
     def space(

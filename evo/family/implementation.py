@@ -120,7 +120,7 @@ class Implementation:
         return "; ".join(note.text for note in self.notes if note.expression.truth(scope))
 
     def begin(self, problem: Problem, device: Device) -> list[Config]:
-        """Return the configs that the author recommends as first trials, best first. They may be partial."""
+        """Return the configs that the author recommends as first trials, best first. They may lack some tunables."""
         scope = {**device_limits(device), **problem}
         return [start.config for start in self.starts if start.expression.truth(scope)]
 

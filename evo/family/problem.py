@@ -193,7 +193,7 @@ def parse_problem(
 
 
 def problem_key(problem: Problem, fields: Sequence[Field] = ()) -> str:
-    """Return the canonical text of a complete problem, e.g. ``B=1,H=8,causal=false``. `parse_problem` reads it.
+    """Return the canonical text of a complete problem, e.g. ``B=1,H=8,causal=false``, which `parse_problem` can read.
 
     Args:
         fields: fields of the family. They are only needed to omit fields with `omit_default`.

@@ -54,7 +54,7 @@ class Effect:
 
 
 def changes(space: Space, champion: Config, *, values: bool = False) -> list[Change]:
-    """Return the changes of an ablation, in the order of the tunables. Each gives one switch one new value.
+    """Return the changes of an ablation, in the order of the tunables. Each change gives one switch a new value.
 
     A switch is a tunable with unordered values (booleans or texts), or a tunable with only two values.
 

@@ -28,9 +28,9 @@ class Format:
         bits: number of bits of a code, including the sign.
         mantissa_bits: number of bits of the mantissa.
         bias: bias of the exponent.
-        largest: code that numbers above the range are rounded to.
+        largest: code of the number to which numbers above the range are rounded.
         nan: a code of NaN.
-        infinity: code of infinity, None if the format has no infinity.
+        infinity: code of infinity; None if the format has no infinity.
     """
 
     bits: int

@@ -1,4 +1,4 @@
-"""Chooses the library of a ``reference.py``: NumPy, or CuPy if it saves minutes."""
+"""Chooses the array library that a ``reference.py`` uses: NumPy or, for large computations, CuPy."""
 
 import threading
 from collections.abc import Iterator

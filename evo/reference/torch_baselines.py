@@ -11,7 +11,7 @@ Function: TypeAlias = Callable[..., object]
 
 
 def torch_on_cpu() -> Any:
-    """Return PyTorch for baselines on the CPU, with ``OMP_NUM_THREADS`` threads, or one if the variable is not set."""
+    """Return the module ``torch``, set to ``OMP_NUM_THREADS`` threads, or to one thread if the variable is not set."""
     import torch
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
@@ -19,10 +19,10 @@ def torch_on_cpu() -> Any:
 
 
 def torch_on_gpu() -> Any:
-    """Return PyTorch for baselines on a GPU.
+    """Return the module ``torch`` for baselines on a GPU.
 
     Raises:
-        ImportError: PyTorch is absent, or sees no GPU.
+        ImportError: PyTorch is not installed, or finds no GPU.
     """
     import torch
 

@@ -194,7 +194,10 @@ class TorchModel:
         return self._computed(problem, inputs, double=True)
 
     def yardstick(self, problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
-        """Return the outputs in the model's own precision. Kernel errors are compared with the errors of these."""
+        """Return the outputs in the model's own precision.
+
+        The errors of a kernel's outputs are compared with the errors of these outputs.
+        """
         return self._computed(problem, inputs, double=False)
 
     def baselines(self, problem: Mapping[str, Any]) -> dict[str, Prepare]:

@@ -211,8 +211,8 @@ class Plan:
     def hopeful(self, constraint: Constraint, partial: Partial) -> Partial:
         """Remove points that can no longer satisfy a constraint, whatever values its unbound names get.
 
-        To save time, a sample is checked first. If no point of it is removed, all points are kept; later steps then
-        remove the points that violate the constraint.
+        To save time, a sample of the points is checked first. If all points of the sample can satisfy the constraint,
+        no point is removed; later steps then remove the points that violate the constraint.
         """
         if partial.rows >= TRIED_FROM:
             tried = partial.take(np.linspace(0, partial.rows - 1, TRIED_FIRST).astype(np.intp))

@@ -57,7 +57,7 @@ def tunable(values: Sequence[object], **keys: object) -> Any:
 
 
 def kernel(**keys: object) -> Callable[[Defined], Defined]:
-    """Declare a method as an implementation. Its name is that of the table in family.toml: cpu, cuda or triton.
+    """Declare a method as an implementation. The method has the name of a table in family.toml: cpu, cuda or triton.
 
     The parameters of the method are the tunables, with their values as defaults. Without the key `source` or
     `template`, the method's docstring is the source.

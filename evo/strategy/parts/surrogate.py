@@ -193,7 +193,7 @@ _ONE_AT_A_TIME = RLock()
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Limit BLAS to one thread within the block. This also makes proposals independent of the number of cores."""
+    """Context manager that limits BLAS to one thread, so that proposals do not depend on the number of cores."""
     with _ONE_AT_A_TIME, _controller().limit(limits=1, user_api="blas"):
         yield
 
