@@ -133,7 +133,7 @@ def verdict_section(verdict: Verdict) -> str:
 
 
 def use_section(build: str, kind: str) -> str:
-    """Explain how to call the kernel, and how to compile it for another machine of the same device kind."""
+    """Return a section: how to call the kernel, and how to compile it for another machine of the same kind."""
     return f"{_CALLS[kind]}\n\nOn another {_MACHINES[kind]}, compile the source again:\n\n```\n{build}\n```"
 
 

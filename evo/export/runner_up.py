@@ -39,7 +39,7 @@ class RunnerUpEvidence:
         rank: rank among the trials of the search by `time`; 1 is the fastest trial.
         time: confirmed time or, without a confirmation, quick time.
         outcome: outcome with samples, correctness cases and resources.
-        verdicts: verdicts on the trial's challenges; empty if the trial never challenged. None is a promotion.
+        verdicts: verdicts on the trial's challenges; empty if the trial never challenged. No verdict is a promotion.
         confirmations: reports of the trial's confirmations, with samples.
     """
 

@@ -343,7 +343,7 @@ OTHER_CHOICE = "choose another problem or device"
 
 
 def in_problem_terms(problem: Problem, constraints: Sequence[Constraint], error: EmptySpace) -> EmptySpace:
-    """Return the error; if the violated constraint contains a problem field, as an error of ``problem.<field>``.
+    """Return the error with one more remedy; as ``problem.<field>`` if the constraint contains a problem field.
 
     Users can change the problem, but not the constraint. The message still names the constraint, for the family's
     author.

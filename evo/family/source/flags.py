@@ -378,7 +378,7 @@ def c_flags(machine: str, language: Language = "c") -> tuple[str, ...]:
 
 
 def without_libraries(flags: Sequence[str], language: Language, system: str) -> tuple[list[str], list[str]]:
-    """Return a family's flags for before the source, and its libraries and object files for after the source.
+    """Return two lists: the flags to place before the source, and the libraries and object files to place after it.
 
     The standard libraries that the language needs are added.
     """

@@ -51,7 +51,7 @@ class Breeding:
 
 
 def _by_rank(count: int, draws: int, rng: np.random.Generator) -> Places:
-    """Return random positions below `count`. Probabilities fall linearly: `count` for the first, 1 for the last."""
+    """Return random positions below `count`; the weights fall linearly from `count` (position 0) to 1 (the last)."""
     weights = np.arange(count, 0, -1, dtype=np.float64)
     return rng.choice(count, size=draws, p=weights / weights.sum())
 
