@@ -161,7 +161,7 @@ def _texts(package: Package) -> dict[str, str]:
     texts: dict[str, str] = {}
     for name, content in package.files.items():
         if b"\0" not in content[:8192]:
-            texts[name] = content.decode("utf-8-sig", errors="replace")  # compilers accept headers of any encoding
+            texts[name] = content.decode("utf-8-sig", errors="replace")  # headers may have any encoding
     return texts
 
 
@@ -192,7 +192,7 @@ def _environment(package: Package) -> ImmutableSandboxedEnvironment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    # not random: equal configs must give equal sources
+    # equal configs must give equal sources, so templates must not use random values
     del environment.globals["lipsum"], environment.filters["random"]
     environment.globals |= {"min": min, "max": max, "abs": abs, "gcd": gcd, "ceil_div": lambda a, b: -(-a // b)}
     return environment

@@ -177,7 +177,7 @@ def _read(files: Mapping[str, str], name: str | None, seen: set[str]) -> Iterato
             yield line
         elif (included := _INCLUDED.match(directive[2])) is not None:
             yield from _read(files, _find(files, included[1] or included[2], posixpath.dirname(name)), seen)
-        else:  # the include of a macro may read any header of the family
+        else:  # ``#include MACRO`` may read any header of the family
             for each in sorted(files):
                 if each.endswith((".h", ".hpp", ".cuh", ".inc", ".hh", ".inl")):
                     yield from _read(files, each, seen)

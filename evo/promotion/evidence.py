@@ -100,7 +100,7 @@ def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) ->
 def _evidence_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind, *, promoted: bool) -> Rule:
     wanted = required(kind)
     lacking = [*_missing_samples(report, policy), *_missing_proof(report, wanted)]
-    if promoted:  # only challengers that would be promoted reach these steps
+    if promoted:  # a run that ends without a promotion skips the later processes
         lacking += _missing_after_the_first_process(report, policy, wanted)
     text = f"The report has all evidence that a device of kind {kind} must deliver."
     if lacking:

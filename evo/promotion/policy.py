@@ -220,7 +220,7 @@ _L4_NOTES = Policy(
 POLICIES: dict[str, Policy] = {
     "default": Policy(),
     "l4-notes": _L4_NOTES,
-    # Gates of the same user for the last kernel, which must be far better than the champion before.
+    # Gates of the same user for the final kernel, which must be much faster than the previous champion.
     "l4-final": replace(_L4_NOTES, name="l4-final", minimum_gain=0.20, min_l2_hit_gain=0.08, min_dram_drop=0.10),
 }
 """Policies by name. A policy document may override any field of a named policy."""

@@ -168,7 +168,7 @@ def _rounded(magnitudes: Array, form: Format) -> Array:
     bits = magnitudes.view(np.int32)
     half_and_even = (1 << (dropped - 1)) - 1 + ((bits >> dropped) & 1)
     codes = ((bits + half_and_even) >> dropped) - ((_FLOAT32_BIAS - form.bias) << form.mantissa_bits)
-    if form.bias != _FLOAT32_BIAS:  # with float32's bias, subnormal numbers have float32's layout
+    if form.bias != _FLOAT32_BIAS:  # with float32's bias, subnormal numbers are already right
         small = codes < 1 << form.mantissa_bits
         codes[small] = np.rint(np.ldexp(magnitudes[small], form.bias - 1 + form.mantissa_bits))
     limited: Array = np.minimum(codes, form.largest)

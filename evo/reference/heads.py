@@ -78,7 +78,7 @@ def _peak(rng: np.random.Generator, q: NDArray[np.float32], k: NDArray[np.float3
             run[:, :-2] += 1.0
         elif kind == "towers":
             run[:, -1] = FAR
-        else:  # one product alone determines the score, so it is exact even if sums have few bits
+        else:  # the score is one product, so it is exact even if sums have few bits
             run[:] = 0.0
             run[:, -2] = FAR
         if (begin := begin + len(run)) == len(rows):

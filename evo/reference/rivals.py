@@ -70,7 +70,7 @@ def on_gpu(array: Any, dtype: str) -> Any:
     torch_on_gpu()
     return tensor_of(
         array, dtype if array.dtype.itemsize == 2 else ""
-    ).cuda()  # lengths have four bytes and are integers
+    ).cuda()  # 4-byte inputs are lengths: integers, which keep their type
 
 
 def _flash_attention(module: Any, problem: Problem, tensors: Tensors) -> Timed:

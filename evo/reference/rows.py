@@ -132,7 +132,7 @@ def _in_blocks(
     first = block(0)
     if step >= rows and to_host is None:
         return dict(first)
-    new = np.empty if to_host is None else allocated  # one core copies from a GPU and would touch all pages
+    new = np.empty if to_host is None else allocated  # touch pages on all cores before the copy, which uses one
     results = {name: new((rows, *part.shape[1:]), part.dtype) for name, part in first.items()}
 
     def place(start: int, parts: Mapping[str, Any] | None = None) -> None:

@@ -46,7 +46,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     if distribution == "everywhere":
         x[range(len(x)), a_column_each(rng, *x.shape)] += 1000.0
     if distribution == "negative":
-        np.negative(np.abs(x), out=x)  # N(-2, 1) would have a few elements above zero
+        np.negative(np.abs(x), out=x)  # N(-2, 1) has some positive elements
         x -= LEAST
         x[:, 0] = 1.0 - LEAST
         if problem["op"] == "max":

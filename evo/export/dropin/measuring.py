@@ -74,7 +74,7 @@ def _measured(entry: Entry) -> Iterator[Measured]:
         ours, theirs = example(functions, entry.family, entry.problem, entry.device)
         try:
             ours()
-        except LookupError:  # `strict` is set
+        except LookupError:  # with `strict`, a call without a kernel raises
             return
         if entry.calls > calls:
             called_us, torch_us = in_turns(ours, theirs, entry.device)

@@ -21,7 +21,7 @@ KEPT = 4096
 """Maximum number of plans. When it is reached, all plans are dropped."""
 
 _threads, _grad_enabled = torch.get_num_threads, torch.is_grad_enabled
-_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", None)  # 3 times as fast as a query for one device
+_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", None)  # 3 times as fast as asking for one device
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class Plan:
                 address = each.data_ptr()
                 addresses.append(address)
                 low |= address
-        except RuntimeError:  # vmap passes tensors of the type Tensor that have no memory
+        except RuntimeError:  # vmap passes tensors without memory, whose type is Tensor
             return None
         if self.offsets:
             low = addresses[0]

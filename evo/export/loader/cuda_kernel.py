@@ -119,7 +119,8 @@ class Kernel:
     def _loaded(self, launch: dict[str, Any], entry: str) -> Any:
         function = self._module.get_function(launch.get("entry") or entry)
         same = [each for each in self._launches if each.get("entry") == launch.get("entry")]
-        if most := max(each["shared_memory_bytes"] for each in same):  # required above 48 KiB with static arrays
+        # required if dynamic and static arrays exceed 48 KiB
+        if most := max(each["shared_memory_bytes"] for each in same):
             function.max_dynamic_shared_size_bytes = most
         return function
 

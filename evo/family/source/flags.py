@@ -248,7 +248,7 @@ def _check_blank(flag: str, name: str, field: str) -> None:
     """Refuse a flag with several options, because the compiler would read them as one option with a long value."""
     if (match := _JOINED_WITH_BLANK.fullmatch(flag)) is not None:
         parts = [match[1], match[2]]
-    elif name in _FOLDERS or name in _STAGES:  # folder names may have blanks; later stages accept lists of options
+    elif name in _FOLDERS or name in _STAGES:  # folder names may contain blanks; other stages accept lists
         return
     else:
         try:

@@ -212,7 +212,9 @@ class Expression:
         return reading(self.tree)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_reading"}  # functions cannot be pickled
+        return {
+            name: value for name, value in vars(self).items() if name != "_reading"
+        }  # contains functions, which pickle refuses
 
     def truth(self, environment: Environment) -> Any:
         """Return the expression's truth value: a bool or an array of bools.

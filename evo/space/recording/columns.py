@@ -136,7 +136,7 @@ MICROSECONDS_PER = {
     "µs": 1.0,
     "microseconds": 1.0,
     "ms": 1e3,
-    "miliseconds": 1e3,  # published files have this spelling
+    "miliseconds": 1e3,  # misspelled in published files
     "milliseconds": 1e3,
     "s": 1e6,
     "seconds": 1e6,

@@ -114,7 +114,7 @@ def _invalidity(outcome: Outcome) -> str:
             return "constraints"
         case WrongAnswer() | Impossible() | InvalidMeasurement():
             return "correctness"
-        case TimedOut() | Pruned():  # the schema has no word for a config that is much too slow
+        case TimedOut() | Pruned():  # the schema has no word for pruned configs
             return "timeout"
     return "runtime"
 

@@ -120,7 +120,7 @@ class Observations:
 
     def _correct(self, number: int, cost: float) -> None:
         if number not in self.numbers:
-            return  # hidden trial
+            return  # hidden trials are not observed
         index = self.numbers.index(number)
         before = bisect_left(self._ranked, (self.losses[index], number))
         del self._ranked[before]

@@ -33,12 +33,12 @@ class OptunaStudy:
         study.ask()
         asking = study.get_trials(deepcopy=False)[-1]
         suggested = sampler.sample_relative(study, asking, self._distributions)
-        study.tell(asking.number, state=TrialState.FAIL)  # the proposal is added when the history contains it
+        study.tell(asking.number, state=TrialState.FAIL)  # `_updated` adds the proposal from the history
         return np.array([suggested[name] for name in self._space.names], dtype=np.int32)
 
     def _updated(self, history: History) -> Study:
         if self._source is None or self._source() is not history:
-            optuna.logging.disable_default_handler()  # users did not create these studies
+            optuna.logging.disable_default_handler()  # users should not see logs of these internal studies
             self._study, self._source = optuna.create_study(), ref(history)
             self._numbers: list[int] = []
             self._ended, self._worst = 0, 1.0
