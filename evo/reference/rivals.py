@@ -68,9 +68,8 @@ def _prepared(rival: Rival, problem: Problem, inputs: Arrays) -> Timed:
 def on_gpu(array: Any, dtype: str) -> Any:
     """Return an input array as a tensor on the GPU."""
     torch_on_gpu()
-    return tensor_of(
-        array, dtype if array.dtype.itemsize == 2 else ""
-    ).cuda()  # 4-byte inputs are lengths: integers, which keep their type
+    # 4-byte inputs are lengths: integers, which keep their type
+    return tensor_of(array, dtype if array.dtype.itemsize == 2 else "").cuda()
 
 
 def _flash_attention(module: Any, problem: Problem, tensors: Tensors) -> Timed:

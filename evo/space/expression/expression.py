@@ -212,9 +212,8 @@ class Expression:
         return reading(self.tree)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value for name, value in vars(self).items() if name != "_reading"
-        }  # contains functions, which pickle refuses
+        # `_reading` contains functions, which pickle refuses
+        return {name: value for name, value in vars(self).items() if name != "_reading"}
 
     def truth(self, environment: Environment) -> Any:
         """Return the expression's truth value: a bool or an array of bools.
