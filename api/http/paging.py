@@ -38,10 +38,10 @@ SORTED: Mapping[str, TypeAdapter[tuple[Any, ...]]] = {
     "id": TEXT,
 }
 """Type of a position in a list, by sort key."""
-TRIAL: TypeAdapter[tuple[bool | float | str | None, int, int]] = TypeAdapter(
-    tuple[StrictBool | FiniteFloat | StrictStr | None, Ordinal, Ordinal]
+TRIAL: TypeAdapter[tuple[bool | float | str | None, int, int, int]] = TypeAdapter(
+    tuple[StrictBool | FiniteFloat | StrictStr | None, Ordinal, Ordinal, Ordinal]
 )
-"""Type of a position in a list of trials: sort value, number and id of the last trial."""
+"""Type of a position in a list of trials: sort value, number, id and group of the last trial."""
 
 
 def to_cursor(position: object) -> str:

@@ -55,15 +55,15 @@ def selection_of(
     )
 
 
-def fitting(order: Order, cursor: tuple[Value | None, int, int] | None) -> PagePosition | None:
-    """Check that a cursor fits the order of the list, and return the position in the cursor.
+def fitting(order: Order, cursor: tuple[Value | None, int, int, int] | None) -> PagePosition | None:
+    """Check that a cursor fits the order of the list, and return the position that the cursor contains.
 
     Raises:
         InvalidInput: the cursor comes from a list with a different order.
     """
     if cursor is None:
         return None
-    key, number, trial_id = cursor
+    key, number, trial_id, group = cursor
     sample: Value = "" if order.key in ("outcome", "origin") else 0.0
     sample = sample if order.sample is None else order.sample
     kind = next(kind for kind in (bool, str, (int, float)) if isinstance(sample, kind))
@@ -71,7 +71,7 @@ def fitting(order: Order, cursor: tuple[Value | None, int, int] | None) -> PageP
         raise InvalidInput(
             "cursor", "belongs to a list with a different order; use `next` of the previous page, unchanged"
         )
-    return PagePosition(key=key, number=number, id=trial_id)
+    return PagePosition(key=key, number=number, id=trial_id, group=group)
 
 
 def _order(sort: str, known: dict[str, Tunable]) -> Order:

@@ -78,7 +78,7 @@ def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: S
         if len(rows) <= query.limit:
             return Page(items=items)
         last = board.place(selection, rows[query.limit - 1].id)
-    return Page(items=items, next=to_cursor((last.key, last.number, last.id)))
+    return Page(items=items, next=to_cursor((last.key, last.number, last.id, last.group)))
 
 
 @router.get("/front")

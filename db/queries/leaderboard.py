@@ -1,19 +1,19 @@
 """Leaderboard queries, which filter, sort and page trials, and are fast with a hundred thousand trials.
 
-Each list first contains the trials that have a sort key, by this key, and then all other trials, by number. A page
-therefore reads only part of an index, and never sorts the whole search.
+Each sort order lists the trials that have a sort key by this key, then the trials without a key by number. The ranking
+has further groups (`db.queries.selection.groups_of`): the champion, confirmed trials and all other trials. A page
+therefore reads only part of an index and never sorts the whole search.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
-from sqlalchemy import Select, and_, func, select, tuple_
+from sqlalchemy import ColumnElement, Select, and_, func, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from db.models import AttemptRow, JobRow, SearchRow, TrialRow, WorkerRow
-from db.queries.selection import Order, Selection, conditions_of, key_of
+from db.queries.selection import Order, Selection, conditions_of, group_of, groups_of, key_of
 from db.repositories.readable import readable
 from evo.trial import Value
 
@@ -23,11 +23,12 @@ NEARBY = 5_000
 
 @dataclass(frozen=True, kw_only=True)
 class PagePosition:
-    """Position of the last trial of a page: its sort key (None if it has none), its number and its id."""
+    """Position of the last trial of a page: its sort key (None if it has none), number, id and group."""
 
     key: Value | None
     number: int
     id: int
+    group: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +55,12 @@ class Leaderboard:
         """Return `limit` selected trials, starting at `offset`."""
         if len(ids := self._nearby(selection, offset=offset, limit=limit)) == limit:
             return self._rows(ids)
-        keyed, unkeyed = _halves(selection)
-        ids = list(self.session.scalars(keyed.offset(offset).limit(limit)))
-        if len(ids) < limit and unkeyed is not None:
-            skipped = offset - self._count(keyed) if offset and not ids else 0
-            ids += self.session.scalars(unkeyed.offset(skipped).limit(limit - len(ids)))
+        ids: list[int] = []
+        for part in _parts(selection):
+            ids += self.session.scalars(part.query.offset(offset).limit(limit - len(ids)))
+            if len(ids) == limit:
+                break
+            offset = max(0, offset - self._count(part.query)) if offset and not ids else 0
         return self._rows(ids)
 
     def look(self, selection: Selection, *, offset: int, limit: int, most: int) -> tuple[Sequence[TrialRow], int]:
@@ -70,12 +72,13 @@ class Leaderboard:
         order = selection.order
         if not selection.text or order.texts:
             return self.page(selection, offset=offset, limit=limit), self.count(selection, most=most)
-        query = select(key_of(order), TrialRow.number, TrialRow.id).where(*conditions_of(selection))
+        columns = (group_of(selection), key_of(order), TrialRow.number, TrialRow.id)
+        query = select(*columns).where(*conditions_of(selection))
         found = [tuple(row) for row in self.session.execute(query.limit(most))]
         if len(found) == most:
             return self.page(selection, offset=offset, limit=limit), most
-        keyed = sorted((row for row in found if row[0] is not None), reverse=order.descending)
-        rest = sorted(row[1:] for row in found if row[0] is None)
+        keyed = sorted((row for row in found if row[1] is not None), reverse=order.descending)
+        rest = sorted(row[2:] for row in found if row[1] is None)
         ids = [row[-1] for row in [*keyed, *rest][offset : offset + limit]]
         return self._rows(ids), len(found)
 
@@ -92,29 +95,45 @@ class Leaderboard:
         return rows
 
     def _ids_after(self, selection: Selection, position: PagePosition | None, limit: int) -> list[int]:
-        keyed, unkeyed = _halves(selection)
-        ids: list[int] = []
-        if position is None or position.key is not None:
-            ids += self.session.scalars(_behind(keyed, selection.order, position).limit(limit))
+        parts, ids = _parts(selection), list[int]()
+        if position is not None:
+            begun = next((index for index, part in enumerate(parts) if part.contains(position)), len(parts))
+            parts = parts[begun:]
+        for part in parts:
+            query = part.query if position is None else _behind(part, selection.order, position)
+            ids += self.session.scalars(query.limit(limit - len(ids)))
+            if len(ids) == limit:
+                break
             position = None
-        if len(ids) < limit and unkeyed is not None:
-            rest = unkeyed if position is None else unkeyed.where(_number_id() > tuple_(position.number, position.id))
-            ids += self.session.scalars(rest.limit(limit - len(ids)))
         return ids
 
     def place(self, selection: Selection, trial_id: int) -> PagePosition:
         """Return the position of a trial. The next page begins after it."""
-        query = select(key_of(selection.order), TrialRow.number).where(TrialRow.id == trial_id)
-        key, number = self.session.execute(query).one()
-        return PagePosition(key=key, number=number, id=trial_id)
+        query = select(key_of(selection.order), TrialRow.number, group_of(selection)).where(TrialRow.id == trial_id)
+        key, number, group = self.session.execute(query).one()
+        return PagePosition(key=key, number=number, id=trial_id, group=group)
 
     def ranks(self, searches: Collection[int], trials: Collection[int]) -> dict[int, int]:
         """Return the rank of each given trial among all trials of the searches, by trial id.
 
-        Trials without a cost are not included. The query does not rank all trials. It counts, with an index, the trials
-        between the costs of consecutive given trials.
+        The trials of each group are ranked after all trials of the groups before it.
         """
-        competing = (TrialRow.search_id.in_(searches), TrialRow.cost.is_not(None))
+        ranks: dict[int, int] = {}
+        ahead = 0
+        for group in groups_of(Selection(searches=tuple(searches))):
+            competing = (TrialRow.search_id.in_(searches), TrialRow.cost.is_not(None), group)
+            ranks |= {trial: ahead + rank for trial, rank in self._ranks_among(competing, trials).items()}
+            if len(ranks) == len(trials):
+                break
+            ahead += self.session.scalar(select(func.count(TrialRow.number)).where(*competing)) or 0
+        return {trial_id: ranks[trial_id] for trial_id in trials if trial_id in ranks}
+
+    def _ranks_among(self, competing: Sequence[ColumnElement[bool]], trials: Collection[int]) -> dict[int, int]:
+        """Return the rank of each given trial among the competing trials, by trial id.
+
+        The query counts the trials between the costs of consecutive given trials with an index. It does not rank all
+        trials.
+        """
         wanted = select(TrialRow.cost).where(*competing, TrialRow.id.in_(trials)).distinct()
         costs = list(self.session.scalars(wanted.order_by(TrialRow.cost)))
         if not costs:
@@ -191,30 +210,41 @@ class Leaderboard:
         return [rows[each] for each in ids if each in rows]
 
 
-def _halves(selection: Selection) -> tuple[Select[int], Select[int] | None]:
-    """Return two sorted queries for trial ids.
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """Sorted query for the ids of one group of trials.
 
-    The first query returns trials with a sort key, the second query returns trials without one. The second query is
-    None if all trials have a sort key.
+    Attributes:
+        keyed: True if the trials have a sort key. Trials without a key are one group, which comes last.
     """
+
+    query: Select[int]
+    group: int = 0
+    keyed: bool = True
+
+    def contains(self, position: PagePosition) -> bool:
+        return self.keyed is (position.key is not None) and (not self.keyed or self.group == position.group)
+
+
+def _parts(selection: Selection) -> list[_Part]:
+    """Return the parts of a list, in order. If all trials have a sort key, there is no part without a key."""
     query, order = select(TrialRow.id).where(*conditions_of(selection)), selection.order
     key = key_of(order)
     columns = (key, TrialRow.number, TrialRow.id)
     keyed = query.order_by(*(column.desc() for column in columns) if order.descending else columns)
     if order.key in ("number", "origin") or order.sample is not None:
-        return keyed, None
-    return keyed.where(key.is_not(None)), query.where(key.is_(None)).order_by(TrialRow.number, TrialRow.id)
+        return [_Part(query=keyed)]
+    keyed = keyed.where(key.is_not(None))
+    groups = [_Part(query=keyed.where(each), group=index) for index, each in enumerate(groups_of(selection))]
+    rest = query.where(key.is_(None)).order_by(TrialRow.number, TrialRow.id)
+    return [*(reversed(groups) if order.descending else groups), _Part(query=rest, keyed=False)]
 
 
-def _behind(query: Select[int], order: Order, position: PagePosition | None) -> Select[int]:
-    if position is None:
-        return query
-    mine, theirs = (
-        tuple_(key_of(order), TrialRow.number, TrialRow.id),
-        tuple_(position.key, position.number, position.id),
-    )
-    return query.where(mine < theirs if order.descending else mine > theirs)
-
-
-def _number_id() -> Any:
-    return tuple_(TrialRow.number, TrialRow.id)
+def _behind(part: _Part, order: Order, position: PagePosition) -> Select[int]:
+    """Return the query for the trials of a part that follow a position in it."""
+    if not part.keyed:
+        mine, theirs = tuple_(TrialRow.number, TrialRow.id), tuple_(position.number, position.id)
+        return part.query.where(mine > theirs)
+    mine = tuple_(key_of(order), TrialRow.number, TrialRow.id)
+    theirs = tuple_(position.key, position.number, position.id)
+    return part.query.where(mine < theirs if order.descending else mine > theirs)

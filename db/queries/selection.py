@@ -9,12 +9,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from sqlalchemy import JSON, Boolean, ColumnElement, String, and_, case, cast, func, literal, or_, type_coerce
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    ColumnElement,
+    String,
+    and_,
+    case,
+    cast,
+    func,
+    literal,
+    not_,
+    or_,
+    select,
+    true,
+    type_coerce,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from db.models import TrialRow
+from db.models import ChampionRow, TrialRow
 from evo.trial import Value
 
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
@@ -88,7 +103,7 @@ class Selection:
 
     @property
     def plain(self) -> bool:
-        """True if the position of a trial in the list is its rank: all measured trials, lowest cost first."""
+        """True if the position of a trial in the list is its rank: all measured trials, best first."""
         order = self.order.key == "rank" and not self.order.descending
         return order and set(self.outcomes) <= set(RANKED) and not self.conditions and not self.text
 
@@ -105,6 +120,27 @@ def key_of(order: Order) -> ColumnElement[Any]:
         "overhead": TrialRow.overhead_ms.expression,
     }
     return columns[order.key]
+
+
+def groups_of(selection: Selection) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions of the groups in which a list contains its trials, first group first.
+
+    In a ranking, the current champion comes first, because paired measurements show that it is faster than its rivals.
+    Confirmed trials follow, and then trials that only have quick samples. The first trial is thus the best trial of the
+    search (`Archive.best`). All other lists have a single group.
+    """
+    if selection.order.key != "rank":
+        return (true(),)
+    current = ChampionRow.current & ChampionRow.search_id.in_(selection.searches)
+    champion = TrialRow.id.in_(select(ChampionRow.trial_id).where(current))
+    confirmed = TrialRow.quick_us.is_not(None)
+    return champion, and_(confirmed, not_(champion)), and_(not_(confirmed), not_(champion))
+
+
+def group_of(selection: Selection) -> ColumnElement[int]:
+    """Return the index of the group of a trial in `groups_of`."""
+    groups = groups_of(selection)
+    return case(*((each, index) for index, each in enumerate(groups)), else_=len(groups))
 
 
 def conditions_of(selection: Selection) -> list[ColumnElement[bool]]:
