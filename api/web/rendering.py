@@ -14,6 +14,7 @@ from api.auth.csrf import masked
 from api.http.middleware.forwarding import address_of
 from api.web import filters
 from api.web.drawings.plotly import EMPTY_STYLE, MAP_STYLE
+from evo.messages.view.runs import RANKING
 from evo.text.visible import visible
 
 HERE = Path(__file__).parent
@@ -74,4 +75,5 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(filters.FILTERS)
+    made.globals["ranking"] = RANKING
     return made

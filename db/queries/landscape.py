@@ -5,10 +5,24 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Integer, Select, case, cast, func, literal_column, or_, select, type_coerce
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Integer,
+    Select,
+    case,
+    cast,
+    func,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    type_coerce,
+)
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from db.models import AttemptRow, JobRow, TrialRow, WorkerRow
+from db.repositories.archive import quick_cost
 from evo.text.limits import LONGEST_S
 from evo.trial import Config
 from evo.trial.results import Stages
@@ -97,23 +111,33 @@ class Landscape:
         return 0 if last is None else last + 1
 
     def records(self, most: int = MOST_RECORDS) -> list[tuple[int, float]]:
-        """Return the number and the time in µs of each trial that was faster than all earlier trials, by number.
+        """Return the number and the quick time in µs of each trial that was faster than all earlier trials, in the
+        order of numbers. Refuted trials are left out.
 
-        The query starts at the fastest trial and follows an index on time backwards. At most the latest `most` trials
-        are returned.
+        Among the unconfirmed trials, the query starts at the fastest trial and follows an index on time backwards. At
+        most `most` improvements are returned, the latest ones.
         """
-        found: list[tuple[int, float]] = []
-        query = select(TrialRow.number, TrialRow.time_us).where(*self._measured())
+        quick = select(TrialRow.number, TrialRow.quick_us).where(*self._ranked(), TrialRow.quick_us.is_not(None))
+        found = [(number, quick_us or 0.0) for number, quick_us in self.session.execute(quick)]
+        query = select(TrialRow.number, TrialRow.time_us).where(*self._ranked(), TrialRow.quick_us.is_(None))
         query = query.order_by(TrialRow.time_us, TrialRow.number).limit(1)
-        while len(found) < most and (row := self.session.execute(query).first()) is not None:
+        for _ in range(most):
+            if (row := self.session.execute(query).first()) is None:
+                break
             number, time_us = row.number, row.time_us or 0.0
             found.append((number, time_us))
             query = query.where(TrialRow.time_us > time_us, TrialRow.number < number)
-        return found[::-1]
+        records: list[tuple[int, float]] = []
+        for number, time_us in sorted(found):
+            if not records or time_us < records[-1][1]:
+                records.append((number, time_us))
+        return records[-most:]
 
     def times(self, most: int) -> list[tuple[int, float]]:
-        """Return the number and the time in µs of at most `most` measured trials, evenly spaced over the search."""
-        query = select(TrialRow.number, TrialRow.time_us).where(*self._measured(), self._even(most))
+        """Return the number and the quick time in µs of at most `most` trials, evenly spaced over the search. Refuted
+        trials are left out.
+        """
+        query = select(TrialRow.number, _QUICK_US).where(*self._ranked(), self._even(most))
         return [(number, time_us or 0.0) for number, time_us in self.session.execute(query)]
 
     def even(self, most: int) -> list[Point]:
@@ -285,6 +309,9 @@ class Landscape:
     def _measured(self) -> tuple[ColumnElement[bool], ...]:
         return TrialRow.search_id == self.search_id, TrialRow.time_us.is_not(None)
 
+    def _ranked(self) -> tuple[ColumnElement[bool], ...]:
+        return *self._measured(), TrialRow.cost.is_not(None)
+
 
 def _figures(*, joint: bool) -> tuple[InstrumentedAttribute[float | None], InstrumentedAttribute[float | None]]:
     return (TrialRow.cost, TrialRow.second_cost) if joint else (TrialRow.time_us, TrialRow.cost)
@@ -318,22 +345,33 @@ class Trends:
         self.session = session
 
     def lows(self, searches: Collection[int], points: int) -> dict[int, Points]:
-        """Return the least cost in each of `points` equal parts of each search, by search id.
+        """Return the least quick cost in each of `points` equal parts of each search, by search id.
 
-        Each cost is paired with the last trial number of its part. Parts without a cost are left out.
+        A cost is paired with the last trial number of its part. Parts without a cost are left out. Costs of confirmed
+        trials are computed from their quick samples, because confirmed costs are not comparable with quick costs.
         """
-        mine = TrialRow.search_id.in_(searches)
+        mine, ranked = TrialRow.search_id.in_(searches), TrialRow.cost.is_not(None)
         ends = select(TrialRow.search_id, (func.max(TrialRow.number) + 1).label("count")).where(mine)
         sizes = ends.group_by(TrialRow.search_id).subquery()
         part = cast(TrialRow.number * points / sizes.c.count, Integer).label("part")
-        query = (
-            select(TrialRow.search_id, func.max(TrialRow.number), func.min(TrialRow.cost))
+        confirmed = select(TrialRow.search_id, TrialRow.number).where(mine, TrialRow.quick_us.is_not(None))
+        quick = (
+            select(TrialRow.search_id, part, func.max(TrialRow.number), func.min(TrialRow.cost))
             .join(sizes, sizes.c.search_id == TrialRow.search_id)
-            .where(mine, TrialRow.cost.is_not(None))
+            .where(mine, ranked, tuple_(TrialRow.search_id, TrialRow.number).not_in(confirmed))
             .group_by(TrialRow.search_id, part)
-            .order_by(TrialRow.search_id, part)
         )
-        found: dict[int, Points] = {search: [] for search in searches}
-        for search, number, cost in self.session.execute(query):
-            found[search].append((number, cost or 0.0))
-        return found
+        again = select(TrialRow.search_id, part, TrialRow.number, TrialRow.proposal, TrialRow.outcome).join(
+            sizes, sizes.c.search_id == TrialRow.search_id
+        )
+        found = [(search, index, number, cost) for search, index, number, cost in self.session.execute(quick)]
+        for search, index, number, proposal, outcome in self.session.execute(
+            again.where(mine, ranked, TrialRow.quick_us.is_not(None))
+        ):
+            found.append((search, index, number, quick_cost(number, proposal, outcome)))
+        parts: dict[int, dict[int, tuple[int, float]]] = {search: {} for search in searches}
+        for search, index, number, cost in found:
+            if cost is not None:
+                last, least = parts[search].get(index, (number, cost))
+                parts[search][index] = (max(last, number), min(least, cost))
+        return {search: [each[index] for index in sorted(each)] for search, each in parts.items()}

@@ -55,7 +55,7 @@ class Leaderboard:
         """Return `limit` selected trials, starting at `offset`."""
         if len(ids := self._nearby(selection, offset=offset, limit=limit)) == limit:
             return self._rows(ids)
-        ids: list[int] = []
+        ids = []
         for part in _parts(selection):
             ids += self.session.scalars(part.query.offset(offset).limit(limit - len(ids)))
             if len(ids) == limit:

@@ -20,8 +20,8 @@ from evo.promotion.leading import Confirmation
 from evo.search.lifecycle import State
 from evo.search.search import Logged
 from evo.text.suggestion import unknown
-from evo.trial import Trial
-from evo.trial.outcome import Cancelled
+from evo.trial import Proposal, Trial
+from evo.trial.outcome import Cancelled, Outcome
 from evo.trial.results import BaselineReport
 
 LONGEST_SHOWN = 80
@@ -308,12 +308,19 @@ class Archive:
         return self.session.scalars(early.order_by(TrialRow.number)).all()
 
     def progress(self, search_id: int) -> list[tuple[int, float]]:
-        """Return (position among the ended trials, cost) of each trial with a cost, by position."""
-        query = select(TrialRow.finished_seq, TrialRow.cost).where(
-            TrialRow.search_id == search_id, TrialRow.cost.is_not(None)
-        )
-        rows = self.session.execute(query.order_by(TrialRow.finished_seq))
-        return [(number, cost) for number, cost in rows if number is not None and cost is not None]
+        """Return (position among the ended trials, quick cost) of each trial with a cost, by position.
+
+        The cost of a confirmed trial is computed from its quick samples, because confirmed costs are not comparable
+        with quick costs.
+        """
+        ranked = (TrialRow.search_id == search_id, TrialRow.cost.is_not(None))
+        quick = select(TrialRow.finished_seq, TrialRow.cost).where(*ranked, TrialRow.quick_us.is_(None))
+        found = [(position, cost) for position, cost in self.session.execute(quick)]
+        columns = (TrialRow.finished_seq, TrialRow.number, TrialRow.proposal, TrialRow.outcome)
+        confirmed = select(*columns).where(*ranked, TrialRow.quick_us.is_not(None))
+        for position, number, proposal, outcome in self.session.execute(confirmed):
+            found.append((position, quick_cost(number, proposal, outcome)))
+        return sorted((position, cost) for position, cost in found if position is not None and cost is not None)
 
     def latest_failures(self, search_id: int, limit: int) -> Sequence[TrialRow]:
         """Return trials that failed because of their config, latest end first."""
@@ -385,10 +392,10 @@ class Archive:
         The result is also None if `best` is unconfirmed. The confirmed cost of `best` is not used, because a
         confirmation runs under other conditions.
         """
-        quick_cost = Trial(number=best.number, proposal=best.proposal, outcome=best.outcome).cost
-        if best.quick_us is None or quick_cost is None:
+        cost = quick_cost(best.number, best.proposal, best.outcome)
+        if best.quick_us is None or cost is None:
             return None
-        query = self._fastest(best.search_id).where(TrialRow.cost < quick_cost, TrialRow.quick_us.is_(None))
+        query = self._fastest(best.search_id).where(TrialRow.cost < cost, TrialRow.quick_us.is_(None))
         return self.session.scalars(query.limit(1)).first()
 
     def _fastest(self, search_id: int) -> Select[TrialRow]:
@@ -422,6 +429,11 @@ def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
     eligible = and_(listed, FamilyRow.base_digest.is_(None))
     newest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).where(eligible).group_by(FamilyRow.name)
     return select(FamilyRow).where(eligible, tuple_(FamilyRow.name, FamilyRow.registered_at).in_(newest))
+
+
+def quick_cost(number: int, proposal: Proposal, outcome: Outcome | None) -> float | None:
+    """Return the cost of a trial by its quick samples, whether or not the trial was confirmed."""
+    return Trial(number=number, proposal=proposal, outcome=outcome).cost
 
 
 def _set_confirmed(row: TrialRow, confirmation: Confirmation, goal: Goal | None, second: Goal | None) -> None:

@@ -27,6 +27,9 @@ LEAST_BLIND = 3
 50 %.
 """
 
+PROVISIONAL = "Provisional: "
+"""Start of the text of a gain that is computed from quick samples."""
+
 Reference: TypeAlias = Literal["default", "random"]
 
 
@@ -37,12 +40,14 @@ class Tried:
     Attributes:
         timing: quick samples of the trial; None if it was not timed.
         default: True if the config is the space's default config, whatever its origin.
+        confirmation: result of the trial's confirmation; None if it was not confirmed.
     """
 
     number: int
     origin: str
     timing: Timing | None
     default: bool = False
+    confirmation: Confirmation | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +57,13 @@ class Best:
     Attributes:
         timing: quick samples of the config.
         confirmation: result of the config's confirmation; None if it was not confirmed.
+        over_default: speed-up over the default config, if a confirmation timed both in the same rounds; else None.
     """
 
     number: int
     timing: Timing
     confirmation: Confirmation | None = None
+    over_default: Interval | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +76,7 @@ class Gain:
         confidence: confidence of the interval, as a fraction.
         trials: number of timed trials from which the reference time is computed.
         words: one sentence with the ratio and the trials on which it is based.
+        provisional: True if quick samples contribute to the ratio.
     """
 
     over: Reference
@@ -76,6 +84,7 @@ class Gain:
     confidence: float = CONFIDENCE
     trials: int = 0
     words: str = ""
+    provisional: bool = False
 
 
 def gains(best: Best | None, tried: Sequence[Tried], baselines: Mapping[str, Timing]) -> tuple[Gain, ...]:
@@ -93,6 +102,7 @@ def gains(best: Best | None, tried: Sequence[Tried], baselines: Mapping[str, Tim
 
 
 def _over_default(best: Best, time: Interval, basis: str, tried: Sequence[Tried]) -> Gain:
+    """Return the gain over the default config. If a confirmation compared both configs, its ratio is the gain."""
     default = next((each for each in tried if each.default), None)
     if default is None:
         return Gain(
@@ -101,14 +111,34 @@ def _over_default(best: Best, time: Interval, basis: str, tried: Sequence[Tried]
     if default.number == best.number:
         words = "The default config is the best that was found: the search gained nothing over it."
         return Gain(over="default", ratio=Interval(low=1.0, estimate=1.0, high=1.0), trials=1, words=words)
-    if default.timing is None:
+    confirmed = _confirmed_ratio(best, default)
+    if confirmed is not None:
+        ratio, basis = confirmed
+    elif default.timing is not None:
+        ratio = _ratio(order_interval(default.timing.samples_us, CONFIDENCE), time)
+    else:
         words = f"The default config (trial {default.number}) could not be timed, so nothing is compared with it."
         return Gain(over="default", ratio=None, words=words)
-    ratio = _ratio(order_interval(default.timing.samples_us, CONFIDENCE), time)
     figure = factor_interval_text(ratio.low, ratio.estimate, ratio.high)
-    level = percent_text(CONFIDENCE)
-    words = f"{figure} as fast as the default config (trial {default.number}); {level} interval, {basis}."
-    return Gain(over="default", ratio=ratio, trials=1, words=words)
+    level, label = percent_text(CONFIDENCE), PROVISIONAL if confirmed is None else ""
+    words = f"{label}{figure} as fast as the default config (trial {default.number}); {level} interval, {basis}."
+    return Gain(over="default", ratio=ratio, trials=1, words=words, provisional=confirmed is None)
+
+
+def _confirmed_ratio(best: Best, default: Tried) -> tuple[Interval, str] | None:
+    """Return the confirmed speed-up over the default config, and a text that states its source; None without one.
+
+    A paired comparison of both configs counts most. Otherwise, each config was confirmed in another run, and their
+    speed-ups over the same baseline are compared.
+    """
+    if best.over_default is not None:
+        return best.over_default, "by a confirmation that timed both in the same rounds"
+    ours, theirs = best.confirmation, default.confirmation
+    if ours is None or theirs is None or ours.baseline != theirs.baseline:
+        return None
+    if ours.speedup is None or theirs.speedup is None:
+        return None
+    return _ratio(ours.speedup, theirs.speedup), f"by the confirmed speed-ups of both over {ours.baseline}"
 
 
 def _over_random(time: Interval, basis: str, tried: Sequence[Tried]) -> Gain:
@@ -123,10 +153,10 @@ def _over_random(time: Interval, basis: str, tried: Sequence[Tried]) -> Gain:
     ratio, level = _ratio(order_interval(medians_us, CONFIDENCE), time), coverage(len(medians_us))
     figure = factor_interval_text(ratio.low, ratio.estimate, ratio.high)
     words = (
-        f"{figure} as fast as the median of {len(medians_us)} random configs, the first random trials of this "
-        f"search{others}; {percent_text(level)} interval, {basis}."
+        f"{PROVISIONAL}{figure} as fast as the median of {len(medians_us)} random configs, the first random trials of "
+        f"this search{others}; {percent_text(level)} interval, {basis}."
     )
-    return Gain(over="random", ratio=ratio, confidence=level, trials=len(medians_us), words=words)
+    return Gain(over="random", ratio=ratio, confidence=level, trials=len(medians_us), words=words, provisional=True)
 
 
 def coverage(count: int) -> float:
@@ -155,7 +185,7 @@ def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, 
         text = "by quick samples at different times; changes of the device in between are not included"
         return order_interval(best.timing.samples_us, CONFIDENCE), text
     quick = order_interval(before.samples_us, CONFIDENCE)
-    return _ratio(quick, found.speedup), f"by its confirmed speed-up over {found.baseline}"
+    return _ratio(quick, found.speedup), f"by its confirmed speed-up over {found.baseline} and quick samples"
 
 
 def _ratio(over: Interval, under: Interval) -> Interval:

@@ -135,7 +135,7 @@ def test_leaderboard_shows_the_outcome_of_every_trial(stage: Stage, page: httpx.
     assert "and more" not in text
     chart, narrow = [svg for svg in Outline(html).every("svg") if str(svg.get("class")).startswith("chart ")]
     assert narrow["aria-label"] == chart["aria-label"]
-    assert str(chart["aria-label"]).startswith("Best time by ended trials")
+    assert str(chart["aria-label"]).startswith("Best quick time by ended trials")
 
 
 def test_finished_search_shows_champion_and_verdict_and_stops_refreshing(stage: Stage, page: httpx.Client) -> None:

@@ -14,9 +14,12 @@ import pytest
 from rich.console import Console
 from sqlalchemy import select
 
+from api.views import trial_views
 from api.views.tally import search_summaries
+from api.web.pages.search.board import board_of
 from api.web.pages.search_report.sheet import read
 from db.models import TrialRow
+from db.queries.landscape import Landscape, Trends
 from db.queries.leaderboard import Leaderboard
 from db.queries.selection import Order, Selection
 from db.repositories.archive import Archive
@@ -24,7 +27,7 @@ from evo.cli.console.display import LineScreen, best_text, unconfirmed_text
 from evo.cli.console.search_result import print_report
 from evo.messages.job import Lease
 from evo.messages.view import SearchView
-from evo.messages.view.runs import DIFFERENT_RUNS
+from evo.messages.view.runs import DIFFERENT_RUNS, RANKING
 from evo.report import Terms, search_report, to_markdown
 from evo.text.wording import time_text
 from evo.trial.results import ConfirmReport, EvaluateReport
@@ -144,6 +147,24 @@ def ranked(stage: Stage, search: int, *, sort: str, limit: int) -> tuple[list[in
         return [row.number for row in paged], board.ranks([search], [row.id for row in paged])
 
 
+def test_charts_show_quick_times_and_the_confirmed_time_of_the_best_trial(stage: Stage) -> None:
+    view = confirmed_search(stage)
+    trials = stage.trials(view.id)
+    quick = [(trial.number, trial.quick_us or trial.time_us or 0.0) for trial in trials]
+    records = [each for index, each in enumerate(quick) if all(each[1] < before for _, before in quick[:index])]
+    with stage.database.read() as session:
+        assert Landscape(session, view.id).records() == records
+        assert sorted(Landscape(session, view.id).times(99)) == quick
+        assert sorted(time_us for _, time_us in Archive(session).progress(view.id)) == pytest.approx(
+            sorted(time_us for _, time_us in quick)
+        )
+        lows = dict(Trends(session).lows([view.id], 2)[view.id])
+        assert lows == pytest.approx({part[-1][0]: min(us for _, us in part) for part in (quick[:2], quick[2:])})
+        chart = board_of(session, view.id, stage.now).charts[0]
+    assert view.best is not None and chart.star is not None
+    assert chart.summary.endswith(f"is {view.best.number}: {time_text(view.best.time_us)}, confirmed.")
+
+
 def test_trials_with_the_same_binary_share_the_confirmed_time(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 3}, policy=policy(challenge_every=1))
     play(stage, binary="ef" * 32)
@@ -174,6 +195,21 @@ def test_terminal_shows_confirmed_times_and_warnings(stage: Stage) -> None:
     assert said and [text.count(each) for each in said if each in text] == [1], "the rule of one trial, in full, once"
     assert re.search(r"best [\d.]+ µs \(confirmed\), 0\.0\d+× over library \(confirmed\)", text)
     assert "(confirmed)" in best_text(view)
+
+
+def test_final_table_lists_confirmed_trials_before_baselines_and_quick_times(stage: Stage) -> None:
+    view = confirmed_search(stage)
+    with stage.database.read() as session:
+        trials = trial_views(session, Leaderboard(session).page(Selection(searches=(view.id,)), limit=9))
+    out = Console(file=io.StringIO(), width=200)
+    print_report(out, view, trials, "", "toy")
+    assert isinstance(out.file, io.StringIO) and view.best is not None
+    rows = re.findall(r"^ +(\d+) +(\d+|) +[\d.]+ [µm]s +(quick|confirmed)", out.file.getvalue(), re.MULTILINE)
+    assert rows[0] == ("1", str(view.best.number), "confirmed")
+    assert [source for *_, source in rows] == sorted(source for *_, source in rows)
+    proven = [int(rank) for rank, _, source in rows if source == "confirmed"]
+    assert proven == list(range(1, len(proven) + 1)) and len(rows) == 6
+    assert RANKING in " ".join(out.file.getvalue().split())
 
 
 def test_final_table_states_the_confirmation_in_which_each_time_was_measured(stage: Stage) -> None:
@@ -308,6 +344,22 @@ def test_unreadable_verdict_does_not_prevent_the_migration(stage: Stage, tmp_pat
         ).all()
     assert all(quick_us is None for _, quick_us in figures)
     assert any(time_us is not None for time_us, _ in figures)
+
+
+def test_gain_over_a_default_that_was_incumbent_is_the_paired_one(stage: Stage) -> None:
+    """The first search promotes the default config, so it is the incumbent of the second search."""
+    stage.submit(budget={"trials": 1}, strategy="portfolio")
+    list(stage.play())
+    (champion,) = stage.champions()
+    assert champion.config == {"BLOCK": 4, "UNROLL": 1}
+    search = stage.submit(budget={"trials": 8}, strategy="portfolio")
+    list(stage.play())
+    view = stage.view(search)
+    assert view.best is not None
+    paired = {each.trial: each.verdict for each in view.challenges}[view.best.number].speedup
+    default = view.gains[0]
+    assert paired is not None and default.ratio == paired
+    assert not default.provisional and "in the same rounds" in default.words
 
 
 def test_gain_of_the_search_is_in_view_report_and_terminal(stage: Stage) -> None:

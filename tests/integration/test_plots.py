@@ -77,7 +77,7 @@ def test_every_plot_has_a_summary_and_a_table(stage: Stage, page: httpx.Client) 
     drawn = plot(page, "best")
     assert f"(trial {best.number})" in drawn["summary"]
     names = [trace["name"] for trace in drawn["figures"][0]["data"]]
-    assert names == ["measured", "best so far", "baseline plain", "baseline library", "promoted"]
+    assert names == ["quick times", "best quick time so far", "baseline plain", "baseline library", "confirmed"]
     outcomes = plot(page, "outcomes")
     assert outcomes["table"]["rows"] == [["measured", 13, "92.9%"], ["compile failed", 1, "7.1%"]]
     assert outcomes["figures"][0]["layout"]["yaxis"]["dtick"] == 1, "no half trials on the axis"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.web.drawings.axis import margin, scale_of
-from api.web.drawings.chart import BOTTOM, HEIGHT, MAX_DOTS, NARROW, RIGHT, TOP, WIDTH, best_so_far, spark_of
+from api.web.drawings.chart import BOTTOM, HEIGHT, MAX_DOTS, NARROW, RIGHT, TOP, WIDTH, Confirmed, best_so_far, spark_of
 from evo.trial.objective import Objective
 
 TIMES = st.lists(st.floats(0.01, 1e7) | st.floats(5e-324, 1.7e308), min_size=1, max_size=40)
@@ -24,7 +24,7 @@ def test_best_so_far_line_descends_in_steps() -> None:
     assert len(chart.dots) == 3
     moves = chart.best_line.split()
     assert [move[0] for move in moves] == ["M", "H", "V", "H"]
-    assert chart.summary == "Best time by ended trials: from 100 µs to 10 µs in 5 trials."
+    assert chart.summary == "Best quick time by ended trials: from 100 µs to 10 µs in 5 trials."
 
 
 def test_chart_of_a_maximised_metric_is_labelled_with_its_values() -> None:
@@ -56,6 +56,14 @@ def test_all_chart_elements_are_inside_the_plot_area(times: list[float], failure
     assert 1 <= len(chart.y_ticks) <= 8
     assert [level.label for level in chart.levels] == ["b"]
     assert chart.left == margin(tick.label for tick in chart.y_ticks), "no label is cut"
+
+
+def test_chart_shows_the_confirmed_time_of_the_best_trial_apart_from_quick_times() -> None:
+    best = Confirmed(number=4, position=1, cost=80.0)
+    chart = best_so_far([(0, 100.0), (1, 50.0), (2, 40.0)], 3, {}, confirmed=best)
+    assert chart is not None and chart.star is not None
+    assert chart.star[0] == chart.dots[1][0] and chart.dots[0][1] < chart.star[1] < chart.dots[1][1]
+    assert chart.summary.endswith("from 100 µs to 40 µs in 3 trials. The best trial is 4: 80 µs, confirmed.")
 
 
 def test_chart_draws_faster_trials_lower() -> None:

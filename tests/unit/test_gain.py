@@ -1,5 +1,7 @@
 """Gain of a search over the default config and over the median random config."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,7 @@ def test_gain_from_quick_times_states_interval_and_reference() -> None:
     default, random = both(Best(number=9, timing=steady(20.0)), tried(100.0, 200.0, 80.0, 120.0, 90.0, 110.0))
     assert default.ratio is not None and default.ratio.estimate == pytest.approx(3.0)
     assert default.ratio.low < 3.0 < default.ratio.high < 3.02
+    assert default.provisional and default.words.startswith("Provisional: 3")
     assert (
         "as fast as the default config (trial 0)" in default.words
         and "quick samples at different times" in default.words
@@ -57,6 +60,35 @@ def test_gain_over_the_default_uses_the_confirmed_speed_up_over_a_common_baselin
     alone, _ = both(Best(number=9, timing=steady(19.0), confirmation=found), tried())
     assert alone.ratio is not None and alone.ratio.estimate == pytest.approx(60.0 / 19.0), "both by quick samples"
     assert "by quick samples" in alone.words
+
+
+def test_paired_confirmation_decides_the_gain_over_the_default() -> None:
+    """The quick samples say 3 times as fast; the confirmation that timed both in the same rounds says 0.98."""
+    found = Confirmation(
+        time=Interval(low=39.0, estimate=40.0, high=41.0),
+        speedup=Interval(low=2.4, estimate=2.5, high=2.6),
+        baseline="numpy",
+    )
+    paired = Interval(low=0.97, estimate=0.98, high=0.99)
+    best = Best(number=9, timing=steady(20.0), confirmation=found, over_default=paired)
+    default, random = both(best, tried(100.0, 100.0, 100.0), numpy=50.0)
+    assert default.ratio == paired and not default.provisional
+    assert default.words.startswith("0.98") and "in the same rounds" in default.words
+    assert random.provisional and random.words.startswith("Provisional: ")
+
+
+def test_confirmed_speedups_of_both_over_one_baseline_give_the_gain() -> None:
+    def confirmed(speedup: float, baseline: str) -> Confirmation:
+        interval = Interval(low=speedup * 0.99, estimate=speedup, high=speedup * 1.01)
+        return Confirmation(time=Interval(low=1.0, estimate=1.0, high=1.0), speedup=interval, baseline=baseline)
+
+    best = Best(number=9, timing=steady(20.0), confirmation=confirmed(2.2, "numpy"))
+    (trial,) = tried()
+    default, _ = both(best, [replace(trial, confirmation=confirmed(2.0, "numpy"))], numpy=50.0)
+    assert default.ratio is not None and default.ratio.estimate == pytest.approx(1.1)
+    assert not default.provisional and "of both over numpy" in default.words
+    other, _ = both(best, [replace(trial, confirmation=confirmed(2.0, "torch"))], numpy=50.0)
+    assert other.ratio is not None and other.ratio.estimate == pytest.approx(60.0 / (50.0 / 2.2)) and other.provisional
 
 
 def test_missing_gain_has_a_text_with_the_reason() -> None:

@@ -63,7 +63,7 @@ class Row:
 
     Attributes:
         source: text that states the source of the time. If the table contains times of several runs, the text also
-            states the run. Empty for baselines and estimates.
+            states the run. Empty for estimates.
         metric: value of the search's metric as text. Empty if the search minimises the time.
         same: number of the first trial of the search with the same binary. None if this trial is the first.
         figures: texts with registers, shared memory and occupancy, as far as known.
@@ -283,22 +283,26 @@ def _figures(resources: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def _among_baselines(search: SearchView, rows: Sequence[Row], *, whole: bool, first: bool) -> list[Row]:
-    """Return the rows of a page, with the baselines inserted by time.
+    """Return the rows of a page, with the baselines inserted by time among the trials with quick times.
 
     Args:
         whole: True for the last page, which also gets all baselines that are slower than its rows.
         first: True for the first page, which also gets all baselines that are faster than its rows.
     """
-    fastest = 0.0 if first or not rows else rows[0].time_us or 0.0
-    slowest = float("inf") if whole or not rows else rows[-1].time_us or 0.0
+    quick = [row for row in rows if row.trial is not None and row.trial.source in ("quick", "estimated")]
+    if not quick and not whole:
+        return list(rows)
+    confirmed = [row for row in rows if row.trial is not None and row.trial.source == "confirmed"]
+    others = [row for row in rows if row not in quick and row not in confirmed]
+    begins = first or bool(confirmed)
+    fastest = 0.0 if begins or not quick else quick[0].time_us or 0.0
+    slowest = float("inf") if whole else quick[-1].time_us or 0.0
     baselines = [_baseline_row(search, name, timing) for name, timing in search.baselines.items()]
     shown = [row for row in baselines if fastest < (row.time_us or 0.0) <= slowest] if rows else []
-    measured = [row for row in rows if row.time_us is not None]
-    others = [row for row in rows if row.time_us is None]
-    return sorted([*measured, *shown], key=lambda row: row.time_us or 0.0) + others
+    return confirmed + sorted([*quick, *shown], key=lambda row: row.time_us or 0.0) + others
 
 
 def _baseline_row(search: SearchView, name: str, timing: Timing) -> Row:
     time_us = timing.median_us
     interval = order_interval(timing.samples_us, CONFIDENCE)
-    return Row(name=name, time_us=time_us, interval=interval, relative=RelativeTime.of(search, time_us))
+    return Row(name=name, time_us=time_us, source="quick", interval=interval, relative=RelativeTime.of(search, time_us))

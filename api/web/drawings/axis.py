@@ -63,7 +63,7 @@ class Scale:
     """Format and range of the values in a drawing.
 
     Attributes:
-        what: noun for the values, used in summaries, e.g. ``time``.
+        what: noun for the values, used in summaries, e.g. ``quick time``.
     """
 
     text: Callable[[float], str]
@@ -77,7 +77,7 @@ def scale_of(objective: Objective, *, estimated: bool) -> Scale:
     if objective.metric is not None:
         return Scale(text=objective.metric_text, what=objective.metric, least=1e-300, most=1e300)
     text = partial(time_text, estimated=estimated)
-    return Scale(text=text, what="estimate" if estimated else "time", least=SHORTEST_US, most=LONGEST_US)
+    return Scale(text=text, what="estimate" if estimated else "quick time", least=SHORTEST_US, most=LONGEST_US)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,8 +30,25 @@ class Level:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Confirmed:
+    """The best trial of a search at its confirmed cost.
+
+    Attributes:
+        position: index of the trial among the ended trials.
+    """
+
+    number: int
+    position: int
+    cost: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Chart:
-    """Coordinates of a chart. `summary` describes it in words."""
+    """Coordinates of a chart. `summary` describes it in words.
+
+    Attributes:
+        star: position of the best trial at its confirmed cost. None if it is not confirmed.
+    """
 
     dots: tuple[tuple[float, float], ...]
     best_line: str
@@ -41,6 +58,7 @@ class Chart:
     summary: str
     left: float
     right: float
+    star: tuple[float, float] | None = None
     width: float = WIDTH
     height: float = HEIGHT
     top: float = TOP
@@ -52,15 +70,17 @@ def best_so_far(
     ended: int,
     levels_us: Mapping[tuple[str, str], float],
     *,
+    confirmed: Confirmed | None = None,
     width: float = WIDTH,
     scale: Scale | None = None,
 ) -> Chart | None:
     """Return the best-so-far chart of a search, or None if no trial has a cost yet.
 
     Args:
-        progress: (index among the ended trials, cost) of each measured trial, sorted by index.
+        progress: (index among the ended trials, quick cost) of each measured trial, sorted by index.
         ended: number of ended trials, which is the length of the horizontal axis.
         levels_us: times of the horizontal lines in µs by (kind, label). Lines at 0 µs are not drawn.
+        confirmed: best trial of the search. None if it is not confirmed.
         width: width of the drawing. A narrow drawing has fewer dots and ticks.
         scale: scale of the costs. If None, the costs are measured times.
     """
@@ -68,7 +88,8 @@ def best_so_far(
         return None
     scale = scale or scale_of(Objective(), estimated=False)
     lines = {key: time_us for key, time_us in levels_us.items() if time_us > 0}
-    y = Logarithmic([cost for _, cost in progress] + list(lines.values()), scale, HEIGHT - BOTTOM, TOP)
+    proven = [] if confirmed is None else [confirmed.cost]
+    y = Logarithmic([cost for _, cost in progress] + list(lines.values()) + proven, scale, HEIGHT - BOTTOM, TOP)
     y_ticks = y.ticks()
     left = margin(tick.label for tick in y_ticks)
     x = _Linear(0, max(ended - 1, 1), left, width - RIGHT)
@@ -85,9 +106,15 @@ def best_so_far(
         levels=_levels({key: y.at(time_us) for key, time_us in lines.items()}, _range_at_labels(best, x, y)),
         left=left,
         right=width - RIGHT,
+        star=None if confirmed is None else (round(x.at(confirmed.position), 1), round(y.at(confirmed.cost), 1)),
         width=width,
-        summary=f"Best {scale.what} by ended trials: from {first} to {last} in {ended} trials.",
+        summary=f"Best {scale.what} by ended trials: from {first} to {last} in {ended} trials."
+        + ("" if confirmed is None else f" {_confirmed_text(confirmed, scale)}"),
     )
+
+
+def _confirmed_text(confirmed: Confirmed, scale: Scale) -> str:
+    return f"The best trial is {confirmed.number}: {scale.text(confirmed.cost)}, confirmed."
 
 
 def _levels(heights: Mapping[tuple[str, str], float], drawn: tuple[float, float]) -> tuple[Level, ...]:

@@ -44,7 +44,8 @@ def trials(
     search_id: SearchId,
     *,
     sort: Annotated[
-        Literal["rank", "number"], typer.Option(help="rank: fastest first; number: in the order proposed.")
+        Literal["rank", "number"],
+        typer.Option(help="rank: best first, confirmed before quick; number: as proposed."),
     ] = "rank",
     outcome: Annotated[str | None, typer.Option(help="Only trials with this outcome, e.g. compile_failed.")] = None,
     limit: Annotated[

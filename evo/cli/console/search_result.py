@@ -13,7 +13,7 @@ from evo.cli.console.output import facts, table
 from evo.export.called import called_text
 from evo.messages.view import ChallengeView, ChampionView, SearchView, TrialView
 from evo.messages.view.champion import decision_text, retired_text
-from evo.messages.view.runs import Runs
+from evo.messages.view.runs import RANKING, Runs
 from evo.messages.view.search import gap_texts
 from evo.messages.view.trial import same_binary
 from evo.promotion import Rule, Verdict
@@ -82,6 +82,8 @@ def print_report(
         out.print(Text(f"{ESTIMATES}\n", "bold yellow"))
     if ranking:
         out.print(ranked(view, ranking))
+        if any(each.source == "confirmed" for each in ranking):
+            out.print(Text(RANKING, "dim"))
         if (note := _runs(view, ranking).note) is not None:
             out.print(Text(note, "dim"))
         out.print()
@@ -121,7 +123,8 @@ def print_failures(out: Console, trials: Sequence[TrialView]) -> None:
 def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     """Return a table of the best trials and the baselines. Values that all configs share are in the title.
 
-    The rows are sorted by time, or by the metric of the search. Baselines have no value of a metric.
+    Confirmed trials come first, in the order of `ranking`. Trials with quick times and baselines follow, sorted by time
+    or by the metric of the search. Baselines have no value of a metric.
     """
     metric = view.objective.metric
     shared = _shared([trial.config for trial in ranking])
@@ -153,13 +156,17 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     made = table(">rank", ">trial", *heads, f">vs {against}", ">of limit", "config")
     made.title = f"The same in all configs: {spaced_text(shared)}" if shared else None
     made.title_style = "dim"
-    rows.sort()
-    costs = [cost for cost, *_ in rows]
-    for cost, time_us, number, source, over, what, style in rows:
+    confirmed = sum(each.source == "confirmed" for each in ranking)
+    provisional = sorted(rows[confirmed:])
+    costs = [*([-inf] * confirmed), *(cost for cost, *_ in provisional)]
+    for place, (cost, time_us, number, source, over, what, style) in enumerate([*rows[:confirmed], *provisional], 1):
+        if place == confirmed + 1:
+            made.add_section()
         shown = time_text(time_us, estimated=view.estimated)
         cells = (shown,) if view.estimated else (shown, source)
         cells = cells if metric is None else (view.objective.metric_text(None if isinf(cost) else cost), *cells)
-        rank = "" if isinf(cost) else str(1 + bisect_left(costs, cost))  # equal estimates share a rank
+        shared_rank = place if place <= confirmed else 1 + bisect_left(costs, cost)  # equal estimates share a rank
+        rank = "" if isinf(cost) else str(shared_rank)
         made.add_row(rank, number, *cells, over, _share(view, time_us), Text(what), style=style)
     return made
 

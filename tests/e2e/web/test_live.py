@@ -71,10 +71,11 @@ def test_new_trials_appear_without_moving_focus_selection_or_scroll_position(
         page.mouse.up()
         expect(ended).to_have_text("5", timeout=SLOW_MS)
         assert plots.evaluate("link => link === document.activeElement"), "the focus stays"
-        assert page.evaluate("String(getSelection())") == "Best so far", "the selected text stays as well"
+        assert page.evaluate("String(getSelection())") == "Best quick result so far", "the selected text stays as well"
 
         page.evaluate("getSelection().removeAllRanges()")
-        expect(rows).to_have_count(5)  # the table is fetched separately, and not while a row has the focus
+        # The table is fetched separately, and not while a row has the focus.
+        expect(rows).to_have_count(5)
         rows.first.focus()
         leader = rows.first.text_content()
         puppet.serve(2, faster(3))

@@ -1,4 +1,4 @@
-"""Best-so-far plot, with measured trials, the best time up to each trial, and reference lines."""
+"""Best-so-far plot, with quick times of trials, confirmed times and reference lines."""
 
 from api.web.pages.plots.figure import Figure, Plot, Table, Trace, label, nothing, time_axis
 from db.queries.landscape import Landscape
@@ -11,20 +11,21 @@ ROOFLINE_SHOWN = 0.02
 
 
 def best_so_far(landscape: Landscape, search: SearchView) -> Plot:
-    """Plot time against trial number, with baselines, incumbent, roofline and promotions."""
+    """Plot time against trial number, with baselines, incumbent, roofline and confirmed times."""
     records = landscape.records()
     if not records:
         return nothing("Nothing is measured yet.")
     dots = landscape.times(DOTS)
     last = max(search.asked - 1, records[-1][0])
     lines = levels(search)
-    times_us = [time_us for _, time_us in dots] + [time_us for _, time_us in records] + list(lines.values())
+    proven = [search.best.time_us] if search.best is not None else []
+    times_us = [time_us for _, time_us in (*dots, *records)] + list(lines.values()) + proven
     steps = [*records, (last, records[-1][1])]
     traces: list[Trace] = [
         {
             "type": "scatter",
             "mode": "markers",
-            "name": "estimated" if search.estimated else "measured",
+            "name": "estimates" if search.estimated else "quick times",
             "x": [number for number, _ in dots],
             "y": [time_us for _, time_us in dots],
             "customdata": [number for number, _ in dots],
@@ -35,7 +36,7 @@ def best_so_far(landscape: Landscape, search: SearchView) -> Plot:
         {
             "type": "scatter",
             "mode": "lines",
-            "name": "best so far",
+            "name": "best estimate so far" if search.estimated else "best quick time so far",
             "x": [number for number, _ in steps],
             "y": [time_us for _, time_us in steps],
             "line": {"shape": "hv", "color": "@accent", "width": 2.5},
@@ -43,16 +44,18 @@ def best_so_far(landscape: Landscape, search: SearchView) -> Plot:
             "hovertemplate": "best from trial %{x}: %{text}<extra></extra>",
         },
         *(_level(name, time_us, last) for name, time_us in lines.items()),
-        *_promotions(search, landscape),
+        *_confirmations(search, landscape),
     ]
     layout = {"xaxis": {"title": "Trial"}, "yaxis": time_axis(times_us)}
     return Plot(
         summary=_summary(search, records),
         figures=(Figure(data=tuple(traces), layout=layout, height=420),),
         table=Table(
-            head=("Trial", "Best so far"), rows=tuple((number, time_text(time_us)) for number, time_us in records)
+            head=("Trial", "Best estimate so far" if search.estimated else "Best quick time so far"),
+            rows=tuple((number, time_text(time_us)) for number, time_us in records),
         ),
-        note="Click a point to open its trial. Stars are promotions. Times are on a logarithmic scale.",
+        note="Click a point to open its trial. Stars are confirmed times: other runs, so not comparable with quick "
+        "times. Times are on a logarithmic scale.",
     )
 
 
@@ -61,7 +64,7 @@ def levels(search: SearchView) -> dict[str, float]:
     found = {f"baseline {name}": timing.median_us for name, timing in search.baselines.items()}
     champion, roofline, best = search.champion, search.roofline, search.best
     if champion is not None and champion.search_id != search.id:
-        found[f"incumbent, champion {champion.id}"] = champion.time_us
+        found[f"incumbent, champion {champion.id}, confirmed"] = champion.time_us
     if roofline is not None and best is not None and roofline.floor_us >= ROOFLINE_SHOWN * best.time_us:
         found[f"{bound_text(roofline.bound)} limit"] = roofline.floor_us
     return {name: time_us for name, time_us in found.items() if time_us > 0}
@@ -81,29 +84,40 @@ def _level(name: str, time_us: float, last: int) -> dict[str, object]:
     }
 
 
-def _promotions(search: SearchView, landscape: Landscape) -> list[dict[str, object]]:
-    promoted = landscape.relatives([each.trial for each in search.challenges if each.verdict.promote])
-    stars = [(trial.number, trial.time_us) for trial in promoted.values() if trial.time_us is not None]
+def _confirmations(search: SearchView, landscape: Landscape) -> list[dict[str, object]]:
+    """Return the stars: confirmed times of the best trial and of all promoted trials."""
+    promoted = {each.trial for each in search.challenges if each.verdict.promote}
+    best = {search.best.number} if search.best is not None and search.best.time.confirmed else set[int]()
+    found = landscape.relatives(promoted | best)
+    stars = [(number, each.time_us) for number, each in sorted(found.items()) if each.time_us is not None]
     if not stars:
         return []
     return [
         {
             "type": "scatter",
             "mode": "markers",
-            "name": "promoted",
+            "name": "confirmed",
             "x": [number for number, _ in stars],
             "y": [time_us for _, time_us in stars],
             "customdata": [number for number, _ in stars],
-            "hovertemplate": "trial %{x} was promoted<extra></extra>",
+            "text": [_star_text(search, number, time_us) for number, time_us in stars],
+            "hovertemplate": "trial %{x}: %{text}<extra></extra>",
             "marker": {"symbol": "star", "size": 15, "color": "@good", "line": {"color": "@card", "width": 1}},
         }
     ]
 
 
+def _star_text(search: SearchView, number: int, time_us: float) -> str:
+    promoted = any(each.trial == number and each.verdict.promote for each in search.challenges)
+    return f"{time_text(time_us)}, confirmed{' and promoted' if promoted else ''}"
+
+
 def _summary(search: SearchView, records: list[tuple[int, float]]) -> str:
     (_, first_us), (number, best_us) = records[0], records[-1]
     first, best = (time_text(time_us, estimated=search.estimated) for time_us in (first_us, best_us))
-    better = count_text(len(records) - 1, "improvement")
-    found = f"From {first} to {best} (trial {number}) in {count_text(search.asked, 'trial')}"
+    better, kind = count_text(len(records) - 1, "improvement"), "" if search.estimated else "Quick times: "
+    found = f"{kind}from {first} to {best} (trial {number}) in {count_text(search.asked, 'trial')}, {better}."
+    if search.best is not None and search.best.time.confirmed:
+        found += f" The best trial is {search.best.number}: {time_text(search.best.time_us)}, confirmed."
     lines = ", ".join(f"{name} {time_text(time_us)}" for name, time_us in levels(search).items())
-    return f"{found}, {better}." + (f" Lines: {lines}." if lines else "")
+    return f"{found[:1].upper()}{found[1:]}" + (f" Lines: {lines}." if lines else "")

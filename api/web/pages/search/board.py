@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 
 from api.views import champion_view, listed_views, search_view, trial_views
 from api.web.drawings.axis import scale_of
-from api.web.drawings.chart import NARROW, SPARK_POINTS, WIDTH, Chart, Spark, best_so_far, spark_of
+from api.web.drawings.chart import NARROW, SPARK_POINTS, WIDTH, Chart, Confirmed, Spark, best_so_far, spark_of
 from api.web.drawings.trade_off import TradeOff, Weighed, front_of, trade_off
-from db.models import SearchRow
+from db.models import SearchRow, TrialRow
 from db.queries.genealogy import Genealogy
 from db.queries.landscape import Landscape, Points, Trends
 from db.repositories.archive import Archive
@@ -138,11 +138,12 @@ def board_of(session: Session, search_id: int, now: datetime, *, connected_since
     failed = trial_views(session, archive.latest_failures(search_id, FAILURES))
     long = search.finished > DRAWN
     progress = Trends(session).lows([search_id], DRAWN)[search_id] if long else archive.progress(search_id)
+    confirmed = None if search.best is None else _confirmed(archive.numbered(search_id, search.best.number), long=long)
     retired = Champions(session).retired_of(search_id)
     return Board(
         search=search,
         failures=tuple(map(_failure, failed)),
-        charts=_charts(search, progress),
+        charts=_charts(search, progress, confirmed),
         trade_off=_weighing(session, search),
         fallen=_fallen(session, search, retired),
         since={each.trial: "rolled back" if each.rolled_back else "retired" for each in reversed(retired)},
@@ -150,10 +151,25 @@ def board_of(session: Session, search_id: int, now: datetime, *, connected_since
     )
 
 
-def _charts(search: SearchView, progress: Sequence[tuple[int, float]]) -> tuple[Chart, ...]:
-    scale = scale_of(search.objective, estimated=search.estimated)
+def _confirmed(best: TrialRow, *, long: bool) -> Confirmed | None:
+    """Return the best trial for the chart of a search, or None if it is not confirmed.
+
+    Args:
+        long: True if the horizontal axis of the chart counts proposed trials instead of ended trials.
+    """
+    if best.quick_us is None or best.cost is None:
+        return None
+    position = best.number if long or best.finished_seq is None else best.finished_seq
+    return Confirmed(number=best.number, position=position, cost=best.cost)
+
+
+def _charts(
+    search: SearchView, progress: Sequence[tuple[int, float]], confirmed: Confirmed | None
+) -> tuple[Chart, ...]:
+    scale, levels = scale_of(search.objective, estimated=search.estimated), _levels(search)
     drawn = [
-        best_so_far(progress, search.finished, _levels(search), width=width, scale=scale) for width in (WIDTH, NARROW)
+        best_so_far(progress, search.finished, levels, confirmed=confirmed, width=width, scale=scale)
+        for width in (WIDTH, NARROW)
     ]
     return tuple(chart for chart in drawn if chart is not None)
 
@@ -209,7 +225,7 @@ def _levels(search: SearchView) -> dict[tuple[str, str], float]:
     levels = {("baseline", name): timing.median_us for name, timing in search.baselines.items()}
     champion, roofline, best = search.champion, search.roofline, search.best
     if champion is not None and champion.search_id != search.id:
-        levels["champion", f"champion {champion.id}"] = champion.time_us
+        levels["champion", f"champion {champion.id}, confirmed"] = champion.time_us
     if roofline is not None and best is not None and roofline.floor_us >= ROOFLINE_SHOWN * best.time_us:
         levels["roofline", f"{bound_text(roofline.bound)} limit"] = roofline.floor_us
     return levels
