@@ -18,8 +18,8 @@ DEFAULT_OUTCOMES = RANKED
 MAX_PAGE = 10**6
 
 ORDERS: Mapping[str, str] = {
-    "rank": "fastest first",
-    "-rank": "slowest first",
+    "rank": "best first",
+    "-rank": "worst first",
     "number": "by number",
     "-number": "by number, last first",
     "ended": "first to end",
