@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from sqlalchemy.orm import Session
 
 from api.views.champion import champion_view
+from api.views.pair import pair_of
 from api.views.tally import Tally, elapsed_s
 from db.models import AttemptRow, DeliveryRow, DeviceRow, FamilyRow, SearchRow, TrialRow, Webhook
 from db.repositories.archive import BUNDLE, Archive
@@ -29,7 +30,6 @@ from evo.messages.view import (
     WebhookView,
 )
 from evo.messages.view.search import gap_texts
-from evo.promotion.statistics import Interval
 from evo.search.gain import Best, Gain, Tried, gains
 from evo.search.lifecycle import TERMINAL
 from evo.trial import Config
@@ -67,9 +67,11 @@ def _gains(session: Session, view: SearchView, default: Config | None) -> tuple[
     archive = Archive(session)
     row = None if view.best is None else archive.numbered(view.id, view.best.number)
     timing = None if row is None else _timing(row)
-    best = None
+    best, early = None, archive.first_ended(view.id, EARLY)
     if row is not None and timing is not None:
-        over_default = None if default is None else _paired_speedup(session, view.id, row.proposal.config, default)
+        usual = next((each for each in early if _is_default(each, default)), None)
+        pair = None if usual is None or usual.id == row.id else pair_of(session, row, usual)
+        over_default = None if pair is None else pair.speedup
         best = Best(number=row.number, timing=timing, confirmation=row.confirmed, over_default=over_default)
     tried = [
         Tried(
@@ -79,30 +81,9 @@ def _gains(session: Session, view: SearchView, default: Config | None) -> tuple[
             default=_is_default(each, default),
             confirmation=each.confirmed,
         )
-        for each in archive.first_ended(view.id, EARLY)
+        for each in early
     ]
     return gains(best, tried, view.baselines)
-
-
-def _paired_speedup(session: Session, search_id: int, best: Config, default: Config) -> Interval | None:
-    """Return the speedup of the best config over the default config from the last confirmation that compared the two.
-
-    In the confirmation, one of them is the challenger and the other the incumbent. None if there is none.
-    """
-    champions, found = Champions(session), None
-    family = Archive(session).search(search_id).family_digest
-    for job in Leases(session).confirmations(search_id):
-        if job.trial is None or job.incumbent_id is None or job.verdict is None or job.verdict.speedup is None:
-            continue
-        speedup, incumbent = job.verdict.speedup, champions.champion(job.incumbent_id)
-        if incumbent.family_digest != family:
-            continue
-        pair = (job.trial.proposal.config, incumbent.config)
-        if pair == (best, default):
-            found = speedup
-        elif pair == (default, best):
-            found = Interval(low=1.0 / speedup.high, estimate=1.0 / speedup.estimate, high=1.0 / speedup.low)
-    return found
 
 
 def _is_default(row: TrialRow, default: Config | None) -> bool:

@@ -171,6 +171,11 @@ class Leases:
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.kind == "confirm")
         return self.session.scalars(query.options(joinedload(JobRow.trial)).order_by(JobRow.id)).all()
 
+    def report_of(self, job_id: int) -> Report | None:
+        """Return the report of a finished job, or None if the job has none."""
+        done = select(AttemptRow.result).where(AttemptRow.job_id == job_id, AttemptRow.state == "done")
+        return self.session.scalars(done.order_by(AttemptRow.id.desc()).limit(1)).first()
+
     def open_confirmation(self, search_id: int) -> tuple[JobRow, AttemptRow | None] | None:
         """Return an open confirmation or ablation of a search, with its lease if it is leased.
 

@@ -362,6 +362,31 @@ def test_gain_over_a_default_that_was_incumbent_is_the_paired_one(stage: Stage) 
     assert not default.provisional and "in the same rounds" in default.words
 
 
+def test_comparison_shows_the_paired_ratio_of_a_confirmation(tmp_path: Path) -> None:
+    with local(tmp_path / "evo.db") as rest:
+        rest.prepare()
+        search = int(rest.submit(budget={"trials": 8}, policy=policy(challenge_every=1))["id"])
+        while leases := rest.claim():
+            rest.report(leases[0], answer(leases[0]))
+        view = rest.http.get(f"/searches/{search}").json()
+        promoted = [each for each in view["challenges"] if each["verdict"]["promote"]]
+        one, other = (each["trial"] for each in promoted[-2:])
+        speedup = promoted[-1]["verdict"]["speedup"]
+        root = str(rest.http.base_url).removesuffix("/api/v1/")
+
+        def page(left: int, right: int) -> str:
+            path = f"{root}/compare?left={search}.{left}&right={search}.{right}"
+            text = rest.http.get(path, headers=BROWSER).text
+            return " ".join(re.sub(r"<[^>]+>", " ", html.unescape(text)).split())
+
+        low, estimate, high = (f"{speedup[name]:.4g}×" for name in ("low", "estimate", "high"))
+        assert f"Right time divided by left time: {estimate} , {low} … {high} (95% interval)" in page(other, one)
+        assert f"Right time divided by left time: {1 / speedup['estimate']:.4g}× ," in page(one, other)
+        assert f"Trial {other} of search {search} challenged the other trial." in page(one, other)
+        quick = next(number for number in range(8) if number not in {each["trial"] for each in view["challenges"]})
+        assert "No confirmation timed these two trials in the same rounds." in page(one, quick)
+
+
 def test_gain_of_the_search_is_in_view_report_and_terminal(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 8}, strategy="portfolio")
     list(stage.play())

@@ -15,7 +15,7 @@ from api.auth.permission import allow
 from api.dependencies import ServiceDep
 from api.http.routing import page_router
 from api.schemas import Id
-from api.views import search_view, trial_view
+from api.views import Pair, pair_of, search_view, trial_view
 from api.web.content.artefact_list import ArtefactReader, File, TrialFiles
 from api.web.content.difference import Difference, View, difference
 from api.web.content.listing import beginning
@@ -23,6 +23,7 @@ from api.web.drawings.samples import WHOLE, Drawing, drawing
 from api.web.pages.trial.sheet import Setting, settings_of, source_difference, timings_of
 from api.web.rendering import render
 from api.web.trial_reference import TrialReference, parse_reference
+from db.repositories.archive import Archive
 from db.repositories.artefacts import Artefacts
 from evo.errors import InvalidInput
 from evo.messages.view import SearchView, TrialView
@@ -114,6 +115,8 @@ class Compared:
     Attributes:
         caveats: sentences that state why the times are not comparable.
         comparison: statistical comparison of the times. None if a trial has no timing or too few samples.
+        pair: the confirmation that timed both trials in the same rounds. None if there is none.
+        rounds: drawing of the rounds of this confirmation.
         profiles: name and difference of each profile report that both trials have.
     """
 
@@ -124,6 +127,8 @@ class Compared:
     source: Difference | None
     drawing: Drawing | None
     comparison: Comparison | None
+    pair: Pair | None
+    rounds: Drawing | None
     profiles: tuple[tuple[str, Difference], ...]
     caveats: tuple[str, ...]
 
@@ -140,6 +145,7 @@ def compared(session: Session, store: Artefacts, trials: Sequence[int], now: dat
     left, right = (_half(session, store, trial_id, now) for trial_id in trials)
     timings = {half.name: half.timing for half in (left, right)}
     known = {name: timing for name, timing in timings.items() if timing is not None}
+    pair = None if left.trial.id == right.trial.id else pair_of(session, *map(Archive(session).trial, trials))
     return Compared(
         left=left,
         right=right,
@@ -148,6 +154,8 @@ def compared(session: Session, store: Artefacts, trials: Sequence[int], now: dat
         source=source_difference(left.artefacts, right.artefacts),
         drawing=drawing(known, WHOLE),
         comparison=_comparison(left, right),
+        pair=pair,
+        rounds=None if pair is None else _rounds(pair, left, right),
         profiles=tuple(_profiles(left.artefacts, right.artefacts)),
         caveats=tuple(_caveats(left, right)),
     )
@@ -169,6 +177,11 @@ def _comparison(left: Half, right: Half) -> Comparison | None:
         return None
     rng = np.random.default_rng((left.trial.id, right.trial.id))
     return compare(left.timing, right.timing, left.search.policy, rng)
+
+
+def _rounds(pair: Pair, left: Half, right: Half) -> Drawing | None:
+    sides = {left.name: pair.one, right.name: pair.other}
+    return drawing({name: timing for name, timing in sides.items() if timing is not None}, WHOLE)
 
 
 def _profiles(left: TrialFiles, right: TrialFiles) -> list[tuple[str, Difference]]:

@@ -1,0 +1,76 @@
+"""Finds the confirmation that timed two trials in the same rounds."""
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from db.models import SearchRow, TrialRow
+from db.repositories.archive import Archive
+from db.repositories.champions import Champions
+from db.repositories.leases import Leases
+from evo.promotion.statistics import Interval
+from evo.trial.results import ConfirmReport
+from evo.trial.timing import Timing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Comparison of two trials in the same rounds of a confirmation.
+
+    Attributes:
+        speedup: the second trial's time divided by the first trial's time. In a search with a metric, costs take the
+            place of times.
+        search_id: search of the confirmation.
+        challenger: number of the trial that challenged the other one, in this search.
+        processes: number of fresh processes from which `speedup` is computed.
+        one, other: samples of the trials in the first process. None if the report is no longer stored.
+    """
+
+    speedup: Interval
+    search_id: int
+    challenger: int
+    processes: int
+    one: Timing | None = None
+    other: Timing | None = None
+
+
+def pair_of(session: Session, one: TrialRow, other: TrialRow) -> Pair | None:
+    """Return the last confirmation in which one trial was the challenger and the other the incumbent, or None.
+
+    Trials of the same problem with the same binary, or with the same config of the same family, count as equal.
+    """
+    archive, champions, found = Archive(session), Champions(session), None
+    for search_id in sorted({one.search_id, other.search_id}):
+        for job in Leases(session).confirmations(search_id):
+            verdict = job.verdict
+            if job.trial is None or job.incumbent_id is None or verdict is None or verdict.speedup is None:
+                continue
+            incumbent = archive.trial(champions.champion(job.incumbent_id).trial_id)
+            ahead = _same(session, job.trial, one) and _same(session, incumbent, other)
+            if not ahead and not (_same(session, job.trial, other) and _same(session, incumbent, one)):
+                continue
+            report = Leases(session).report_of(job.id)
+            sides = (report.challenger, report.incumbent) if isinstance(report, ConfirmReport) else (None, None)
+            first, second = sides if ahead else sides[::-1]
+            found = Pair(
+                speedup=verdict.speedup if ahead else _inverse(verdict.speedup),
+                search_id=search_id,
+                challenger=job.trial.number,
+                processes=verdict.processes,
+                one=first,
+                other=second,
+            )
+    return found
+
+
+def _same(session: Session, one: TrialRow, other: TrialRow) -> bool:
+    if one.id == other.id:
+        return True
+    mine, theirs = (session.get_one(SearchRow, each.search_id) for each in (one, other))
+    binary = one.binary_digest is not None and one.binary_digest == other.binary_digest
+    config = mine.family_digest == theirs.family_digest and one.proposal.config == other.proposal.config
+    return mine.problem_key == theirs.problem_key and (binary or config)
+
+
+def _inverse(ratio: Interval) -> Interval:
+    return Interval(low=1.0 / ratio.high, estimate=1.0 / ratio.estimate, high=1.0 / ratio.low)
