@@ -34,8 +34,8 @@ def search_tag(row: SearchRow) -> str:
 
 
 def shown_tag(decided: str, view: SearchView) -> str:
-    """Return the complete tag of a search view. Elapsed times and the money spent do not affect the tag."""
-    still = None if view.proving is None else replace(view.proving, elapsed_s=None)
+    """Return the complete tag of a search view. It depends neither on elapsed times nor on the money spent."""
+    still = None if view.proving is None else replace(view.proving, elapsed_s=None, left_s=None, all_left_s=None)
     shown = replace(view, elapsed_s=0.0, cost=None, proving=still)
     return f"{decided[:-1]}.{_tag(shown)[1:]}"
 

@@ -192,7 +192,9 @@ def challenge(transaction: SearchTransaction, now: datetime, *, ended: bool) -> 
             search.unchallenged = _why_none(transaction, to_beat)
         return False
     begun = active.search.challengers.begin(challenger)
-    queue_confirmation(transaction, Archive(transaction.session).numbered(active.id, begun.number), begun.seen, now)
+    further = active.search.challengers.further(below, besides=own) if ended else 0
+    trial = Archive(transaction.session).numbered(active.id, begun.number)
+    queue_confirmation(transaction, trial, begun.seen, further=further, now=now)
     return True
 
 

@@ -19,6 +19,7 @@ from db.repositories.leases import Leases
 from db.repositories.readable import readable_items
 from evo.device.estimate.roofline import Roofline
 from evo.device.requirements import Requirements
+from evo.messages.job import Confirm
 from evo.messages.view import (
     BestView,
     ChallengeView,
@@ -151,7 +152,7 @@ def _search_view(
         webhook=None if row.webhook is None else _webhook_view(row.webhook, delivery),
         requirements=row.requirements or Requirements(),
         device_uuid=row.device_uuid,
-        proving=None if row.state in TERMINAL else _confirmation(session, row.id, now),
+        proving=None if row.state in TERMINAL else _confirmation(session, row, now),
         unchallenged=row.unchallenged,
         obstacle=_obstacle(session, row),
         retired=tuple(RetiredView(**vars(each)) for each in Champions(session).retired_of(row.id)),
@@ -175,19 +176,39 @@ def _source(family: FamilyRow) -> str | None:
     return None if (family.location or "").startswith(BUNDLE) else family.location or family.name
 
 
-def _confirmation(session: Session, search_id: int, now: datetime) -> ProvingView | None:
-    found = Leases(session).open_confirmation(search_id)
+def _confirmation(session: Session, row: SearchRow, now: datetime) -> ProvingView | None:
+    found = Leases(session).open_confirmation(row.id)
     if found is None:
         return None
     job, attempt = found
     device = None if attempt is None else session.get(DeviceRow, (attempt.worker_id, attempt.device_uuid))
+    further = job.payload.further if isinstance(job.payload, Confirm) else 0
+    number = 1 if job.seen is None else Leases(session).place_among_confirmations(job)
+    usual_s = _usual_s(session, row) if job.kind == "confirm" else None
+    elapsed_s = None if attempt is None else max(0.0, (now - attempt.granted_at).total_seconds())
+    left_s = None if usual_s is None or elapsed_s is None else max(0.0, usual_s - elapsed_s)
     return ProvingView(
         job="ablate" if job.kind == "ablate" else "confirm",
+        number=number,
+        planned=number + further,
+        left_s=left_s,
+        all_left_s=None if usual_s is None or left_s is None else left_s + further * usual_s,
         trial=None if job.trial is None else job.trial.number,
         since=None if attempt is None else attempt.granted_at,
-        elapsed_s=None if attempt is None else max(0.0, (now - attempt.granted_at).total_seconds()),
+        elapsed_s=elapsed_s,
         detail=None if device is None or attempt is None else _detail(device, attempt),
     )
+
+
+def _usual_s(session: Session, row: SearchRow) -> float | None:
+    """Return the usual seconds of a confirmation, or None if nothing is known.
+
+    This is the mean of the confirmations of this search. Before the first one has ended, it is the mean of the latest
+    confirmations of the same problem on the same device model.
+    """
+    leases = Leases(session)
+    spent_s = leases.confirming_s(row.id) or leases.confirming_s_of_rivals(row)
+    return statistics.fmean(spent_s) if spent_s else None
 
 
 def _detail(device: DeviceRow, attempt: AttemptRow) -> str | None:

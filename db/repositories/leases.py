@@ -223,6 +223,21 @@ class Leases:
             if ended is not None
         ]
 
+    def confirming_s_of_rivals(self, search: SearchRow, most: int = 10) -> list[float]:
+        """Return the seconds of the latest confirmations of other searches with the same problem and device model."""
+        query = select(SearchRow.id, SearchRow.device).where(
+            SearchRow.family_digest == search.family_digest, SearchRow.problem_key == search.problem_key
+        )
+        found = self.session.execute(query.order_by(SearchRow.id.desc()).limit(most)).all()
+        rivals = [each for each, device in found if device.model == search.device.model and each != search.id]
+        return [spent_s for each in rivals for spent_s in self.confirming_s(each)]
+
+    def place_among_confirmations(self, job: JobRow) -> int:
+        """Return the position, from 1, of a confirmation among those that began after the same number of trials."""
+        mine = (JobRow.search_id == job.search_id, JobRow.kind == "confirm", JobRow.seen == job.seen)
+        query = select(func.count()).select_from(JobRow).where(*mine, JobRow.id <= job.id)
+        return self.session.scalar(query) or 1
+
     def known(self, attempt_ids: Collection[int]) -> dict[int, "Known"]:
         """Return the data that is needed to accept reports, by attempt id. Unknown ids are left out."""
         rows = self.session.execute(_KNOWN, {"attempts": _possible(attempt_ids)})

@@ -80,12 +80,15 @@ class Confirm:
     Attributes:
         incumbent_family: the incumbent's family if the incumbent belongs to another variant; None if both have the same
             family.
+        further: number of trials that will challenge after this one, if no confirmation changes the order of the
+            trials. Users see it; workers ignore it.
     """
 
     challenger: Config
     incumbent: Config | None
     seed: int
     incumbent_family: FamilyRef | None = None
+    further: int = 0
     kind: Literal["confirm"] = "confirm"
 
 

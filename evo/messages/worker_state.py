@@ -49,12 +49,23 @@ def slot_text(slot: SlotView) -> str:
 
 
 def confirmation_text(proving: ProvingView) -> str:
-    """Describe a running confirmation or ablation, e.g. ``confirming trial 19 for 12 s: timing, process 2``."""
+    """Describe a running confirmation or ablation, e.g. ``confirming trial 19 (2 of 3 planned) for 12 s: timing,
+    process 2; about 20 s left, about 52 s for all planned``.
+    """
     what = "ablating the champion" if proving.trial is None else f"confirming trial {proving.trial}"
+    what = what if proving.planned == 1 else f"{what} ({proving.number} of {proving.planned} planned)"
     if proving.since is None:
         return f"{what}: waiting for a worker"
     what = what if proving.elapsed_s is None else f"{what} for {duration_text(proving.elapsed_s)}"
-    return what if proving.detail is None else f"{what}: {proving.detail}"
+    what = what if proving.detail is None else f"{what}: {proving.detail}"
+    return what if proving.left_s is None else f"{what}; {_left_text(proving, proving.left_s)}"
+
+
+def _left_text(proving: ProvingView, left_s: float) -> str:
+    this = f"about {duration_text(left_s)} left" if left_s > 0 else "longer than expected"
+    if proving.all_left_s is None or proving.number == proving.planned:
+        return this
+    return f"{this}, about {duration_text(proving.all_left_s)} for all planned"
 
 
 def worker_obstacle(

@@ -169,13 +169,25 @@ class Challengers:
         finished, last = len(self._history.finished), max(self._seen.values(), default=0)
         if not ended and finished - last < self._policy.challenge_every:
             return None
-        if ended and sum(seen == finished for seen in self._seen.values()) >= self._policy.final_challengers:
-            return None
-        for trial in self._history.kernels(self._policy.challengers, excluding=besides):
-            better = below is None or (self._history.cost(trial) or 0.0) < below
-            if better and trial not in self:
-                return trial
-        return None
+        return next(iter(self._eligible(below, besides)), None) if not ended or self._final_left() else None
+
+    def further(self, below: float | None, *, besides: Collection[str] = ()) -> int:
+        """Return the number of challenges that follow after all trials have ended, if no confirmation changes the order
+        of the trials. The arguments are those of `due`.
+        """
+        return min(self._final_left(), len(self._eligible(below, besides)))
+
+    def _final_left(self) -> int:
+        finished = len(self._history.finished)
+        return self._policy.final_challengers - sum(seen == finished for seen in self._seen.values())
+
+    def _eligible(self, below: float | None, besides: Collection[str]) -> list[Trial]:
+        best = self._history.kernels(self._policy.challengers, excluding=besides)
+        return [
+            trial
+            for trial in best
+            if trial not in self and (below is None or (self._history.cost(trial) or 0.0) < below)
+        ]
 
     def begin(self, trial: Trial) -> Challenge:
         """Record that a trial challenges now. Return the record to store; `learn` restores it after a restart."""

@@ -13,13 +13,13 @@ from db.repositories.archive import Archive
 from db.repositories.leases import StaleLease
 from db.repositories.retention import remove_search
 from evo.errors import Conflict, InvalidInput
-from evo.messages.job import Ablate, Confirm, SlotReport
+from evo.messages.job import Ablate, Confirm, Lease, SlotReport
 from evo.messages.view import AblationView
 from evo.messages.worker_state import confirmation_text
 from evo.trial.outcome import WrongAnswer
-from evo.trial.results import Ablated, AblateReport
+from evo.trial.results import Ablated, AblateReport, ConfirmReport
 from templates.registry import BUILTIN, find
-from tests.integration.stage import DEVICE, TOY, Stage, answer, toy_time_us
+from tests.integration.stage import DEVICE, TOY, Stage, answer, policy, toy_time_us
 
 BEST = {"BLOCK": 8, "UNROLL": 2}
 
@@ -150,6 +150,32 @@ def test_ablation_of_a_changed_family_is_refused_unless_a_worker_is_on_a_remote_
     works_at("elsewhere")  # a worker there may have the old version
     stage.conductor.orders.ablate(search, values=True)
     assert stage.view(search).state == "ablating"
+
+
+def test_search_states_how_many_confirmations_follow_and_how_long_they_take(stage: Stage) -> None:
+    search = stage.submit(budget={"trials": 6}, policy=policy(challengers=3, final_challengers=3))
+    for expected in ((1, 3, None), (2, 3, 40.0), (3, 3, 40.0)):
+        while not isinstance((lease := stage.one()).job, Confirm):
+            stage.hand_in(lease)
+        stage.wait(10.0)
+        proving = stage.view(search).proving
+        assert proving is not None and (proving.number, proving.planned) == expected[:2]
+        usual_s = expected[2]
+        left_s = None if usual_s is None else usual_s - 10.0
+        assert proving.left_s == (None if left_s is None else pytest.approx(left_s))
+        further = proving.planned - proving.number
+        everything = None if left_s is None or usual_s is None else pytest.approx(left_s + further * usual_s)
+        assert proving.all_left_s == everything
+        stage.wait(30.0)
+        stage.hand_in(lease, refused(lease))
+    assert stage.view(search).proving is None
+
+
+def refused(lease: Lease) -> ConfirmReport:
+    """Return a report of a challenger that gave a wrong answer, so that nothing is promoted."""
+    report = answer(lease)
+    assert isinstance(report, ConfirmReport)
+    return replace(report, challenger=None, failure=WrongAnswer(reason="off"), failed="challenger")
 
 
 def test_search_shows_the_progress_of_its_confirmation(stage: Stage) -> None:

@@ -61,7 +61,7 @@ def test_live_panel_shows_progress_best_and_outcomes() -> None:
         "43 trials in 1 min 05 s",
         "55 s left",
         "812.3 µs (quick)  trial 12: BLOCK=8, FAST=true",
-        "3.45× over numpy (2.8 ms), 60% of this device's limit",
+        "3.45× (quick) over numpy (2.8 ms), 60% of this device's limit",
         "40 measured · 2 compile failed · 1 wrong answer",
     ):
         assert part in text
@@ -104,7 +104,9 @@ def test_output_to_a_pipe_has_one_line_per_change() -> None:
     assert isinstance(console.file, io.StringIO)
     first, second = console.file.getvalue().splitlines()
     assert first.startswith("1 min 05 s: 43 trials (40 measured · ")
-    assert first.endswith("best 812.3 µs (quick), 3.45× over numpy (2.8 ms), 60% of this device's limit; 55 s left")
+    assert first.endswith(
+        "best 812.3 µs (quick), 3.45× (quick) over numpy (2.8 ms), 60% of this device's limit; 55 s left"
+    )
     assert second.endswith("finishing 1 trial")
 
 

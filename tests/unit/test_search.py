@@ -275,6 +275,22 @@ def test_next_fastest_trials_challenge_up_to_the_limit_of_the_policy(space: Spac
     assert challengers == [1, 2, 0]
 
 
+def test_number_of_further_challenges_is_known_when_a_challenge_begins(space: Space) -> None:
+    search = start(space, policy=Policy(challengers=4, final_challengers=3))
+    run(search, [3, 1, 2, 4, 5])
+    counts = []
+    while (due := search.challengers.due(3.5, ended=True)) is not None:
+        search.challengers.begin(due)
+        counts.append(search.challengers.further(3.5))
+    assert counts == [2, 1, 0]
+    few = start(space, policy=Policy(challengers=4, final_challengers=2))
+    run(few, [3, 1, 2, 4, 5])
+    first = few.challengers.due(None, ended=True)
+    assert first is not None
+    few.challengers.begin(first)
+    assert few.challengers.further(None) == 1, "the limit of the policy"
+
+
 def test_binary_challenges_once_for_all_its_configs(space: Space) -> None:
     search = start(space)
     binaries = ["own", "twin", "twin", "twin", "other", None]

@@ -8,8 +8,8 @@ import pytest
 
 from evo.cli.commands.fleet.workers import device_uuid, named
 from evo.errors import Conflict, NotFound
-from evo.messages.view import SlotView, WorkerView
-from evo.messages.worker_state import is_interrupted, slot_text, worker_obstacle, worker_text
+from evo.messages.view import ProvingView, SlotView, WorkerView
+from evo.messages.worker_state import confirmation_text, is_interrupted, slot_text, worker_obstacle, worker_text
 from evo.search.lifecycle import State
 from tests.unit.views import DEVICE, NOW, view
 
@@ -104,3 +104,16 @@ def test_search_without_a_connected_worker_is_shown_as_interrupted(
 ) -> None:
     given = replace(WORKER, **{"devices": (DEVICE,), "silent_s": 90.0 if "seen_at" in worker else 1.0, **worker})
     assert is_interrupted(view(state=state), [given]) is interrupted
+
+
+def test_text_of_a_confirmation_states_its_place_and_the_remaining_time() -> None:
+    proving = ProvingView(job="confirm", trial=19, since=NOW, elapsed_s=12.0, detail="timing, process 2")
+    assert confirmation_text(proving) == "confirming trial 19 for 12 s: timing, process 2"
+    known = replace(proving, number=2, planned=3, left_s=20.0, all_left_s=52.0)
+    words = "confirming trial 19 (2 of 3 planned) for 12 s: timing, process 2; about 20 s left"
+    assert confirmation_text(known) == f"{words}, about 52 s for all planned"
+    assert confirmation_text(replace(known, number=3, all_left_s=20.0)) == words.replace("2 of 3", "3 of 3")
+    late = replace(known, number=3, left_s=0.0, all_left_s=0.0)
+    assert confirmation_text(late).endswith("process 2; longer than expected")
+    queued = replace(known, since=None, elapsed_s=None, detail=None, left_s=None, all_left_s=None)
+    assert confirmation_text(queued) == "confirming trial 19 (2 of 3 planned): waiting for a worker"

@@ -223,7 +223,9 @@ def _confirmed(transaction: SearchTransaction, attempt: AttemptRow, evidence: Ev
             "Not promoted. The incumbent changed during the confirmation; the trial now challenges the new incumbent."
         )
         job.verdict = replace(verdict, promote=False, summary=summary)
-        queue_confirmation(transaction, cast(TrialRow, job.trial), cast(int, job.seen), cast(datetime, job.ended_at))
+        further = job.payload.further if isinstance(job.payload, Confirm) else 0
+        trial, seen = cast(TrialRow, job.trial), cast(int, job.seen)
+        queue_confirmation(transaction, trial, seen, further=further, now=cast(datetime, job.ended_at))
 
 
 def confirmed(transaction: SearchTransaction) -> None:
@@ -232,7 +234,9 @@ def confirmed(transaction: SearchTransaction) -> None:
     transaction.milestone()
 
 
-def queue_confirmation(transaction: SearchTransaction, trial: TrialRow, seen: int, now: datetime) -> None:
+def queue_confirmation(
+    transaction: SearchTransaction, trial: TrialRow, seen: int, *, further: int, now: datetime
+) -> None:
     """Queue a confirmation of a trial against the current incumbent.
 
     An incumbent from another variant is built from the files of that variant. If the family was edited and no longer
@@ -248,6 +252,7 @@ def queue_confirmation(transaction: SearchTransaction, trial: TrialRow, seen: in
         challenger=trial.proposal.config,
         incumbent=config if config is not None and (family or config in active.search.space) else None,
         incumbent_family=family,
+        further=further,
         seed=_confirmation_seed(search.seed, Leases(session).challengers(search.id)),
     )
     incumbent_id = None if incumbent is None else incumbent.id

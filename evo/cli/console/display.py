@@ -159,7 +159,7 @@ def speedup_text(view: SearchView) -> str:
     elif view.fastest_baseline is not None:
         baseline = view.baselines[view.fastest_baseline]
         against = f"{view.fastest_baseline} ({time_text(baseline.median_us)})"
-        parts.append(f"{factor_text(view.speedup)} over {against}, quick" if view.speedup else f"to beat: {against}")
+        parts.append(f"{factor_text(view.speedup)} (quick) over {against}" if view.speedup else f"to beat: {against}")
     if view.roofline is not None and view.roofline.share_of_best:
         whose = "the target" if view.estimated else "this device"
         parts.append(f"{percent_text(view.roofline.share_of_best)} of {whose}'s limit")

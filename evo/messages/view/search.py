@@ -101,6 +101,11 @@ class ProvingView:
         trial: the challenger's number; None for an ablation.
         since: time at which a worker started the job; None while the job is queued.
         elapsed_s: seconds since the job started.
+        number, planned: position of the job among the confirmations after the last trial, from 1, and their expected
+            number. More follow if confirmed times are longer than quick times, and fewer if a trial is promoted.
+        left_s: expected seconds until the job ends, from the times of earlier confirmations. None if the job is queued,
+            or if nothing is known.
+        all_left_s: expected seconds until all planned confirmations have ended.
         detail: the worker's last reported step, or a note that the worker is busy with another job.
     """
 
@@ -109,6 +114,10 @@ class ProvingView:
     since: datetime | None = None
     elapsed_s: float | None = None
     detail: str | None = None
+    number: int = 1
+    planned: int = 1
+    left_s: float | None = None
+    all_left_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
