@@ -167,7 +167,7 @@ def test_search_states_how_many_confirmations_follow_and_how_long_they_take(stag
         everything = None if left_s is None or usual_s is None else pytest.approx(left_s + further * usual_s)
         assert proving.all_left_s == everything
         stage.wait(30.0)
-        stage.hand_in(lease, refused(lease))
+        stage.conductor.report(lease.attempt_id, lease.token, refused(lease))
     assert stage.view(search).proving is None
 
 
