@@ -124,7 +124,7 @@ class Lease:
 
 Activity: TypeAlias = Literal["idle", "working", "waiting", "exhausted", "testing", "quarantined"]
 """State of a slot. ``waiting`` means that another process holds the device; ``exhausted`` means
-that the disk of the worker is full; ``testing`` means that a known kernel must succeed first.
+that the disk of the worker is full; ``testing`` means that a known-good kernel must succeed first.
 """
 
 

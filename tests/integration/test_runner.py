@@ -112,7 +112,7 @@ def test_device_is_unfit_if_a_known_kernel_gives_a_wrong_result(
     reply = prove(child, device, tmp_path)
     child.kill()
     assert isinstance(reply, Unfit)
-    assert "a known kernel got" in reply.reason
+    assert "a known-good kernel got" in reply.reason
 
 
 def test_measure_request_before_an_open_request_is_refused(child: Child) -> None:

@@ -11,7 +11,7 @@ def test_device_is_unhealthy_after_faults_on_three_candidates() -> None:
         health.passed()
         assert health.verdict is None
     health.failed("c", "Xid 4")
-    assert health.verdict == "a known kernel failed after 3 different candidates; last failure: Xid 4"
+    assert health.verdict == "a known-good kernel failed after 3 different candidates; last failure: Xid 4"
     health.forget()
     assert health.verdict is None
 
@@ -22,7 +22,7 @@ def test_device_is_unhealthy_after_three_consecutive_faults_of_one_candidate() -
         health.failed("a", "no such GPU")
         assert health.verdict is None
     health.failed("a", "no such GPU")
-    assert health.verdict == "a known kernel failed 3 times in a row; last failure: no such GPU"
+    assert health.verdict == "a known-good kernel failed 3 times in a row; last failure: no such GPU"
 
 
 def test_idle_worker_ends_only_if_an_idle_limit_is_configured() -> None:

@@ -101,7 +101,7 @@ def test_device_is_unfit_only_after_three_kills_during_its_check(
     if kills < 3:
         assert runners_.fresh(WORK)
         return
-    with pytest.raises(UnfitError, match="Toy CPU: a known kernel crashes: killed by SIGKILL"):
+    with pytest.raises(UnfitError, match="Toy CPU: a known-good kernel crashes: killed by SIGKILL"):
         runners_.fresh(WORK)
 
 

@@ -450,7 +450,7 @@ def test_crashed_job_is_released_if_the_known_kernel_fails_too(tmp_path: Path, m
     scene.performer.unfit = ["it fell off the bus"]
     scene.play()
     assert scene.service.released == [1]
-    assert scene.service.reports[1].outcome == CRASHED.outcome  # counts because the known kernel succeeded
+    assert scene.service.reports[1].outcome == CRASHED.outcome  # counts because the known-good kernel succeeded
 
 
 def test_three_faults_on_different_candidates_quarantine_a_device(
@@ -461,7 +461,7 @@ def test_three_faults_on_different_candidates_quarantine_a_device(
     for _ in range(3):
         scene.slot._step()
     said = scene.slot.report
-    assert said.fault == "a known kernel failed after 3 different candidates; last failure: Xid 79"
+    assert said.fault == "a known-good kernel failed after 3 different candidates; last failure: Xid 79"
     scene.slot._step()
     assert (scene.slot.report.activity, sorted(scene.service.released)) == ("quarantined", [0, 1, 2])
     scene.slot.acknowledge(scene.slot.report, set_aside=True)

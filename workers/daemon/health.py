@@ -35,7 +35,9 @@ class Health:
         """Return the reason why the device must be quarantined, or None."""
         last = next(reversed(self._candidates.values()), "")
         if len(self._candidates) >= MOST_CANDIDATES:
-            return f"a known kernel failed after {len(self._candidates)} different candidates; last failure: {last}"
+            return (
+                f"a known-good kernel failed after {len(self._candidates)} different candidates; last failure: {last}"
+            )
         if self._in_a_row >= MOST_TESTS:
-            return f"a known kernel failed {self._in_a_row} times in a row; last failure: {last}"
+            return f"a known-good kernel failed {self._in_a_row} times in a row; last failure: {last}"
         return None

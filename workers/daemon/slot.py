@@ -239,7 +239,7 @@ class Slot:
         with exclusive(self.device.uuid, unwanted=unwanted, on_busy=self._busy) as lock_s, self._performing(lease):
             report = self._performer.perform(pending.work, lease.job, built)
             if doubtful(report) and not unwanted():
-                self._doing = ("testing", "a known kernel must succeed, because a candidate crashed")
+                self._doing = ("testing", "a known-good kernel must succeed, because a candidate crashed")
                 begun_s = time.monotonic()
                 with suppress(TroubleError):  # a fault of the family
                     self._performer.prove(pending.work)

@@ -159,7 +159,7 @@ def proven(request: Prove) -> Session:
     try:
         fault = session.self_test()
     except (LaunchError, DeviceLostError) as error:
-        fault = f"a known kernel does not run: {error}"
+        fault = f"a known-good kernel does not run: {error}"
     if fault is not None:
         raise DeviceUnfitError(f"{request.device.model}: {fault}")
     return session

@@ -31,7 +31,7 @@ verifying one candidate.
 """
 
 LEAST_OPEN_S = 60.0
-"""Minimum of this time limit in seconds. Importing NumPy and a device's libraries takes seconds on a busy machine."""
+"""Minimum in seconds of the time limit that `OPEN_SHARE` gives. Importing libraries takes seconds on a busy machine."""
 
 PROVE_S = 60.0
 """Time limit in seconds for opening the device and running a known-good kernel. A GPU's driver takes seconds on a busy
@@ -147,10 +147,10 @@ def _worth_another(outcome: Outcome, attempt: int) -> bool:
 def _unproven(outcome: Outcome) -> str:
     match outcome:
         case TimedOut(limit_s=limit_s):
-            return f"a known kernel does not end within {limit_s:g} s"
+            return f"a known-good kernel does not end within {limit_s:g} s"
         case Crashed(reason=reason):
-            return f"a known kernel crashes: {reason}"
-    return f"a known kernel has the outcome {outcome.kind}"
+            return f"a known-good kernel crashes: {reason}"
+    return f"a known-good kernel has the outcome {outcome.kind}"
 
 
 def _not_opened(outcome: Outcome) -> str:

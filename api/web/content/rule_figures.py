@@ -68,7 +68,10 @@ READINGS: Mapping[str, Reading] = {
         unit=factor_text, side="≤", figure="as long on new inputs as on the timed inputs", threshold="as long"
     ),
     "wrong calls": Reading(
-        unit=_bare, side="≥", figure="calls, fewer than one of which is wrong", threshold="calls are required"
+        unit=_bare,
+        side="≥",
+        figure="calls, of which on average fewer than one is wrong",
+        threshold="calls are required",
     ),
     "separation": Reading(
         unit=lambda value: LEVELS[int(value)],

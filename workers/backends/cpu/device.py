@@ -183,7 +183,7 @@ class CpuSession:
         received = np.zeros_like(sent)
         self._support.copy(received.ctypes.data, sent.ctypes.data, sent.nbytes, 1)
         wrong = int(np.count_nonzero(sent != received))
-        return f"a known kernel got {wrong} of {sent.nbytes} bytes wrong" if wrong else None
+        return f"a known-good kernel got {wrong} of {sent.nbytes} bytes wrong" if wrong else None
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
         """Return a description of what kernels changed or left running, or None. Wait a moment for threads to end.

@@ -153,7 +153,7 @@ class CudaSession:
             buffer = GuardedBuffer(argument, self._cuda.runtime)
             buffer.write(sent)
         (found,), expected = self._support.checksums([(buffer.pointer, sent.nbytes)]), checksum(sent)
-        return None if found == expected else f"a known kernel computed {found:#x} where {expected:#x} is right"
+        return None if found == expected else f"a known-good kernel computed {found:#x} where {expected:#x} is right"
 
     def meter(self) -> EnergyMeter:
         """See `workers.backends.energy.Metered`."""
