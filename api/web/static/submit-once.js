@@ -1,6 +1,6 @@
-// Submits a form that changes something only once: a double click on its button starts one search, not two.
+// Prevents a form from being submitted twice: a double click on its button starts one search, not two.
 
-const PAUSE_MS = 3000; // after this the form can be submitted again, because the first request may have failed
+const PAUSE_MS = 3000; // after this time, the form can be submitted again, because the first request may have failed
 
 /** @type {WeakMap<HTMLFormElement, number>} */
 let sent = new WeakMap(); // form -> time of its last submission

@@ -1,4 +1,4 @@
-// The values of each axis that are kept. The reader chooses them by dragging, or they are given by the filter in the page's URL. A
+// The values of each axis that are kept. The reader chooses these values by dragging, or the filter in the page's URL gives them. A
 // filter can express more than dragging (e.g. `UNROLL!=4`), so its text is kept until the reader drags along its axis.
 
 /** @typedef {{ name: string, values: string[] }} Axis */
