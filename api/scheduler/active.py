@@ -112,10 +112,16 @@ class ActiveSearch:
         search.restore(Coordination(session).log(row.id), Leases(session).challenges(row.id, row.timed_baselines))
         return cls(row, search, lost_s)
 
-    def follow(self, session: Session, locked: LockedSearch) -> None:
-        """Apply the changes of other processes since the last update of this copy."""
+    def follow(self, session: Session, locked: LockedSearch) -> bool:
+        """Apply the changes of other processes since the last update of this copy.
+
+        Return False if the database went back in time, e.g. because a backup was restored or a server failed over to a
+        replica that lacked the last changes. This copy must then be dropped.
+        """
         asked, ended, _ = self.search.events
-        news = Coordination(session).news(self.id, asked=asked, ended=ended)
+        news = Coordination(session).news(self.id, asked=asked - 1, ended=ended - 1)
+        if locked.revision < self.revision or not self.search.precedes(news):
+            return False
         if locked.milestone > self.revision:
             self.baselines = self.baselines or Archive(session).baselines(self.id)
             self.search.budget = Archive(session).search(self.id).budget
@@ -126,6 +132,7 @@ class ActiveSearch:
         self.state, self.started = locked.state, locked.started_at is not None
         self._restart_clock(locked.active_s, locked.active_since)
         self.revision = locked.revision
+        return True
 
     def fits(self, device: Device) -> bool:
         """Return True if a device may work for this search. Times are comparable only within one device model."""

@@ -8,7 +8,7 @@ import structlog
 
 from api.families import Catalogue
 from api.scheduler.active import ActiveSearch, Clock, Lost, nothing_lost
-from api.scheduler.leasing.transaction import SearchTransaction
+from api.scheduler.leasing.transaction import Outdated, SearchTransaction
 from api.scheduler.lifecycle import drop_open, is_due
 from db.engine.events import Events
 from db.engine.session import Database, StoreUnavailable
@@ -72,6 +72,10 @@ class Registry:
                         yield transaction if locked else None
                         if locked:
                             transaction.end()
+                except Outdated:
+                    log.warning("the database went back in time; the search is read again", search=search_id)
+                    self._drop(active)
+                    continue
                 except (InvalidInput, StaleLease):
                     raise  # refused before any change
                 except BaseException:

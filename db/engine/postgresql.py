@@ -20,6 +20,7 @@ from db.engine.location import Location
 from db.engine.signals import Topic
 from db.engine.sqlite import refuse_foreign
 from db.engine.unavailable import OTHER_TABLES, StoreUnavailable
+from db.models import Base
 from evo.errors import EvoError, InvalidInput
 
 log = structlog.get_logger("database")
@@ -44,6 +45,10 @@ ANSWER_S = STATEMENT_S + 10.0
 effect, and keepalives do not help because the machine still acknowledges packets.
 """
 CONNECT_S = 5
+FIRST_ANSWER_S = 15.0
+"""Seconds without an answer to the first statement. A pooler without a free connection accepts a client and lets its
+first statement wait.
+"""
 RECONNECT_S = 1.0
 
 
@@ -63,7 +68,7 @@ class PostgreSQL:
     def engine(self) -> Engine:
         engine = create_engine(
             self._url,
-            connect_args=_CONNECT,
+            connect_args=_connect_arguments(self._url),
             pool_size=CONNECTIONS,
             max_overflow=0,
             pool_timeout=LOCK_WAIT_S,
@@ -78,6 +83,13 @@ class PostgreSQL:
     def before_upgrade(self, connection: Connection) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
         refuse_foreign(str(self.location), inspect(connection).get_table_names())
+
+    def after_upgrade(self, connection: Connection) -> None:
+        """Advance sequences that are behind the ids of their tables, as after a restore of the rows alone, or on a
+        logical replica.
+        """
+        numbered = [each.name for each in Base.metadata.sorted_tables if each.autoincrement_column is not None]
+        connection.execute(text(" UNION ALL ".join(_ADVANCE.format(table=name) for name in numbered)))
 
     def refuse_lost(self) -> None:
         """Do nothing, because the server checks its files."""
@@ -136,7 +148,7 @@ class Listener:
     """Thread that receives notifications over a connection of its own. A pipe wakes the thread to stop it."""
 
     def __init__(self, url: URL, me: str, subscriber: Callable[[Topic], None]) -> None:
-        self._parameters = url.translate_connect_args(username="user", database="dbname") | dict(url.query)
+        self._parameters = {**url.get_dialect()().create_connect_args(url)[1], **_connect_arguments(url)}
         self._me = me
         self._subscriber = subscriber
         self._stopping = threading.Event()
@@ -155,7 +167,8 @@ class Listener:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                with LimitedConnection.connect(**self._parameters, **_CONNECT, autocommit=True) as connection:
+                with LimitedConnection.connect(**self._parameters, autocommit=True) as connection:
+                    _configure(connection)
                     connection.execute("SELECT pg_advisory_lock_shared(%s)", [PRESENCE_LOCK])
                     connection.execute(f"LISTEN {CHANNEL}")
                     self._listen(connection)
@@ -180,7 +193,13 @@ class Listener:
 
 
 class LimitedConnection(psycopg.Connection[Any]):
-    """Connection that waits at most `ANSWER_S` seconds for an answer of the server."""
+    """Connection that waits at most `ANSWER_S` seconds for an answer of the server.
+
+    Attributes:
+        configured: True once the first statement was answered. Until then, the wait is at most `FIRST_ANSWER_S`.
+    """
+
+    configured = False
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """Wait for an answer of the server. If no answer comes in time, close the connection.
@@ -188,13 +207,16 @@ class LimitedConnection(psycopg.Connection[Any]):
         Raises:
             psycopg.OperationalError: no answer came in time, or the connection was lost.
         """
+        limit_s = ANSWER_S if self.configured else min(FIRST_ANSWER_S, ANSWER_S)
         try:
-            return super().wait(gen, interval, timeout=ANSWER_S if timeout is None else timeout)
+            return super().wait(gen, interval, timeout=limit_s if timeout is None else timeout)
         except psycopg.OperationalError as error:
             if self.pgconn.transaction_status != TransactionStatus.ACTIVE:
                 raise
             self.pgconn.finish()
-            raise psycopg.OperationalError(f"the server did not answer within {ANSWER_S:g} s") from error
+            raise psycopg.OperationalError(
+                f"the server did not answer within {limit_s:g} s{'' if self.configured else _POOLER}"
+            ) from error
 
 
 def _connected(_dialect: object, _record: object, arguments: Sequence[Any], parameters: dict[str, Any]) -> Any:
@@ -211,6 +233,11 @@ _CONNECT: dict[str, Any] = {
     "prepare_threshold": 2,
 }
 _SETTINGS = {
+    "idle_session_timeout": "0",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "transaction_timeout": "0",
     "idle_in_transaction_session_timeout": f"{STALLED_S}s",
     "lock_timeout": f"{LOCK_WAIT_S}s",
     "statement_timeout": f"{STATEMENT_S}s",
@@ -221,8 +248,11 @@ _SETTINGS = {
     "extra_float_digits": "1",
     "default_transaction_isolation": "read committed",
 }
-"""Settings of every connection, because roles and databases can have other defaults."""
+"""Settings of every connection, because roles and databases can have other defaults. With the keepalives, the server
+notices within half a minute that the machine of a service died, and frees its locks.
+"""
 
+_POOLER = "; if a pooler is between, its pool may be too small: allow 13 connections for each service process"
 _PRESENT = text(
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND mode = 'ShareLock' "
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
@@ -232,11 +262,27 @@ _NUMBERING = text(f"SELECT pg_advisory_xact_lock({NUMBERING_LOCK})")
 _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
-def _configure(connection: "psycopg.Connection[Any]", _: Any) -> None:
-    """Apply the settings with an SQL statement, because poolers such as PgBouncer refuse them as startup parameters."""
-    chosen = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
-    connection.execute(f"SELECT {chosen}")
+_ADVANCE = (
+    "(SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM {table} HAVING max(id) > "
+    "coalesce(pg_sequence_last_value(pg_get_serial_sequence('{table}', 'id')::regclass), 0))"
+)
+
+
+def _connect_arguments(url: URL) -> dict[str, Any]:
+    """Return the arguments of a connection, except those that the URL sets."""
+    return {name: value for name, value in _CONNECT.items() if name not in url.query or name == "prepare_threshold"}
+
+
+def _configure(connection: "LimitedConnection", _: Any = None) -> None:
+    """Apply the settings with an SQL statement, because poolers such as PgBouncer refuse them as startup parameters.
+
+    Settings that the server does not have are left out, e.g. `transaction_timeout` before PostgreSQL 17.
+    """
+    wanted = ", ".join(f"('{name}', '{value}')" for name, value in _SETTINGS.items())
+    known = "current_setting(name, true) IS NOT NULL"
+    connection.execute(f"SELECT set_config(name, value, false) FROM (VALUES {wanted}) AS s (name, value) WHERE {known}")
     connection.commit()  # otherwise a rollback would undo the settings
+    connection.configured = True
 
 
 def _refuse_ended(connection: "psycopg.Connection[Any]", *_: Any) -> None:
@@ -250,8 +296,12 @@ def _refuse_ended(connection: "psycopg.Connection[Any]", *_: Any) -> None:
         raise InvalidatePoolError
 
 
+POOLED = "a pooler changed the session between two transactions; use session mode (PgBouncer: pool_mode = session)"
+
 _REMEDIES = {
     "08": "the connection was refused or lost; check the server, the URL, and a pooler if any (use session mode)",
+    "26": POOLED,
+    "42P05": POOLED,
     "53": "the server has run out of connections, memory or disk space; free some and try again",
     "55": "another process has held a needed lock for longer than usual; try again",
     "57": "the server is shutting down, or ended this connection; try again",

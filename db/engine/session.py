@@ -43,6 +43,9 @@ class Store(Protocol):
     def before_upgrade(self, connection: Connection) -> None:
         """Prevent other processes from upgrading the schema until the transaction ends."""
 
+    def after_upgrade(self, connection: Connection) -> None:
+        """Make sure that new rows get ids that no row has."""
+
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
         """Return an error with a remedy for the user, or None if a bug of this program caused the error."""
 
@@ -166,6 +169,7 @@ class Database:
                     with store.rebuilding(connection), connection.begin():
                         store.before_upgrade(connection)
                         prepare(connection, location)
+                        store.after_upgrade(connection)
             except BaseException:
                 with store.closing():
                     engine.dispose()

@@ -174,6 +174,9 @@ class SQLite:
     def before_upgrade(self, connection: Connection) -> None:
         connection.exec_driver_sql("PRAGMA user_version = 1")  # fails early if the file is read-only
 
+    def after_upgrade(self, connection: Connection) -> None:
+        """Do nothing, because SQLite never numbers a row like an existing one."""
+
     @contextmanager
     def rebuilding(self, connection: Connection) -> Iterator[None]:
         """Context manager that disables foreign keys while migrations rebuild tables.

@@ -1,6 +1,6 @@
 """State of one search in memory. It proposes trials, records results, issues challenges, and decides when to stop."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
@@ -192,6 +192,21 @@ class Search:
             self._follow_end(entry)
         for each in challenges:
             self.challengers.learn(each)
+
+    def precedes(self, log: Collection[Logged]) -> bool:
+        """Return True if a stored log contains the trial that was proposed last here, and the trial that ended last.
+
+        Otherwise the stored log was replaced, e.g. because a backup was restored.
+
+        Args:
+            log: the trials that were proposed or ended last here, and all later ones.
+        """
+        asked, finished = self.history.asked[-1:], self.history.finished[-1:]
+        proposed = {each.trial.number: each.trial.config for each in log}
+        ended = {each.position: each.trial.number for each in log}
+        return all(proposed.get(each.number) == each.config for each in asked) and all(
+            ended.get(self.history.position[each.number]) == each.number for each in finished
+        )
 
     def _follow_end(self, entry: Logged | None) -> None:
         if entry is None or entry.position != len(self.history.finished):

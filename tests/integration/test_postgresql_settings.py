@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -104,6 +105,67 @@ def test_jobs_are_offered_after_the_notification_connection_was_terminated(
         rest.submit(budget={"trials": 6})
         rest.play()
         assert rest.http.get("searches/1").json()["state"] == "finished"
+
+
+PLACES = {
+    "as it is": lambda folder: f"host={folder}",
+    "a dead host first": lambda folder: f"host=127.0.0.1:1&host={folder}:5432&target_session_attrs=read-write",
+    "hosts and ports in lists": lambda folder: f"host=127.0.0.1,{folder}&port=1,5432",
+    "parameters of a connection": lambda folder: f"host={folder}&application_name=mine&keepalives_idle=7",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("setting", ["idle_session_timeout = '200ms'", "statement_timeout = '1s'"])
+def test_service_process_stays_present_to_other_processes(
+    postgresql: Server, location: Location, place: str, setting: str
+) -> None:
+    """The connection of the listener has the URL's parameters, and holds the lock by which others see the process."""
+    assert location.server is not None
+    if "host" not in location.server.query:
+        pytest.skip("the given server has no socket folder")
+    postgresql.run(f"ALTER DATABASE {name_of(location)} SET {setting}")
+    url = f"postgresql://{location.server.username}@/{name_of(location)}?"
+    database = Database.open(Location.of(url + PLACES[place](location.server.query["host"])))
+    database.listen()
+    other = Database.open(location)
+    backends = set()
+    for _ in range(8):
+        time.sleep(0.2)
+        with other.read() as session:
+            found = session.execute(text("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock'"))
+            backends.add(tuple(found.scalars()))
+    database.close()
+    other.close()
+    (only,) = backends - {()}
+    assert len(only) == 1, "one process, whose connection is never replaced"
+
+
+@pytest.mark.parametrize("changes", [["DEALLOCATE ALL"], [f"PREPARE _pg3_{each} AS SELECT 1" for each in range(16)]])
+def test_error_names_the_pooling_mode_if_a_pooler_changes_the_session(location: Location, changes: list[str]) -> None:
+    """In transaction mode, each transaction may get a session with other prepared statements."""
+    database = Database.open(location)
+    statements = [text(f"SELECT {number} WHERE :x > 0") for number in range(8)]
+    with pytest.raises(StoreUnavailable, match="pool_mode = session"):
+        for turn in range(4):
+            with database.write() as session:
+                for statement in statements:
+                    session.execute(statement, {"x": turn})
+            with database.read() as session:
+                pooled = cast("psycopg.Connection[Any]", session.connection().connection.dbapi_connection)
+                session.commit()
+                for change in changes:
+                    pooled.pgconn.exec_(change.encode())  # an error has no effect
+    database.close()
+
+
+def test_service_that_lost_its_machine_is_noticed_by_the_server(location: Location) -> None:
+    """Otherwise the locks of a machine that lost its power stand for two hours, and a new service is not alone."""
+    database = Database.open(location)
+    with database.read() as session:
+        set_names = set(session.execute(text("SELECT name FROM pg_settings WHERE source = 'session'")).scalars())
+    database.close()
+    assert {"tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count"} <= set_names
 
 
 @pytest.mark.parametrize("change", ["DROP TABLE tokens CASCADE", "ALTER TABLE searches RENAME COLUMN notes TO other"])

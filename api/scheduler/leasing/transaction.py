@@ -11,6 +11,10 @@ from db.engine.signals import WORK, announce
 from db.repositories.coordination import Coordination
 
 
+class Outdated(Exception):
+    """The copy of a search in memory does not belong to the history in the database."""
+
+
 class SearchTransaction:
     """An unfinished search in memory, with the transaction that stores its changes.
 
@@ -39,12 +43,16 @@ class SearchTransaction:
         return self._session
 
     def lock(self) -> bool:
-        """Lock the search against other processes and read their changes. Return False if the search has ended."""
+        """Lock the search against other processes and read their changes. Return False if the search has ended.
+
+        Raises:
+            Outdated: the database went back in time. The search must be rebuilt from it.
+        """
         locked = Coordination(self.session).lock(self.active.id)
         if locked is None:
             return False
-        if locked.revision != self.active.revision:
-            self.active.follow(self.session, locked)
+        if locked.revision != self.active.revision and not self.active.follow(self.session, locked):
+            raise Outdated
         return True
 
     def queued(self) -> None:
