@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Mapping
 from typing import IO
@@ -23,6 +22,7 @@ from workers.system.exit_status import ended, sent_from_outside
 from workers.system.interruption import Interruption
 from workers.system.program import keeping_bytecode, python_path
 from workers.system.scratch import sweep_scratch
+from workers.system.seconds import Countdown
 
 _CHUNK_BYTES = 4096
 _CHUNKS = 64
@@ -93,13 +93,13 @@ class Child:
             ChildDiedError: the runner ended before it replied, or its reply is malformed.
             ChildTimeoutError: the runner took longer than `timeout_s` and was killed.
         """
-        deadline = time.monotonic() + timeout_s
+        countdown = Countdown(timeout_s)
         self._stderr.forget()
         try:
             stdin = _present(self._process.stdin)
             stdin.write(encode(request, REQUESTS))
             stdin.flush()
-            return REPLIES.validate_json(self._line(deadline, timeout_s))
+            return REPLIES.validate_json(self._line(countdown, timeout_s))
         except (BrokenPipeError, EOFError):
             reason = self._end_of_runner()
             raise ChildDiedError(reason, killed=sent_from_outside(self._process.returncode)) from None
@@ -128,15 +128,18 @@ class Child:
         if self._process.returncode is None:
             _kill_group(self._process.pid)
 
-    def _line(self, deadline: float, timeout_s: float) -> bytes:
+    def _line(self, countdown: Countdown, timeout_s: float) -> bytes:
         stdout = _present(self._process.stdout)
         with selectors.DefaultSelector() as selector:
             selector.register(stdout, selectors.EVENT_READ)
             if self._end is not None:
                 selector.register(self._end, selectors.EVENT_READ)
             while b"\n" not in self._pending:
-                ready = [key.fileobj for key, _ in selector.select(max(0.0, deadline - time.monotonic()))]
+                wait_s = countdown.next_s()
+                ready = [key.fileobj for key, _ in selector.select(wait_s)]
                 if not ready:
+                    if wait_s > 0.0:
+                        continue
                     self.kill()
                     raise ChildTimeoutError(f"no answer within {timeout_s:g} s")
                 if stdout not in ready:

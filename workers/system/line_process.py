@@ -14,6 +14,7 @@ from typing import IO, cast
 from workers.system.exit_status import ended, last_line
 from workers.system.sandbox import environment, sandboxed
 from workers.system.scratch import scratch
+from workers.system.seconds import Countdown
 
 _END_S = 2.0
 """Seconds to wait for the end of a process that has closed its output."""
@@ -56,8 +57,8 @@ class LineProcess:
 
         If there is no answer within `timeout_s` seconds, kill the process and return None.
         """
-        late = threading.Event()
-        watchdog = threading.Timer(timeout_s, self._stop, (late,))
+        late, answered = threading.Event(), threading.Event()
+        watchdog = threading.Thread(target=self._watch, args=(Countdown(timeout_s), answered, late), daemon=True)
         watchdog.start()
         try:
             self._pipe("stdin").write(json.dumps(question) + "\n")
@@ -66,8 +67,8 @@ class LineProcess:
         except BrokenPipeError:
             line = ""
         finally:
-            watchdog.cancel()
-            watchdog.join()  # the watchdog may be running
+            answered.set()
+            watchdog.join()
         complete = line.endswith("\n")
         how = None if complete or late.is_set() else self._how_it_ended()
         if late.is_set() or not complete:
@@ -81,7 +82,11 @@ class LineProcess:
             self.close()  # the process may have written more lines
             return f"wrote {line.strip()[:80]!r} instead of an answer"
 
-    def _stop(self, late: threading.Event) -> None:
+    def _watch(self, countdown: Countdown, answered: threading.Event, late: threading.Event) -> None:
+        """Kill the process if there is no answer in time."""
+        while (wait_s := countdown.next_s()) > 0.0:
+            if answered.wait(wait_s):
+                return
         late.set()
         self._popen.kill()
 

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,6 +15,7 @@ from platformdirs import user_cache_path
 
 from workers.system.exit_status import sent_from_outside
 from workers.system.interruption import Interruption
+from workers.system.seconds import Countdown
 
 MOST_RUNS = 3
 """Maximum number of runs of a program. It is run again if it was killed from outside."""
@@ -74,20 +74,25 @@ def _run(
 
 def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[int | None, str]:
     """Wait for the end of a process. Return its exit status, or None after the time limit, and its output."""
-    deadline, kept = time.monotonic() + timeout_s, bytearray()
+    countdown, kept = Countdown(timeout_s), bytearray()
     reader = threading.Thread(target=_read, args=(process.stdout, kept), daemon=True)
     reader.start()
-    reader.join(timeout_s)
-    try:
-        if reader.is_alive():
-            raise subprocess.TimeoutExpired(process.args, timeout_s)
-        status: int | None = process.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
+    while reader.is_alive() and (wait_s := countdown.next_s()) > 0.0:
+        reader.join(wait_s)
+    status = None if reader.is_alive() else _status(process, countdown)
+    if status is None:
         _kill(process)
         process.wait()
         reader.join(_GRACE_S)  # a descendant that left the process group may still hold the pipe
-        status = None
     return status, kept.decode(errors="replace")
+
+
+def _status(process: subprocess.Popen[bytes], countdown: Countdown) -> int | None:
+    """Wait for the end of a process that has closed its output. Return None if the time is over."""
+    while (status := process.poll()) is None and (wait_s := countdown.next_s()) > 0.0:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(wait_s)
+    return status
 
 
 def _read(output: IO[bytes], kept: bytearray) -> None:

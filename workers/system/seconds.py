@@ -1,8 +1,12 @@
-"""Measures the durations of the steps of a request or job."""
+"""Measures the durations of the steps of a request or job, and limits waits for other processes."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+TICK_S = 0.5
+LONGEST_TICK_S = 3.0
+"""Seconds between two looks from which the process counts as stopped. A busy process is late by less."""
 
 
 class Seconds:
@@ -22,3 +26,30 @@ class Seconds:
         begun = time.perf_counter()
         yield
         self.taken[step] = self.taken.get(step, 0.0) + time.perf_counter() - begun
+
+
+class Countdown:
+    """Time limit of a wait for another process.
+
+    The time in which this process is stopped does not count, e.g. by SIGSTOP, a frozen container or a suspended batch
+    job. The process that it waits for is usually stopped at the same time, and would be blamed for a time-out.
+
+    Args:
+        limit_s: time limit in seconds.
+        clock: function that returns the seconds of a monotonic clock.
+    """
+
+    def __init__(self, limit_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._left_s, self._clock = limit_s, clock
+        self._last_s = clock()
+
+    def left_s(self) -> float:
+        """Return the seconds that are left, at least 0. Call this at least once per `TICK_S`."""
+        now_s = self._clock()
+        passed_s, self._last_s = now_s - self._last_s, now_s
+        self._left_s -= passed_s if passed_s < LONGEST_TICK_S else TICK_S
+        return self._left_s if self._left_s > 1e-3 else 0.0
+
+    def next_s(self) -> float:
+        """Return how long to wait before the next call, in seconds. 0 if the time is over."""
+        return min(TICK_S, self.left_s())

@@ -9,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -131,9 +130,9 @@ class CCompiler:
             machine, system = platform.machine(), platform.system()
             steps = c_steps(machine, self.searched_flags(unit), source=source, library=library, system=system)
             steps[0].extend(("-MD", "-MF", reads))
-            messages, deadline = "", time.monotonic() + timeout_s
+            messages = ""
             for step in steps:
-                status, log = self.run(unit, step, folder, max(0.0, deadline - time.monotonic()))
+                status, log = self.run(unit, step, folder, timeout_s)
                 messages = f"{messages}\n{log}".strip()
                 if status is None:
                     return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s\n{messages}".strip())

@@ -3,7 +3,6 @@
 import contextlib
 import queue
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from evo.lru_cache import LruCache
@@ -50,11 +49,10 @@ class CompileProcesses:
         If the process has ended, the request is repeated with a new process, because the system may have killed the
         first one to free memory.
         """
-        deadline_s = time.monotonic() + timeout_s
         ends: list[str] = []
         for fresh in (False, True):
             with self._process(fresh=fresh) as process:
-                answer = process.ask(question, deadline_s - time.monotonic())
+                answer = process.ask(question, timeout_s)
             if answer is None:
                 before = f"; an earlier compiler process ended without an answer: {ends[0]}" if ends else ""
                 return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s{before}")

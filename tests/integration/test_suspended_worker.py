@@ -1,0 +1,43 @@
+"""A worker that is suspended together with its child processes, as by a batch system or `docker pause`."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+LIMIT_S = 8.0
+STOPPED_S = 10.0
+
+PROGRAM = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from workers.system import line_process
+from workers.system.program import run
+
+folder, limit_s = Path(sys.argv[1]), float(sys.argv[2])
+slow = "import sys, time; print(sys.stdin.readline() and time.sleep(2) or '{}')"
+line_process._command = lambda _: (sys.executable, "-c", slow)
+with ThreadPoolExecutor() as pool:
+    program = pool.submit(run, ["sh", "-c", "sleep 2; echo compiled"], folder, limit_s)
+    line = pool.submit(line_process.LineProcess("", None).ask, {}, limit_s)
+    print("ready", flush=True)
+    print([program.result(), line.result()], flush=True)
+"""
+
+
+def test_child_process_is_not_timed_out_because_the_worker_was_suspended(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path), str(LIMIT_S)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+        time.sleep(0.2)
+        together = [psutil.Process(worker.pid), *psutil.Process(worker.pid).children(recursive=True)]
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for each in together:
+                each.send_signal(number)
+            time.sleep(STOPPED_S if number == signal.SIGSTOP else 0)
+        assert worker.stdout.read() == "[(0, 'compiled\\n'), {}]\n"

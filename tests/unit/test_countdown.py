@@ -1,0 +1,45 @@
+"""Time limits that do not count the time in which the process is stopped."""
+
+import pytest
+
+from workers.system.seconds import LONGEST_TICK_S, TICK_S, Countdown
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def wait(countdown: Countdown, clock: Clock, *, late_s: float = 0.0) -> float:
+    """Wait until the countdown is over; return the seconds of all waits."""
+    waited_s = 0.0
+    while (step_s := countdown.next_s()) > 0.0:
+        clock.now_s += step_s + late_s
+        waited_s += step_s
+    return waited_s
+
+
+@pytest.mark.parametrize("limit_s", [0.0, 0.2, 0.5, 7.3, 60.0])
+def test_countdown_of_a_running_process_ends_at_its_limit(limit_s: float) -> None:
+    clock = Clock()
+    assert wait(Countdown(limit_s, clock), clock) == pytest.approx(limit_s)
+    assert clock.now_s - 100.0 == pytest.approx(limit_s)
+
+
+@pytest.mark.parametrize("stopped_s", [LONGEST_TICK_S, 60.0, 86_400.0])
+def test_time_in_which_the_process_was_stopped_does_not_count(stopped_s: float) -> None:
+    clock = Clock()
+    countdown = Countdown(10.0, clock)
+    for _ in range(3):
+        assert countdown.next_s() == TICK_S
+        clock.now_s += stopped_s
+    assert countdown.left_s() == pytest.approx(10.0 - 3 * TICK_S)
+
+
+def test_time_by_which_a_busy_process_is_late_counts() -> None:
+    clock = Clock()
+    wait(Countdown(10.0, clock), clock, late_s=LONGEST_TICK_S - TICK_S - 0.1)
+    assert clock.now_s - 100.0 < 10.0 + LONGEST_TICK_S
