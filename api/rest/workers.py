@@ -94,8 +94,9 @@ def list_workers(query: Annotated[WorkerQuery, Query()], service: ServiceDep) ->
         after = parse_cursor(query.cursor, SORTED[query.sort])
         found = listing.list_workers(session, device=query.device, order=query.sort, after=after, limit=query.limit + 1)
         rows, following = page_of(found, query.limit, WORKER_ORDERS[query.sort].sort_key)
-        now = service.conductor.clock()
-        return Page(items=tuple(worker_view(row, row.devices, now) for row in rows), next=following)
+        now, sharers = service.conductor.clock(), Fleet(session).sharers(service.conductor.connected_since())
+        items = tuple(worker_view(row, row.devices, now, sharers=sharers) for row in rows)
+        return Page(items=items, next=following)
 
 
 @router.delete("/{worker_id}", status_code=204)
@@ -168,5 +169,6 @@ def _drained(service: ServiceDep, worker_id: str, *, drain: bool) -> WorkerView:
 
 def _view(service: ServiceDep, worker_id: str) -> WorkerView:
     with service.database.read() as session:
-        fleet = Fleet(session)
-        return worker_view(fleet.worker(worker_id), fleet.devices_of(worker_id), service.conductor.clock())
+        fleet, now = Fleet(session), service.conductor.clock()
+        sharers = fleet.sharers(service.conductor.connected_since())
+        return worker_view(fleet.worker(worker_id), fleet.devices_of(worker_id), now, sharers=sharers)

@@ -136,6 +136,13 @@ class Conductor:
             fleet.register(worker_id, name=name, host=host, devices=devices, now=now, incarnation=speaker)
             leases = [] if same else Leases(session).held_by(worker_id)
             held_attempts = [(attempt.id, attempt.job.search_id) for attempt in leases]
+            shared = fleet.sharers(self.connected_since())
+            rivals = {each.uuid: [row.id for row in shared.get(each.uuid, ())] for each in devices}
+        for device, workers in rivals.items():
+            if workers:
+                log.warning(
+                    "several workers offer one device: measurements may overlap", device=device, workers=workers
+                )
         if alive:
             log.warning(
                 "worker registered while connected: it restarted, or two processes use its id", worker=worker_id

@@ -1,9 +1,10 @@
 """Builds views of families and workers from their database rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from db.models import DeviceRow, FamilyRow, WorkerRow
+from evo.device import Device
 from evo.messages.view import FamilyView, SlotView, WorkerView
 
 
@@ -17,7 +18,18 @@ def family_view(row: FamilyRow) -> FamilyView:
     )
 
 
-def worker_view(row: WorkerRow, devices: Sequence[DeviceRow], now: datetime) -> WorkerView:
+def worker_view(
+    row: WorkerRow,
+    devices: Sequence[DeviceRow],
+    now: datetime,
+    *,
+    sharers: Mapping[str, Sequence[WorkerRow]] | None = None,
+) -> WorkerView:
+    """Return the view of a worker.
+
+    Args:
+        sharers: connected workers of each device that several of them offer (`Fleet.sharers`).
+    """
     return WorkerView(
         id=row.id,
         name=row.name,
@@ -27,8 +39,26 @@ def worker_view(row: WorkerRow, devices: Sequence[DeviceRow], now: datetime) -> 
         drain=row.drain,
         slots=tuple(_slot_view(each) for each in devices),
         left_at=row.left_at,
-        note=_note(row),
+        note="; ".join(filter(None, (*_shared(row, devices, sharers or {}), _note(row)))) or None,
         silent_s=max(0.0, (now - row.seen_at).total_seconds()),
+    )
+
+
+def _shared(row: WorkerRow, devices: Sequence[DeviceRow], sharers: Mapping[str, Sequence[WorkerRow]]) -> Iterator[str]:
+    """Yield a warning for each device that another connected worker offers, too."""
+    for device in devices if row.left_at is None else ():
+        others = [each for each in sharers.get(device.uuid, ()) if each.id != row.id]
+        if others:
+            yield shared_text(device.device, others)
+
+
+def shared_text(device: Device, others: Sequence[WorkerRow]) -> str:
+    """Describe the other workers of a device, the consequence for measurements, and the remedy."""
+    named = " and ".join(f"{each.name} on {each.host} (id {each.id})" for each in others)
+    return (
+        f"{device.model} ({device.uuid}) is also offered by worker {named}: workers of one machine with the same "
+        "temporary folder measure in turn, but otherwise their measurements overlap and disturb each other; stop all "
+        "workers of this device except one"
     )
 
 

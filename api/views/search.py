@@ -204,11 +204,14 @@ def _usual_s(session: Session, row: SearchRow) -> float | None:
     """Return the usual seconds of a confirmation, or None if nothing is known.
 
     This is the mean of the confirmations of this search. Before the first one has ended, it is the mean of the latest
-    confirmations of the same problem on the same device model.
+    confirmations of the same problem on the same device model. Without any, each process is expected to take as long as
+    timing the baselines.
     """
     leases = Leases(session)
-    spent_s = leases.confirming_s(row.id) or leases.confirming_s_of_rivals(row)
-    return statistics.fmean(spent_s) if spent_s else None
+    if spent_s := leases.confirming_s(row.id) or leases.confirming_s_of_rivals(row):
+        return statistics.fmean(spent_s)
+    baselines_s = row.baselines.stages.total_s if row.baselines else 0.0
+    return row.policy.confirm_processes * baselines_s or None
 
 
 def _detail(device: DeviceRow, attempt: AttemptRow) -> str | None:

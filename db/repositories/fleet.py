@@ -12,6 +12,7 @@ from db.engine.events import Events
 from db.models import DeviceRow, WorkerRow, table
 from db.repositories.leases import Leases
 from evo.device import Device
+from evo.device.kind import implemented_kinds
 from evo.errors import Conflict, NotFound
 from evo.messages.job import SlotReport
 from evo.text.limits import LARGEST_ID
@@ -198,6 +199,23 @@ class Fleet:
             .where(DeviceRow.quarantined_at.is_(None))
         )
         return self.session.scalars(query.order_by(DeviceRow.model, DeviceRow.uuid, DeviceRow.worker_id)).all()
+
+    def sharers(self, seen_since: datetime) -> dict[str, tuple[WorkerRow, ...]]:
+        """Return the connected workers of each device that several of them offer, by the device's UUID.
+
+        Devices that run no kernels are left out, because any number of workers may simulate them.
+        """
+        query = (
+            select(DeviceRow.uuid, WorkerRow)
+            .join(WorkerRow, WorkerRow.id == DeviceRow.worker_id)
+            .where(
+                WorkerRow.seen_at >= seen_since, WorkerRow.left_at.is_(None), DeviceRow.kind.in_(implemented_kinds())
+            )
+        )
+        found: dict[str, tuple[WorkerRow, ...]] = {}
+        for uuid, worker in self.session.execute(query.order_by(WorkerRow.id)):
+            found[uuid] = (*found.get(uuid, ()), worker)
+        return {uuid: workers for uuid, workers in found.items() if len(workers) > 1}
 
     def other_units(self, device: Device, seen_since: datetime) -> Sequence[Device]:
         """Return the other devices of the same model that may receive work."""

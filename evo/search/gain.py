@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from evo.promotion.leading import Confirmation
 from evo.promotion.statistics import CONFIDENCE, Interval, order_interval
 from evo.search.suite.suite import Goal
-from evo.text.wording import count_text, factor_interval_text, percent_text
+from evo.text.wording import count_text, factor_interval_text, factor_text, percent_text
 from evo.trial.timing import Timing
 
 BLIND = ("design", "random")
@@ -120,9 +120,21 @@ def _over_default(best: Best, time: Interval, basis: str, tried: Sequence[Tried]
         words = f"The default config (trial {default.number}) could not be timed, so nothing is compared with it."
         return Gain(over="default", ratio=None, words=words)
     figure = factor_interval_text(ratio.low, ratio.estimate, ratio.high)
+    if confirmed is None and default.timing is not None and best.confirmation is not None:
+        quick = default.timing.median_us / best.timing.median_us
+        if (quick > 1.0) is not (ratio.estimate > 1.0):
+            return Gain(over="default", ratio=None, trials=1, words=_unclear(default, figure, basis, quick))
     level, label = percent_text(CONFIDENCE), PROVISIONAL if confirmed is None else ""
     words = f"{label}{figure} as fast as the default config (trial {default.number}); {level} interval, {basis}."
     return Gain(over="default", ratio=ratio, trials=1, words=words, provisional=confirmed is None)
+
+
+def _unclear(default: Tried, figure: str, basis: str, quick: float) -> str:
+    return (
+        f"Unclear: {figure} as fast as the default config (trial {default.number}), {basis}, but {factor_text(quick)} "
+        "by quick samples alone. The speed of the machine changed between the measurements; only a confirmation that "
+        "times both in the same rounds can tell."
+    )
 
 
 def _confirmed_ratio(best: Best, default: Tried) -> tuple[Interval, str] | None:

@@ -160,12 +160,12 @@ def test_search_states_how_many_confirmations_follow_and_how_long_they_take(stag
         stage.wait(10.0)
         proving = stage.view(search).proving
         assert proving is not None and (proving.number, proving.planned) == expected[:2]
-        usual_s = expected[2]
-        left_s = None if usual_s is None else usual_s - 10.0
-        assert proving.left_s == (None if left_s is None else pytest.approx(left_s))
-        further = proving.planned - proving.number
-        everything = None if left_s is None or usual_s is None else pytest.approx(left_s + further * usual_s)
-        assert proving.all_left_s == everything
+        usual_s, further = expected[2], proving.planned - proving.number
+        if usual_s is None:
+            assert proving.left_s is None and proving.all_left_s is None
+        else:
+            assert proving.left_s == pytest.approx(usual_s - 10.0)
+            assert proving.all_left_s == pytest.approx(usual_s - 10.0 + further * usual_s)
         stage.wait(30.0)
         stage.conductor.report(lease.attempt_id, lease.token, refused(lease))
     assert stage.view(search).proving is None

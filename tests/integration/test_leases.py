@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+import structlog
 from sqlalchemy.exc import IntegrityError
 
+from api.scheduler import conductor
 from api.scheduler.leasing import claims
 from api.schemas import SearchRequest
 from api.views import worker_view
@@ -13,6 +15,7 @@ from db.engine.location import Location
 from db.engine.session import StoreUnavailable
 from db.repositories.fleet import Fleet, Superseded
 from db.repositories.leases import StaleLease
+from evo.device import Device
 from evo.device.requirements import GB
 from evo.errors import Conflict, NotFound
 from evo.messages.job import Baseline, Confirm, Evaluate, Lease
@@ -355,6 +358,44 @@ def test_superseded_worker_process_is_refused_and_the_conflict_is_shown(stage: S
     register(stage, "third")
     with stage.database.read() as session:
         assert Fleet(session).worker("w1").contested_at is None
+
+
+def test_workers_that_offer_the_same_device_are_reported(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = structlog.testing.CapturingLogger()
+    monkeypatch.setattr(conductor, "log", log)
+
+    def note(worker_id: str) -> str:
+        with stage.database.read() as session:
+            fleet = Fleet(session)
+            sharers = fleet.sharers(stage.conductor.connected_since())
+            row, devices = fleet.worker(worker_id), fleet.devices_of(worker_id)
+            return worker_view(row, devices, stage.now, sharers=sharers).note or ""
+
+    def offer(worker_id: str, device: Device) -> None:
+        stage.conductor.register_worker(worker_id, name=worker_id, host=f"h-{worker_id}", devices=[device])
+
+    register(stage, "first")
+    offer("w2", replace(DEVICE, uuid="another"))
+    assert note("w1") == note("w2") == ""
+    offer("w2", DEVICE)
+    told = [each.kwargs for each in log.calls if "several workers offer one device" in each.args[0]]
+    assert told == [{"device": DEVICE.uuid, "workers": ["w1", "w2"]}]
+    assert f"({DEVICE.uuid}) is also offered by worker w2 on h-w2 (id w2)" in note("w1")
+    assert "is also offered by worker w1 on here (id w1)" in note("w2") and "overlap and disturb" in note("w2")
+    stage.conductor.leave("w2")
+    assert note("w1") == "", "a worker that has left offers nothing"
+    offer("w2", DEVICE)
+    stage.wait(2 * max(stage.conductor.lease_s, SILENT_S))
+    register(stage, "again")
+    assert note("w1") == "", "a silent worker offers nothing"
+
+
+def test_workers_may_offer_the_same_simulated_device(stage: Stage) -> None:
+    recorded = replace(DEVICE, kind="replay", uuid="recorded")
+    for worker_id in ("w1", "w2"):
+        stage.conductor.register_worker(worker_id, name=worker_id, host="here", devices=[recorded])
+    with stage.database.read() as session:
+        assert Fleet(session).sharers(stage.conductor.connected_since()) == {}
 
 
 def test_worker_registers_again_if_the_earlier_process_in_a_restored_backup_is_silent(stage: Stage) -> None:

@@ -86,6 +86,11 @@ def test_live_panel_says_that_nothing_was_measured_yet() -> None:
         ({"budget": Budget(trials=43), "asked": 43}, "confirming the best", 1.0),
         ({"budget": Budget(stagnation=9)}, "no limit", 43 / 4608),
         ({"state": "stopping", "asked": 43}, "confirming the best", 65 / 120),
+        (
+            {"state": "stopping", "asked": 43, "baselines": {}},
+            "timing the baselines, then confirming the best",
+            65 / 120,
+        ),
         ({"state": "stopping"}, "finishing 1 trial", 65 / 120),
         ({"state": "paused"}, "paused", 65 / 120),
     ],

@@ -77,6 +77,18 @@ def test_paired_confirmation_decides_the_gain_over_the_default() -> None:
     assert random.provisional and random.words.startswith("Provisional: ")
 
 
+def test_contradictory_gains_are_unclear() -> None:
+    """The quick samples say 1.03 times as fast, the confirmed speed-up over a disturbed baseline says 0.56."""
+    found = Confirmation(
+        time=Interval(low=54.0, estimate=54.5, high=55.0),
+        speedup=Interval(low=7.0, estimate=12.0, high=19.0),
+        baseline="numpy",
+    )
+    default, _ = both(Best(number=5, timing=steady(58.3), confirmation=found), tried(default_us=60.0), numpy=1286.0)
+    assert default.ratio is None
+    assert default.words.startswith("Unclear: 0.5599×") and "but 1.03× by quick samples alone" in default.words
+
+
 def test_confirmed_speedups_of_both_over_one_baseline_give_the_gain() -> None:
     def confirmed(speedup: float, baseline: str) -> Confirmation:
         interval = Interval(low=speedup * 0.99, estimate=speedup, high=speedup * 1.01)

@@ -84,6 +84,7 @@ def look_around(location: "LocalDatabase", devices: "list[Device]") -> Iterator[
     parent = location.database.parent
     yield _folder("database", parent, needed_for="searching", remedy="make it writable, or use another --db")
     yield _service(location)
+    yield from _workers(location)
 
 
 def _compiler() -> Finding:
@@ -243,6 +244,27 @@ def _service(location: "LocalDatabase") -> Finding:
     if running is not None:
         detail = f"{running.url or 'starting'} (process {running.pid})"
     return Finding(what="service", found=True, detail=detail)
+
+
+def _workers(location: "LocalDatabase") -> Iterator[Finding]:
+    """Yield a finding for each connected worker with a problem, e.g. a device that another worker offers, too."""
+    from db.engine.key import local_key
+    from db.engine.ownership import running_service
+    from evo.client import Client
+    from evo.messages.worker_state import SILENT_S, silence
+
+    running = running_service(location.database) if location.database.parent.exists() else None
+    if running is None or running.url is None:
+        return
+    try:
+        with Client(running.url, token=local_key(location.database), attempts=1) as client:
+            workers = client.workers().items
+    except EvoError:
+        return  # the service starts or ends
+    for each in workers:
+        if each.note is not None and each.left_at is None and silence(each) <= SILENT_S:
+            what, detail = f"worker {each.name}", f"{each.id}: {each.note}"
+            yield Finding(what=what, found=False, detail=detail, needed_for="undisturbed measurements")
 
 
 def print_findings(devices: "list[Device]", findings: list[Finding]) -> None:

@@ -97,7 +97,9 @@ def left_text(view: SearchView) -> str:
     """Return a text with the remaining budget, or with the event for which the search waits."""
     idle = view.asked == view.finished
     if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
-        alone = "confirming the best" if view.best is not None else "ending"
+        timed = view.baselines or view.baselines_done or view.device.runs != "kernels"
+        alone = "confirming the best" if timed else "timing the baselines, then confirming the best"
+        alone = alone if view.best is not None else "ending"
         return alone if view.proving is None else confirmation_text(view.proving)
     if view.state != "running":
         under_way = f"finishing {count_text(view.asked - view.finished, 'trial')}"

@@ -163,10 +163,10 @@ def workers_of(
     load = Workload(session)
     current, finished = load.current(), load.finished(now - timedelta(minutes=MINUTES))
     lost = load.lost(now - LOSSES)
-    members = []
+    members, sharers = [], Fleet(session).sharers(connected_since)
     for row in rows:
         tasks = tuple(_task(attempt) for attempt in current.get(row.id, ()))
-        worker = worker_view(row, row.devices, now)
+        worker = worker_view(row, row.devices, now, sharers=sharers)
         members.append(
             Member(
                 worker=worker,
