@@ -18,6 +18,9 @@ from workers.build.kernel import Argument
 GUARD_BYTES = PAGE_BYTES
 """Minimum size in bytes of each guard band if the data begins on a page."""
 
+_MOST_SMALL_BYTES = 64 << 10
+"""Maximum size in bytes of arrays that are copied to be compared. For such arrays, NumPy's comparison takes longer."""
+
 _MOST_COPIED_BYTES = 64 << 20
 """Maximum size in bytes of an output that `remember` copies. Larger outputs are hashed, which takes ten times as long
 but needs no memory.
@@ -120,6 +123,7 @@ class HostBuffers:
         if sharing is None:
             self.renew(inputs)
         self._written = [array for array in self.arrays.values() if array.argument.written]
+        self._judged = [(name, array) for name, array in self.arrays.items() if array.argument.judged]
         self.call_arguments  # noqa: B018 - a scalar that cannot be passed is refused here
         self.poison()
 
@@ -182,7 +186,7 @@ class HostBuffers:
 
     def same_outputs(self, other: Buffers) -> bool:
         theirs = cast(HostBuffers, other).arrays
-        return all(_equal(array.bytes, theirs[name].bytes) for name, array in self._outputs)
+        return all(_equal(array.bytes, theirs[name].bytes) for name, array in self._judged)
 
     def read(self, name: str) -> NDArray[Any]:
         return self.arrays[name].values.copy()
@@ -202,7 +206,7 @@ class HostBuffers:
         return _equal(present, remembered)
 
     def remember_outputs(self) -> dict[str, Remembered]:
-        return {name: self.remember(name) for name, _ in self._outputs}
+        return {name: self.remember(name) for name, _ in self._judged}
 
     def damage(self) -> str | None:
         for array in self.arrays.values():
@@ -212,10 +216,6 @@ class HostBuffers:
             if not _equal(self.originals.get(name, self.arrays[name]).bytes, _bytes(original)):
                 return f"modifies its input `{name}`"
         return None
-
-    @property
-    def _outputs(self) -> list[tuple[str, GuardedArray]]:
-        return [(name, array) for name, array in self.arrays.items() if array.argument.judged]
 
     def _call_argument(self, argument: Argument) -> object:
         if argument.role != "scalar":
@@ -265,12 +265,12 @@ def _original(argument: Argument) -> Argument:
 
 
 def _equal(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> bool:
-    """Return True if two arrays of the same size have equal bytes. Compare eight bytes at a time."""
+    """Return True if two arrays of the same size have equal bytes."""
+    if left.size <= _MOST_SMALL_BYTES:
+        return left.tobytes() == right.tobytes()
     words = left.size // 8 * 8
-    return bool(
-        np.array_equal(left[:words].view(np.uint64), right[:words].view(np.uint64))
-        and np.array_equal(left[words:], right[words:])
-    )
+    same = (left[:words].view(np.uint64) == right[:words].view(np.uint64)).all()
+    return bool(same) and left[words:].tobytes() == right[words:].tobytes()
 
 
 def _hash(array: NDArray[np.uint8]) -> int:
