@@ -325,9 +325,18 @@ def test_measure_of_an_unfinished_imported_family_reports_all_faults_at_once(lin
     assert "compile failed" in found.out and "missing" in found.out
     assert re.search(r"reference +✗ .*write reference\(\)", found.out)
     assert "These lines are still marked as unchecked" in found.err
-    document = (line.home / "twice" / "family.toml").read_text().splitlines()
-    marked = [at for at, text in enumerate(document, 1) if "# decide: " in text]
-    assert marked and all(f"twice/family.toml:{at}: " in found.err for at in marked)
+    assert found.err.startswith("compiling …\n"), "steps are shown"
+    unwritten = re.findall(r"^  twice/(.*):\d+: (.*)$", found.err, re.MULTILINE)
+    assert unwritten[0] == ("reference.py", "the expected outputs, in float64: y")
+    marked = (line.home / "twice" / "family.toml").read_text().count("# decide: ")
+    assert 1 < len(unwritten) < marked, "only lines about what the failure names: reference.py, x and y"
+    rest = 1 + marked - len(unwritten)
+    assert f"  {rest} further lines: grep -rn '# decide:' ./twice" in found.err
+    document = line.home / "twice" / "reference.py"
+    document.write_text(document.read_text().replace("# decide: ", "").replace("raise NotImplementedError", "return"))
+    assert "twice/reference.py" not in line.run("measure", "./twice").err
+    lines = re.findall(r"^  twice/family.toml:\d+: ", line.run("measure", "./twice").err, re.MULTILINE)
+    assert 0 < len(lines) <= 5
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="there may be a GPU")

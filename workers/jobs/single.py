@@ -58,6 +58,7 @@ def evaluate_config(
     seed: int = 0,
     baselines: bool = False,
     on_busy: Callable[[int | None], None] = log_busy,
+    on_step: Callable[[str], None] = lambda _: None,
 ) -> EvaluatedConfig:
     """Render, compile, verify and time one config, as a slot does.
 
@@ -68,6 +69,7 @@ def evaluate_config(
         baselines: True to time also the baselines of the family.
         on_busy: function that is called if another process holds the device. It gets the id of that process, or None if
             the id is unknown.
+        on_step: function that is called at the start of each step that may take long, with a description.
 
     Raises:
         EvoError: there is no compiler or no folder for temporary files, or reference.py fails, hangs or violates its
@@ -89,13 +91,18 @@ def evaluate_config(
         evaluator = Evaluator(device.kind, folder, own, raise_trouble=True)
         work = Assignment(terms=terms, copy=Families(own).add(package))
         try:
+            on_step("compiling")
             built = evaluator.build(work, config)
             holding = nullcontext(0.0) if built.refusal else exclusive(device.uuid, on_busy=on_busy)
             with holding as waited_s:
+                on_step("verifying every case with reference.py, then timing")
                 report = evaluator.evaluate(work, Evaluate(number=0, config=config), built)
                 measured = isinstance(report.outcome, Measured)
+                on_step("timing again on new inputs")
                 doubt = evaluator.doubt(work) if measured else None
+                on_step("timing the baselines")
                 beside = evaluator.baseline(work) if baselines and measured else None
+            on_step("checking reference.py")
             trouble = evaluator.trouble(work) if built.refusal and kind_of(device.kind).on_host else None
         finally:
             evaluator.close()

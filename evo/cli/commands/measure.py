@@ -1,9 +1,12 @@
 """The commands ``measure`` and ``render``, which examine one config in detail, without a service."""
 
+import re
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,7 +29,7 @@ from evo.device import kind_of
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.text.shell import command
 from evo.text.visible import visible
-from evo.text.wording import spaced_text
+from evo.text.wording import count_text, spaced_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +38,10 @@ if TYPE_CHECKING:
     from evo.family import Candidate
     from evo.trial.objective import Objective
     from templates.registry import Package
+
+
+UNDECIDED = 5
+"""Maximum number of printed lines that are marked as unchecked."""
 
 
 def register(app: typer.Typer) -> None:
@@ -71,11 +78,12 @@ def measure(
     """Render, compile, verify and time one config on this machine, and print every result."""
     from rich.text import Text
 
-    from evo.cli.console.steps import print_climb
+    from evo.cli.console.steps import print_climb, steps
     from evo.cli.service.devices import cache_folder, cache_trouble
     from evo.cli.session.request import read_policy
     from evo.device.estimate.roofline import device_roofline
     from evo.promotion.policy import policy_from
+    from evo.trial.explain import detail_text
     from evo.trial.objective import Objective
     from evo.trial.outcome import Measured
     from workers.jobs.single import evaluate_config
@@ -92,7 +100,7 @@ def measure(
         about = f" {spaced_text(candidate.problem)} on {chosen.model}"
         out.print(Text.assemble((package.family.name, "bold cyan"), about))
         out.print(Text(f"{spaced_text(candidate.config)}\n"))
-    with _undecided(family):
+    with _undecided(family), steps() as say:
         evaluated = evaluate_config(
             package,
             candidate.config,
@@ -104,6 +112,7 @@ def measure(
             seed=seed,
             baselines=baselines,
             on_busy=partial(_print_busy, chosen),
+            on_step=say,
         )
     if as_json:
         beside = {name: getattr(evaluated, name) for name in ("trouble", "doubt", "baselines", "waited_s")}
@@ -111,8 +120,8 @@ def measure(
     else:
         limit = device_roofline(chosen, package.family.work(candidate.problem), objective)
         print_climb(out, evaluated, cache, limit)
-    if not isinstance(evaluated.report.outcome, Measured):
-        _print_undecided(family)
+    if not isinstance(outcome := evaluated.report.outcome, Measured):
+        _print_undecided(family, f"{detail_text(outcome)} {evaluated.trouble or ''}")
     sound = isinstance(evaluated.report.outcome, Measured) and evaluated.doubt is None
     raise typer.Exit(Exit.DONE if sound else Exit.NOTHING_FOUND)
 
@@ -124,21 +133,49 @@ def _undecided(family: str) -> "Iterator[None]":
         yield
     except EvoError as error:
         if type(error) not in (EvoError, NotFound):  # these two report a missing device or driver
-            _print_undecided(family)
+            _print_undecided(family, str(error))
         raise
 
 
-def _print_undecided(family: str) -> None:
-    """Print the lines of an imported family that are marked as unchecked, on standard error."""
+def _print_undecided(family: str, failure: str) -> None:
+    """Print the lines of an imported family that are marked as unchecked and concern a failure, on standard error.
+
+    These are the lines of a file, or of a table of family.toml, that the failure names. Without any, the first marked
+    lines are printed.
+    """
     from evo.family.importing.writing import MARK
 
-    found = list[str]()
-    for path in (Path(family) / name for name in ("family.toml", "reference.py")):
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-        found += [f"  {path}:{at}: {line.partition(MARK)[2]}" for at, line in enumerate(lines, 1) if MARK in line]
-    if found:
+    files = (Path(family) / name for name in ("reference.py", "family.toml"))
+    marked = [line for path in files if path.is_file() for line in _marked(path, MARK)]
+    names = set(re.findall(r"[\w.]+", failure))
+    about = [line for line in marked if {line.path.name, line.table} & names] or marked
+    shown = [f"  {each.path}:{each.number}: {each.question}" for each in about[:UNDECIDED]]
+    if shown:
         head = "These lines are still marked as unchecked, and may be the cause of the failure:"
-        sys.stderr.write(visible("\n".join([head, *found])) + "\n")
+        rest = len(marked) - len(shown)
+        others = f"  {count_text(rest, 'further line')}: grep -rn '{MARK.strip()}' {quote(family)}"
+        sys.stderr.write(visible("\n".join([head, *shown, *([others] if rest else [])])) + "\n")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Marked:
+    """A line that is marked as unchecked. `table` is the name in its table of family.toml, e.g. of an argument."""
+
+    path: Path
+    number: int
+    question: str
+    table: str
+
+
+def _marked(path: Path, mark: str) -> "Iterator[_Marked]":
+    table = ""
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        if line.startswith("["):
+            table = ""
+        if (name := re.match(r'name = "(\w+)"', line)) is not None:
+            table = name[1]
+        if mark in line:
+            yield _Marked(path=path, number=number, question=line.partition(mark)[2], table=table)
 
 
 def _print_busy(device: "Device", holder: int | None) -> None:

@@ -1,11 +1,12 @@
 """Prints the output of ``measure``, which contains every step with its result."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.text import Text
 
-from evo.cli.console.output import table
+from evo.cli.console.output import console, table
 from evo.device.estimate.roofline import Roofline
 from evo.text.wording import (
     bound_text,
@@ -23,6 +24,20 @@ from evo.trial.results import BaselineReport, Stages
 from evo.trial.timing import Timing
 from workers.build.build import Built
 from workers.jobs.single import EvaluatedConfig
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[str], None]]:
+    """Context manager that yields a function to show the current step on standard error.
+
+    On a terminal, the step is a line that disappears at the end. Otherwise, each step is printed as a line.
+    """
+    out = console(stderr=True)
+    if not out.is_terminal:
+        yield lambda words: out.print(f"{words} …")
+        return
+    with out.status("") as status:
+        yield lambda words: status.update(Text(f"{words} …"))
 
 
 def print_climb(out: Console, evaluated: EvaluatedConfig, cache: str, roofline: Roofline | None) -> None:
