@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from evo.cli.exits import MEANING
 from evo.cli.main import app
+from evo.promotion.policy import POLICIES, PURPOSES
 from evo.strategy import STRATEGIES
 from evo.strategy.base import MARKED
 from evo.variants.proposers import PROPOSERS
@@ -37,6 +38,7 @@ def reference() -> str:
     parts = [_HEAD, "## Exit codes\n", _exit_codes()]
     parts += ["## Strategies\n", _discovered("--strategy", strategies)]
     parts += ["## Proposers\n", _discovered("--proposer", proposers)]
+    parts += ["## Policies\n", _policies()]
     for name, command in _commands("kernel-evo", get_command(app)):
         parts.append(_command(name, command))
     return "\n".join(parts)
@@ -45,6 +47,21 @@ def reference() -> str:
 def _exit_codes() -> str:
     rows = [f"| {int(code)} | {_cell(meaning)} |" for code, meaning in MEANING.items()]
     return "\n".join(["| code | meaning |", "|---|---|", *rows]) + "\n"
+
+
+def _policies() -> str:
+    """Return a table of the policies with their purposes, and the fields in which they differ from the default."""
+    default = vars(POLICIES["default"])
+    rows = []
+    for name, policy in POLICIES.items():
+        changed = [f"`{key}` {value}" for key, value in vars(policy).items() if key != "name" and value != default[key]]
+        rows.append(f"| `{name}` | {_cell(PURPOSES[name])} | {_cell(', '.join(changed) or '–')} |")
+    head = ["| `--policy` | purpose | fields that differ from `default` |", "|---|---|---|"]
+    end = (
+        "A policy file states `base`, the name of one of these, and the fields to change. The fields and their "
+        "defaults are described in `evo/promotion/policy.py`; [measuring](measuring.md) states which rule uses them.\n"
+    )
+    return "\n".join([*head, *rows, "", end])
 
 
 def _discovered(option: str, found: Mapping[str, object]) -> str:

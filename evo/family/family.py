@@ -326,6 +326,21 @@ class Family:
         """Return each case with its problem, for a searched problem. The first case has the searched problem itself."""
         return tuple(self._case_problem(case, problem, kind) for case in self.cases)
 
+    def case_changes(self) -> dict[str, dict[str, Value]] | None:
+        """Return the fields that each case changes in the default problem, by case name.
+
+        None if a field has no default, so that there is no default problem.
+        """
+        try:
+            problem = self.problem()
+        except InvalidInput:
+            return None
+        changes: dict[str, dict[str, Value]] = {}
+        for case in self.cases:
+            values = {name: expression.evaluate(problem) for name, expression in case.changes.items()}
+            changes[case.name] = {name: value for name, value in values.items() if value != problem[name]}
+        return changes
+
     def describe(self) -> dict[str, Any]:
         """Return the family as plain data for users: fields, arguments, cases, tunables, constraints, …"""
         return {

@@ -215,15 +215,22 @@ _L4_NOTES = Policy(
     min_achieved_occupancy=0.25,
     min_sector_efficiency=0.70,
 )
-"""Gates that a user requested for the L4. Even a fast kernel can miss some of them."""
 
 POLICIES: dict[str, Policy] = {
     "default": Policy(),
     "l4-notes": _L4_NOTES,
-    # Gates of the same user for the final kernel, which must be much faster than the previous champion.
     "l4-final": replace(_L4_NOTES, name="l4-final", minimum_gain=0.20, min_l2_hit_gain=0.08, min_dram_drop=0.10),
 }
 """Policies by name. A policy document may override any field of a named policy."""
+
+PURPOSES: Mapping[str, str] = {
+    "default": "Promotes on measured speed and correctness alone, without gates on resources or profiles.",
+    "l4-notes": "Kernels of reduced precision on an NVIDIA L4 that also use its hardware well: gates on registers, "
+    "shared memory and occupancy, and on counters of the profile. Even a fast kernel can miss some of them.",
+    "l4-final": "The final kernel of a project that used l4-notes: a promotion also needs a gain of 20 % and better "
+    "use of the caches than the previous champion.",
+}
+"""Purpose of each policy."""
 
 
 def policy_from(document: str | Mapping[str, Any]) -> Policy:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import pytest
 from api.schemas import SearchRequest
 from evo.messages.job import Baseline, Confirm
 from evo.trial.outcome import CompileFailed, WrongAnswer
-from evo.trial.results import BaselineReport
+from evo.trial.results import BaselineReport, EvaluateReport
 from tests.integration.inside import BROWSER
+from tests.integration.local import local
 from tests.integration.serving import served
-from tests.integration.stage import DEVICE, OTHER_DIGEST, TOY, Stage
+from tests.integration.stage import DEVICE, OTHER_DIGEST, TOY, Stage, answer
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -213,8 +215,8 @@ def test_security_policy_lets_the_shared_worker_load_scripts_and_connect(page: h
     first = page.get("/static/live/event-worker.js")
     again = page.get("/static/live/event-worker.js", headers={"If-None-Match": first.headers["etag"]})
     assert (first.status_code, again.status_code) == (200, 304)
-    for answer in (first, again):
-        policy = answer.headers["content-security-policy"]
+    for reply in (first, again):
+        policy = reply.headers["content-security-policy"]
         assert "default-src 'none'; script-src 'self'; connect-src 'self'" in policy
         assert answer.headers["cache-control"] == "no-cache"
 
@@ -292,3 +294,23 @@ def test_pareto_front_of_two_objectives_is_on_the_page_and_over_rest(stage: Stag
     assert refused.status_code == 409
     assert "start one with a second objective" in refused.json()["detail"]
     assert page.get("/api/v1/searches/999/front").status_code == 404
+
+
+def test_failed_search_shows_the_champion_of_another_search_as_such(tmp_path: Path) -> None:
+    with local(tmp_path / "evo.db") as rest:
+        rest.prepare()
+        found = int(rest.submit(budget={"trials": 4})["id"])
+        while leases := rest.claim():
+            rest.report(leases[0], answer(leases[0]))
+        failed = int(rest.submit(budget={"trials": 2})["id"])
+        while leases := rest.claim():
+            report = answer(leases[0])
+            if isinstance(report, EvaluateReport):
+                report = replace(report, outcome=CompileFailed(log="no"))
+            rest.report(leases[0], report)
+        root = str(rest.http.base_url).removesuffix("/api/v1/")
+        own, other = (rest.http.get(f"{root}/searches/{each}", headers=BROWSER).text for each in (found, failed))
+        view = rest.http.get(f"/searches/{failed}").json()
+        assert (view["state"], view["champion"]["search_id"]) == ("failed", found)
+        assert 'class="card champion foreign"' in other and "found by another search" in other and "★" not in other
+        assert 'class="card champion"' in own and "found by another search" not in own and "★" in own

@@ -126,6 +126,14 @@ def test_cases_are_the_searched_problem_and_its_variations(family: Family) -> No
     assert (nominal.case.hidden, tail.case.hidden) == (False, True)
 
 
+def test_changes_of_cases_are_stated_for_the_default_problem(family: Family) -> None:
+    default = family.problem()
+    rows = max(1, int(default["ROWS"]) // 4 + 3)
+    assert family.case_changes() == {"nominal": {}, "tail": {"ROWS": rows, "COLS": 17}}
+    without = Family.from_document(edited("problem.ROWS.default", None))
+    assert without.case_changes() is None, "there is no default problem"
+
+
 def test_key_case_problem_applies_to_all_cases_except_the_first_and_those_with_their_own_problem() -> None:
     changed = document() | {"case_problem": {"ROWS": "min(ROWS, 64)"}}
     changed["cases"].append({"name": "ones", "inputs": "ones"})

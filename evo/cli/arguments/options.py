@@ -80,8 +80,9 @@ AnyOrder = Annotated[
 PolicyName = Annotated[
     str,
     typer.Option(
-        help="Policy with the resource limits of configs and the thresholds of a promotion: a name (default, l4-notes, "
-        "l4-final), or a .toml or .json file.",
+        help="Policy with the resource limits of configs and the thresholds of a promotion: default, l4-notes (also "
+        "gates on registers, occupancy and profiles, for an NVIDIA L4), l4-final (also a gain of 20 %), or a .toml or "
+        ".json file.",
         metavar="NAME|FILE",
     ),
 ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from evo.device import DeviceKind
-    from evo.family import Case, Implementation
+    from evo.family import Family, Implementation
     from evo.family.problem import Field
     from evo.space import Tunable
     from templates.registry import Broken, Package
@@ -193,7 +193,7 @@ def _describe(package: "Package") -> None:
     if family.fields:
         _print_fields(out, family.fields)
     if family.cases:
-        _print_cases(out, family.cases)
+        _print_cases(out, family)
     for implementation in family.implementations.values():
         _print_implementation(out, implementation)
         _print_fault(out, package, implementation.kind)
@@ -207,12 +207,22 @@ def _print_fields(out: "Console", fields: "Iterable[Field]") -> None:
     out.print(rows, "")
 
 
-def _print_cases(out: "Console", cases: "Iterable[Case]") -> None:
-    rows = table("case", "inputs", "problem", "", title="Correctness cases, all passed before anything is timed")
-    for case in cases:
-        changes = ", ".join(f"{name} = {expression.text}" for name, expression in case.changes.items())
+def _print_cases(out: "Console", family: "Family") -> None:
+    """Print the cases with the fields that they change in the default problem.
+
+    If there is no default problem, the expressions of the changes are printed, one per line.
+    """
+    changes = family.case_changes()
+    of = "" if changes is None else " of the default problem"
+    title = f"Correctness cases{of}, all passed before anything is timed; family.toml has those of other problems"
+    rows = table("case", "inputs", "problem", "", title=title)
+    for case in family.cases:
+        if changes is None:
+            changed = "\n".join(f"{name} = {expression.text}" for name, expression in case.changes.items())
+        else:
+            changed = spaced_text(changes[case.name])
         hidden = "a shape that is never timed" if case.hidden else ""
-        rows.add_row(_bold(case.name), case.inputs, changes or "as searched", hidden)
+        rows.add_row(_bold(case.name), case.inputs, changed or "as searched", hidden)
     out.print(rows, "")
 
 

@@ -288,7 +288,7 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
     title = Text.assemble(
         (f"Champion {champion.id}", "bold cyan"),
         f"  {champion.subject} {champion.problem_key}  ",
-        (_origin(champion), "dim"),
+        (_origin(champion, view), "dim"),
     )
     return Group(title, grid)
 
@@ -381,7 +381,8 @@ def _mark(rule: Rule) -> Text:
     return Text("✗", "red") if rule.required else Text("!", "yellow")
 
 
-def _origin(champion: ChampionView) -> str:
+def _origin(champion: ChampionView, view: SearchView) -> str:
     state = "current" if champion.current else "retired"
+    state += "" if champion.search_id == view.id else ", found by another search"
     device = f", {champion.place}" if champion.objective.target else f" on {champion.place}"
     return f"{state}; trial {champion.trial_number} of search {champion.search_id}{device}"

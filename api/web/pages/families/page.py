@@ -37,4 +37,5 @@ def family_page(name: str, request: Request, service: ServiceDep) -> HTMLRespons
     if name not in families:
         raise NotFound(unknown(name, families, "families"))
     chosen = families[name]
-    return render(request, "families/family.html", family=chosen, described=chosen.family.describe())
+    described, changes = chosen.family.describe(), chosen.family.case_changes()
+    return render(request, "families/family.html", family=chosen, described=described, changes=changes)
