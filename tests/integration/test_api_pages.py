@@ -218,7 +218,7 @@ def test_security_policy_lets_the_shared_worker_load_scripts_and_connect(page: h
     for reply in (first, again):
         policy = reply.headers["content-security-policy"]
         assert "default-src 'none'; script-src 'self'; connect-src 'self'" in policy
-        assert answer.headers["cache-control"] == "no-cache"
+        assert reply.headers["cache-control"] == "no-cache"
 
 
 def test_header_of_the_plots_shows_whether_the_search_runs(stage: Stage, page: httpx.Client) -> None:
