@@ -131,8 +131,8 @@ def refuse_edited(session: Session, search: SearchRow, connected_since: datetime
         return
     if _digest_here(family) != family.digest:
         raise Conflict(
-            f"family {family.name} has changed since search {search.id}, and all workers for the search are on this "
-            "machine, so its champion cannot be built again; search again, and ablate the new champion"
+            f"family {family.name} has changed since search {search.id}, and no worker for the search can have the "
+            "old version, because all of them are on this machine; start a new search, and ablate its champion"
         )
 
 

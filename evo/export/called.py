@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from evo.errors import Conflict, InvalidInput
+from evo.family.problem import problem_key
 from evo.messages.view import ChampionView
 from evo.text.wording import factor_text, time_text
 from evo.trial import Value
@@ -75,9 +76,10 @@ def check_same(times: Times, champion: ChampionView) -> None:
     ours = (champion.family, dict(champion.problem), champion.time_us)
     if ours != (times.family, times.problem, times.kernel_us):
         raise Conflict(
-            f"champion {champion.id} of this service is for {champion.family} {champion.problem_key}, with "
-            f"{time_text(champion.time_us)}, but the file has a champion {champion.id} for {times.family}, with "
-            f"{time_text(times.kernel_us)}; use the service or the database from which the package was exported"
+            f"champion {champion.id} of this service is for {champion.family} {champion.problem_key} and was "
+            f"confirmed at {time_text(champion.time_us)}, but the file has times of champion {champion.id} for "
+            f"{times.family} {problem_key(times.problem)}, confirmed at {time_text(times.kernel_us)}; use the service "
+            "or the database from which the package was exported"
         )
 
 

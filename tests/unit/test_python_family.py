@@ -152,11 +152,15 @@ def test_packed_python_family_keeps_its_digest(tmp_path: Path) -> None:
         ("TILE=(8, 16)", "TILE", "the tunable `TILE` has no values; write `TILE=[8, 16]`"),
         ("TILE=(8, 16), *", "*TILE", "takes its tunables by name"),
         ("def cuda(ROWS=[1, 2]): ...", "def cuda(ROWS=[1, 2]): pass", ""),
-        ('source="scale.cu", ', "", "give a `source` or `template`, or the source as its docstring"),
+        ('source="scale.cu", ', "", "a `source` or `template`, or the source as its docstring"),
         ("def reference(", "def referense(", "`referense`"),
         ("def inputs(", "def yardstick(", "lacks the function `inputs("),
-        ('"input", "dtype"', '"input", "dtype", ["N"], 3', "takes 3 arguments by position, the others by name"),
-        ("alignment=16", 'role="output", alignment=16', "takes each argument once, by name"),
+        (
+            '"input", "dtype"',
+            '"input", "dtype", ["N"], 3',
+            "takes at most 3 arguments by position; give the others by name",
+        ),
+        ("alignment=16", 'role="output", alignment=16', "()` once, by name"),
         ("nominal =", "nominal = tail =", "is neither a field, an argument, a case"),
     ],
 )

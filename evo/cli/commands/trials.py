@@ -62,9 +62,9 @@ def trials(
         list[str] | None,
         typer.Option(
             metavar="EXPRESSION",
-            help="Metric to compare with the time, or two metrics: expressions over time_us, resources such as "
-            "registers, tunables and problem fields. Less is better, unless written as `maximise: EXPRESSION`. "
-            "Trials of the Pareto front are marked.",
+            help="Mark the Pareto front of the time and this metric, or of two metrics. A metric is an expression "
+            "over time_us, tunables, problem fields, and resources such as registers. Lower is better, unless "
+            "written as `maximise: EXPRESSION`.",
         ),
     ] = None,
     front_only: Annotated[

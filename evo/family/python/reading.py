@@ -113,7 +113,7 @@ class _Class:
             table["source"] = f"{node.name}{_SUFFIXES.get(node.name, '.txt')}"
             source = ast.get_docstring(node)
             if source is None:
-                raise _refused(node, "give a `source` or `template`, or the source as its docstring")
+                raise _refused(node, f"give `{node.name}` a `source` or `template`, or the source as its docstring")
             self.sources[table["source"]] = source + "\n"
         return {**table, "tunables": dict(_tunables(node))}
 
@@ -121,7 +121,9 @@ class _Class:
 def _tunables(node: ast.FunctionDef) -> Iterator[tuple[str, Any]]:
     arguments = node.args
     if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
-        raise _refused(node, "takes its tunables by name, each with its values: `def cpu(TILE=[8, 16])`")
+        raise _refused(
+            node, f"`{node.name}` takes its tunables by name, each with its values: `def {node.name}(TILE=[8, 16])`"
+        )
     defaults = [*[None] * (len(arguments.args) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
     for name, default in zip([*arguments.args, *arguments.kwonlyargs], defaults, strict=True):
         if default is None:
@@ -142,11 +144,13 @@ def _keys(node: ast.expr) -> dict[str, Any]:
     assert isinstance(node, ast.Call)
     names = _POSITIONS.get(_called(node), ())
     if len(node.args) > len(names):
-        raise _refused(node, f"takes {len(names)} arguments by position, the others by name")
+        raise _refused(
+            node, f"`{_called(node)}()` takes at most {len(names)} arguments by position; give the others by name"
+        )
     found = {name: _literal(value) for name, value in zip(names, node.args, strict=False)}
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg in found:
-            raise _refused(node, "takes each argument once, by name")
+            raise _refused(node, f"give each argument of `{_called(node)}()` once, by name")
         found[keyword.arg] = _literal(keyword.value)
     return found
 
