@@ -79,6 +79,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "spaced": wording.spaced_text,
     "value": wording.value_text,
     "outcome": wording.outcome_text,
+    "origin": wording.origin_text,
     "bound": wording.bound_text,
     "sign": sign,
     "tone": tone,

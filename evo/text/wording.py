@@ -138,6 +138,28 @@ def outcome_text(kind: str) -> str:
     return kind.replace("_", " ")
 
 
+ORIGINS: Mapping[str, str] = {
+    "warm start": "from a warm start",
+    "default": "the default config",
+    "design": "from the initial design",
+    "advice": "from results of similar problems",
+    "advised": "proposed with results of similar problems",
+    "random": "drawn at random",
+    "fresh": "drawn at random",
+    "mutation": "a mutation",
+    "crossover": "a crossover",
+    "neighbour": "a neighbour",
+    "neighbours": "a neighbour",
+    "asked": "proposed by a client",
+}
+"""Origins of configs as text. Other origins are names of strategies."""
+
+
+def origin_text(origin: str) -> str:
+    """Return the origin of a config as text, e.g. ``from the initial design`` or ``proposed by tpe``."""
+    return ORIGINS.get(origin, f"proposed by {origin}")
+
+
 def subject_text(family: str, variant: str | None) -> str:
     """Return a family's name, followed by the variant in brackets if it is not the family's own implementation."""
     return family if variant is None else f"{family} ({variant})"

@@ -161,6 +161,16 @@ def test_call_without_an_in_place_argument_is_refused(adding: Path, given: dict[
         loaded().Kernel(adding)(x=np.ones(N, np.float32), **given)
 
 
+def test_fixed_problem_field_is_refused_with_its_value(adding: Path) -> None:
+    described = json.loads((adding / "config.json").read_text())
+    (adding / "config.json").write_text(json.dumps({**described, "problem": {"k": 256}}))
+    kernel, y = loaded().Kernel(adding), np.ones(N, np.float32)
+    with pytest.raises(TypeError, match="k is fixed: the kernel was compiled for k=256, so omit it; inputs: x, y"):
+        kernel(x=np.ones(N, np.float32), y=y, k=256)
+    with pytest.raises(TypeError, match="l is not an argument"):
+        kernel(x=np.ones(N, np.float32), y=y, l=256)
+
+
 def test_arguments_of_value_none_count_as_omitted(adding: Path) -> None:
     kernel, y = loaded().Kernel(adding), np.ones(N, np.float32)
     with pytest.raises(TypeError, match="x is missing"):

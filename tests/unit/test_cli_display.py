@@ -9,8 +9,9 @@ from rich.console import Console
 from evo.cli.console.display import LineScreen, LiveScreen, head, left_text, screen, share_done, speedup_text
 from evo.cli.console.output import console, facts, styled, table
 from evo.cli.console.search_result import print_report
-from evo.messages.view import ChampionView, ProvingView, SpaceView, WarmStartView
+from evo.messages.view import ChallengeView, ChampionView, ProvingView, SpaceView, WarmStartView
 from evo.messages.view.champion import CalledTime
+from evo.promotion import Rule, Verdict
 from evo.search.search import Budget
 from tests.unit.views import CHAMPION, NOW, PROMOTED, REFUSED, ROLLED_BACK, VERDICT, finished, trial, view
 
@@ -236,6 +237,19 @@ def test_report_shows_refusals_rollbacks_and_missing_challenges() -> None:
     assert why in reported(finished(challenges=(), unchallenged=why), [], "", "sdpa")
     behind = replace(CHAMPION, verdict=replace(VERDICT, behind_every_baseline=True))
     assert "slower than every baseline" in reported(finished(champion=behind), [], "", "sdpa")
+
+
+def test_refused_challenger_is_shown_with_the_rule_that_decided_first() -> None:
+    names = ("gain", "noise", "intervals", "effect")
+    rules = tuple(Rule(name=name, passed=False, figure=0.0, threshold=1.0, text=f"Too low: {name}.") for name in names)
+    refused = ChallengeView(trial=7, verdict=Verdict(promote=False, summary="Not promoted.", rules=rules))
+    text = reported(finished(champion=None, challenges=(refused, refused)), [], " --db x.db", "sdpa")
+    assert text.count("Too low: gain.") == 2
+    assert not any(f"Too low: {name}." in text for name in names[1:])
+    assert text.count("All rules of all challenges: kernel-evo report 3 --db x.db") == 1
+    stated = replace(refused.verdict, summary="Not promoted. Too low: gain.", rules=rules[:1])
+    once = reported(finished(challenges=(replace(refused, verdict=stated),)), [], "", "sdpa")
+    assert once.count("Too low: gain.") == 1 and "All rules" not in once
 
 
 def test_display_shows_warm_start_and_cost() -> None:

@@ -210,6 +210,7 @@ def test_export_loader_error_names_the_invalid_argument(folder: Path, cupy: Simp
         ({}, TypeError, "x is missing; inputs: x; outputs: y"),
         ({"x": None}, TypeError, "x is missing; inputs: x; outputs: y"),
         ({"x": x, "z": x}, TypeError, "z is not an argument"),
+        ({"x": x, "N": 9}, TypeError, f"N is fixed: the kernel was compiled for N={N}, so omit it; inputs: x"),
         ({"x": np.arange(N)}, TypeError, "x must be a CuPy array of float32, not ndarray"),
         ({"x": array(x, "float16")}, TypeError, "x must be a CuPy array of float32, not one of float16"),
         ({"x": x[:9]}, ValueError, r"x must have shape \(256,\), not \(9,\)"),

@@ -7,12 +7,19 @@ from evo.text.wording import (
     distinct,
     duration_text,
     factor_text,
+    origin_text,
     percent_text,
     settings_text,
     significant,
     time_text,
     times_text,
 )
+
+
+def test_origin_of_a_config_is_a_phrase() -> None:
+    assert origin_text("design") == "from the initial design"
+    assert origin_text("advice") == "from results of similar problems"
+    assert origin_text("hill_climb") == "proposed by hill_climb"
 
 
 @pytest.mark.parametrize(

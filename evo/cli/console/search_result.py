@@ -95,7 +95,7 @@ def print_report(
     if view.gains:
         out.print(gains_text(view.gains))
         out.print()
-    out.print(challenges_text(view.challenges))
+    out.print(challenges_text(view.challenges, f"kernel-evo report {view.id}{where}"))
     if view.unchallenged is not None:
         out.print(Text(f"{view.unchallenged}\n", "yellow"))
     for warning in _further_warnings(view):
@@ -206,32 +206,36 @@ def gains_text(gains: Sequence[Gain]) -> RenderableType:
     return Group(Text("Gain of the search", "bold"), grid)
 
 
-def challenges_text(challenges: Sequence[ChallengeView]) -> RenderableType:
+def challenges_text(challenges: Sequence[ChallengeView], report: str) -> RenderableType:
     """Return the verdicts as text.
 
-    The last promotion is shown with all rules. If there was no promotion, the last verdict is shown with all rules. Of
-    all other verdicts, only the failed rules are shown.
+    The last promotion is shown with all rules. All other verdicts are shown with the rule that decided first.
+
+    Args:
+        report: command that writes all rules of all verdicts.
     """
-    at_length = _shown_in_full(challenges)
+    at_length = _last_promotion(challenges)
     parts: list[RenderableType] = []
     for each in challenges:
         summary = Text.assemble((f"Trial {each.trial}: ", "bold"), _summary(each.verdict))
         if each is at_length:
             parts += [summary, _rules(each.verdict.rules), ""]
         else:
-            parts += [Text(summary.plain, "dim"), _rules(each.verdict.unmet), ""]
+            deciding = [rule for rule in each.verdict.unmet[:1] if rule.text not in each.verdict.summary]
+            parts += [Text(summary.plain, "dim"), *([_rules(deciding)] if deciding else []), ""]
+    if any(len(each.verdict.unmet) > 1 for each in challenges if each is not at_length):
+        parts += [Text(f"All rules of all challenges: {report}", "dim"), ""]
     return Group(*parts)
 
 
-def _shown_in_full(challenges: Sequence[ChallengeView]) -> ChallengeView | None:
-    """Return the challenge whose rules are all printed: the last promotion, or else the last challenge, or None."""
-    last = challenges[-1] if challenges else None
-    return next((each for each in reversed(challenges) if each.verdict.promote), last)
+def _last_promotion(challenges: Sequence[ChallengeView]) -> ChallengeView | None:
+    """Return the challenge whose rules are all printed; None if no trial was promoted."""
+    return next((each for each in reversed(challenges) if each.verdict.promote), None)
 
 
 def _further_warnings(view: SearchView) -> list[str]:
     """Return the warnings of a search, without warnings that repeat a printed rule."""
-    at_length = _shown_in_full(view.challenges)
+    at_length = _last_promotion(view.challenges)
     said = () if at_length is None else gap_texts([at_length])
     return [each for each in view.warnings if each not in said]
 

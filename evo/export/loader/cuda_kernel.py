@@ -87,6 +87,8 @@ class Kernel:
         outputs = {each["name"] for each in self.of("output", "inout")}
         for name in sorted(inputs - arrays.keys()) + sorted(arrays.keys() - inputs - outputs):
             problem = "is missing" if name in inputs else "is not an argument"
+            if name in self.problem and name not in inputs:
+                problem = f"is fixed: the kernel was compiled for {name}={self.problem[name]}, so omit it"
             raise TypeError(
                 f"{name} {problem}; inputs: {', '.join(sorted(inputs))}; outputs: {', '.join(sorted(outputs))}"
             )

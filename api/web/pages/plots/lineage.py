@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from api.web.pages.plots.figure import Figure, Plot, Table, config_label, label, nothing, time_axis
 from db.queries.landscape import Landscape, Relative
 from evo.messages.view import SearchView
-from evo.text.wording import count_text, outcome_text, time_text, value_text
+from evo.text.wording import count_text, origin_text, outcome_text, time_text, value_text
 from evo.trial import Config
 
 MOST, LONGEST = 120, 60
@@ -25,9 +25,9 @@ def lineage(landscape: Landscape, search: SearchView) -> Plot:
     oldest = family[line[-1]]
     further = " at least" if oldest.parents else ""
     steps = f"{count_text(len(line) - 1, 'step')}{further}"
-    summary = f"{head} trial {number} descends from trial {oldest.number} ({oldest.origin}) in {steps}."
+    summary = f"{head} trial {number} descends from trial {oldest.number} ({origin_text(oldest.origin)}) in {steps}."
     if len(line) == 1:
-        summary = f"{head} trial {number} was proposed by {oldest.origin} without a parent."
+        summary = f"{head} trial {number} has no parent; its config: {origin_text(oldest.origin)}."
     return Plot(
         summary=summary,
         figures=(_figure(family, line),),
