@@ -151,7 +151,7 @@ def message_of(error: EvoError, arguments: Sequence[str] = ()) -> str:
 
 
 def _from_environment(message: str, arguments: Sequence[str]) -> str:
-    """Return the message with the environment variable instead of an option that was read from it."""
+    """Replace an option at the start of a message by the environment variable from which it was read."""
     name, _, reason = message.partition(": ")
     variable = variable_of(name, arguments, os.environ)
     return message if variable is None else f"{variable}: {reason}; correct it, or `unset {variable}`"

@@ -114,7 +114,8 @@ class Upkeep(Calls):
     ) -> Collected:
         """Delete searches that ended more than `keep_days` days ago, and artefacts beyond `artefact_limit_gb`.
 
-        The evidence of champions is always kept. With `dry_run`, nothing is deleted, but the numbers are returned.
+        The evidence of champions is always kept. With `dry_run`, nothing is deleted, and the result
+        contains the numbers of items that would be deleted.
         """
         body = {"keep_days": keep_days, "artefact_limit_gb": artefact_limit_gb, "dry_run": dry_run}
         return parse(self._send("POST", "/collect", body), Collected)

@@ -24,7 +24,7 @@ _LONGEST_PAUSE_S = 5.0
 _LONGEST_WAIT_S = 30.0
 """Longest `Retry-After`, in seconds, for which a request waits. A longer time is reported as an error."""
 _LONGEST_ASKED_S = 86_400
-"""Longest accepted `Retry-After`; longer values are limited to it."""
+"""Maximum result of `retry_after_s`."""
 
 
 TOKEN_FORM = "as `kev_…`"

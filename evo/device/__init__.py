@@ -63,7 +63,7 @@ class Device:
 
     @property
     def runs(self) -> Runs:
-        """How the device treats a config: the kernel runs, a recorded result is looked up, or it is only compiled."""
+        """What the device does with a kernel: run it, look up its recorded result, or only compile it."""
         return kind_of(self.kind).runs
 
     def copying_at(self, bytes_per_s: float) -> "Device":

@@ -38,7 +38,10 @@ def limits(attributes: Mapping[str, int]) -> dict[str, float]:
 
 
 def ceilings(attributes: Mapping[str, int]) -> Ceilings:
-    """Return peak rates computed from clocks and widths. An unknown architecture has no arithmetic rates."""
+    """Return a GPU's peak rates, computed from clock rates, number of multiprocessors and width of the memory bus.
+
+    An unknown architecture has no arithmetic rates.
+    """
     known = [each for each in _PER_CLOCK if each <= capability(attributes)]
     per_clock = _PER_CLOCK[max(known)] if known else {}
     clocks_per_s = attributes["clock_khz"] * 1e3 * attributes["sm_count"]

@@ -43,7 +43,7 @@ class Form:
     Attributes:
         source, binary: names of the source file and of the binary. The binary must not have the loader's name, because
             Python would then import it as an extension module.
-        loaders: for each loader file, by its name in the export: the name of its source in `evo/export/loader`.
+        loaders: name of a file in `evo/export/loader`, by the name of its copy in the export.
     """
 
     source: str
@@ -174,7 +174,7 @@ def array_facts(operand: Operand) -> dict[str, Any]:
 
 
 def _launch(launch: Launch, ptx: str) -> dict[str, Any]:
-    """Return the description of a launch for the loader. If a call has only one launch, its function is omitted."""
+    """Return the description of a launch for the loader. If a call has only one launch, keys are omitted."""
     described = {key: value for key, value in asdict(launch).items() if key != "programmatic"}
     if not launch.entry:
         return {key: value for key, value in described.items() if key not in _OF_SEVERAL}

@@ -69,8 +69,8 @@ def laid_out(headers: Mapping[str, bytes], file: str) -> dict[str, bytes]:
     """Return the headers by their paths in an export.
 
     Args:
-        file: path of the source, relative to the family's folder. The source may include ``"../common.h"``, so its
-            folder must exist in the export. If this folder has no header, the result contains a placeholder file in it.
+        file: path of the source, relative to the family's folder. An include such as ``"../common.h"`` works only if
+            the source's folder exists, so a folder without headers gets a placeholder file.
     """
     if not headers:
         return {}

@@ -19,7 +19,7 @@ FIRST = 8
 """Number of trials of a new variant."""
 
 GROWTH = 3
-"""Factor between the numbers of trials of successive rungs. One in this many variants continues."""
+"""Factor between the numbers of trials of successive rungs. The best third (1 / `GROWTH`) of the variants continue."""
 
 Costs: TypeAlias = Sequence[float | None]
 """Cost of each ended trial of a variant, in the order in which the trials ended: the time in µs, or the cost under the

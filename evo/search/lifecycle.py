@@ -57,7 +57,7 @@ def transition(state: State, command: Command) -> State:
 
 
 ALIKE = 6
-"""Number of first trials that must fail with the same error before the search ends because of it."""
+"""Number of ended trials after which a search ends if all of them failed for the same reason."""
 
 _ERROR = re.compile(r"\berror\b\s*+(?:#?+[A-Z]*+\d++(?:-D)?+\s*+)?+:\s*(?P<what>.+)", re.IGNORECASE)
 _BY_CONFIG = re.compile(

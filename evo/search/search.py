@@ -194,12 +194,12 @@ class Search:
             self.challengers.learn(each)
 
     def precedes(self, log: Collection[Logged]) -> bool:
-        """Return True if a stored log contains the trial that was proposed last here, and the trial that ended last.
+        """Return True if a stored log contains the trials that this search proposed last and ended last.
 
         Otherwise the stored log was replaced, e.g. because a backup was restored.
 
         Args:
-            log: the trials that were proposed or ended last here, and all later ones.
+            log: stored trials, from the last proposed and the last ended trial of this search on.
         """
         asked, finished = self.history.asked[-1:], self.history.finished[-1:]
         proposed = {each.trial.number: each.trial.config for each in log}

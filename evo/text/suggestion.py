@@ -32,5 +32,5 @@ def unknown(name: str, known: Collection[str], what: str) -> str:
 
 
 def _part(name: str, entry: str) -> bool:
-    """Return True if `name` is one of the words of a longer name, e.g. ``L4`` of ``NVIDIA L4``."""
+    """Return True if `name` is one of the words of the name `entry`, e.g. ``L4`` of ``NVIDIA L4``."""
     return name.lower() in re.findall(r"[a-z0-9]+", entry.lower())

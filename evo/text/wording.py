@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from evo.text.limits import LONGEST_S
 
 _ROUNDS_UP = 0.99995
-"""Values of at least this fraction of a limit would be rounded up to the limit at four digits."""
+"""With four digits, a value above this fraction of 1,000 would be shown as 1,000, so it gets the next larger unit."""
 
 
 def time_text(time_us: float | None, *, estimated: bool = False) -> str:

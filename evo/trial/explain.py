@@ -117,7 +117,7 @@ def headline(text: str) -> str:
 
 
 def worst_cases(cases: Sequence[CaseError]) -> list[CaseError]:
-    """Return for each case and output the check with the largest error over all seeds, in order."""
+    """Return one check for each output of each case: the check with the largest error over all seeds."""
     worst: dict[tuple[str, str], CaseError] = {}
     for case in cases:
         key = (case.case, case.output)

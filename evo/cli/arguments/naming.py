@@ -40,7 +40,7 @@ _TYPED: Mapping[str, str] = {
     "webhook.secret": "--webhook-secret",
     "webhook.url": "--webhook",
 }
-"""Options by request field, for fields whose option has a different name and for fields that contain further fields."""
+"""Options by request field: of fields whose option has a different name, and of fields that contain other fields."""
 
 _SAME = {
     "budget": ("cost_per_hour", "minutes", "stagnation", "trials"),
@@ -48,10 +48,10 @@ _SAME = {
     "": ("calls_per_second", "cost_per_hour", "db", "keep_days", "limit", "notes", "outcome", "priority", "reason",
          "seed", "sort", "strategy", "targets", "url"),
 }  # fmt: skip
-"""Fields whose option has the same name, by the request field that contains them."""
+"""Fields that are named like their option, by the request field that contains them (empty: the request itself)."""
 
 _SPEC = ("family.toml", "document")
-"""Prefixes of the fields of a family.toml: as users write them, and in requests."""
+"""Prefix of a family.toml field in messages to users, and its prefix in requests."""
 
 
 def typed_name(field: str) -> str:

@@ -157,7 +157,7 @@ def _sandbox() -> Finding:
 
 
 def _nvrtc(devices: "list[Device]") -> Finding:
-    """Check the CUDA compiler on a small kernel, for every architecture that searches here may target."""
+    """Compile a small kernel for the architecture of every GPU of this machine and of every known target."""
     from evo.device.estimate.target import architectures
     from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler, failures
 

@@ -260,7 +260,7 @@ def _print_implementation(out: "Console", implementation: "Implementation") -> N
 
 
 def _print_fault(out: "Console", package: "Package", kind: "DeviceKind") -> None:
-    """Print the fault that would stop a search of this implementation before its first trial, if there is one."""
+    """Print the fault that prevents every search of the family on this kind of device, if there is one."""
     from evo.errors import RenderError
     from templates.render import check
 

@@ -128,7 +128,7 @@ def measure(
 
 @contextmanager
 def _undecided(family: str) -> "Iterator[None]":
-    """Context manager that prints the unchecked lines of an imported family if an error may be caused by them."""
+    """Context manager that prints a family's lines marked as unchecked if they may have caused an error."""
     try:
         yield
     except EvoError as error:
@@ -138,10 +138,10 @@ def _undecided(family: str) -> "Iterator[None]":
 
 
 def _print_undecided(family: str, failure: str) -> None:
-    """Print the lines of an imported family that are marked as unchecked and concern a failure, on standard error.
+    """Print on standard error a family's lines that are marked as unchecked and may have caused a failure.
 
-    These are the lines of a file, or of a table of family.toml, that the failure names. Without any, the first marked
-    lines are printed.
+    These are the marked lines in a file, or in a table of family.toml, whose name the failure contains. If there are
+    none, the first marked lines are printed.
     """
     from evo.family.importing.writing import MARK
 
@@ -159,7 +159,11 @@ def _print_undecided(family: str, failure: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Marked:
-    """A line that is marked as unchecked. `table` is the name in its table of family.toml, e.g. of an argument."""
+    """A line that is marked as unchecked.
+
+    Attributes:
+        table: name of the argument, case or other table of family.toml that contains the line.
+    """
 
     path: Path
     number: int

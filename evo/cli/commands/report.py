@@ -58,8 +58,8 @@ def report(
 ) -> None:
     """Write the report of a search as report.md and report.html.
 
-    The report contains findings, tunable values without gain, the cost, and a decision whether to keep the champion.
-    It is made from the database, without a worker.
+    The report contains findings, tunable values that bring no gain, the cost, and a decision whether to keep the
+    champion. It is made from the database, without a worker.
     """
     from evo.cli.files.writing import write_file, writing_to
     from evo.report import parse_goals

@@ -114,7 +114,7 @@ def trials(
 
 
 def _print_weighed(found: "Sequence[Weighed]", device: str) -> None:
-    """Print the trials that have both metrics. Trials on the Pareto front are marked."""
+    """Print a table of trials with the values of two metrics. Trials on the Pareto front are marked."""
     from rich.text import Text
 
     from evo.messages.view.metric import TIME

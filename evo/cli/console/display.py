@@ -258,7 +258,7 @@ def screen(console: Console) -> Iterator[LiveScreen | LineScreen]:
 
 
 def duplicates_text(trial: TrialView, duplicates: Mapping[int, int]) -> str:
-    """Return ` (same binary as trial 3)` for a trial that compiled to the binary of an earlier trial, else nothing."""
+    """Return ` (same binary as trial 3)` if an earlier trial has the same binary, else an empty text."""
     return f" (same binary as trial {duplicates[trial.number]})" if trial.number in duplicates else ""
 
 

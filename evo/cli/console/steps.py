@@ -41,7 +41,7 @@ def steps() -> Iterator[Callable[[str], None]]:
 
 
 def print_climb(out: Console, evaluated: EvaluatedConfig, cache: str, roofline: Roofline | None) -> None:
-    """Print every step, up to the step at which the config failed."""
+    """Print every step of a measurement, up to the step at which the config failed."""
     report, built = evaluated.report, evaluated.built
     _print_build(out, built, report.stages)
     for case, reason in built.uncovered.items():

@@ -21,8 +21,8 @@ class SuiteResult:
     """Result of a suite's searches.
 
     Attributes:
-        searched: the searched calls, each with its search. If a second search, which tries the champions of similar
-            problems, found the current champion, it is given instead of the first search.
+        searched: the searched calls, each with one search: the second search, which tries the champions of similar
+            problems, if it found the current champion, else the first search.
         left_out: reasons why calls were not searched, by name of the call.
         measured: time or cost of every call's best configs on every problem of the same family, by family.
         interrupted: True if the user cancelled the run with a second Ctrl-C. A first Ctrl-C only ends the run early.
@@ -99,7 +99,7 @@ def unseen_text(found: Unseen, long: str = LONG) -> str:
 
 
 def suite_document(result: SuiteResult, size: int) -> dict[str, Any]:
-    """Return the result as a JSON document."""
+    """Return the result as a JSON document, with a set of at most `size` configs for each family."""
     return {
         "suite": result.suite.name,
         "goal": result.suite.goal,

@@ -11,7 +11,7 @@ from evo.family.source.triton.source import definitions, names_used, needed
 from evo.text.encoding import python_text
 
 OTHERS = ("triton", "torch", "numpy", "__future__")
-"""Packages that are installed, so their modules are not searched in the user's folders."""
+"""Installed packages. Their modules are not looked for in the user's folders."""
 
 FOLDERS_ABOVE = 4
 """Number of parent folders of the source that are searched for a module."""

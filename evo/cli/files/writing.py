@@ -38,7 +38,7 @@ def check_place(folder: Path, option: str) -> str:
 
 
 def _named(option: str, folder: Path, place: Path) -> str:
-    """Return an option with a valid, unused folder next to `folder`, as an example for an error message."""
+    """Return an option with an unused folder next to `folder`, named like `place`, as an example for an error."""
     name = re.sub(r"[^A-Za-z0-9_.+-]+", "_", place.name[:80]).strip("_.+-") or "kernel"
     parent = Path() if folder == Path() or folder.name in ("", "..") else folder.parent
     names = chain((name, f"my_{name}"), (f"{name}_{number}" for number in count(2)))

@@ -92,7 +92,7 @@ class Request:
 
 
 def _uploaded(package: Package, client: Client) -> bool:
-    """Return True if the family's files were uploaded. If not, workers read the family from its own folder."""
+    """Upload the family's files, and return True. Return False if this is not possible or not allowed."""
     if package.location is None:
         return False
     try:

@@ -221,7 +221,7 @@ class _Conductor:
         self._session.out.print(head(view, masked(f"{self._session.connection.client.url}/searches/{view.id}")))
 
     def _advice(self, entry: CallSearch) -> list[Config]:
-        """Return the best configs so far of the nearest problems, the nearest problem first."""
+        """Return the best configs that searches of the nearest problems have found so far, nearest problem first."""
         digest = entry.request.package.digest
         same = [other for other in self._entries.values() if other.request.package.digest == digest]
         others = [other.view for other in same if other.view is not None]
@@ -237,7 +237,10 @@ class _Conductor:
         return [dict(trial.config) for trial in trials if trial.time_us is not None]
 
     def _own_budget(self) -> dict[str, float]:
-        """Return the budget of each search: that of the whole suite, which is divided by pausing the searches."""
+        """Return the budget of each search, which is the budget of the whole suite.
+
+        The suite's budget is divided among the searches by pausing them.
+        """
         limits = {"trials": self._budget.trials, "minutes": self._budget.minutes, "stagnation": self._budget.stagnation}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
@@ -290,7 +293,7 @@ class _Conductor:
             entry.view = self._look(entry.view)
 
     def _measurements(self, family: str) -> Measurements:
-        """Return the time or cost of every call's best configs on every problem of the family, as far as measured."""
+        """Return the measured times or costs of every call's best configs on the problems of the family."""
         entries = [entry for entry in self._entries.values() if entry.view and entry.view.family == family]
         configs: list[Config] = []
         for entry in entries:

@@ -429,7 +429,7 @@ def _driver(name: str, *arguments: Any) -> None:
 
 
 _pointer: Callable[[int | None], Any] = ctypes.c_void_p.from_param
-"""Returns a pointer as an argument of a C function."""
+"""Converts an address to a pointer that can be passed to a C function."""
 
 
 def _driver_function(name: str) -> Any:

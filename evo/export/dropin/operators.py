@@ -76,8 +76,8 @@ _OPERATORS: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
         lambda x, target, ignored: x.new_empty(x.shape[:1], dtype=torch.float32),
     ),
 }
-"""Schema, implementation and fake implementation of each operator. Operators have no gradient; `traced` avoids such
-calls.
+"""Schema, implementation and fake implementation of each operator. Operators have no gradient, so `traced`
+returns None if one is needed.
 """
 
 
@@ -98,7 +98,7 @@ OPERATORS = _registered()
 def traced(name: str, family: str, inputs: Sequence[torch.Tensor], **fields: Any) -> Any:
     """Return the operator for a traced call; None if a gradient is needed or no kernel can compute the call.
 
-    For None, the caller uses PyTorch's own operations, which torch.compile can fuse.
+    If the result is None, the caller uses PyTorch's own operations, which torch.compile can fuse.
 
     Args:
         name: name of the operator.

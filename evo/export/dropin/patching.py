@@ -86,7 +86,7 @@ def _sources(model: torch.nn.Module) -> list[ModuleType]:
 
 
 def _rotary(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement for `original`. It uses a kernel if a kernel can compute the call, and else `original`."""
+    """Return a replacement for `original` that uses a kernel if a kernel can compute the call, else `original`."""
 
     @functools.wraps(original)
     def apply_rotary_pos_emb(q: Any, k: Any, cos: Any, sin: Any, *others: Any, **named: Any) -> Any:

@@ -21,7 +21,7 @@ class Call:
         problem: problem for which the kernel must be compiled.
         results: shape and strides of each output that the caller gets. The strides are None for a contiguous output.
         family: family of the kernel; None for the family of the operation.
-        by_tokens: True if the kernel must have the memory layout (B, S, H, D).
+        by_tokens: True if the kernel must read and write the memory layout (B, S, H, D).
         convert, copies, offsets: see `Plan`.
         integers: indices of integer inputs, whose dtype may differ from that of the other inputs.
         scalars: values of the kernel's scalar arguments.

@@ -17,7 +17,7 @@ Key = tuple[str, str, frozenset[tuple[str, Any]]]
 
 NO_KERNEL = "no kernel for this problem"
 MORE_THREADS = "PyTorch uses "
-"""Start of the reason if PyTorch uses more threads than the kernel."""
+"""Beginning of the reason for a fallback that depends on the number of PyTorch's threads."""
 
 
 @dataclass

@@ -68,7 +68,7 @@ def weighed(
     problem: Mapping[str, Value],
     field: str,
 ) -> list[Weighed]:
-    """Return the trials for which both metrics can be computed, in order.
+    """Return the trials for which both metrics can be computed, in the given order.
 
     Args:
         metrics: one or two expressions over ``time_us``, the resources of a build (e.g. ``registers``), the tunables

@@ -68,12 +68,12 @@ class Runs:
 
 
 def note_of_rivals(contests: Iterable[Hashable]) -> str | None:
-    """Return the warning to show with a list of searches or champions if readers may compare times of two entries.
+    """Return the warning to show with a list of searches or champions whose times readers may compare.
 
-    The result is None if no two entries are equal in `contests`.
+    The result is None if no two entries are rivals.
 
     Args:
-        contests: family, problem, device and objective of each entry.
+        contests: family, problem, device and objective of each entry. Entries with equal values are rivals.
     """
     listed = list(contests)
     return DIFFERENT_RUNS if len({*listed}) < len(listed) else None

@@ -101,8 +101,9 @@ class ProvingView:
         trial: the challenger's number; None for an ablation.
         since: time at which a worker started the job; None while the job is queued.
         elapsed_s: seconds since the job started.
-        number, planned: position of the job among the confirmations after the last trial, from 1, and their expected
-            number. More follow if confirmed times are longer than quick times, and fewer if a trial is promoted.
+        number: position, from 1, of the confirmation among those that began after the same number of trials.
+        planned: expected number of these confirmations. It grows if confirmed times are longer than quick times, and
+            shrinks if a trial is promoted.
         left_s: expected seconds until the job ends, from the times of earlier confirmations. None if the job is queued,
             or if nothing is known.
         all_left_s: expected seconds until all planned confirmations have ended.
@@ -310,8 +311,8 @@ class SearchView(Deferred):
 def gap_texts(challenges: Sequence[ChallengeView]) -> tuple[str, ...]:
     """Return texts about challenges whose confirmed time differs much from the quick time.
 
-    One trial is described in full: the promoted trial or, if it is not among them, the first. The others are listed
-    briefly.
+    One of these challenges is described in full: the promotion or, without one, the first challenge. The others are
+    listed briefly.
     """
     found = [(each, rule) for each in challenges if (rule := each.verdict.quick_gap) is not None]
     if not found:

@@ -88,7 +88,7 @@ def _relative(saving: Saving) -> str:
 
 
 def _next(material: Material, terms: Terms) -> str:
-    """Return a text about missed targets: what to try next, and which ones the device cannot reach."""
+    """Return a text about missed targets: what to try next, and which targets the device cannot reach."""
     known = [each for goal in terms.goals if (each := judged(goal, material)) is not None]
     if not known:
         return ""

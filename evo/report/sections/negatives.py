@@ -55,7 +55,10 @@ class Comparison:
         return finding(self.ratio, least=least) if self.is_conclusive and self.ratio is not None else None
 
     def negative(self, gain: float) -> bool:
-        """Return True if even the lower end of the interval is no gain of at least `gain`, or if there is no ratio."""
+        """Return True if the interval rules out that the value saves the fraction `gain` of the time.
+
+        Without a ratio, the result is also True.
+        """
         return self.ratio is None or self.ratio.low > 1.0 - gain
 
 

@@ -180,7 +180,7 @@ def prices_of(price_in: float, price_out: float, budget_usd: float | None) -> "P
 
 
 def _search(connection: "Connection", search_id: int | None, *, family: str, **terms: Any) -> "SearchView":
-    """Return the search to continue, or start a search with the given terms."""
+    """Return the search with this id or, if the id is None, a new search with the given family and terms."""
     from evo.cli.session.request import Request
 
     if search_id is None:
