@@ -246,7 +246,7 @@ def _read_family(path: Path) -> Family:
 def _read_python(path: Path, own: Mapping[str, bytes]) -> tuple[Family, dict[str, bytes]]:
     """Return the family that a class in family.py describes, and its files.
 
-    The files contain those that the class describes, including family.toml, in place of family.py.
+    In the files, family.py is replaced by the files that the class describes, including family.toml.
     """
     files = {name: content for name, content in own.items() if name != PYTHON_SPEC}
     document, made = read_family(_utf8(path / PYTHON_SPEC))
@@ -352,8 +352,8 @@ def _matters(path: Path) -> bool:
 def _digest(files: Mapping[str, bytes]) -> str:
     """Return the SHA-256 of the names and contents of files.
 
-    The hash is computed from the SHA-256 of each name and each content. If they were only joined, different folders
-    could give the same bytes.
+    The hash is computed from the SHA-256 of each name and each content. If names and contents were only joined,
+    different folders could give the same bytes.
     """
     digest = hashlib.sha256()
     for name in sorted(files):

@@ -147,7 +147,7 @@ def words_of(files: Mapping[str, str], implementation: Implementation) -> frozen
 
 
 def all_read(files: Mapping[str, str], implementation: Implementation) -> bool:
-    """Return True if no flag adds headers from elsewhere, and no line forms names with ``##``.
+    """Return True if no flag adds headers from outside the family, and no line forms names with ``##``.
 
     Otherwise, the kernel may use names that do not occur in `lines_of`.
     """

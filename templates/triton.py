@@ -147,7 +147,7 @@ def _passing_descriptors(
 
 
 def _map(described: tuple[str, str, Descriptor]) -> dict[str, Any]:
-    """Return a tensor map's Triton type, argument, dtype and shape, with which it is compiled and later created."""
+    """Return the facts from which a tensor map is compiled and created: Triton type, argument, dtype and shape."""
     name, dtype, made = described
     return {"type": f"tensordesc<{TYPES[dtype]}{list(made.block)}>", "of": name, "dtype": dtype, "shape": made.shape}
 

@@ -253,7 +253,7 @@ def _read_mode(table: Table, *, triton: bool) -> tuple[Literal["template", "sour
 
 
 def _triton_specific(table: Table) -> Expression:
-    """Return the condition under which Triton kernels are compiled for one architecture only: sm_90 or newer."""
+    """Return the condition under which Triton kernels are compiled for one architecture only: on GPUs from sm_90 on."""
     return Expression.parse("compute_capability >= 90", table.field())
 
 

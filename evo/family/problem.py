@@ -343,10 +343,10 @@ OTHER_CHOICE = "choose another problem or device"
 
 
 def in_problem_terms(problem: Problem, constraints: Sequence[Constraint], error: EmptySpace) -> EmptySpace:
-    """Return the error with one more remedy; as ``problem.<field>`` if the constraint contains a problem field.
+    """Return the error with one more remedy and, if its constraint contains problem fields, for the field ``problem``.
 
     Users can change the problem, but not the constraint. The message still names the constraint, for the family's
-    author.
+    author. If the constraint contains only one problem field, the field is ``problem.<field>``.
     """
     remedies = (*error.remedies, OTHER_CHOICE)
     asked = {name for each in constraints if each.expression.field == error.field for name in each.expression.names}

@@ -227,5 +227,5 @@ def _as_list(key: str, value: object) -> str:
 
 
 def _write(key: str, value: str) -> str:
-    """Return a clause for an error with the line to write in the document; for an entry of a list, only the value."""
+    """Return a clause for an error text: the line to write in the document or, in a list, only the value."""
     return f"; write {value}" if "[" in key else f"; write {key} = {value}"

@@ -118,9 +118,9 @@ def _change(space: Space, champion: Config, tunable: Tunable, rank: int) -> Chan
 
 
 def _tied(space: Space, row: Indices, kept: int) -> Config | None:
-    """Return the nearest valid config that differs from the invalid config `row` in one tunable; None without one.
+    """Return the nearest valid config that differs from the invalid config `row` in one tunable.
 
-    The value of the tunable with the index `kept` is not changed.
+    The tunable with the index `kept` is not changed. The result is None if no such config is valid.
     """
     near = [
         _with(row, index, rank)

@@ -41,7 +41,7 @@ class ChallengeLimit:
         below: upper limit of a challenger's quick cost (exclusive).
         cost: the incumbent's cost from which `below` is computed; see `bar`.
         binaries: digests of the incumbent's binaries. Trials with these binaries do not challenge.
-        again: a trial of this search with the incumbent's config or binary, and a cost; None if there is none.
+        again: a measured trial of this search with the incumbent's config or binary; None if there is none.
     """
 
     below: float
@@ -75,7 +75,7 @@ def _cost_text(cost: float | None) -> str:
 
 
 def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> float | None:
-    """Return a confirmed time, corrected to be comparable with quick samples; None if nothing was measured.
+    """Return the challenger's confirmed time in a verdict, made comparable with quick samples; None without a time.
 
     A device may be slower in a confirmation than during the search because it is warm, at its power limit, or shared.
     The fastest baseline is then slower too, and the confirmed time is divided by the baseline's slowdown.

@@ -223,7 +223,7 @@ class Costs:
 
     @classmethod
     def of(cls, goal: Goal, report: ConfirmReport, challenger: Config, incumbent: Config | None) -> "Costs":
-        """Return the converter for the challenger and the incumbent of a report, which contains resources and power.
+        """Return the converter for challenger and incumbent, with the resources and the power in a report.
 
         Args:
             goal: the metric.

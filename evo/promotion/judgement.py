@@ -52,7 +52,7 @@ def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None)
 
 
 def so_far(report: ConfirmReport, policy: Policy) -> str:
-    """Return a clause with the speed-up so far, e.g. ``; so far 1.2 times as fast as torch``; empty without one."""
+    """Return a clause with the speed-up so far, e.g. ``; so far 1.2 times as fast as torch``; empty if unknown."""
     against, challenger = report.repeated_against, report.challenger
     other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
     if challenger is None or other is None:

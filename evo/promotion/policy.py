@@ -88,8 +88,8 @@ class Policy:
             rule is then undecided.
         suspect_speedup: a trial whose speed-up over the fastest baseline is at least this factor is flagged for review.
         session_drift: allowance for a machine that is slower than in the champion's confirmation. If the search itself
-            neither measured nor confirmed the champion, trials may challenge that are slower than its confirmed time by
-            up to this fraction.
+            neither measured nor confirmed the champion, a trial may challenge although it is slower than the
+            champion's confirmed time, by up to this fraction.
         challengers: number of elites that may challenge. With more than one, a trial whose time is short by chance does
             not keep other trials from challenging.
         final_challengers: maximum number of challenges after all trials have ended.

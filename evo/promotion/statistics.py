@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Samples: TypeAlias = Sequence[float] | NDArray[np.float64]
 
 RESAMPLES = 2000
-"""Number of bootstrap resamples. With it, the ends of an interval vary between seeds by less than a tenth of its width.
+"""Number of bootstrap resamples: the ends of an interval vary between seeds by less than a tenth of its width.
 """
 
 BATCH = 10

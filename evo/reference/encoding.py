@@ -52,7 +52,7 @@ PTX, and infinity in bfloat16.
 
 
 def stored(dtype: str) -> np.dtype[Any]:
-    """Return the NumPy dtype of arrays with a dtype of family.toml. If NumPy lacks it, this is an integer for codes."""
+    """Return the NumPy dtype that stores a dtype of family.toml: an integer dtype for codes if NumPy lacks it."""
     return np.dtype(f"uint{FORMATS[dtype].bits}" if dtype in FORMATS else dtype)
 
 

@@ -59,8 +59,8 @@ def draw_heads(
 def _peak(rng: np.random.Generator, q: NDArray[np.float32], k: NDArray[np.float32]) -> None:
     """Change q and k in place, for the distribution ``peaked`` of `draw_heads`.
 
-    In each head, a key in the second half is made the late key. If the last component of a row of q is not 0, this key
-    gets an extreme score. If the second-last component is not 0, all keys get extremely low scores.
+    In each head, a key in the second half is made the late key. Its score is extreme for rows of q whose last component
+    is not 0. For rows whose second-last component is not 0, the scores of all keys are extremely low.
     """
     far = k.shape[-1] ** 0.5 * EXTREME / FAR
     heads = k.reshape(-1, *k.shape[-2:])

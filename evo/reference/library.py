@@ -11,7 +11,7 @@ LARGE_FLOPS = 5e10
 """Number of operations for which CPU cores need several seconds."""
 
 LARGE_ELEMENTS = 1 << 25
-"""Number of elements of all arrays for whose copying and rounding CPU cores need a second or more."""
+"""Number of elements of all arrays from which CPU cores need at least a second to copy and round them."""
 
 _WITHOUT_GPU = threading.Event()
 _ONE_AT_A_TIME = threading.Lock()

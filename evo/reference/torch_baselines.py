@@ -40,7 +40,7 @@ def tensor_of(array: Array, dtype: str) -> Any:
 
 
 def on_cpu(function: Function, names: Sequence[str], dtype: str, inputs: Arrays) -> Callable[[], object]:
-    """Return the function that the CPU baseline ``torch`` times: it applies `function` to the named inputs."""
+    """Return the timed function of the CPU baseline ``torch``, which applies `function` to the named inputs."""
     torch_on_cpu()
     return partial(function, *(tensor_of(inputs[name], dtype) for name in names))
 

@@ -61,13 +61,14 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step that joins one tunable.
+    """A step of a listing. It extends each partial point by the values of one tunable.
 
     Attributes:
         position: index of the tunable in declared order.
-        completed: constraints whose last tunable to be joined is this one. Points that violate one of them are removed.
-        watched: constraints that contain this tunable and tunables of later steps. Points that can no longer satisfy
-            such a constraint are removed.
+        completed: constraints of this tunable whose other tunables were all joined in earlier steps. Points that
+            violate such a constraint are removed.
+        watched: constraints of this tunable and of tunables of later steps. Points that can no longer satisfy such a
+            constraint are removed.
     """
 
     position: int
@@ -232,7 +233,7 @@ class Plan:
         return self._truth(constraint, indices, [partial.columns[index] for index in indices])
 
     def _remembering(self, constraint: Constraint, indices: Sequence[int]) -> CachedFunction | None:
-        """Return an empty cache for a constraint; None if it has no joined tunable, or too many combinations."""
+        """Return an empty cache for a constraint; None if its joined tunables have no combination or too many."""
         shape = tuple(len(self.steps[index].tunable.values) for index in indices)
         if not shape or math.prod(shape) > MOST_REMEMBERED:
             return None

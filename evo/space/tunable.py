@@ -93,7 +93,8 @@ class Tunable:
     def keeping(self, values: Sequence[Value], field: str) -> "Tunable":
         """Return a copy that has only the given values, in their original order.
 
-        The default is kept if it is among the values; otherwise, the copy has the default of a new tunable.
+        If the default is not among them, the new default is the middle value of an ordinal tunable, or the first value
+        of a different tunable.
 
         Raises:
             InvalidInput: a value is not one of the tunable's values.

@@ -36,8 +36,8 @@ class KernelEvoSampler(BaseSampler):
     processes with the same storage, can read it. Two processes that ask at the same moment may get the same config.
 
     Args:
-        space: parameters that are searched together, as Optuna distributions (choices, ints or floats) by name. Of
-            floats without a step, and of numbers with over a thousand values, 1,001 values are searched. A parameter
+        space: parameters that are searched together, as Optuna distributions (choices, ints or floats) by name. If a
+            float has no step, or a number has over a thousand values, 1,001 of its values are searched. A parameter
             that a trial does not suggest, e.g. a conditional one, is assumed to have no effect on this trial. If
             `space` is None, the parameters that all completed trials share are searched (at most 64), as by Optuna's
             own samplers.

@@ -161,7 +161,7 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
 
 
 def _torch_heads(problem: Mapping[str, Any], inputs: Arrays, device: str) -> list[Any]:
-    """Return `q`, `k` and `v` as PyTorch tensors of shape (B, heads, length, D), views in the problem's layout."""
+    """Return `q`, `k` and `v` as PyTorch tensors of shape (B, heads, length, D), which are views of the inputs."""
     import torch
 
     of = {
@@ -335,8 +335,8 @@ def _adjustment(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Calla
 def _draw_starts(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
     """Return the start index of each packed sequence, and the end index of the last sequence.
 
-    Lengths are spread evenly around their mean, as far as S permits, in random order. The shortest sequence is empty if
-    there are at least three sequences with at most S / 2 tokens on average.
+    Lengths are spread evenly around their mean, as far as S permits, in random order. If there are at
+    least three sequences, and their mean length is at most S / 2, the shortest sequence is empty.
     """
     count, longest, tokens = problem["B"], problem["S"], problem["tokens"]
     mean = tokens / count
@@ -350,7 +350,7 @@ def _draw_starts(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
 
 
 def _packed_rows(heads: Array, starts: Array) -> Array:
-    """Return an array (B, H, S, …) of sequences packed to the shape (1, H, tokens, …), without rows of padding.
+    """Pack padded sequences of shape (B, H, S, …): return them with shape (1, H, tokens, …), without padding.
 
     Args:
         starts: start index of each sequence, and the end index of the last sequence.
@@ -364,7 +364,7 @@ def _padded(problem: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _padded_inputs(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the inputs of packed sequences, padded with zeros to S rows each. The length of an empty sequence is 1."""
+    """Return the inputs of packed sequences, padded with zeros to S rows each. An empty sequence gets the length 1."""
     starts = inputs["cu_seqlens"]
     padded = {}
     for name, packed in _heads(problem, inputs).items():

@@ -23,8 +23,8 @@ of a minute.
 """
 
 BEYOND = 64.0
-"""Value of the last page beyond the end of the cache, which is also added to `v` beyond the length of a batch entry. A
-result that uses such a key is wrong.
+"""Value of keys and values after the end of the cache, in the last page. It is also added to `v` beyond the length of a
+batch entry. A result that uses such a key is wrong.
 """
 
 LEAST_HALF_DEVIATION = 0.05
@@ -234,7 +234,7 @@ def _seen(problem: Mapping[str, Any], inputs: Arrays, rows: int) -> Array:
     The mask has the shape (rows, S), or (B, 1, rows, S) if the batch is ragged.
 
     Args:
-        rows: number of query rows. Several query heads may follow each other.
+        rows: number of query rows: those of one query head, or of several heads, one after another.
     """
     behind = problem["Q"] - 1 - np.arange(rows)[:, None] % problem["Q"] if problem["causal"] else 0
     keys, shape = np.arange(problem["S"]), (rows, problem["S"])

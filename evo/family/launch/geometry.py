@@ -46,7 +46,7 @@ class Launch:
     further: tuple["Launch", ...] = ()
 
     def named(self, ptx: str) -> "Launch":
-        """Return a copy with the symbol in the PTX in place of each entry."""
+        """Return a copy in which each entry is replaced by its symbol in the PTX."""
         further = tuple(each.named(ptx) for each in self.further)
         return replace(self, entry=symbol_of(self.entry, ptx) if self.entry else "", further=further)
 

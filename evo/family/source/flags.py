@@ -210,7 +210,7 @@ def check_flags_of_macros(flags: Sequence[str], macros: Mapping[str, str], where
 
     Args:
         flags: flags of the family.
-        macros: what each macro stands for, by its name, e.g. ``tunable``.
+        macros: what each macro stands for (e.g. ``tunable``), by the name of the macro.
         where: key of the flags in the document, for errors, e.g. ``family.toml: cpu.flags``.
 
     Raises:
@@ -301,7 +301,7 @@ def relocated(flags: Sequence[str], family: str, carried: Mapping[str, str]) -> 
 
     Args:
         family: folder at which relative paths start.
-        carried: new paths of header folders, by the folder's index in `options_of_headers`, as text.
+        carried: new paths of header folders. Keys are indices in `options_of_headers`, as text.
     """
     moved = {option.place: carried.get(str(number)) for number, option in enumerate(options_of_headers(flags))}
     found: list[str] = []

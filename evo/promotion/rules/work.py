@@ -57,7 +57,7 @@ def work_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("rework", about="rounds", rank=130)
 def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Require that the gain over the incumbent is large enough if the time of possibly skipped work is added."""
+    """Require the minimum gain even if the time of possibly skipped work is added to the challenger's time."""
     report, policy, speedup, costs = (
         confirmation.report,
         confirmation.policy,

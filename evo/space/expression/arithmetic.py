@@ -24,7 +24,7 @@ EXPONENT_LIMIT = 63
 
 
 class OperationError(ArithmeticError):
-    """An operation has no result for an active element.
+    """An operation has no result for an element whose result is needed, e.g. because of a division by zero.
 
     Attributes:
         elements: mask of the faulty elements, broadcastable to the operands. None if the types of the operands are

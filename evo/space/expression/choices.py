@@ -13,7 +13,7 @@ Scope: TypeAlias = Collection[str] | Mapping[str, Sequence[Value]]
 
 
 def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]) -> dict[str, Value]:
-    """Return the probable values of unknown names: of ``true`` and ``false``, and of texts that lack quotes."""
+    """Return the unknown names that probably mean a value: ``true``, ``false``, or a text that lacks quotes."""
     texts = {value for values in choices.values() for value in values if isinstance(value, str)}
     meant: dict[str, Value] = {}
     for name in missing:
@@ -52,7 +52,7 @@ def absent_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str 
 
 
 def _comparisons(tree: ast.expr) -> Iterator[tuple[str, Value]]:
-    """Yield each name with a constant with which the expression compares it by ``==``, ``!=``, ``in`` or ``not in``."""
+    """Yield each pair of a name and a constant that ``==``, ``!=``, ``in`` or ``not in`` compares."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Compare):
             continue

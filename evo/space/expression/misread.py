@@ -11,7 +11,7 @@ class _Spread(ast.NodeTransformer):
     """Rewrites ``x == 1 or 2`` and ``x == (1 or 2)`` as ``x in (1, 2)``, which the author probably means.
 
     Attributes:
-        found: True if a value (here ``2``) that is not compared was found.
+        found: True if a number or text without a comparison (here ``2``) was found.
         unclear: True if it is unclear with which name a found value should be compared.
     """
 
@@ -79,7 +79,7 @@ def compared(tree: ast.expr) -> ast.expr | None:
 
 
 class _WholeDivision(ast.NodeTransformer):
-    """Replaces ``/`` by ``//`` in ``a / b * b``, because C's integer division rounds down to a multiple of b.
+    """Replaces ``/`` by ``//`` in ``a / b * b``. In C, the integer division rounds, so the result is a multiple of b.
 
     Attributes:
         found: True if such a term was found.

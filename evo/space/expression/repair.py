@@ -277,7 +277,7 @@ def _power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
 
 
 def _zero_or_power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
-    """Return an expression which is true if x (`base`) is zero or a power of two; with the operator ``!=``, if not."""
+    """Return a test for zero or a power of two; with the operator ``!=``, a test for all remaining numbers."""
     is_zero = ast.Compare(left=base, ops=[op], comparators=[ast.Constant(value=0)])
     joined = ast.Or() if isinstance(op, ast.Eq) else ast.And()
     return ast.BoolOp(op=joined, values=[is_zero, _power_of_two(base, op)])
@@ -304,7 +304,7 @@ def _without_root(node: ast.Compare) -> ast.expr | None:
 
 
 def _inverse(call: ast.Call, bound: ast.Constant) -> ast.Constant | None:
-    """Return the bound for x that equals a bound for ``log2(x)`` or ``sqrt(x)``, e.g. 128 for 7; None without one."""
+    """Return the bound for x that a bound for ``log2(x)`` or ``sqrt(x)`` implies, e.g. 128 for 7; None if unknown."""
     value = bound.value
     if type(value) is not int or not 0 <= value < 62:
         return None

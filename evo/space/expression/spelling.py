@@ -134,7 +134,7 @@ def _operator(found: re.Match[str]) -> str:
 
 
 def _sign(sign: str, default: str) -> str:
-    """Return the sign in Python for a sign that other languages use, or that contains spaces; else `default`."""
+    """Return an operator of another language, or one that contains spaces, in Python; else `default`."""
     joined = "".join(sign.split())
     return _SIGNS.get(joined, default if joined == sign else joined)
 
@@ -177,7 +177,7 @@ def _unquoted(token: re.Match[str], text: str) -> str:
 
 
 def _negations(names: Iterable[str]) -> list[str]:
-    """Return the parts with ``(not x)`` for C's ``! x``. The parentheses keep the higher precedence of C's operator."""
+    """Replace C's ``! x`` in the parts of a text by ``(not x)``; ``!`` has a higher precedence than ``not``."""
     parts = list(names)
     for index in reversed(range(len(parts))):
         if parts[index] == "!":

@@ -29,7 +29,7 @@ CANDIDATES = 16
 
 LATEST = 1_000
 """Number of latest trials from which the distance of a new config is computed. The limit matters if all configs fail,
-so that the design does not end.
+because the initial design then does not end.
 """
 
 
@@ -54,7 +54,7 @@ class InitialDesign:
         return bool(self._advice)
 
     def lasting(self, seen: Observations) -> int:
-        """Return the number of trials of the initial design: `DESIGN`, and the advised configs proposed so far."""
+        """Return the number of trials of the initial design: `DESIGN` and one for each advised config proposed so far."""
         return DESIGN + len(self._advice & seen.keys)
 
     def start(self, seen: Observations, *, advice: bool = True) -> Proposal | None:
@@ -72,7 +72,7 @@ class InitialDesign:
         return None
 
     def spread(self, seen: Observations, rng: np.random.Generator) -> Proposal | None:
-        """Return the one of a few random new configs that is farthest from all trials; None if none is left."""
+        """Draw a few random new configs, and return the one farthest from all trials; None if none is left."""
         drawn = self._space.sample(rng, CANDIDATES, exclude=seen.keys)
         if not drawn:
             return None

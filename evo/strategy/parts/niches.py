@@ -95,7 +95,7 @@ class Niches:
         return np.asarray((rows[:, None, self._columns] == self._niches[None]).all(axis=2))
 
     def _random_configs(self, niche: int, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Return random configs of the niche to which values of the best trial of all niches have been copied."""
+        """Return random configs of the niche, after values of the best trial of all niches were copied to them."""
         best = seen.order[0]
         starts = self._relinking.starts
         starts = starts[self._members_of(starts)[:, niche]]
@@ -108,7 +108,7 @@ class Niches:
         )
 
     def _near_best(self, niche: int, centre: int, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Return the neighbours of the niche's best trial that are in the niche, and `_random_configs`."""
+        """Return the neighbours of the niche's best trial that are in the niche, then random configs of the niche."""
         row = seen.rows[centre]
         rows = np.concatenate([self._neighbourhood.around(row, rng), self._neighbourhood.relinked(row)])
         rows = rows[self._members_of(rows)[:, niche]]

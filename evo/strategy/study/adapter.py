@@ -69,7 +69,7 @@ class StudyReader:
         return self.read(trials)
 
     def expect(self, number: int, config: Config) -> None:
-        """Record that a config was proposed to a trial that has not ended."""
+        """Record that a config was proposed for a trial that has not ended."""
         self._ask(number, config)
 
     def note(self, config: Config) -> dict[str, Any]:

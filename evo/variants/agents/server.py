@@ -30,7 +30,7 @@ def server(tools: Tools) -> MCPServer:
 
 
 def _explained(tool: Callable[..., str]) -> Callable[..., str]:
-    """Return the tool, with ToolError in place of EvoError. The SDK shows agents only the messages of ToolErrors."""
+    """Make a tool raise ToolError in place of EvoError. The SDK shows agents only the messages of ToolErrors."""
 
     @wraps(tool)
     def explained(*arguments: object, **named: object) -> str:

@@ -199,7 +199,7 @@ def _count(value: object) -> int | None:
 def _wait_s(response: httpx.Response, attempt: int) -> float:
     """Return the pause before the next request in seconds, at most `MOST_WAIT_S`.
 
-    Without a demand of the service (``retry-after``), the pause doubles with each attempt.
+    The service may state the pause (``retry-after``). Otherwise, the pause doubles with each attempt.
     """
     try:
         asked = float(response.headers.get("retry-after", ""))

@@ -126,7 +126,7 @@ class Evolution:
         return None
 
     def _idea(self) -> End | None:
-        """Request one idea and, if its variant fails, repairs. Return the limit that was reached; None without one."""
+        """Request one idea, and repairs if its variant fails. Return the limit that was reached, or None."""
         proposals, variants = self.client.proposals(self.search_id), self.client.variants(self.search_id)
         ideas = ideas_in(proposals)
         operator = operator_of(ideas, variants)

@@ -112,7 +112,7 @@ def _kernel(node: ast.FunctionDef) -> Kernel | None:
 
 
 def _called(node: ast.expr) -> str:
-    """Return the last name of a decorator, e.g. ``autotune`` of ``triton.autotune(…)``."""
+    """Return the last name of a decorator or function, e.g. ``autotune`` of ``triton.autotune(…)``."""
     if isinstance(node, ast.Call):
         node = node.func
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
@@ -134,9 +134,10 @@ def _pointers(node: ast.FunctionDef) -> set[str]:
 
 
 def _described(node: ast.FunctionDef) -> set[str]:
-    """Return the parameters that are tensor descriptors which the caller creates.
+    """Return the parameters that take a tensor descriptor from the caller.
 
-    The kernel loads or stores by such a parameter's methods, and never assigns a value to the parameter.
+    The kernel accesses memory through such a parameter (``x.load(…)``, ``tl.store_tensor_descriptor(x, …)``), and
+    never assigns a value to it.
     """
     names = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
     found = set[str]()
@@ -375,7 +376,7 @@ def _check(node: ast.stmt, modules: Collection[str], file: str) -> None:
 
 
 def _of_language(node: ast.Attribute, modules: Collection[str], bases: Collection[int]) -> bool:
-    """Return False for an attribute of a module that is outside Triton's language, such as ``tl.core.os``.
+    """Return False if an attribute of a module is not part of Triton's language, e.g. ``tl.core.os``.
 
     Args:
         bases: ids of attributes that are parts of a longer chain, which is checked instead.
