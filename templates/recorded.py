@@ -15,7 +15,7 @@ from templates.registry import find, recordings
 
 
 def shipped(family: str, device: Device, objective: Objective) -> list[Earlier]:
-    """Return the measured results of a family on the device's model from the built-in recordings, by problem.
+    """Return a family's results from the built-in recordings of this device model, one entry per problem.
 
     The recordings were made with the default objective. For any other objective, the result is empty. The version of
     the timing protocol may differ, because times are compared only within one recording.

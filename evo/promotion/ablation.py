@@ -54,13 +54,13 @@ class Effect:
 
 
 def changes(space: Space, champion: Config, *, values: bool = False) -> list[Change]:
-    """Return the changes of an ablation, in the order of the tunables. Each change gives one switch a new value.
+    """Return the changes of an ablation, in the order of the tunables.
 
-    A switch is a tunable with unordered values (booleans or texts), or a tunable with only two values.
+    Each switch is changed to each of its other values. A switch is a tunable with unordered values (booleans or texts),
+    or with only two values.
 
     Args:
-        values: True if the result also contains changes of the other tunables, to the next lower and the next higher
-            value.
+        values: True to also change each of the other tunables to its next lower and its next higher value.
     """
     return [
         _change(space, champion, tunable, rank)

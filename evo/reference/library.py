@@ -11,7 +11,7 @@ LARGE_FLOPS = 5e10
 """Number of operations for which CPU cores need several seconds."""
 
 LARGE_ELEMENTS = 1 << 25
-"""Number of elements of all arrays from which CPU cores need at least a second to copy and round them."""
+"""Total number of array elements that CPU cores need a second or more to copy and round."""
 
 _WITHOUT_GPU = threading.Event()
 _ONE_AT_A_TIME = threading.Lock()

@@ -24,7 +24,7 @@ from evo.reference.torch_baselines import torch_on_cpu, torch_on_gpu
 Prepare: TypeAlias = Callable[[Arrays], Callable[[], object]]
 
 ON_GPU = 1 << 22
-"""Number of input elements from which the reference is computed on a GPU, if there is one."""
+"""If the inputs have at least this number of elements, the reference is computed on a GPU, if there is one."""
 
 DISTRIBUTIONS = ("own", "normal", "scaled", "shifted", "small", "special", "parameters")
 """Distributions that `TorchModel.inputs` can draw."""

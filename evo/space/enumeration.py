@@ -19,8 +19,8 @@ from evo.space.plan import START, Partial, Plan
 
 BLOCK_ROWS = 1 << 16
 ESTIMATED_FROM = 1 << 14
-"""Number of partial points from which the number of valid points is estimated, to detect spaces that are too large to
-list.
+"""If a step leaves at least this number of partial points, the number of valid points is estimated, to detect spaces
+that are too large to list.
 """
 
 WIDTH = 1 << 12
@@ -111,7 +111,7 @@ class Listing:
     Attributes:
         points: all valid points, with columns in the plan's order. None if there are more than the limit, or if listing
             them takes too long.
-        prefix: partial points after as many steps as fit in memory. If `points` is None, random points are built from
+        prefix: partial points after the last step whose points fit in memory. If `points` is None, random points are built from
             them.
     """
 

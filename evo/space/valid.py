@@ -134,7 +134,7 @@ class ValidPoints(Protocol):
         ...
 
     def varied(self, rng: np.random.Generator, count: int, columns: Sequence[int]) -> Indices:
-        """Return up to `count` random valid rows, if possible equally many for each combination of these columns."""
+        """Return up to `count` random valid rows, if possible equally many per combination of values in `columns`."""
         ...
 
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:

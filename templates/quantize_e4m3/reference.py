@@ -47,14 +47,14 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return `scale`, and `x` divided by its scale in place of `codes`, both in float64 and not rounded."""
+    """Return `scale` and, as `codes`, the numbers `x` / `scale`. Both are in float64 and not rounded."""
     x = decoded(inputs["x"], problem["dtype"]).astype(np.float64)
     scale = np.abs(x).max(axis=(2, 3)) / LARGEST
     return {"codes": _laid_out(problem, x / _divisor(scale)), "scale": scale}
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return `scale`, computed in float32, and the E4M3 numbers that the codes denote in place of `codes`."""
+    """Return `scale`, computed in float32, and, as `codes`, the E4M3 numbers that the codes denote."""
     codes, scale = _quantised(problem, inputs)
     return {"codes": decoded(codes, E4M3), "scale": scale}
 

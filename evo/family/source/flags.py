@@ -137,7 +137,7 @@ _OBJECT = re.compile(r".*\.(o|a|so(\.\d+)*|dylib)")
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """One option of a compiler, which consists of one or two flags of a list.
+    """A compiler option: one or two flags of a list.
 
     Attributes:
         name: name of the option, e.g. ``-I``; empty for a bare file name.

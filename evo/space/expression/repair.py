@@ -70,7 +70,7 @@ _PHRASES: Sequence[tuple[str, str]] = (
 
 
 def _phrases(text: str) -> str:
-    """Return the text with phrases such as ``a between 1 and 8`` in Python's syntax.
+    """Convert phrases such as ``a between 1 and 8`` to Python's syntax.
 
     Comments and the marks of placeholders, as in ``${NAME}`` and ``@NAME``, are removed.
     """

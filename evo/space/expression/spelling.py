@@ -167,7 +167,7 @@ def spelled(text: str) -> str:
 
 
 def _unquoted(token: re.Match[str], text: str) -> str:
-    """Return a text in quotes or backquotes in Python's syntax.
+    """Convert a text in quotes or backquotes to Python's syntax.
 
     Backquotes, as in SQL and Markdown, enclose a name if they are on the left of an operator, and a text otherwise.
     """
@@ -203,7 +203,7 @@ def _operand_end(parts: Sequence[str], start: int) -> int:
 
 
 def _ternary(text: str) -> str:
-    """Return a text with C's ``a ? b : c``, outside parentheses, in Python's syntax: ``b if a else c``."""
+    """Convert C's ``a ? b : c`` to Python's ``b if a else c``, except within parentheses."""
     depth, nested = 0, 0
     question = None
     for index, letter in enumerate(text):

@@ -28,7 +28,7 @@ CANDIDATES = 16
 """Number of random configs from which the one farthest from all earlier trials is proposed."""
 
 LATEST = 1_000
-"""Number of latest trials from which the distance of a new config is computed. The limit matters if all configs fail,
+"""Number of latest trials to which the distance of a new config is computed. The limit matters if all configs fail,
 because the initial design then does not end.
 """
 
@@ -54,7 +54,7 @@ class InitialDesign:
         return bool(self._advice)
 
     def lasting(self, seen: Observations) -> int:
-        """Return the number of trials of the initial design: `DESIGN` and one for each advised config proposed so far."""
+        """Return the number of trials of the initial design: `DESIGN`, plus one per advised config proposed so far."""
         return DESIGN + len(self._advice & seen.keys)
 
     def start(self, seen: Observations, *, advice: bool = True) -> Proposal | None:

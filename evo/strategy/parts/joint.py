@@ -1,8 +1,9 @@
 """Optimises two objectives: each proposal minimises a combination of both costs with randomly drawn weights.
 
 The two costs of a config are combined to one: the augmented Chebyshev distance from the point with the best value of
-each objective (ParEGO: Knowles, IEEE Trans. Evol. Comput. 10(1), 2006). Depending on the weights, the config with the
-smallest distance is any point of the Pareto front. Weighted sums would miss the non-convex parts of the front.
+each objective (ParEGO: Knowles, IEEE Trans. Evol. Comput. 10(1), 2006). For each config of
+the Pareto front, there are weights with which it has the smallest distance. Weighted sums would miss the non-convex
+parts of the front.
 """
 
 import math
