@@ -111,8 +111,8 @@ class Listing:
     Attributes:
         points: all valid points, with columns in the plan's order. None if there are more than the limit, or if listing
             them takes too long.
-        prefix: partial points after the last step whose points fit in memory. If `points` is None, random points are built
-            from them.
+        prefix: partial points after the last step whose points fit in memory. If `points` is None, random points are
+            built from them.
     """
 
     points: Partial | None
