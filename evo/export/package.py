@@ -34,7 +34,7 @@ SOURCES: Mapping[str, str] = {
 
 
 def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
-    """Return the package's files, contents by path: the functions, the table of kernels, and a folder per kernel.
+    """Return the content of each file by path: the functions, the table of kernels, and a folder per kernel.
 
     Champions of families that no function of the package can call are omitted.
 

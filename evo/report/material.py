@@ -116,7 +116,7 @@ class Material:
 
     @property
     def reached_us(self) -> float | None:
-        """The champion's confirmed time or, without a champion, the best trial's time, in µs; None without both."""
+        """Time in µs of the champion or, without a champion, of the best trial; None if there is neither."""
         if self.champion is not None:
             return self.champion.time_us
         return None if self.search.best is None else self.search.best.time_us

@@ -230,7 +230,7 @@ def _effort(results: Sequence[Result]) -> str:
 
 
 def _reached(result: Result) -> float | None:
-    """Return the champion's confirmed time or, without a champion, the best trial's time, in µs; None without both."""
+    """Return the time in µs of the champion or, without a champion, of the best trial; None if there is neither."""
     if result.search.champion is not None:
         return result.search.champion.time_us
     return None if result.search.best is None else result.search.best.time_us

@@ -99,7 +99,7 @@ def saving(search: SearchView, champion: ChampionView | None, reached_us: float 
 
 
 def _of_refused_trial(search: SearchView, best: BestView) -> Saving | None:
-    """Return the comparison for a trial that was confirmed but not promoted; None without a speed-up or baseline.
+    """Return the comparison for a trial that was confirmed but not promoted; None without a measured baseline.
 
     The baseline's time is from the job that timed the baselines at the start of the search.
     """

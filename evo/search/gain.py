@@ -138,7 +138,7 @@ def _unclear(default: Tried, figure: str, basis: str, quick: float) -> str:
 
 
 def _confirmed_ratio(best: Best, default: Tried) -> tuple[Interval, str] | None:
-    """Return the confirmed speed-up over the default config, and a text that states its source; None without one.
+    """Return the confirmed speed-up over the default config, and a text on its source; None if not confirmed.
 
     A paired comparison of both configs counts most. Otherwise, each config was confirmed in another run, and their
     speed-ups over the same baseline are compared.

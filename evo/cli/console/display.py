@@ -83,7 +83,7 @@ def budget_text(view: SearchView) -> str:
 
 
 def share_done(view: SearchView) -> float:
-    """Return the used fraction of the budget, 0 to 1. If there are several limits, the largest fraction."""
+    """Return the used fraction of the budget, 0 to 1. Of several limits, the one with the largest fraction counts."""
     used = [
         view.elapsed_s / (60 * view.budget.minutes) if view.budget.minutes else 0.0,
         (view.cost or 0.0) / view.budget.cost if view.budget.cost else 0.0,

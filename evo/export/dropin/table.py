@@ -127,7 +127,7 @@ class Table:
         self.fallbacks: dict[tuple[str, str, str], Fallback] = {}
 
     def find(self, function: str, family: str, device: torch.device, problem: Mapping[str, Any]) -> Entry | Fallback:
-        """Load the kernel for a problem and return its entry. If no kernel can be used, return the record `fallback`.
+        """Load the kernel for a problem and return its entry. Without a usable kernel, return the result of `fallback`.
 
         Raises:
             LookupError: there is no kernel, and `strict` is set.

@@ -57,7 +57,7 @@ class ChampionView(Deferred):
     Attributes:
         time_us: median time in the confirmation's first process. The times of further processes are in
             `report.repeats`.
-        place: name of the device on which the trial was timed and, if it differs, the GPU whose limits its build meets.
+        place: name of the device that timed the trial and, if the search has a different target, of the target.
         decisions: all changes of the champion's status since its promotion, oldest first.
         retired_by: name of the user who rolled the champion back or restored another champion; None if a promotion
             replaced it.

@@ -27,13 +27,13 @@ Binary: TypeAlias = str | int
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A value of a tunable compared with its value in the best config (winner), in pairs of otherwise equal trials.
+    """Comparison of a tunable's value with its value in the best config (winner), by otherwise equal pairs of trials.
 
     Attributes:
         pairs: number of different pairs of binaries with a measured time ratio.
         same_binary: number of pairs of trials with equal binaries, in which the value makes no difference.
         ratio: time with the value, divided by the time with the winner's value: the median over the pairs. Above 1, the
-            value is slower. With fewer than `FEW` pairs, the interval is the range. None if there are no pairs.
+            value is slower. With fewer than `FEW` pairs, the interval is the range of their ratios. None without pairs.
         direct_ratio: ratio of the pair that contains the winner itself; None if this pair was not measured.
     """
 

@@ -33,7 +33,7 @@ class Step:
 
     Attributes:
         process: number of the fresh process that ran the step, counted from 1. 0 if the step ran after all processes.
-        name: e.g. ``start``, ``device``, ``references``, ``verify challenger``, ``rounds``, ``sanitizers``.
+        name: name of the step, e.g. ``start``, ``device``, ``references``, ``verify challenger`` or ``rounds``.
     """
 
     process: int
