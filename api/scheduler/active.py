@@ -44,10 +44,10 @@ def family_ref(row: FamilyRow) -> FamilyRef:
 
 
 def beginning(space: Space, row: SearchRow) -> Context:
-    """Return the initial context of a strategy.
+    """Return the context from which the strategy of a search is built.
 
     The first `row.warm_start.used` warm starts come from recordings or from other problems. The strategy gets them as
-    advice only.
+    advice; the others stay warm starts.
     """
     recorded = 0 if row.warm_start is None else row.warm_start.used
     return Context(space=space, warm_starts=row.warm_starts[recorded:], advice=row.warm_starts[:recorded])
@@ -166,7 +166,7 @@ class ActiveSearch:
         self.set_clock(row, now, running=self.started and state in {"running", "stopping"})
 
     def set_clock(self, row: SearchRow, now: datetime, *, running: bool) -> None:
-        """Store the running time so far in the row, and let the clock run or stop it."""
+        """Store the running time so far in the row. Start the clock again if `running` is True, else stop it."""
         row.active_s, row.active_since = self.elapsed_s(now), now if running else None
         self._restart_clock(row.active_s, row.active_since)
 

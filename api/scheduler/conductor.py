@@ -42,7 +42,7 @@ log = structlog.get_logger("conductor")
 
 
 SLACK = timedelta(seconds=5)
-"""Maximum difference between the clocks of service processes."""
+"""Difference between the clocks of service processes that is tolerated."""
 
 
 class Conductor:

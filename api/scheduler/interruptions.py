@@ -16,7 +16,9 @@ LONGEST_TICK_S = 3.0
 """Seconds between two ticks from which the process counts as stopped. A busy process is late by less."""
 
 LEAST_S = 1.0
-"""Minimum difference in seconds. Smaller ones come from slow clock corrections or late ticks."""
+"""Minimum difference between the clocks, in seconds, that counts as an interruption. Slow clock corrections and late
+ticks cause smaller differences.
+"""
 
 log = structlog.get_logger("service")
 

@@ -172,7 +172,7 @@ def choose_device(family: Family, request: SearchRequest, offered: Sequence[Devi
 
 
 def _unmet(required: Requirements, devices: Sequence[Device]) -> str:
-    """Return the first requirement that no device meets in addition to the requirements before it."""
+    """Return the name of the first requirement that no device meets together with all requirements before it."""
     memory = Requirements(memory_gb=required.memory_gb)
     stages = {"memory_gb": memory, "toolkit": replace(memory, toolkit=required.toolkit), "sandbox": required}
     return next(name for name, each in stages.items() if all(each.lacking(device) for device in devices))

@@ -37,7 +37,8 @@ log = structlog.get_logger("conductor")
 
 
 _MOST_RENAMED = 10
-"""Maximum number of new names for a submission without a name, if concurrent submissions took its name."""
+"""Maximum number of further attempts to store a submission without a name, after another one took the generated name.
+"""
 
 
 class _NameTaken(Conflict):

@@ -185,12 +185,12 @@ class Leaderboard:
         return tuple(row.id for row in rows if (row.objective.key, row.device.model) == terms)
 
     def _nearby(self, selection: Selection, *, offset: int, limit: int) -> list[int]:
-        """Return ids of a page's trials that have the tunable value that sorts first.
+        """Return the ids of a page if all of its trials have the tunable value that sorts first.
 
-        If the result has `limit` ids, it is the whole page. Otherwise, the caller must not use it. Only the first
-        `NEARBY` trials are searched, so the configs of the remaining trials need not be read. Usually, these trials
-        contain enough trials with this value. The result is empty if several searches are listed, or if the value that
-        sorts first is unknown (`Order.foremost`).
+        If the result has fewer than `limit` ids, the caller must not use it. Only the first `NEARBY` trials are
+        searched, so the configs of the remaining trials need not be read. Usually, these trials contain enough trials
+        with this value. The result is empty if several searches are listed, or if the value that sorts first is unknown
+        (`Order.foremost`).
         """
         order = selection.order
         if order.foremost is None or len(selection.searches) != 1:

@@ -66,7 +66,7 @@ class Order:
 
     @property
     def sample(self) -> Value | None:
-        """A value of the tunable, for its type, which all values of the tunable share. None if the order uses a key."""
+        """One value of the tunable, which shows the type of all its values. None if the order uses a key."""
         return self.values[0] if self.values else None
 
     @property

@@ -211,7 +211,7 @@ class Archive:
         return {search_id: revision for search_id, revision in rows}  # noqa: C416
 
     def at_work(self) -> list[int]:
-        """Return the ids of searches that may have work, highest priority first, then oldest first."""
+        """Return the ids of searches that may have jobs for workers, highest priority first, then oldest first."""
         return list(self.session.scalars(_AT_WORK))
 
     def baselines(self, search_id: int) -> BaselineReport | None:

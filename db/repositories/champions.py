@@ -115,10 +115,7 @@ class Champions:
         return champion
 
     def store_called(self, champion_id: int, times: CalledTime) -> ChampionRow:
-        """Store the times of a champion when PyTorch calls the champion, and return the champion.
-
-        Earlier times are replaced.
-        """
+        """Store how long calls of a champion from PyTorch take, in place of earlier times, and return the champion."""
         champion = self.champion(champion_id)
         champion.called = times
         self.session.flush()
@@ -188,10 +185,10 @@ class Champions:
         ]
 
     def rolled_back_kernel(self, search: SearchRow, trial: TrialRow) -> ChampionRow | None:
-        """Return the latest rolled-back champion with the key of a search and the kernel of a trial, or None.
+        """Return the latest rolled-back champion whose kernel is that of a trial, or None.
 
-        Two kernels are the same if their binaries are equal, or if their configs are equal and the family has not
-        changed.
+        Only champions of the search's family, problem, device model and objective are considered. Two kernels are the
+        same if their binaries are equal, or if their configs are equal and the family has not changed.
         """
         same: ColumnElement[bool] = and_(
             TrialRow.config_key == trial.config_key, ChampionRow.family_digest == search.family_digest

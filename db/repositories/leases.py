@@ -224,7 +224,10 @@ class Leases:
         ]
 
     def confirming_s_of_rivals(self, search: SearchRow, most: int = 10) -> list[float]:
-        """Return the seconds of the latest confirmations of other searches with the same problem and device model."""
+        """Return the durations in seconds of confirmations of other searches with the same problem and device model.
+
+        Only the latest `most` searches with the same family version and problem are considered.
+        """
         query = select(SearchRow.id, SearchRow.device).where(
             SearchRow.family_digest == search.family_digest, SearchRow.problem_key == search.problem_key
         )

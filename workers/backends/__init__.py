@@ -80,7 +80,7 @@ class CallMode:
 
     Attributes:
         own_thread: True to call the kernel on a new thread.
-        perturb: True to fill each block of memory that the kernel allocates with arbitrary bytes.
+        perturb: True to write arbitrary bytes to each block of memory that the kernel allocates.
         stack_bytes: stack size of the new thread in bytes.
     """
 
@@ -90,7 +90,7 @@ class CallMode:
 
 
 class Pace(Protocol):
-    """Observes a batch of consecutive calls from another core, and can end the batch early."""
+    """Observes, from another core, a batch of consecutive calls, and can end the batch early."""
 
     @property
     def running(self) -> bool:
@@ -102,7 +102,7 @@ class Pace(Protocol):
         ...
 
     def change_between(self, change: Callable[[], None]) -> int:
-        """Pause the batch after the running call, call `change`, and end the batch after one more call.
+        """Pause the batch after the current call, call `change`, and end the batch after one more kernel call.
 
         Returns:
             The number of calls that had ended before the change. If the batch made more calls than this number, its

@@ -74,7 +74,8 @@ class Built:
         ptx: PTX of the kernel for the searched problem.
         headers: paths of the files that `source` includes, by their names in an export.
         log: output of the compiler for all cases.
-        resources: resources that the kernel for the searched problem uses, also if they are the reason of a refusal.
+        resources: resources that the kernel for the searched problem uses, even if the config was refused because of
+            them.
         mechanisms: hardware features that the kernel for the searched problem uses.
         render_s: duration of rendering in seconds.
         compile_s: duration of compiling in seconds.

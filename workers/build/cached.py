@@ -128,7 +128,7 @@ def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | 
 
 
 def _places(portable: Sequence[Sequence[str]], unit: Unit) -> list[str]:
-    """Return the paths of the files that a result of `_portable` describes."""
+    """Return the paths of files in the form of `_portable`."""
     return [f"{unit.folders[int(folder_index)]}/{name}" if folder_index else name for folder_index, name in portable]
 
 

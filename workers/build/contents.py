@@ -139,7 +139,7 @@ _UNSEEN = re.compile(r"(?:\\|\?\?/)\r?\n|/\*.*?(?:\*/|\Z)|//[^\n]*", re.DOTALL)
 _ASKS = re.compile(r"""\b__has_(?:embed\b|include(?:_next)?\b(?:\s*+\(\s*+(?:"([^"\n]+)"|<([^>\n]+)>))?)""")
 _TESTED = re.compile(r"(?:\bdefined\s*\(?|\#\s*(?:ifdef|ifndef|elifdef|elifndef|undef)\s)\s*\Z")
 _NEAR = 80
-"""Number of characters before a word in which `_TESTED` is searched."""
+"""`_TESTED` is searched in this many characters before a word."""
 
 _LISTED = re.compile(r'^ignoring nonexistent directory "(.+)"$')
 _BEGINS, _ENDS = ("#include ", "search starts here:"), "End of search list."
@@ -204,7 +204,7 @@ def search_list(said: str) -> Iterator[str]:
 def _below(path: str, roots: Iterable[str]) -> str | None:
     """Return the path of a file relative to a folder, or None if the file is outside.
 
-    `roots` are all paths of the folder.
+    `roots` contains the absolute path of the folder and all its aliases.
     """
     for root in roots:
         if path.startswith(f"{root}{os.sep}"):

@@ -68,7 +68,14 @@ class Renderer:
         return str(answer["text"])
 
     def _answer(self, question: Mapping[str, object], *, fresh: bool) -> Mapping[str, object] | str | None:
-        """Return the answer of an idle or a new process. See `LineProcess.ask`."""
+        """Send a request to a rendering process, and return its answer.
+
+        Args:
+            fresh: True to start a new process, False to use an idle process if there is one.
+
+        Returns:
+            The answer; a text if the process ended; None if the time limit was exceeded.
+        """
         try:
             if fresh:
                 raise queue.Empty

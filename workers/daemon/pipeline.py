@@ -18,7 +18,9 @@ FEW_CORES = 4
 """Number of cores below which a compiler disturbs measurements on the CPU."""
 
 PORTIONS = 8
-"""Number of requests that fill an empty pipeline. Jobs of larger requests would wait until all of them are proposed."""
+"""Number of claims that fill an empty pipeline. With fewer, larger claims, the first job would wait until the service
+has proposed all jobs of its claim.
+"""
 
 MOST_JOBS = 64
 """Maximum number of jobs that a slot holds. It equals the maximum of one request."""
@@ -31,9 +33,9 @@ ENOUGH = 6
 """Number of built jobs above which the pipeline shrinks, because it holds more jobs than the device needs."""
 
 DEEPER, SHALLOWER = 2, 1
-"""Number of jobs by which the pipeline grows after the device waited for a job, and by which it shrinks while too many
-built jobs wait. In a simulation with 15 compilers that take 0.5 s and trials that take 0.14 s, the pipeline holds 8
-jobs, and the device is idle for 1 % of the time.
+"""Number of jobs by which the pipeline grows after the device waited for a job, and number by which it shrinks while
+too many built jobs wait. In a simulation with 15 compilers that take 0.5 s and trials that take 0.14 s, the pipeline
+holds 8 jobs, and the device is idle for 1 % of the time.
 """
 
 

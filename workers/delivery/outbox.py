@@ -25,10 +25,10 @@ MOST_ENCLOSED_BYTES = 4 << 20
 """Maximum size in bytes of artefacts in one request. Further artefacts are uploaded before, in separate requests."""
 
 MOST_TRIES = 5
-"""Number of attempts to deliver a result after which it is set aside if the service always fails."""
+"""A result is set aside if the service fails in this many attempts to deliver it."""
 
 MOST_REFUSALS = 3
-"""Number of times that the service may refuse the result of an attempt. The job is then reported as failed."""
+"""The job of an attempt is reported as failed after the service has refused its result this many times."""
 
 MOST_FOLLOWED = 1000
 """Maximum number of attempts whose refused results are counted."""

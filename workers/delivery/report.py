@@ -12,9 +12,9 @@ def job_of(lease: Lease) -> str:
 
 
 def refused(job: Job, built: Preparation) -> bool:
-    """Return True if the builds failed, so that the job has nothing to measure and needs no device.
+    """Return True if a build failed, so that the job has nothing to measure and needs no device.
 
-    For an ablation, the build of its champion decides.
+    In an ablation, only the build of the champion counts.
     """
     needed = [built["champion"]] if isinstance(job, Ablate) and built else built.values()
     return any(each.refusal is not None for each in needed)

@@ -47,7 +47,7 @@ BASELINE_S = 10.0
 """Approximate maximum duration in seconds of timing the baselines at the start of a search."""
 
 _OTHER_SHARE = 4
-"""In the cache mode that is not the objective's, the quick gate takes fewer samples by this factor."""
+"""Factor by which the quick gate takes fewer samples in the cache mode that the objective does not use."""
 
 _SIDES: tuple[Side, ...] = ("challenger", "incumbent")
 

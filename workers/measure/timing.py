@@ -91,8 +91,8 @@ def take(
             limit.
         before_last: function that is called before the last sample, e.g. to fill the outputs with poison.
         after: function that is called after each sample, e.g. to verify the outputs.
-        warm: True to call the kernel without timing after `after`, which may have changed the contents of the caches.
-            Kernels with long samples need no such calls.
+        warm: True to make untimed calls of the kernel after each call of `promising` or `after`, which may have changed
+            the contents of the caches. Kernels with long samples need no untimed calls after `after`.
     """
     early, last = max(1, math.ceil(samples / _EARLY_SHARE)), samples - 1
     taken: list[float] = []

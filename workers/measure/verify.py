@@ -29,8 +29,8 @@ _FAR_BELOW = 0.1
 """Largest share of its limit at which an error is far below the limit."""
 
 _KEPT_ELEMENTS = 1 << 22
-"""Maximum number of elements of a first result that is copied to the host, to count the elements in which a later
-result differs.
+"""A first result with at most this many elements is copied to the host, so that the elements in which a later result
+differs can be counted.
 """
 
 
@@ -39,7 +39,7 @@ ANY_ORDER = (
     "search with --any-order (objective.deterministic = false): each result is then judged by its tolerance"
 )
 SAME_ORDER = "The search demands equal bits from equal inputs: take sums in the same order in every launch"
-"""Advice for kernels whose author cannot change the contract."""
+"""Advice for variants, whose author cannot change the contract, if results differ between launches."""
 
 
 class HopelessError(EvoError, RuntimeError):
@@ -241,7 +241,7 @@ def _launch(
     *,
     brief: bool,
 ) -> float:
-    """Call the kernel once, and return the duration of the call in µs.
+    """Call the kernel once, and return the duration of the call in µs. See `verify` for `brief`.
 
     Raises:
         WrongAnswerError: the kernel accessed forbidden memory, or left threads, processes or a changed process state.

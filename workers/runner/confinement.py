@@ -26,7 +26,7 @@ class Channel:
 
 
 def take_channel() -> Channel:
-    """Move the pipes that lead to the slot from stdin and stdout to new descriptors. Return the pipes.
+    """Move the slot's pipes from stdin and stdout to new file descriptors, and return them.
 
     Afterwards, output to stdout goes to stderr, and stdin is empty.
     """

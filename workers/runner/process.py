@@ -94,7 +94,7 @@ class Runner:
         return Ready()
 
     def _prepared_for(self, request: Open) -> Prepared:
-        """Return the inputs and expected outputs for a request, computed in advance or now."""
+        """Return the inputs and expected outputs for a request: those computed in advance, or newly computed ones."""
         prepared, self._prepared = self._prepared, None
         return prepared if prepared is not None and prepared.terms == request else Prepared.of(request)
 
@@ -110,7 +110,11 @@ def _asked_of(bench: Bench, request: Verify | Measure | Compare) -> Reply:
 
 
 def _failure(error: Exception, request: Request) -> Reply:
-    """Return the reply to a request that failed, which names the faulty part: candidate, device, family or machine."""
+    """Return the reply to a failed request.
+
+    The reply is `Refused` if the candidate is at fault, `Unfit` if the device is, and `Trouble` if the family or the
+    machine is.
+    """
     if (outcome := _outcome(error, request)) is not None:
         return Refused(outcome=outcome)
     if isinstance(error, DeviceUnfitError):

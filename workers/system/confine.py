@@ -96,9 +96,9 @@ def _limit(*, addresses: bool) -> None:
 
 
 def _confine(reads: list[str], lists: list[str], writes: list[str], *, signals: bool) -> list[str]:
-    """Apply Landlock and seccomp to this process.
+    """Apply Landlock and seccomp to this process. See `_filter` for `signals`.
 
-    Return their names, or an empty list if one of the two is unavailable.
+    Return the names of the two mechanisms, or an empty list if one of them is unavailable.
     """
     if sys.platform != "linux" or platform.machine() not in _NUMBERS:
         return []

@@ -14,7 +14,7 @@ from evo.errors import EvoError
 from workers.system.log import log
 
 _RETRY_S = 0.01
-"""Seconds between attempts to lock. They do not affect the order of waiting processes."""
+"""Seconds between attempts to lock. This number does not affect the order of waiting processes."""
 
 BUSY_S = 1.0
 """Seconds of waiting for the device after which a warning is logged."""

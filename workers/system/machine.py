@@ -78,7 +78,7 @@ def pin(count: int) -> tuple[int, ...]:
 
 
 def leave_last_core() -> None:
-    """Forbid this thread and its child processes the last core, which `pin` uses first."""
+    """Let this thread and its child processes use all cores except the last, which `pin` uses first."""
     if hasattr(os, "sched_setaffinity") and len(cores()) > 1:
         os.sched_setaffinity(0, cores()[:-1])
 

@@ -6,7 +6,9 @@ from contextlib import contextmanager
 
 TICK_S = 0.5
 LONGEST_TICK_S = 3.0
-"""Seconds between two looks from which the process counts as stopped. A busy process is late by less."""
+"""Seconds between two calls of `Countdown.left_s` from which the process counts as stopped. A busy process is late by
+less.
+"""
 
 
 class Seconds:
@@ -31,8 +33,8 @@ class Seconds:
 class Countdown:
     """Time limit of a wait for another process.
 
-    The time in which this process is stopped does not count, e.g. by SIGSTOP, a frozen container or a suspended batch
-    job. The process that it waits for is usually stopped at the same time, and would be blamed for a time-out.
+    Time in which this process is stopped does not count, e.g. by SIGSTOP, in a frozen container or in a suspended batch
+    job. The awaited process is usually stopped at the same time, and would otherwise be blamed for a time-out.
 
     Args:
         limit_s: time limit in seconds.
@@ -51,5 +53,5 @@ class Countdown:
         return self._left_s if self._left_s > 1e-3 else 0.0
 
     def next_s(self) -> float:
-        """Return how long to wait before the next call, in seconds. 0 if the time is over."""
+        """Return the seconds to wait before the next call of this method, or 0 if the time is over."""
         return min(TICK_S, self.left_s())

@@ -31,7 +31,7 @@ BUSY_S = 1.0
 """Maximum processor time in seconds of a request, because an endless answer can keep this process busy."""
 LOOK_S = 0.1
 _BARE = re.compile(r"(?P<host>[A-Za-z0-9.-]+\.[A-Za-z]{2,})(?::(?P<port>[0-9]{1,5}))?(?:/[!-~]{0,199})?")
-"""A URL without a scheme."""
+"""Matches a URL without a scheme."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 _RESERVED = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))

@@ -118,7 +118,8 @@ class Idempotency:
 def _note(answers: StoredResponses, key: str, answer: Answer | None, *, undone: bool, path: str) -> None:
     """Store the answer to a request.
 
-    If the request changed nothing, delete the record of the request instead, so that a repetition is executed.
+    If the request was refused, or failed without a change (`undone`), delete the record of the request instead, so that
+    a repetition is executed.
     """
     refused = answer is not None and 400 <= answer.status < 500
     failed = answer is None or answer.status >= 500

@@ -68,7 +68,7 @@ class WorkQueue:
         self._batcher: Batcher[WorkRequest | SearchResults, list[Lease] | Settled] = Batcher(self._serve)
 
     def claim(self, search_id: int, want: WorkRequest) -> list[Lease]:
-        """Return leases of jobs of a search for a slot."""
+        """Lease up to `want.count` jobs of a search to a slot, and return the leases."""
         return cast(list[Lease], self._batcher.submit(search_id, want))
 
     def hand_in(self, search_id: int, results: SearchResults) -> Settled:

@@ -242,6 +242,10 @@ def queue_confirmation(
     An incumbent from another variant is built from the files of that variant. If the family was edited and no longer
     accepts the incumbent's config, the incumbent cannot be measured. The confirmation then has no incumbent, and a
     challenger that passes it still replaces the champion.
+
+    Args:
+        seen: number of trials that have ended.
+        further: see `evo.messages.job.Confirm`.
     """
     session, active = transaction.session, transaction.active
     search = Archive(session).search(active.id)
@@ -279,10 +283,9 @@ def _other_variant(session: Session, search: SearchRow, incumbent: ChampionRow) 
 
 
 def _confirmation_seed(seed: int, position: int) -> int:
-    """Return the seed of the inputs of a confirmation.
+    """Return the seed of the inputs of a search's confirmation number `position`.
 
-    The confirmations of a search have different seeds. If a search is repeated with the same seed, its confirmations
-    have the same seeds again.
+    If a search is repeated with the same seed, its confirmations have the same seeds again.
     """
     return int(np.random.SeedSequence((seed, position), spawn_key=(1,)).generate_state(1)[0])
 

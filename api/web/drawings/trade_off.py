@@ -63,9 +63,13 @@ def front_of(trials: Sequence[Weighed]) -> tuple[Weighed, ...]:
 def trade_off(
     trials: Sequence[Weighed], axes: tuple[Objective, Objective], *, width: float, estimated: bool
 ) -> TradeOff | None:
-    """Return the drawing of a search with a metric or two objectives, or None if there are fewer than two trials.
+    """Return the drawing of the trials of a search, or None if there are fewer than two.
 
     The first cost increases to the right, and the second cost increases upwards.
+
+    Args:
+        axes: the two objectives of the search, or its metric and the time.
+        estimated: True if the times are estimates.
     """
     if len(trials) < 2:
         return None

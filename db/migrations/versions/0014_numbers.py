@@ -43,9 +43,9 @@ def _number_once() -> None:
 
 
 def _begin_behind(name: str, known: str) -> None:
-    """Let the ids of a table continue after `known`: SQL for the highest id in stored events.
+    """Let new ids of a table be larger than `known`, an SQL expression for the highest id in stored events.
 
-    Its row may be deleted.
+    The row with this id may have been deleted.
     """
     op.execute(
         f"INSERT INTO sqlite_sequence (name, seq) SELECT '{name}', 0 "

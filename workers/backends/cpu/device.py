@@ -45,7 +45,7 @@ _SELF_TEST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class _AtReturn:
-    """Outputs at the end of a call after which the kernel process had several threads.
+    """Outputs when a call returned. Recorded if the kernel process had several threads at this time.
 
     Attributes:
         outputs: copies or hashes of the outputs, by argument name.
@@ -188,6 +188,8 @@ class CpuSession:
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
         """Return a description of what kernels changed or left running, or None. Wait a moment for threads to end.
 
+        See `workers.backends.Session.residue`.
+
         Raises:
             InvalidMeasurementError: the times that a kernel process reported are impossible.
         """
@@ -221,7 +223,7 @@ class CpuSession:
         return {process.pid for process in self._processes} | ending()
 
     def _other_cores(self, index: int) -> tuple[int, ...]:
-        """Return a group of cores for calls that are not timed, as many as the timing uses.
+        """Return a group of cores for calls that are not timed. It has as many cores as the timing uses.
 
         If the machine has enough cores, the group contains no core that is used for timing. `index` selects one of
         several groups.

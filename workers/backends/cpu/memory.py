@@ -19,7 +19,7 @@ GUARD_BYTES = PAGE_BYTES
 """Minimum size in bytes of each guard band if the data begins on a page."""
 
 _MOST_SMALL_BYTES = 64 << 10
-"""Maximum size in bytes of arrays that are copied to be compared. For such arrays, NumPy's comparison takes longer."""
+"""Maximum size in bytes of arrays that are compared as ``bytes`` objects. NumPy compares small arrays more slowly."""
 
 _MOST_COPIED_BYTES = 64 << 20
 """Maximum size in bytes of an output that `remember` copies. Larger outputs are hashed, which takes ten times as long
@@ -129,7 +129,7 @@ class HostBuffers:
 
     @property
     def call_arguments(self) -> list[Any]:
-        """Arguments of a call from this process, as ctypes values in order."""
+        """Arguments of a call from this process, as ctypes values in the order of the kernel's parameters."""
         return [self._call_argument(argument) for argument in self.arguments]
 
     @property
@@ -254,7 +254,10 @@ def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> l
 
 
 def _originals(arguments: Sequence[Argument], sources: Mapping[str, GuardedArray]) -> dict[str, GuardedArray]:
-    """Return the arrays for the original contents of in-place arguments, by argument name."""
+    """Return an array for the original contents of each in-place argument, by argument name.
+
+    The arrays are those in `sources` or, if an argument is not in `sources`, new ones.
+    """
     wanted = {each.name: _original(each) for each in arguments if each.role == "inout"}
     return {name: sources.get(each.name) or GuardedArray(each) for name, each in wanted.items()}
 

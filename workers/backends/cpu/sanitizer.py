@@ -46,7 +46,8 @@ _OWN_PROCESS = "/proc/self"
 
 _PROOF_S = 30.0
 _SLOWER, _AMPLE_S = 10_000, 10.0
-"""A call with sanitizers is endless if it takes `_AMPLE_S` seconds, and `_SLOWER` times as long as without them."""
+"""A call with sanitizers counts as endless if it takes `_AMPLE_S` seconds, and `_SLOWER` times as long as without them.
+"""
 
 _SETTINGS = {
     "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:allocator_may_return_null=1",

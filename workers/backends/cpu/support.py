@@ -32,7 +32,9 @@ _FLOATS, _SPECIAL = ("float32", "float64"), ("exponentials", "divisions")
 """Names of the peak rates of arithmetic: multiply-adds by dtype, and special operations."""
 
 _COPIES, _BURST_BYTES = tuple(1 << bits for bits in range(13, 25, 2)), 1 << 20
-"""Sizes in bytes of the copies that may fit into caches, and bytes per timed series of short copies."""
+"""Sizes in bytes of the copies that may fit into caches, and number of bytes that a timed series of short copies
+copies.
+"""
 
 _MEASURED = (*_FLOATS, *_SPECIAL, *_COPIES)
 """Names of the measured peak rates. They are part of the cache key."""
@@ -157,9 +159,9 @@ def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_byte
 
 
 def _falling(copies: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """Return pairs of copy size and rate. The rate of each size is raised to the highest rate of a larger size.
+    """Return (copy size, rate) pairs in which no rate is below the rate of a larger copy.
 
-    A small copy that is slower than a larger copy is noise.
+    A small copy that is slower than a larger copy is noise, so it gets the rate of the larger copy.
     """
     return tuple((size, max(rate for other, rate in copies if other >= size)) for size, _ in copies)
 

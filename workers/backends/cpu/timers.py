@@ -25,8 +25,8 @@ that the request takes a smaller part of the time. The duration must stay below 
 """
 
 _PROLONGED = 3
-"""If the samples that needed more calls outnumber the other samples by more than this number, all later samples have
-more calls. Other programs disturb only single samples.
+"""All later samples have more calls if the samples that needed more calls outnumber the other samples by more than this
+number. Other programs disturb only single samples.
 """
 
 _CALIBRATIONS = 3
@@ -39,8 +39,8 @@ a thousand samples.
 """
 
 _RESTORE_FACTOR, _RESTORE_ROUNDS, _RESTORED_SETS = 3, 3, 8
-"""Factor by which restoring arguments may be slower in a kernel process than in this process, and the number of rounds
-and minimum number of sets for measuring the time in this process. The fastest round is used.
+"""Factor by which restoring arguments may be slower in a kernel process than in this process; then the number of rounds
+and the minimum number of sets with which the time in this process is measured. The fastest round is used.
 """
 
 _FURTHER_SETS = 16
@@ -166,11 +166,11 @@ class KernelTimer:
         return max(self._batch.claimed_ns - restored_ns, 1) * 1e-9
 
     def _weighed(self, calls: int) -> float:
-        """Return the duration in seconds by which the calibration selects the number of calls per sample.
+        """Return the duration in seconds from which the calibration derives the number of calls per sample.
 
-        The result is the duration of the calls, but at least a fixed fraction of their duration including the restoring
-        of arguments. Without this minimum, samples of a kernel that is far faster than restoring its arguments would
-        take seconds.
+        This is the duration of the calls, but at least a fixed fraction of the total duration, which includes the
+        restoring of arguments. Without this minimum, samples of a kernel that is far faster than restoring its
+        arguments would take seconds.
         """
         return max(self._take(calls), self._spent_s * MINIMUM_SAMPLE_S / _MAXIMUM_SAMPLE_S)
 

@@ -38,7 +38,7 @@ from workers.system.sandbox import sandbox_here
 
 _SELF_TEST_BYTES = 1 << 20
 _RING_SHARE = 0.4
-"""Maximum fraction of the L2 cache for the buffers of hot calls if each call needs separate buffers."""
+"""Fraction of the L2 cache that the buffers of hot calls may fill if each call needs separate buffers."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,14 +20,14 @@ STICKY = frozenset({214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 
 
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6
 _SHARED_SIZE_BYTES = 1
-"""CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES."""
+"""Value of the CUDA constant ``CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES``."""
 
 _EXTERNAL = 1
-"""CU_EVENT_RECORD_EXTERNAL."""
+"""Value of the CUDA constant ``CU_EVENT_RECORD_EXTERNAL``."""
 
 
 class _Attribute(ctypes.Structure):
-    """CUlaunchAttribute: an id and a union of 64 bytes."""
+    """CUDA's struct ``CUlaunchAttribute``: an id and a union of 64 bytes."""
 
     _fields_ = (
         ("id", ctypes.c_int),
@@ -38,7 +38,7 @@ class _Attribute(ctypes.Structure):
 
 
 class _Config(ctypes.Structure):
-    """CUlaunchConfig."""
+    """CUDA's struct ``CUlaunchConfig``."""
 
     _fields_ = (
         ("grid", ctypes.c_uint * 3),

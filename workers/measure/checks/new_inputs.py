@@ -44,7 +44,10 @@ def judge_again(bench: Bench, candidate: Candidate) -> None:
 def _call(
     bench: Bench, candidate: Candidate, buffers: Buffers, golden: ExpectedOutput, where: str, *, poison: bool = False
 ) -> None:
-    """Fill the buffers with inputs that are not timed, and call the kernel."""
+    """Fill the buffers with inputs that are not timed, and call the kernel.
+
+    If `poison` is True, the outputs are filled with poison before the call.
+    """
     buffers.renew(golden.inputs_of(candidate.arguments))
     bench.buffers.contents(candidate.arguments).note(buffers, HELD_BACK)
     if poison:

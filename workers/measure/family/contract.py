@@ -186,7 +186,7 @@ _REMEDIES = "change inputs() or reference() so that right answers are ordinary n
 
 
 def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: str, remedy: str) -> None:
-    """Raise `FamilyError` if any element of `wrong` is True. The message has the first wrong value and their number."""
+    """Raise `FamilyError` if any element of `wrong` is True. The message has the count and the first wrong value."""
     count = int(np.count_nonzero(wrong))
     if count:
         first = np.argwhere(wrong)[0].tolist()

@@ -70,7 +70,7 @@ class EvidenceSheet:
 
     @property
     def called(self) -> str | None:
-        """Text about the champion's time when PyTorch calls the champion.
+        """Text about how long calls of the champion from PyTorch take.
 
         None if no exported package can contain the champion.
         """

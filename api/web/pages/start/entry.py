@@ -20,7 +20,7 @@ Reading: TypeAlias = Callable[[str], object]
 
 
 def whole(such_as: str, *, least: int = 1, most: int) -> Reading:
-    """Return a parser of integers from `least` to `most`."""
+    """Return a parser of integers from `least` to `most`. `such_as` is the example in its error messages."""
 
     def read(text: str) -> int:
         if not WHOLE.fullmatch(text) and not HUGE.fullmatch(text):
@@ -33,7 +33,7 @@ def whole(such_as: str, *, least: int = 1, most: int) -> Reading:
 
 
 def above_zero(such_as: str) -> Reading:
-    """Return a parser of numbers above 0."""
+    """Return a parser of numbers above 0. `such_as` is the example in its error messages."""
 
     def read(text: str) -> float:
         try:
@@ -61,7 +61,7 @@ def one_of(names: Mapping[str, str]) -> Reading:
 
 
 def words(what: str, most: int) -> Reading:
-    """Return a parser of text with at most `most` characters."""
+    """Return a parser of text with at most `most` characters. `what` is the name of the text in its error message."""
 
     def read(text: str) -> str:
         if len(text) > most:

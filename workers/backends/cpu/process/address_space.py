@@ -107,7 +107,7 @@ class AddressSpace:
         return b"".join(words).ljust(8 * most, b"\0") + b"".join(real).ljust(8 * FLOATS, b"\0")
 
     def _writes(self, buffers: HostBuffers) -> bytes:
-        """Return the encoded memory writes before a call on a set, in the order of `Table.words`."""
+        """Return the encoded memory writes that precede a call on a buffer set. See `Table.words` for their order."""
         arrays = [each for each in buffers.arguments if each.role != "scalar"]
         chosen = [*(each for each in arrays if each.restored), *(each for each in arrays if each.filled)]
         return b"".join(self._write(each, buffers) for each in chosen)

@@ -37,13 +37,13 @@ _WAITS = 5
 """A reply is overdue if it is late by more than this multiple of the duration of the fastest idle request."""
 
 _DISAGREEING = 10
-"""One batch in `_DISAGREEING` may have an impossible time even after repetitions."""
+"""A kernel is rejected if, even after repetitions, more than one in `_DISAGREEING` batches has an impossible time."""
 
 _LEAST_PAUSE_NS = 1_000_000
-"""Shortest pause in ns in which another kernel may have been timed."""
+"""Shortest pause in ns that is checked for work of the kernel. Another kernel may be timed in such a pause."""
 
 LEAST_BATCHES = 3
-"""Minimum number of batches for rejecting a kernel."""
+"""Number of batches without which no kernel is rejected."""
 
 _LEAST_LEAK_BYTES = 16
 """Growth of the memory in bytes per batch that counts as a leak. malloc never allocates fewer bytes."""

@@ -6,8 +6,8 @@ from threading import Lock
 from workers.backends.cpu.segment import Segment
 
 _WORDS, _ORDER, _HELD = 32, 16, 17
-"""Number of 8-byte words in the page, index of the runner's command, and index of the process's confirmation. Command
-and confirmation are in a separate cache line.
+"""Number of 8-byte words in the page, index of the runner's command, and index of the process's confirmation of it.
+Command and confirmation are not in the cache line of the call count.
 """
 
 _GO_ON, _HALT, _HOLD, _ONE_MORE = range(4)
@@ -52,7 +52,7 @@ class SharedPace:
                 break
 
     def change_between(self, change: Callable[[], None], running: Callable[[], bool]) -> int:
-        """Pause the batch after the running call, call `change`, and end the batch after one more call.
+        """Pause the batch after the current call, call `change`, and end the batch after one more kernel call.
 
         Args:
             running: function that returns False once the batch has ended. `change` is not called in this case.

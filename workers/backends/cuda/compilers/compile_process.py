@@ -13,7 +13,7 @@ from workers.system.line_process import LineProcess
 from workers.system.sandbox import sandbox_here
 
 _MOST_CONFINED = 4
-"""Maximum number of families whose processes in sandboxes are kept."""
+"""Maximum number of families for which processes in sandboxes are kept."""
 
 
 class CompileProcesses:
@@ -63,7 +63,7 @@ class CompileProcesses:
 
     @contextlib.contextmanager
     def _process(self, *, fresh: bool) -> Iterator[LineProcess]:
-        """Yield an idle process or a new one. Afterwards, keep the process if it works."""
+        """Yield a new process if `fresh` is True, else an idle one if there is one. Afterwards, keep it if it works."""
         try:
             process = LineProcess(self._module, self._reads) if fresh else self._idle.get_nowait()
         except queue.Empty:

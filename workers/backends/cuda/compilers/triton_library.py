@@ -119,7 +119,12 @@ def _constant(value: Any) -> Any:
 
 
 def _compiled(facts: Any, maps: list[dict[str, Any]]) -> Compiled:
-    """Return the launch settings of a compiled kernel, with Triton's box and swizzle of each tensor map."""
+    """Return the launch settings of a compiled kernel.
+
+    Args:
+        facts: Triton's metadata of the kernel.
+        maps: tensor maps of the kernel. The result adds the box and the swizzle that Triton chose for each.
+    """
     return Compiled(
         threads=_WARP * facts.num_warps,
         shared_memory_bytes=facts.shared,

@@ -29,8 +29,8 @@ def copy_rate(ways: Sequence[Timer], size: int) -> float:
     """Return the bandwidth of the fastest method of copying, in bytes per second, read plus written.
 
     Args:
-        ways: one timer per method. The median of `SAMPLES` samples is used.
-        size: number of bytes that a call copies.
+        ways: one timer of copies per method. The median of `SAMPLES` samples is used.
+        size: number of bytes that a timed call copies.
     """
     fastest_us = min(float(np.median([way.sample() for _ in range(SAMPLES)])) for way in ways)
     return 2 * size / (fastest_us * 1e-6)

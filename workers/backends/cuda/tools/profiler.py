@@ -46,7 +46,8 @@ class NcuProfiler:
     def run_tool(self, subject: Subject, *, cold: bool, timeout_s: float) -> tuple[int | None, str]:
         """Run ncu, and return its exit status and output. The exit status is None if the time limit was reached.
 
-        If the GPU lacks some of the metrics, ncu runs again without these metrics.
+        If the GPU lacks some of the metrics, ncu runs again without these metrics. If `cold` is True, the caches are
+        emptied before the launch.
         """
         asked = [name for figure in FIGURES.values() for name in figure.metric.names]
         status, log = self._run_profiler(asked, subject, cold, timeout_s)

@@ -21,7 +21,7 @@ DONE = "kernel-evo: launched"
 """Line that this program prints after all launches have succeeded."""
 
 _DYNAMIC_SHARED_BYTES = 8
-"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
+"""Value of the CUDA constant ``CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES``."""
 
 
 @dataclass(frozen=True, kw_only=True)
