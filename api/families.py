@@ -87,7 +87,7 @@ def second_goal_of(search: SearchRow) -> Goal | None:
 
 
 def _work(search: SearchRow, metric: str | None) -> tuple[float | None, float | None]:
-    """Return the operations and bytes of one call, or (None, None) if there is no metric that may use them."""
+    """Return the operations and bytes of one call, or (None, None) if there is no metric that could use them."""
     work = None if metric is None else parsed(search.family.document).work(search.problem)
     return (None, None) if work is None else (work.flops, work.bytes)
 

@@ -87,7 +87,7 @@ class Admission:
             await refused(request.scope, receive, send)
 
     async def _refused(self, request: Request) -> Response | None:
-        """Return the refusal of a request. If the request is admitted, set its caller and return None."""
+        """Return the response that refuses a request. If the request is admitted, set its caller and return None."""
         address = _address(request)
         gate: Gate = request.app.state.service.gate
         is_open = gate.was_open if request.url.path in PROBES else await _is_open(request, gate)
@@ -122,7 +122,7 @@ class Admission:
 
 
 def _is_wrong(start: Message) -> bool:
-    """Return True if a sign-in was refused because the token is not valid."""
+    """Return True if the response refuses a sign-in because of an invalid token."""
     return Headers(raw=start["headers"]).get("location", "").startswith(WRONG)
 
 
@@ -192,9 +192,9 @@ def _unknown(request: Request, reason: str) -> Response:
 
 
 def _no_token_yet(request: Request, sign: str) -> Response:
-    """Return the answer to a client on another machine while no token exists.
+    """Return the response to a client on another machine while no token exists.
 
-    The client reaches the service through a proxy on this machine.
+    Such a client reaches the service through a proxy on this machine.
 
     Args:
         sign: the header that shows that the client is on another machine.

@@ -329,7 +329,10 @@ def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> li
 
 
 def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the errors. If a field accepts several kinds of objects, only errors for the sent `kind` are included."""
+    """Return the errors that concern the client's input.
+
+    If a field accepts several kinds of objects, these are only the errors for the sent `kind`.
+    """
     found = list(errors)
     others = {each["loc"][:-1] for each in found if each["type"] == "literal_error" and each["loc"][-1] == "kind"}
     return [each for each in found if not any(each["loc"][: len(other)] == other for other in others)] or found

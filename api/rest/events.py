@@ -45,7 +45,7 @@ PositionDep = Annotated[EventPosition | None, Depends(_place)]
 
 
 async def _counted(service: ServiceDep) -> AsyncIterator[None]:
-    """Count the stream while it is open. Raise a 429 error if its caller has too many open streams."""
+    """Count the stream as open until it ends. Raise a 429 error if its caller has too many open streams."""
     with service.listeners.one_more(caller().key):
         yield
 
@@ -110,7 +110,7 @@ async def _events(
 def _begin(
     service: Service, position: EventPosition | None, search_id: int | None
 ) -> tuple[EventPosition, bool, Sequence[ServerEvent]]:
-    """Return the start position, True if the client missed deleted events, and events with the current states."""
+    """Return the start position, True if deleted events were missed, and one event with each search's current state."""
     with service.database.read() as session:
         events = Events(session)
         lost = position is not None and not events.keeps(position)

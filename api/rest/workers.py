@@ -71,7 +71,6 @@ def _usual_name(body: WorkerBody) -> str:
 
 
 def _check_texts(field: str, device: Device) -> None:
-    """Refuse device names that cannot be shown on one line."""
     named = {"model": device.model, "architecture": device.architecture}
     versions = {f"software.{name}": f"{name} {version}" for name, version in device.software.items()}
     limits = {f"limits.{name}": name for name in device.limits}

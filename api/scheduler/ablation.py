@@ -117,5 +117,5 @@ def check_answers(job: Ablate, report: AblateReport) -> None:
 
 
 def _seed(seed: int, champion_id: int, index: int) -> int:
-    """Return the seed of the inputs of a job. Each job has a different seed."""
+    """Return the seed of the inputs of a job. It differs from job to job."""
     return int(np.random.SeedSequence((seed, champion_id, index), spawn_key=(2,)).generate_state(1)[0])

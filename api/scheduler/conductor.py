@@ -320,7 +320,7 @@ class Conductor:
 
     @contextmanager
     def _noting_contest(self, worker_id: str) -> Iterator[None]:
-        """Context manager that records that two processes use one worker id, if the block raises `Superseded`."""
+        """Context manager that records that two processes use one worker id if the block raises `Superseded`."""
         try:
             yield
         except Superseded as error:
@@ -335,7 +335,7 @@ class Conductor:
         return receipts
 
     def _lose_all(self, leases: Iterable[tuple[int, int]], how: AttemptState) -> None:
-        """End leases without a result. A lease is given as (attempt id, search id)."""
+        """End leases without a result. A lease is given as (attempt id, search id), and `how` is its final state."""
 
         def lose(lease: tuple[int, int]) -> None:
             attempt_id, search_id = lease

@@ -131,7 +131,7 @@ def _may_repeat(active: ActiveSearch) -> bool:
 
 
 def _repeats(transaction: SearchTransaction) -> bool:
-    """Return True if the binaries of a variant's first trials all occur in earlier variants."""
+    """Return True if all binaries of a variant's first trials also occur in earlier variants."""
     variants = Variants(transaction.session)
     if not _may_repeat(transaction.active) or (variant := variants.tuned_by(transaction.active.id)) is None:
         return False
@@ -261,8 +261,8 @@ def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
 def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
     """Return True if a challenge may be due, without reading the incumbent from the database.
 
-    No challenge is due in a search that is still running if the best trials are those that were too slow at the last
-    check, or if the budget permits no confirmation. Estimates never challenge, because they are not measured evidence.
+    While a search runs, no challenge is due if the budget permits no confirmation, or if the best trials are still
+    those that were too slow at the last check. Estimates never challenge, because they are not measured evidence.
     """
     if active.terms.device.runs == "nothing":
         return False
@@ -272,7 +272,7 @@ def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
 
 
 def _best(active: ActiveSearch) -> tuple[int, ...]:
-    """Return the numbers of the best trials, one more than may challenge, because the incumbent may be among them."""
+    """Return the numbers of the best trials: one more than may challenge, because the incumbent may be among them."""
     return tuple(trial.number for trial in active.search.history.kernels(active.search.policy.challengers + 1))
 
 

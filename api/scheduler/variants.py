@@ -133,6 +133,9 @@ class VariantDesk:
 
         The files are compared with those of earlier variants before the database is locked for writing, because files
         may be large. If another variant is stored in between, return None. The caller must then call this method again.
+
+        Args:
+            most: maximum number of trials of the variant, or None.
         """
         with self.database.read() as session:
             compared = Variants(session).next_number(base_id)
@@ -233,7 +236,7 @@ def _family_of(files: Mapping[str, bytes], kind: DeviceKind) -> Family:
 
 
 def _implementation(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document of a family without the part that describes the variant."""
+    """Return a family's document without the part that describes the variant (name, author, idea)."""
     return {key: value for key, value in document.items() if key != "variant"}
 
 

@@ -204,8 +204,8 @@ def _usual_s(session: Session, row: SearchRow) -> float | None:
     """Return the usual seconds of a confirmation, or None if nothing is known.
 
     This is the mean of the confirmations of this search. Before the first one has ended, it is the mean of the latest
-    confirmations of the same problem on the same device model. Without any, each process is expected to take as long as
-    timing the baselines.
+    confirmations of the same problem on the same device model. If there are none, it is the time of timing the
+    baselines for each process.
     """
     leases = Leases(session)
     if spent_s := leases.confirming_s(row.id) or leases.confirming_s_of_rivals(row):
@@ -215,7 +215,7 @@ def _usual_s(session: Session, row: SearchRow) -> float | None:
 
 
 def _detail(device: DeviceRow, attempt: AttemptRow) -> str | None:
-    """Return the current step of a leased job, as its device reported it, or None if the device reported none.
+    """Return the current step of a leased job that its device reported, or None if it reported none.
 
     If the device works on another lease, return a note that this lease waits.
     """

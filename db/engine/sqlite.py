@@ -125,7 +125,6 @@ class SQLite:
         return self._lost_file() or lost_frames(self._real, self._files)
 
     def _lost(self, loss: str) -> StoreUnavailable:
-        """Return the error for a file or a log that was lost while the service used it."""
         remedy = "end the service, put the file back where it was, or restore a backup, and start it again"
         if "cut" in loss or "overwritten" in loss:
             remedy = "end the service, restore a backup, and start it again"

@@ -105,7 +105,6 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _reason(error: Exception) -> str:
-    """Return a description of the fault of a value, without the value itself."""
     if isinstance(error, ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
         return ": ".join(filter(None, (".".join(str(part) for part in first["loc"]), first["msg"])))[:200]

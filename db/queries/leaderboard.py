@@ -131,8 +131,8 @@ class Leaderboard:
     def _ranks_among(self, competing: Sequence[ColumnElement[bool]], trials: Collection[int]) -> dict[int, int]:
         """Return the rank of each given trial among the competing trials, by trial id.
 
-        The query counts the trials between the costs of consecutive given trials with an index. It does not rank all
-        trials.
+        Instead of ranking all trials, the query counts, with an index, the trials between the costs of consecutive
+        given trials.
         """
         wanted = select(TrialRow.cost).where(*competing, TrialRow.id.in_(trials)).distinct()
         costs = list(self.session.scalars(wanted.order_by(TrialRow.cost)))
@@ -241,7 +241,7 @@ def _parts(selection: Selection) -> list[_Part]:
 
 
 def _behind(part: _Part, order: Order, position: PagePosition) -> Select[int]:
-    """Return the query for the trials of a part that follow a position in it."""
+    """Return the query for the trials of a part that come after a position."""
     if not part.keyed:
         mine, theirs = tuple_(TrialRow.number, TrialRow.id), tuple_(position.number, position.id)
         return part.query.where(mine > theirs)

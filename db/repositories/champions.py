@@ -261,7 +261,7 @@ def _key(champion: ChampionRow) -> tuple[str, str, str, str]:
 
 
 def _make_current(champion: ChampionRow, now: datetime, reason: str, by: str | None) -> None:
-    """Make a former champion current again. Its list of decisions keeps the retirement."""
+    """Make a former champion current again. The decision to retire it stays in its list of decisions."""
     champion.decisions = (*_decisions(champion), Decision(at=now, current=True, reason=reason, by=by))
     champion.current = True
     champion.retired_at, champion.retired_reason, champion.retired_by = None, None, None

@@ -124,7 +124,7 @@ class Deliveries:
 
 
 def _ahead(now: datetime, slack: timedelta) -> ColumnElement[bool]:
-    """Return the SQL condition that an attempt is scheduled later than the pause before the attempt permits."""
+    """Return the SQL condition that the time of an attempt is later than the pause before it permits."""
     pauses = (UNDER_WAY_S, *(max(UNDER_WAY_S, pause_s) for pause_s in PAUSES_S))
     latest = [now + timedelta(seconds=pause_s) + slack for pause_s in pauses]
     beyond = DeliveryRow.next_at > latest[-1]

@@ -210,7 +210,7 @@ def collect_log(session: Session, now: datetime) -> None:
 
 
 def _settled(session: Session, now: datetime) -> datetime:
-    """Return the time before which no artefact belongs to a trial that may still become a champion."""
+    """Return a time. Artefacts stored before it belong to no trial that may still become a champion."""
     unfinished = select(func.min(SearchRow.created_at)).where(SearchRow.state.not_in(TERMINAL))
     begun = session.scalar(unfinished)
     return now - YOUNG if begun is None else min(begun, now - YOUNG)

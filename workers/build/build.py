@@ -232,7 +232,7 @@ class _Build:
             yield case, self._kernel(problem)
 
     def _unfit(self, problem: Problem) -> str | None:
-        """Return the constraints that the config violates for a problem, as text, or None if the config is valid."""
+        """Return the constraints of a problem that the config violates, as text, or None if there are none."""
         key, terms = problem_key(problem), self.terms
         if key not in self.broken:
             self.broken[key] = self.copy.family.unfit(self.config, problem, terms.device, terms.objective)

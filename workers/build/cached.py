@@ -97,7 +97,7 @@ def _question(compiler: Compiler, unit: Unit) -> str | None:
 
 
 def _vacancies(reads: Sequence[str], searched: Sequence[str], unit: Unit) -> list[str] | None:
-    """Return the paths at which no file exists, but at which a new file would change the build, or None if unknown."""
+    """Return the missing paths at which a new file would change the build. Return None if they are unknown."""
     default = tuple(f"{folder}{os.sep}" for folder in searched)
     read = [*_read_outside_systems(reads)]
     tested = {path: asked_headers(Path(path).read_text(encoding="utf-8", errors="replace")) for path in read}
@@ -122,7 +122,12 @@ def _read_outside_systems(reads: Sequence[str]) -> Iterator[str]:
 
 
 def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | None:
-    """Return the key of a unit's artefact, or None if the contents of the files that the compiler read are unknown."""
+    """Return the key of a unit's artefact, or None if it must not be cached.
+
+    Args:
+        question: key of the unit's first entry.
+        portable: files that the compiler read, in the form of `_portable`.
+    """
     digests = digests_of_files(_places(portable, unit))
     return None if digests is None else cache_key("binary", question, *digests)
 
@@ -143,7 +148,7 @@ def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:
 
 
 def _plain(name: str) -> str:
-    """Return a path without ``..``, or unchanged if a symbolic link would make this a different file."""
+    """Return a path with ``..`` resolved, or unchanged if a symbolic link would then make it a different file."""
     plain = os.path.normpath(name)
     return plain if os.path.realpath(plain) == os.path.realpath(name) else name
 

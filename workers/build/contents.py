@@ -119,7 +119,10 @@ def is_library(path: str) -> bool:
 
 
 def _names_libraries(path: str, content: bytes) -> bool:
-    """Return True if a file outside the system folders is a linker script or thin archive, which lists other files."""
+    """Return True if a file is a linker script or thin archive, which refers to other files.
+
+    Files in system folders are not checked.
+    """
     return not path.startswith(("/usr/", "/lib")) and (content.startswith(b"!<thin>") or b"\0" not in content)
 
 
@@ -213,7 +216,7 @@ def _below(path: str, roots: Iterable[str]) -> str | None:
 
 
 def _missing(path: str, exists: Callable[[str], bool]) -> str | None:
-    """Return the topmost missing parent folder of a path, or the missing path itself, or None if the path exists."""
+    """Return the topmost missing folder on a path or, if only the file is missing, the path. None if it exists."""
     folder = _above(path)
     if exists(folder):
         return None if exists(path) else path

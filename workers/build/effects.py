@@ -183,7 +183,7 @@ class _Kernels:
         return self._digest(first) != self._digest(second)
 
     def _unit(self, config: Config) -> tuple[Unit, str]:
-        """Return the unit of a config, without flags for debugging, and its launch and arguments as text."""
+        """Return the unit of a config without flags for debugging, and the kernel's launch and arguments as text."""
         terms, copy = self.work.terms, self.work.copy
         candidate = copy.family.candidate(config, terms.problem, terms.device, terms.objective)
         source = RENDERER.render(copy.package, terms.device.kind, config, terms.problem, candidate.derived)

@@ -141,7 +141,7 @@ def _parameters(text: str) -> Iterator[Parameter]:
 def _limits(
     launch: Launch, arguments: Sequence[Argument], declared: Declared | None, device: Device
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield (resource, used amount, limit) for each limit of the compute capability and of the kernel."""
+    """Yield (resource, used amount, limit) for each limit that the GPU or the kernel sets."""
     capability = device.limits.get("compute_capability", _LONG_PARAMETERS_SINCE)
     threads = device.limits.get("max_threads", 1024)
     for axis, used, limit in zip("xyz", launch.block, (threads, threads, 64), strict=True):
@@ -171,7 +171,7 @@ def _parameter_bytes(launch: Launch, arguments: Sequence[Argument]) -> int:
 
 
 def _parameters_passed(launch: Launch, arguments: Sequence[Argument]) -> list[tuple[str, Parameter]]:
-    """Return name and type of each parameter that the launch passes, in order."""
+    """Return the name and the type of each parameter that the launch passes, in order."""
     passed = [(each.name, _passed(each)) for each in arguments]
     at = len(passed) if launch.maps_at is None else launch.maps_at
     passed[at:at] = [parameter for each in launch.tensor_maps for parameter in _mapped(each)]
@@ -179,7 +179,7 @@ def _parameters_passed(launch: Launch, arguments: Sequence[Argument]) -> list[tu
 
 
 def _mapped(tensor_map: TensorMap) -> Iterator[tuple[str, Parameter]]:
-    """Yield name and type of each parameter of a tensor map."""
+    """Yield the name and the type of each parameter that a tensor map adds."""
     name = f"the tensor map of {tensor_map.of}"
     yield name, Parameter(kind="bytes", size=_TENSOR_MAP_BYTES, alignment=64)
     if tensor_map.passes_shape:

@@ -97,7 +97,7 @@ def serve(settings: Settings, *, stopping: threading.Event | None = None) -> Non
 
 
 def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> Client:
-    """Return a client with the worker's token. Wait for the service if a join token must be exchanged."""
+    """Return a client with the worker's token. Wait for the service if a join token must first be exchanged."""
     kept = settings.data / f"{worker_id}.token"
 
     def pause(seconds: float) -> None:
@@ -190,7 +190,6 @@ class Worker:
         self._leave()  # again, for leases that were granted meanwhile
 
     def _run_slots(self) -> None:
-        """Run the slots until the worker stops."""
         threads = [threading.Thread(target=self._guard, args=(slot,), name=slot.device.uuid) for slot in self._slots]
         for thread in threads:
             thread.start()
@@ -315,9 +314,9 @@ class Worker:
 
 @contextmanager
 def _owning_the_process(stopping: threading.Event) -> Iterator[None]:
-    """Stop the worker on SIGTERM and SIGINT, and kill child processes at the end.
+    """Context manager that stops the worker on SIGTERM and SIGINT, and kills child processes at the end.
 
-    Outside the main thread, this context does nothing.
+    Outside the main thread, it does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -336,7 +335,6 @@ def _owning_the_process(stopping: threading.Event) -> Iterator[None]:
 
 
 def _end_children() -> None:
-    """Kill the remaining child processes."""
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             child.kill()

@@ -90,7 +90,7 @@ def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) ->
 
 
 def _read(kept: Path, token: str) -> str | None:
-    """Return the stored worker token that was received for this join token, or None."""
+    """Return the stored worker token if it was issued for this join token, else None."""
     try:
         document = json.loads(kept.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -283,7 +283,7 @@ class Slot:
     # Leases without a result
 
     def _drop(self, lease: Lease) -> None:
-        """Drop a lease that has no result, and give it back to the service, unless the service revoked it."""
+        """Drop a lease without a result. Give it back to the service, unless the service has revoked it."""
         if self._context.held.revoked(lease):
             self._context.held.drop(lease)
         else:

@@ -180,7 +180,7 @@ class Outbox:
         return answers
 
     def _store_lacking(self, parcel: Parcel, answer: Answer) -> None:
-        """Upload artefacts that the service lacks, e.g. because a backup was restored."""
+        """Upload the artefacts that, according to its answer, the service lacks, e.g. because a backup was restored."""
         for digest in answer.lacking:
             self._stored.discard(digest)
             if (content := parcel.contents.get(digest)) is None:
@@ -199,7 +199,10 @@ class Outbox:
         return True
 
     def _enclosed(self, parcels: Sequence[Parcel], most_bytes: int) -> dict[str, bytes]:
-        """Return, by digest, up to `most_bytes` of artefacts that the service may lack, to send with the reports."""
+        """Return artefacts to send with the reports, by digest: those that the service may lack.
+
+        The artefacts have at most `most_bytes` bytes together.
+        """
         enclosed: dict[str, bytes] = {}
         for digest, content in (each for parcel in parcels for each in parcel.contents.items()):
             if digest not in self._stored and digest not in enclosed and len(content) <= most_bytes:

@@ -73,7 +73,7 @@ class Ablation:
         )
 
     def _settled(self, index: int) -> bool:
-        """Return True if a change need not be measured, because its build determines the result."""
+        """Return True if the build of a change already determines its result, so that it is not measured."""
         built, champion = self._built[str(index)], self._built[CHAMPION]
         if built.refusal is not None:
             self._found[index] = Ablated(failure=built.refusal)
@@ -82,7 +82,7 @@ class Ablation:
         return index in self._found
 
     def _measure(self, indices: Sequence[int]) -> None:
-        """Measure the changes with these indices. If a change fails, measure the remaining changes in a new process."""
+        """Measure these changes. If one of them fails, measure the remaining changes in a new process."""
         left = list(indices)
         while left:
             try:
@@ -124,7 +124,6 @@ class Ablation:
             self._found[index] = Ablated(champion=champion, champion_again=again, changed=changed)
 
     def _verify(self, child: Child, indices: Sequence[int]) -> None:
-        """Verify the champion and the changes before they are timed."""
         try:
             self._verify_kernel(child, CHAMPION)
         except CandidateFault as fault:

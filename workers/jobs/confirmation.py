@@ -131,7 +131,7 @@ class Confirmation:
         return replace(report, answers=together([each for each in given if each is not None]))
 
     def _costs(self, report: ConfirmReport) -> Costs | None:
-        """Return the converter from times to costs, or None if the search has no metric."""
+        """Return the object that converts times to costs, or None if the search has no metric."""
         work = self._work.copy.family.work(self._terms.problem)
         flops, moved = (None, None) if work is None else (work.flops, work.bytes)
         goal = Goal.of(self._terms.objective, self._terms.problem, flops=flops, moved=moved)
@@ -213,7 +213,6 @@ class Confirmation:
         )
 
     def _modules(self, process: int) -> tuple[str, ...]:
-        """Return the Python modules that a runner imports while it is prepared."""
         if not self._ahead:
             return ()
         return imports(self._work, baselines=process == 1 or self._job.incumbent is None)
@@ -225,7 +224,7 @@ class Confirmation:
 
     @contextmanager
     def _fresh(self, process: int) -> Iterator[Child]:
-        """Yield the runner of a process, and start the runners of later processes."""
+        """Yield the runner of the process with this number, and start the runners of later processes."""
         runners = self._instruments.runners
         if process > 1:
             self._prepare(process)

@@ -98,7 +98,7 @@ class BufferSets:
     def _keep(
         self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: ExpectedOutput, count: int
     ) -> Sequence[Buffers]:
-        """Return the buffer sets kept under `key` for these arguments. Allocate `count` sets if there are none."""
+        """Return the buffer sets for a key and arguments. If none are kept, allocate `count` sets and keep them."""
         kept = self._kept.setdefault(key, {})
         buffers = kept.pop(arguments, None)
         if buffers is None:

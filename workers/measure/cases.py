@@ -40,7 +40,7 @@ def verify_candidate(bench: Bench, request: Verify) -> Verified:
 
 
 def _loaded(bench: Bench, plan: CasePlan, file: KernelFile) -> tuple[ProofPlan, Any]:
-    """Return random conditions under which a case is verified, and the loaded kernel for the case."""
+    """Draw the conditions under which a case is verified, load the case's kernel, and return both."""
     bench.loads += 1
     proof = ProofPlan.draw((*plan.seeds[0], bench.terms.process), bench.loads)
     return proof, bench.load(file, None if plan is bench.terms.cases[0] else proof.core)

@@ -103,7 +103,7 @@ def _baselines(bench: Bench, mode: Mode, only: str | None) -> Baselines:
 
 
 def _cold_copies(bench: Bench, baselines: int) -> int:
-    """Return the number of input copies for each baseline. If memory permits, the caches cannot hold all copies."""
+    """Return the number of copies of the inputs for each baseline: enough to exceed the caches, if memory permits."""
     nominal = bench.buffers.nominal
     inputs, outputs = (sum(array.nbytes for array in arrays.values()) for arrays in (nominal.inputs, nominal.reference))
     if not bench.driver.limits_address_space:
@@ -112,7 +112,10 @@ def _cold_copies(bench: Bench, baselines: int) -> int:
 
 
 def _enough(request: Compare, objective: Objective, samples: Mapping[str, Sequence[float]]) -> bool:
-    """Return True if the challenger's time ratios are precise enough, or if more rounds cannot change the decision."""
+    """Return True if further rounds are unnecessary.
+
+    This is the case if the challenger's time ratios are precise enough, or if more rounds cannot change the decision.
+    """
     own, policy = samples.get("challenger"), request.policy
     if own is None or "champion" in request.series:
         return False

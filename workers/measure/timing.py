@@ -269,13 +269,12 @@ def _left_out(
 
 
 def _typical_us(timer: Timer) -> float:
-    """Return the median time of a call in a few samples, in µs."""
     first = timer.sample()
     count = _FEW_SAMPLES if first * timer.calls > _LONG_S * 1e6 else _SAMPLES
     return float(np.median([first, *(timer.sample() for _ in range(count - 1))]))
 
 
 def _round_s(timer: Timer, typical_us: float) -> float:
-    """Return the duration in seconds of this timer's part of a round, including warm-up."""
+    """Return the duration in seconds of one sample of this timer in a round, including warm-up."""
     sample_us = typical_us * timer.calls
     return (sample_us * repeats(sample_us) + max(sample_us, WARM_US)) * 1e-6

@@ -273,7 +273,7 @@ def _case_error(golden: ExpectedOutput, name: str, far: Distance) -> CaseError:
 
 
 def _accepted(case: str, output: str) -> CaseError:
-    """Return zero as the error of an output that only ``verify()`` checks and has accepted."""
+    """Return an error of zero, for an output that only ``verify()`` checks and has accepted."""
     return CaseError(case=case, output=output, rel_l2=0.0, max_abs=0.0, rel_l2_limit=0.0, max_abs_limit=0.0)
 
 
@@ -289,7 +289,7 @@ def _describe(case: CaseError, far: Distance) -> str:
 
 
 def _exceeded(case: CaseError) -> str:
-    """Return advice if one error exceeds its limit and the other is far below its limit, else an empty string."""
+    """Return advice if one error exceeds its limit and the other is far below its own limit, else an empty string."""
     figures = {"rel_l2": (case.rel_l2, case.rel_l2_limit), "max_abs": (case.max_abs, case.max_abs_limit)}
     above = [name for name, (error, limit) in figures.items() if error is not None and error > limit]
     below = [name for name, (error, limit) in figures.items() if error is not None and error <= _FAR_BELOW * limit]
@@ -331,7 +331,7 @@ def _rounded(case: CaseError, reference: NDArray[Any]) -> str:
 
 
 def _describe_stray(name: str, values: NDArray[Any]) -> str:
-    """Return a text about elements of an in-place argument that hold poison, although the inputs held none."""
+    """Describe the elements of an in-place argument that hold poison, although the inputs held none."""
     stray = np.ascontiguousarray(values).view(f"u{values.itemsize}") == int.from_bytes(
         bytes([POISON]) * values.itemsize
     )
@@ -352,7 +352,7 @@ def _describe_unwritten(name: str, values: NDArray[Any], reference: NDArray[Any]
 
 
 def _reads_first(name: str) -> str:
-    """Return advice for a kernel that reads an output before it writes it."""
+    """Return advice for a kernel that reads an output before it has written it."""
     return (
         f"If the kernel reads `{name}` before it writes `{name}`, as `{name}[i] += …` does, set `{name}` in the kernel "
         f'first. Or state the contents before a call in the [[arguments]] of family.toml with name = "{name}": '

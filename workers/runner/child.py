@@ -152,7 +152,7 @@ class Child:
         return line
 
     def _end_of_runner(self) -> str:
-        """Wait for the end of the runner. Return how it ended, with its last output."""
+        """Wait for the end of the runner. Return its exit status or signal, and its last output, as text."""
         how = self._reap()
         self.kill()
         output, found, peak_bytes = self._stderr.text().rpartition(PEAK)

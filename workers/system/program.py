@@ -73,7 +73,7 @@ def _run(
 
 
 def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[int | None, str]:
-    """Wait for the end of a process. Return its exit status, or None after the time limit, and its output."""
+    """Wait for the end of a process. Return its exit status (None after the time limit) and its output."""
     countdown, kept = Countdown(timeout_s), bytearray()
     reader = threading.Thread(target=_read, args=(process.stdout, kept), daemon=True)
     reader.start()

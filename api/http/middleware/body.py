@@ -73,7 +73,7 @@ class BodyLimit:
 
 
 def _refusal(request: Request) -> Response | None:
-    """Return the refusal of a body because of its headers, or None if the body may be read."""
+    """Return the response that refuses a body because of its headers, or None if the body may be read."""
     if {"content-length", "transfer-encoding"} <= set(request.headers):
         # if a proxy uses the length that this service ignores, the rest may become part of another client's request
         # (RFC 9112, section 6.3)

@@ -85,7 +85,7 @@ class Forwarding:
         await self.app(scope, receive, send_prefixed)
 
     def _direct(self, scope: Scope) -> dict[str, Any]:
-        """Return new ASGI scope values, by key, with which the request looks as if no proxy had forwarded it."""
+        """Return the ASGI scope values that change if the request is to look as if no proxy had forwarded it."""
         headers = Headers(scope=scope)
         peer = scope["client"][0] if scope.get("client") else ""
         trusted = self._proxies.trusts(peer)

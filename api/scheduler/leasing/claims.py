@@ -119,7 +119,7 @@ def leases_on(transaction: SearchTransaction, slot: Slot, granted: Sequence[Gran
 
 
 def _holder(transaction: SearchTransaction, slot: Slot, now: datetime) -> Holder:
-    """Return the holder of new leases. The first lease of a search starts the clock of the search."""
+    """Return the device, start and duration for new leases. The first lease of a search starts the search's clock."""
     if not transaction.active.started:
         transaction.active.start(Archive(transaction.session).search(transaction.active.id), now)
     return Holder(worker_id=slot.worker_id, device_uuid=slot.device.uuid, now=now, lease_s=slot.lease_s)

@@ -160,7 +160,7 @@ def _check_repeats(report: ConfirmReport) -> None:
 
 
 def _check_change(where: str, each: Ablated) -> None:
-    """Refuse a change that has only some of its three series of samples, or that has samples and a failure."""
+    """Refuse a change with only some of the three series of samples, or with samples and a failure."""
     timings = [timing for _, timing in _ablated_timings(where, each)]
     if timings and (len(timings) < 3 or each.failure is not None):
         raise InvalidInput(

@@ -224,7 +224,7 @@ def _runs(session: Session, trials: Sequence[TrialView], search: SearchView) -> 
 
 
 def _known_count(search: SearchView, selection: Selection) -> int | None:
-    """Return the number of matching trials if the counters of the search contain it, else None (a query is needed)."""
+    """Return the number of matching trials if the search counts them anyway, else None. A query is then needed."""
     if selection.conditions or selection.text:
         return None
     counts = {**search.counts, "pending": search.asked - search.finished}
@@ -271,7 +271,7 @@ def _one_line(text: str) -> str:
 
 
 def _figures(resources: Mapping[str, float]) -> tuple[str, ...]:
-    """Return up to two short lines: the resources per thread and block, and the occupancy."""
+    """Return up to two lines of text: the resources per thread and block, and the occupancy."""
     registers, shared = resources.get("registers"), resources.get("shared_memory_bytes")
     occupancy, spills = resources.get("occupancy"), resources.get("spill_bytes")
     used = [

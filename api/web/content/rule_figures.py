@@ -204,7 +204,7 @@ def _reading(rule: Rule) -> Reading | None:
 
 
 def _noisy(rule: Rule) -> bool:
-    """Return True if noise makes the figure of an inconclusive rule meaningless, so that the figure is not shown."""
+    """Return True if the figure of an inconclusive rule is not shown, because noise makes it meaningless."""
     return rule.name == "work" and not rule.conclusive
 
 
@@ -214,5 +214,5 @@ def _unchecked(rule: Rule) -> bool:
 
 
 def _noise_unknown(rule: Rule) -> bool:
-    """Return True if no second series was measured, so that the noise of the process is unknown."""
+    """Return True if the noise of the process is unknown, because no second series was measured."""
     return rule.name == "noise" and rule.threshold == 1.0

@@ -311,7 +311,7 @@ class KernelProcess:
             self._answer()
 
     def _new_table(self, table: Table) -> bytes:
-        """Return the request that sends the arguments of the next calls. Empty if the process already has them."""
+        """Return the request that sends the arguments of the next calls, or nothing if the process already has them."""
         if table.words == (self._table.words if self._table else None):
             return b""
         self._table = table
@@ -430,7 +430,7 @@ class KernelProcess:
         return () if found is None else (found[0] - self._space.mapped_bytes, found[1])
 
     def _exhausted(self) -> str | None:
-        """Return a description of the fault if calls leave nearly all permitted memory allocated, else None."""
+        """Return a description of the fault if the calls leave nearly all permitted memory allocated, else None."""
         mapped = self._mapped_bytes()
         if not (self.memory_bytes and mapped) or mapped[0] < _NEARLY_ALL * self.memory_bytes:
             return None

@@ -263,12 +263,10 @@ def _originals(arguments: Sequence[Argument], sources: Mapping[str, GuardedArray
 
 
 def _original(argument: Argument) -> Argument:
-    """Return a read-only argument for the original contents of an in-place argument."""
     return replace(argument, name=f"{argument.name} (original)", role="input")
 
 
 def _equal(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> bool:
-    """Return True if two arrays of the same size have equal bytes."""
     if left.size <= _MOST_SMALL_BYTES:
         return left.tobytes() == right.tobytes()
     words = left.size // 8 * 8

@@ -206,7 +206,7 @@ class DeviceBuffers:
         return next((f"modifies its input `{name}`" for name in changed), None)
 
     def _source(self, name: str) -> GuardedBuffer:
-        """Return the buffer with the contents that an input has before a call."""
+        """Return the buffer with the values that an input has before a call."""
         return self._originals.get(name) or self._buffers[name]
 
     def _restore(self, buffer: GuardedBuffer) -> Restore:
@@ -226,7 +226,7 @@ class DeviceBuffers:
             self._runtime.deviceSynchronize()  # `memcpy` between device buffers returns early
 
     def _sum(self, names: Sequence[str]) -> list[int]:
-        """Return the checksums of the contents that inputs have before a call."""
+        """Return the checksum of the values that each input has before a call."""
         return self._checksums(self._source(name) for name in names)
 
     def _sum_of(self, names: Sequence[str]) -> list[int]:

@@ -164,7 +164,7 @@ class CudaSession:
         return {**self._device.software, **nvml.facts(self._device.uuid), **load}
 
     def _function(self, module: Any, entry: str, dynamic_bytes: int) -> int:
-        """Return the handle of a function, after permitting it `dynamic_bytes` bytes of dynamic shared memory."""
+        """Permit a function `dynamic_bytes` bytes of dynamic shared memory, and return its handle."""
         function = module.get_function(entry)
         if dynamic_bytes:
             attribute = self._cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

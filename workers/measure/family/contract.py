@@ -115,7 +115,10 @@ def _are_integers(array: NDArray[Any]) -> bool:
 
 
 def _of_python(array: NDArray[Any], operand: Operand, where: str) -> NDArray[Any]:
-    """Convert Python integers to int64 or uint64. Larger integers become float64 if the output is floating-point."""
+    """Convert an array of Python integers to int64 or uint64.
+
+    If integers are too large for both and the output is floating-point, convert the array to float64.
+    """
     for dtype in (np.int64, np.uint64):
         limits = np.iinfo(dtype)
         if all(limits.min <= each <= limits.max for each in array.flat):
@@ -151,7 +154,7 @@ def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.
 
 
 def _is_held(values: NDArray[np.float64], dtype: str) -> NDArray[np.bool_]:
-    """Return a mask of the values that a floating-point dtype can hold as finite numbers. 8-bit dtypes saturate."""
+    """Return a mask of the values that a floating-point dtype can store as finite numbers. 8-bit dtypes saturate."""
     with np.errstate(over="ignore"):
         return np.isfinite(decoded(encoded(values, dtype), dtype))
 

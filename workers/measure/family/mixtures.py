@@ -190,7 +190,7 @@ def _with_few_changed(array: NDArray[Any], dtype: str, share: float, rng: np.ran
 
 
 def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] | None:
-    """Return the largest (`sign` 1) or smallest (-1) finite element, as a float and in the array's dtype.
+    """Return the largest (`sign` 1) or smallest (-1) finite element: as a float, and in the array's dtype.
 
     Return None if no element is finite.
     """

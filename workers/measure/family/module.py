@@ -165,7 +165,7 @@ def _import_advice(error: BaseException, path: Path) -> str:
 
 
 def _provide_earlier_names() -> None:
-    """Let families import the helpers of `evo.reference` from `evo`, as older versions of kernel-evo did."""
+    """Let reference.py import helpers from `evo`, where they were in older versions, instead of `evo.reference`."""
     for name in ("encoding", "heads", "library", "rows", "torch_baselines"):
         sys.modules.setdefault(f"evo.{name}", importlib.import_module(f"evo.reference.{name}"))
 

@@ -211,7 +211,7 @@ class Reference:
         return stored if are_unchanged(unpacked(stored.pop(_DEPENDENCIES).tobytes())) else None
 
     def _compute_golden(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Return newly computed expected outputs. Cache them if they are small, or faster to read than to compute."""
+        """Compute expected outputs and return them. Cache them if they are small, or faster to read than to compute."""
         began = time.perf_counter()
         made = self._compute(plan, inputs)
         size, took_s = sum(each.nbytes for each in made.values()), time.perf_counter() - began
@@ -272,7 +272,7 @@ class Reference:
         return self._module.arrays(function, dict(plan.problem), copies)
 
     def _error(self, plan: CasePlan, output: Operand, values: NDArray[Any], reference: NDArray[Any]) -> float:
-        """Return the maximum absolute error of the result of ``yardstick()`` for an output."""
+        """Return the maximum absolute error of ``yardstick()`` for an output, compared with ``reference()``."""
         where = f"{self._module.maker('yardstick')}: `{output.name}` of case {plan.name}"
         if values.shape != reference.shape:
             raise FamilyError(f"{where} has shape {values.shape}, but that of reference() has shape {reference.shape}")
@@ -308,7 +308,7 @@ def _golden(plan: CasePlan, inputs: Arrays, stored: Arrays, *, few: bool) -> Exp
 
 
 def _checksum(array: NDArray[Any]) -> str:
-    """Return the sum of all 8-byte words and a digest of evenly spaced bytes. Both are computed at memory speed."""
+    """Return the sum of all 8-byte words, and a digest of a sample of the bytes, as text. Both are fast to compute."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     aligned = data.size // 8 * 8
     total = int(data[:aligned].view(np.uint64).sum(dtype=np.uint64)) + int(data[aligned:].sum(dtype=np.uint64))

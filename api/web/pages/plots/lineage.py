@@ -117,7 +117,7 @@ def _figure(family: Mapping[int, Relative], line: Sequence[int]) -> Figure:
 
 
 def _label_position(number: int, family: Mapping[int, Relative]) -> str:
-    """Return the side of a point on which its label fits, so that the end of the axis does not cut the label off."""
+    """Return the side of a point for its label, so that the end of the axis does not cut the label off."""
     return (
         {min(family): "top right", max(family): "top left"}.get(number, "top center")
         if len(family) > 1

@@ -152,7 +152,7 @@ def board_of(session: Session, search_id: int, now: datetime, *, connected_since
 
 
 def _confirmed(best: TrialRow, *, long: bool) -> Confirmed | None:
-    """Return the best trial for the chart of a search, or None if it is not confirmed.
+    """Return the point for the best trial in the chart of a search, or None if the trial is not confirmed.
 
     Args:
         long: True if the horizontal axis of the chart counts proposed trials instead of ended trials.

@@ -174,7 +174,7 @@ class TimeAudit:
 
     @property
     def _request_ns(self) -> float:
-        """Processor time that a request may take, in ns."""
+        """Maximum processor time of a request in addition to its calls, in ns."""
         return _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in self.idle) + _COLD_REQUEST_NS
 
     def _waiting_actively_ns(self, batch: Batch) -> int:

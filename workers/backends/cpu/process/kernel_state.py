@@ -151,7 +151,7 @@ def writes_code(pid: int) -> bool:
 
 
 def _code(pid: int) -> Iterator[range]:
-    """Yield the ranges of page numbers of executable file mappings."""
+    """Yield the page numbers of each executable file mapping, as a range."""
     for line in _text(f"/proc/{pid}/maps").splitlines():
         span, access, _, _, inode, *_ = line.split(maxsplit=5)
         if access[2] == "x" and inode != "0":

@@ -78,7 +78,7 @@ def remedy(library: Path, error: str) -> str:
 
 
 def _closed(library: Path) -> list[Path]:
-    """Return the searched folders that other users may not enter.
+    """Return the folders that are searched for a library's dependencies, but that other users may not enter.
 
     If there are none, return the dependencies that other users may not read.
     """

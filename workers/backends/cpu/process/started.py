@@ -259,7 +259,7 @@ def _queued_ns(schedule: int) -> int:
 
 
 def _readable_copy(library: Path) -> int | None:
-    """Return a descriptor of a copy of the library that all users may read, or None if the system has no memfd."""
+    """Copy the library to memory, and return a descriptor that all users may read. None if the system has no memfd."""
     if not hasattr(os, "memfd_create"):
         return None
     copy = os.memfd_create("kernel", os.MFD_CLOEXEC)
@@ -269,7 +269,10 @@ def _readable_copy(library: Path) -> int | None:
 
 
 def _new_user() -> int:
-    """Return a new user id, so that kernels cannot access each other's processes, or 0 if this process is not root."""
+    """Return a user id that no other kernel process has, or 0 if this process is not root.
+
+    Processes of different users cannot access each other.
+    """
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         return 0
     return _FIRST_USER + (os.getpid() * _USERS_APART + next(_STARTED)) % _USERS

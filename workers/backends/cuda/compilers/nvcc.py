@@ -92,7 +92,6 @@ class NvccCompiler:
         return Artefact(binary=binary, log=log, figures=found, ptx=ptx, reads=reads, searched=self._searched)
 
     def _run(self, command: list[str], unit: Unit, folder: Path, timeout_s: float) -> tuple[int | None, str]:
-        """Run nvcc on a unit, in a sandbox if the unit is untrusted."""
         if not (unit.untrusted and sandbox_here()):
             return run(command, folder, timeout_s)
         reads = (*unit.readable, *include_folders(), sys.prefix)
@@ -108,7 +107,7 @@ class NvccCompiler:
 
 
 def _instances(names: list[str]) -> str:
-    """Return source lines of host code that uses the given template instances, so that nvcc compiles them."""
+    """Return lines of host code that use the given template instances, so that nvcc compiles these instances."""
     lines = (
         f"__attribute__((used)) static void *const kernel_evo_instance_{index} = (void *)({name});\n"
         for index, name in enumerate(names)

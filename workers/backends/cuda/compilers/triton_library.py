@@ -82,7 +82,7 @@ def compile_source(source: str, architecture: str, folder: Path) -> dict[str, ob
 
 
 def _module(source: str, folder: Path) -> Any:
-    """Write a source to a file, because Triton reads functions from files, and return the imported module."""
+    """Write a source to a file, and return the imported module. Triton reads functions only from files."""
     import triton
 
     path = folder / FILE

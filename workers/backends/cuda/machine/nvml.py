@@ -92,7 +92,7 @@ def _is_ours(pid: int) -> bool:
 
 
 def _is_own_module(module: str) -> bool:
-    """Return True if kernel-evo has this module. The package name `workers` alone may also belong to other programs."""
+    """Return True if kernel-evo has this module. Other programs may also have a package `workers`."""
     package, *names = module.split(".")
     return package == _OURS.name and bool(names) and _OURS.joinpath(*names).with_suffix(".py").is_file()
 
@@ -114,7 +114,7 @@ def _handle(uuid: str) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    """Return NVML, or None if it cannot be opened. Open it once per process, because opening is slow."""
+    """Return NVML, or None if it cannot be opened. It is opened once per process, because this is slow."""
     try:
         import pynvml as nvml
 

@@ -103,7 +103,7 @@ def _buffer(argument: Argument) -> int:
 
 
 def _fill(argument: Argument, pointer: int, inputs: Path) -> None:
-    """Write the contents that a buffer must have before a launch."""
+    """Write the values that a buffer must have before a launch."""
     content = argument.initial_bytes() if argument.init is not None else (inputs / f"{argument.name}.bin").read_bytes()
     _call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer), content, ctypes.c_size_t(len(content)))
 
