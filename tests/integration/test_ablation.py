@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import func, select
 
 from api.views import ablation_views
-from db.models import FamilyRow
+from db.models import EventRow, FamilyRow
 from db.repositories.archive import Archive
 from db.repositories.leases import StaleLease
 from db.repositories.retention import remove_search
@@ -178,6 +179,11 @@ def refused(lease: Lease) -> ConfirmReport:
     return replace(report, challenger=None, failure=WrongAnswer(reason="off"), failed="challenger")
 
 
+def last_event(stage: Stage) -> int:
+    with stage.database.read() as session:
+        return session.scalar(select(func.max(EventRow.id))) or 0
+
+
 def test_search_shows_the_progress_of_its_confirmation(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 1})
     list(stage.play(2))
@@ -194,5 +200,11 @@ def test_search_shows_the_progress_of_its_confirmation(stage: Stage) -> None:
         proving = stage.view(search).proving
         assert proving is not None
         assert confirmation_text(proving) == "confirming trial 0 for 0 s" + ("" if told is None else f": {told}")
+    before = last_event(stage)
+    report = SlotReport(device_uuid=DEVICE.uuid, activity="working", detail=words, attempt_id=lease.attempt_id)
+    for beat in (1, 2):
+        stage.wait(5.0)
+        stage.conductor.heartbeat("w1", [lease.attempt_id], slots=[report])
+        assert last_event(stage) == before + beat, "pages show the elapsed time although the step is the same"
     stage.hand_in(lease)
     assert stage.view(search).proving is None
