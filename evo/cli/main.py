@@ -37,7 +37,7 @@ from evo.text.secrets import masked
 from evo.text.visible import on_one_line, one_line, visible
 
 OUTPUT_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EPIPE}
-"""System errors of standard output, which come without a file name."""
+"""Errors that writing to standard output may raise. They contain no file name."""
 
 KEPT_CRASHES = 10
 """Number of crash logs kept in the temporary folder."""

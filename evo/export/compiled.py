@@ -174,7 +174,7 @@ def array_facts(operand: Operand) -> dict[str, Any]:
 
 
 def _launch(launch: Launch, ptx: str) -> dict[str, Any]:
-    """Return the description of a launch for the loader. If a call has only one launch, keys are omitted."""
+    """Return a launch's description for the loader, without the keys `_OF_SEVERAL` if a call has only one launch."""
     described = {key: value for key, value in asdict(launch).items() if key != "programmatic"}
     if not launch.entry:
         return {key: value for key, value in described.items() if key not in _OF_SEVERAL}

@@ -16,7 +16,7 @@ from evo.family.source.flags import relocated
 from evo.text.archive import DirectoryTooLarge, open_zip
 
 NAME = "headers"
-"""Name of the artefact, and of the folder in an export."""
+"""Name of the artefact with the headers, and of their folder in an export."""
 
 FAMILY = "family"
 SHARED = "include"

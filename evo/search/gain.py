@@ -189,7 +189,7 @@ def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, 
     in the search.
 
     Without a confirmation or such a baseline, the quick samples are used. They are less reliable: trials are timed
-    minutes apart, and the best of many trials is often one with too short samples.
+    minutes apart, and the samples of the best of many trials are often too short by chance.
     """
     found = best.confirmation
     before = None if found is None else baselines.get(found.baseline or "")

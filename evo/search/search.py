@@ -199,7 +199,7 @@ class Search:
         Otherwise the stored log was replaced, e.g. because a backup was restored.
 
         Args:
-            log: stored trials, from the last proposed and the last ended trial of this search on.
+            log: the trials that this search proposed last and ended last, as stored, and all later trials.
         """
         asked, finished = self.history.asked[-1:], self.history.finished[-1:]
         proposed = {each.trial.number: each.trial.config for each in log}

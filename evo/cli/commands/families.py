@@ -60,7 +60,7 @@ def new(
         Path, typer.Argument(metavar="FOLDER", help="Folder to create; its name becomes the name of the family.")
     ],
 ) -> None:
-    """Create a family with a small kernel that runs and can be searched, as a starting point."""
+    """Create a small family as a starting point. Its kernel works, and searches can tune it."""
     from evo.cli.files.new_family import write_scaffold
     from evo.cli.files.writing import shown_path
 

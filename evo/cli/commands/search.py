@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 CONFIGS = 4
 MINUTES = 2.0
-"""Default budget of a search."""
+"""Default time limit of a search."""
 
 _STRATEGY = "How the configs are chosen."
 _DEVICE = "Which devices may work for the search"

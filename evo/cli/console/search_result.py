@@ -209,7 +209,7 @@ def gains_text(gains: Sequence[Gain]) -> RenderableType:
 def challenges_text(challenges: Sequence[ChallengeView], report: str) -> RenderableType:
     """Return the verdicts as text.
 
-    The last promotion is shown with all rules. All other verdicts are shown with the rule that decided first.
+    The last promotion is shown with all rules. All other verdicts are shown with their first unmet rule.
 
     Args:
         report: command that writes all rules of all verdicts.

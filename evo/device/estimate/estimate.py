@@ -79,8 +79,8 @@ class Estimate:
 def estimate(work: Work | None, target: Device, used: Footprint, objective: Objective) -> Estimate:
     """Return the estimated time of one build on the target.
 
-    If a scheduler has w resident warps, and each warp waits as long as it computes, then a warp is ready during the
-    fraction w / (w + 1) of the time.
+    Each warp is assumed to wait as long as it computes. If a scheduler has w resident warps, at least one of them is
+    then ready during the fraction w / (w + 1) of the time.
 
     Raises:
         InvalidInput: the family has no [work] table, or the target has no ceilings.

@@ -15,7 +15,7 @@ import torch
 
 SCALARS = {"int32": ctypes.c_int32, "int64": ctypes.c_int64, "float32": ctypes.c_float, "float64": ctypes.c_double}
 CPU_ALIGNMENT, GPU_ALIGNMENT = 64, 16
-"""Alignment of addresses in bytes."""
+"""Alignment of the addresses of inputs on a CPU and on a GPU, in bytes."""
 
 MAX_DYNAMIC_SHARED = 8
 """``CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES``."""

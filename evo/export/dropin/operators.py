@@ -77,7 +77,7 @@ _OPERATORS: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     ),
 }
 """Schema, implementation and fake implementation of each operator. Operators have no gradient, so `traced`
-returns None if one is needed.
+returns None for calls that need gradients.
 """
 
 

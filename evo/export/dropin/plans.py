@@ -29,12 +29,12 @@ class Plan:
     """The decision for all calls with the same key.
 
     Attributes:
-        count: record whose number of calls is increased by each call.
+        count: record that counts the calls.
         launch: launches the kernel; None if PyTorch computes the call.
         alignments: required alignment, in bytes, of each address that the kernel reads.
         threads: maximum number of PyTorch's threads for which the plan is valid; 0 if there is no limit.
         convert: functions that convert inputs which the kernel cannot read directly, by the index of the input.
-        copies: True if the report counts the conversions as copies into the kernel's layout.
+        copies: True if the conversions are copies to the kernel's layout, which the report counts.
         offsets: byte offset of each input from the first one, if the inputs are views of one tensor that the kernel
             reads as a whole; else empty.
         unread: addresses that are passed after the inputs' addresses, but that the kernel does not read.

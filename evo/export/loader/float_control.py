@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 _ENVIRONMENT_BYTES = 256
-"""At least ``sizeof(fenv_t)``: 32 on x86-64, 8 to 16 on AArch64."""
+"""Size of a buffer for ``fenv_t``, which has 32 bytes on x86-64 and 8 to 16 bytes on AArch64."""
 
 _DEFAULT = ctypes.c_void_p(-1)
 """``FE_DFL_ENV`` of the C libraries of Linux."""

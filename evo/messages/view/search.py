@@ -24,7 +24,7 @@ from evo.trial.objective import Objective
 from evo.trial.timing import Timing
 
 _REASON_CHARACTERS = 160
-"""Maximum number of characters shown of the reason why a baseline could not be timed."""
+"""Maximum length of the shown reason why a baseline could not be timed, in characters."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,7 +90,7 @@ def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Blo
 def _in_use(saving: Saving, calls: float) -> str:
     """Return a text about the savings at `calls` calls per second.
 
-    It states saved hours of one device or, if the baseline needs more than one, saved devices.
+    The saving is a time of the device per day or, if the baseline needs several devices, a number of devices.
     """
     own, theirs, saved = (us * 1e-6 * calls for us in (saving.reached_us, saving.baseline_us, saving.saved_us))
     if theirs <= 1.0:

@@ -18,7 +18,7 @@ WORDS = {
     "unclear": "the pairs do not decide",
     "hurts": "saves time",
 }
-"""Text about a value that was compared with the winner's value, by the finding about the winner's value."""
+"""Statement about a value that was compared with the winner's value, by the finding about the latter."""
 
 
 def importance_blocks(material: Material) -> Iterator[Block]:

@@ -27,7 +27,7 @@ Binary: TypeAlias = str | int
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Comparison of a tunable's value with its value in the best config (winner), by otherwise equal pairs of trials.
+    """Comparison of a tunable's value with its value in the best config (winner), in pairs of otherwise equal trials.
 
     Attributes:
         pairs: number of different pairs of binaries with a measured time ratio.
