@@ -227,7 +227,7 @@ def _rendered(package: Package, name: str, variables: Mapping[str, Value]) -> st
 
 
 def _line(error: BaseException, package: Package, name: str) -> str:
-    """Return the position of an error in a template as ``file:line``, or the template's name if it is unknown."""
+    """Return where a template has an error: ``file:line`` or, if the line is unknown, the template's name."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in package.files]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
 

@@ -130,7 +130,7 @@ def _flashinfer_decoding(module: Any, problem: Problem, tensors: Tensors) -> Tim
 
 
 def _paged(cache: Any, pages: int) -> Any:
-    """Return keys or values of shape (B, S, KV, D) in pages, shape (B * pages, PAGE, KV, D), padded with zeros."""
+    """Divide keys or values (B, S, KV, D) into pages (B * pages, PAGE, KV, D), padded with zeros."""
     batch, length, *rest = cache.shape
     padded = cache.new_zeros((batch, pages * PAGE, *rest))
     padded[:, :length] = cache

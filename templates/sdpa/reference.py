@@ -161,7 +161,7 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
 
 
 def _torch_heads(problem: Mapping[str, Any], inputs: Arrays, device: str) -> list[Any]:
-    """Return `q`, `k` and `v` as PyTorch tensors of shape (B, heads, length, D), which are views of the inputs."""
+    """Return `q`, `k` and `v` on a device, as PyTorch tensors of shape (B, heads, length, D)."""
     import torch
 
     of = {
@@ -359,7 +359,7 @@ def _packed_rows(heads: Array, starts: Array) -> Array:
 
 
 def _padded(problem: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the problem for packed sequences that are padded to S rows each."""
+    """Return the problem that results if packed sequences are padded to S rows each."""
     return {**problem, "lengths": "ragged", "layout": "bhsd", "tokens": 0}
 
 

@@ -64,7 +64,7 @@ def value_alone(tree: ast.expr) -> str | None:
 
 
 def compared(tree: ast.expr) -> ast.expr | None:
-    """Return the condition with each number or text that is an operand of ``and`` or ``or`` compared with a name.
+    """Return the condition without numbers and texts as operands of ``and`` or ``or``: each is compared with a name.
 
     For example, ``x == 1 or 2`` becomes ``x in (1, 2)``. The result is None if the name is unclear. A condition without
     such operands is returned unchanged.

@@ -45,7 +45,7 @@ class Covariance:
     names: Flags
 
     def between(self, a: Points, b: Points) -> Floats:
-        """Return the correlations of the process at each pair of points, shape (len(a), len(b))."""
+        """Return the correlation of each point of `a` with each point of `b`, shape (len(a), len(b))."""
         weights = np.where(self.names, 0, self.weights)
         x, y = a * np.sqrt(weights), b * np.sqrt(weights)
         squared = (x * x).sum(axis=1)[:, None] + (y * y).sum(axis=1) - 2 * x @ y.T

@@ -391,7 +391,7 @@ def _of_language(node: ast.Attribute, modules: Collection[str], bases: Collectio
 
 
 def _modules(tree: ast.Module) -> set[str]:
-    """Return the names under which a file imports Triton's modules."""
+    """Return the names under which a file imports modules, and ``triton``."""
     found = {"triton"}
     for node in tree.body:
         match node:
