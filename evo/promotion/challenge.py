@@ -172,8 +172,9 @@ class Challengers:
         return next(iter(self._eligible(below, besides)), None) if not ended or self._final_left() else None
 
     def further(self, below: float | None, *, besides: Collection[str] = ()) -> int:
-        """Return the number of challenges that follow after all trials have ended, if no confirmation changes the order
-        of the trials. The arguments are those of `due`.
+        """Return how many challenges follow the last trial if no confirmation changes the order of the trials.
+
+        The arguments are those of `due`.
         """
         return min(self._final_left(), len(self._eligible(below, besides)))
 
@@ -204,8 +205,8 @@ class Challengers:
         """Record the confirmed time of a trial, measured over many rounds in a fresh process.
 
         If the confirmed time exceeds the quick time by more than the minimum gain, it replaces the quick times of all
-        trials with this binary. Otherwise, a quick time that is short by chance would mislead the strategy, tighten the
-        limits for later trials, and keep better trials from challenging.
+        trials with this binary. A quick time that is short by chance would mislead the strategy, tighten the limits for
+        later trials, and keep better trials from challenging.
         """
         trial = self._history.finished[self._history.position[number]]
         if trial.time_us is not None:

@@ -102,7 +102,7 @@ def leading_speedup(
     *,
     estimated: bool = False,
 ) -> Figure | None:
-    """Return the speed-up over the fastest baseline to show for a candidate.
+    """Return the speed-up to show for a candidate, relative to the fastest baseline.
 
     The arguments are those of `leading_time`. The result is None if there is no time or no baseline, or if the kernel
     was refuted.

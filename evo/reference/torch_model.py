@@ -421,7 +421,7 @@ def _dtype(dtype: Any) -> Iterator[None]:
 
 @contextmanager
 def _exact_float32() -> Iterator[None]:
-    """Disable TF32, which PyTorch uses by default for float32 convolutions on a GPU."""
+    """Context manager that disables TF32, which PyTorch uses by default for float32 convolutions on a GPU."""
     import torch
 
     before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32

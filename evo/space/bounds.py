@@ -21,7 +21,7 @@ from evo.space.expression.arithmetic import Mask
 from evo.space.expression.evaluation import Environment
 
 EXACT = float(1 << 53)
-"""Magnitude below which float64 represents every whole number exactly. Larger bounds are replaced by infinity."""
+"""Magnitude below which float64 represents every whole number exactly. Bounds beyond it are widened."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Range:
 
     @classmethod
     def of(cls, low: Any, high: Any) -> "Range":
-        """Return a range. Bounds with a magnitude of at least `EXACT` become infinite."""
+        """Return a range. Bounds with a magnitude above `EXACT` are widened."""
         low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
         return cls(
             np.where(low > -EXACT, np.minimum(low, EXACT), -np.inf),

@@ -13,7 +13,7 @@ Scope: TypeAlias = Collection[str] | Mapping[str, Sequence[Value]]
 
 
 def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]) -> dict[str, Value]:
-    """Return the unknown names that probably mean a value: ``true``, ``false``, or a text that lacks quotes."""
+    """Return the unknown names that probably mean a value (``true``, ``false`` or a text), with this value."""
     texts = {value for values in choices.values() for value in values if isinstance(value, str)}
     meant: dict[str, Value] = {}
     for name in missing:

@@ -147,7 +147,7 @@ def _number(token: re.Match[str]) -> str:
 
 
 def word(name: str) -> bool | None:
-    """Return the truth value for ``true`` or ``false`` in any case of letters; None for other words."""
+    """Return the truth value of ``true`` or ``false``, in upper or lower case; None for other words."""
     return {"true": True, "false": False}.get(name.lower())
 
 
