@@ -29,7 +29,7 @@ def normal_rows(rng: np.random.Generator, shape: tuple[int, ...], mean: float, d
 
 
 def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -> None:
-    """Add `by` to the first, the last and two random columns of `x`, so that kernels that skip one of them are wrong."""
+    """Add `by` to the first, the last and two random columns of `x`, to detect kernels that skip one of them."""
     columns = x.shape[1]
     raised = np.unique([0, columns - 1, *rng.integers(columns, size=2)])
     if 1 < len(raised) == columns:  # if all columns were raised, none would dominate

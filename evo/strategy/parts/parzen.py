@@ -101,7 +101,7 @@ class RankKernel:
         self._total = falling + falling[::-1] - self._falling[0]
 
     def weights(self, centres: Indices, ranks: Indices) -> Scores:
-        """Return the weight of each of the `ranks` in the density kernel around one of the `centres`, which are ranks.
+        """Return the weights of `ranks` in density kernels around `centres`, which are ranks, too.
 
         The two arrays are broadcast. The weights of all values for a centre sum to 1. They are computed in each call,
         because a table for all pairs of thousands of values would need too much memory.
