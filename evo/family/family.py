@@ -327,9 +327,9 @@ class Family:
         return tuple(self._case_problem(case, problem, kind) for case in self.cases)
 
     def case_changes(self) -> dict[str, dict[str, Value]] | None:
-        """Return the fields that each case changes in the default problem, by case name.
+        """Return, by case name, the fields that the case changes in the default problem, with their new values.
 
-        None if a field has no default, so that there is no default problem.
+        The result is None if a field has no default, because there is no default problem then.
         """
         try:
             problem = self.problem()

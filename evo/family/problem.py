@@ -343,10 +343,10 @@ OTHER_CHOICE = "choose another problem or device"
 
 
 def in_problem_terms(problem: Problem, constraints: Sequence[Constraint], error: EmptySpace) -> EmptySpace:
-    """Return the error with one more remedy and, if its constraint contains problem fields, for the field ``problem``.
+    """Return the error with one more remedy. If its constraint contains problem fields, the problem is blamed.
 
-    Users can change the problem, but not the constraint. The message still names the constraint, for the family's
-    author. If the constraint contains only one problem field, the field is ``problem.<field>``.
+    Users can change the problem, but not the constraint. The error's field is then ``problem``, or ``problem.<field>``
+    if the constraint contains only one. The message still names the constraint, for the family's author.
     """
     remedies = (*error.remedies, OTHER_CHOICE)
     asked = {name for each in constraints if each.expression.field == error.field for name in each.expression.names}

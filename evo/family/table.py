@@ -88,7 +88,7 @@ class Table:
         return value
 
     def line(self, key: str, default: str | None = None, *, what: str = "") -> str:
-        """Return the value of a key, which must be a text without line breaks and invisible characters."""
+        """Return the value of a key, which must be a text without line breaks or invisible characters."""
         return refuse_invisible(self.field(key), self.text(key, default, what=what))
 
     def choice(self, key: str, choices: Sequence[str]) -> str:

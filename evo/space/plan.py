@@ -233,7 +233,7 @@ class Plan:
         return self._truth(constraint, indices, [partial.columns[index] for index in indices])
 
     def _remembering(self, constraint: Constraint, indices: Sequence[int]) -> CachedFunction | None:
-        """Return an empty cache for a constraint; None if it has no joined tunables, or these have too many combinations."""
+        """Return an empty cache for a constraint; None if it has no joined tunable, or too many possible results."""
         shape = tuple(len(self.steps[index].tunable.values) for index in indices)
         if not shape or math.prod(shape) > MOST_REMEMBERED:
             return None

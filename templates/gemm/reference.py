@@ -94,7 +94,7 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
 
 
 def _with_torch(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> Callable[[], object]:
-    """Return a function that calls PyTorch's ``matmul`` or, with a bias, ``addmm`` or ``baddbmm``."""
+    """Return a function that applies PyTorch's ``matmul`` (with a bias: ``addmm`` or ``baddbmm``) and the epilogue."""
     import torch
 
     each = _matrices(problem, tensors)

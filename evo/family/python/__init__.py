@@ -12,7 +12,7 @@ Defined = TypeVar("Defined")
 
 
 def family(defined: Defined) -> Defined:
-    """Declare a class as the family, named after the class.
+    """Declare a class as the family. The family gets the name of the class.
 
     The first line of the class's docstring is the family's title, the other lines are its description.
     """

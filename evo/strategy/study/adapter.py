@@ -73,7 +73,7 @@ class StudyReader:
         self._ask(number, config)
 
     def note(self, config: Config) -> dict[str, Any]:
-        """Return the data to store with the trial for which a config is proposed: the config's ranks, the grid's digest."""
+        """Return the data to store with the trial that gets `config`: its value ranks, and the grid's digest."""
         return {"grid": self._grid, "ranks": self._space.encode(config).tolist()}
 
     def unmet(self, *, most: float = math.inf) -> Config | None:
