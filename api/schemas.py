@@ -259,9 +259,9 @@ class SearchPatch(Body):
 class LeaseRequest(Body):
     """Request of a slot for work.
 
-    `holding` lists the attempts that the worker holds. Leases that the service has granted and that are missing in the
-    list did not reach the worker, and are sent again. `unable` lists searches whose jobs the worker cannot do, for
-    example because its copy of the family differs.
+    `holding` lists the attempts that the worker holds. Granted leases that are missing in the list did not reach the
+    worker, and are sent again. `unable` lists searches whose jobs the worker cannot do, for example because its copy of
+    the family differs.
     """
 
     worker_id: str

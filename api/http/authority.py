@@ -39,7 +39,7 @@ FORWARDED = re.compile(r"(?:^|[;,])\s*(for|host)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", r
 
 
 def sign_of_outside(headers: Headers) -> str | None:
-    """Return the header, with its value, that shows that the client is on another machine, or None.
+    """Return a header with its value, as text, if it shows that the client is on another machine, else None.
 
     An address that cannot be parsed counts as the address of another machine.
     """

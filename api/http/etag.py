@@ -2,8 +2,8 @@
 
 A tag has one or two parts: ``"DECIDED"`` or ``"DECIDED.SHOWN"``. The first part changes when users change the resource.
 The second part changes when the shown data change. ``If-Match`` protects users' decisions from concurrent changes. It
-compares only the first part, so that trials that end while a user decides cause no conflict. ``If-None-Match`` avoids
-sending unchanged data again, and compares the whole tag.
+compares only the first part, so trials that end in the meantime cause no conflict. ``If-None-Match`` avoids sending
+unchanged data again, and compares the whole tag.
 """
 
 import hashlib

@@ -17,7 +17,7 @@ MOST = 5
 """Number of consecutive failures after which an item is ended."""
 
 MOST_UNAVAILABLE = 3
-"""Processing ends if the database was unavailable for this number of items in a row, because each of them waits."""
+"""Processing ends after the database was unavailable for this many items in a row, because each item waits for it."""
 
 log = structlog.get_logger("service")
 

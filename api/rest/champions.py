@@ -112,10 +112,10 @@ class AblationRequest(BaseModel):
 @ablation_router.post("", status_code=202)
 @allow("submitter")
 def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) -> SearchView:
-    """Measure the effect of each switch of the champion of a finished search.
+    """Measure the effect of each switch of a finished search's champion.
 
-    A switch is a tunable whose values are booleans or texts, or that has only two values. If an ablation of the search
-    is already running, this request has no effect.
+    A switch is a tunable with booleans or texts as values, or with only two values. If an ablation of the search is
+    already running, this request has no effect.
 
     The state of the search is `ablating` until all effects are measured, and then `finished` again. An ablation
     promotes no trial.

@@ -1,6 +1,6 @@
 """Queues ablations, which measure the effect of each switch of a champion separately and promote no trial.
 
-A switch is a tunable whose values are booleans or texts, or that has only two values.
+A switch is a tunable with booleans or texts as values, or with only two values.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ CHANGES_AT_ONCE = 4
 
 
 def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: bool, now: datetime) -> None:
-    """Queue the ablation of the champion of a finished search. Do nothing if an ablation is already running.
+    """Queue an ablation of a finished search's champion. Do nothing if an ablation is already running.
 
     Args:
         values: True to also change the tunables that are not switches, to the values next to the champion's value.

@@ -92,7 +92,7 @@ class Commands:
             transition(Archive(session).search(search_id).state, command)
 
     def ablate(self, search_id: int, *, values: bool = False) -> None:
-        """Queue the ablation of the champion of a finished search, which measures the effect of each switch.
+        """Queue an ablation of a finished search's champion, which measures the effect of each switch.
 
         Args:
             values: True to also change the tunables that are not switches, to the values next to the champion's value.

@@ -1,7 +1,7 @@
 """Filters, sort orders and text search of trials, as SQL expressions.
 
-The text search finds texts in the form in which pages show them, which differs from the stored form. Times in the
-reasons of outcomes are not searched, because pages compute them from samples.
+Pages show some texts in a form that differs from the stored form. The text search finds texts as pages show them. Times
+in the reasons of outcomes are not searched, because pages compute them from samples.
 """
 
 import re

@@ -129,7 +129,7 @@ def _thin(session: Session, search_id: int) -> bool:
 
 
 def collect_workers(session: Session, before: datetime) -> Collected:
-    """Delete workers that sent no request since `before`, and tokens that expired or were revoked before `before`.
+    """Delete workers that have sent no request since `before`, and tokens that expired or were revoked before `before`.
 
     Workers with a lease are kept. Workers with a quarantined device are also kept, because only a person may end a
     quarantine. One token is always kept, because a service without tokens admits all local users.

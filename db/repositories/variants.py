@@ -81,7 +81,7 @@ class Variants:
         return [variant.search_id, *before]
 
     def costs_of_all(self, search_id: int) -> list[float | None]:
-        """Return the cost of every ended trial of a search and of the searches that tune its variants, by end time.
+        """Return the costs of all ended trials of a search and of the searches that tune its variants, by end time.
 
         The cost of a trial that was not measured is None. `costs` defines the cost.
         """

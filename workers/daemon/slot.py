@@ -45,9 +45,7 @@ FEW_JOBS = 2
 """Number of jobs in the first request after an idle time: the baselines and the first candidate of a new search."""
 
 MAX_BREAKS = 3
-"""Number of failures of a job on this worker, none of them the candidate's fault, after which the job is reported as
-failed.
-"""
+"""A job is reported as failed after this many failures on this worker for which the candidate was not to blame."""
 
 _LOG = structlog.get_logger()
 

@@ -216,7 +216,7 @@ _FAR_SLOWER = 20
 """A baseline that is slower than the fastest candidate by a larger factor is omitted. A job has timed it before."""
 
 _SAMPLES, _FEW_SAMPLES, _LONG_S = 5, 3, 1.0
-"""Number of samples whose median is used, this number for long samples, and duration in seconds above which a sample
+"""Number of samples whose median is used, the same for long samples, and the duration in seconds above which a sample
 is long.
 """
 

@@ -121,7 +121,7 @@ def _ascii(name: str) -> str:
 
 
 def is_public(address: Address) -> bool:
-    """Return True if an address is publicly reachable, and so is the IPv4 address embedded in it, if any."""
+    """Return True if an address, and the IPv4 address embedded in it if there is one, are publicly reachable."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
         if inner is None and address in _NAT64:

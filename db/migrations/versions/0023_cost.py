@@ -1,4 +1,4 @@
-"""Add the cost that ranks a trial, which is its time, or the cost by the search's metric."""
+"""Add the cost that ranks a trial: its time or, if the search has a metric, the cost by this metric."""
 
 from collections.abc import Sequence
 

@@ -43,7 +43,7 @@ class Zone:
 
 
 class PowercapMeter:
-    """Sum of the energy counters of all processor packages and their memory, including the energy of other programs."""
+    """Adds up the energy counters of all processor packages and their memory. Energy of other programs is included."""
 
     span_s = SPAN_S
 

@@ -200,7 +200,7 @@ class SetOrders:
         self._due = np.empty(0, np.uint32)
 
     def next(self, calls: int) -> NDArray[np.uint32]:
-        """Return the index of the buffer set of each of the next calls, shape (min(calls, MOST_ORDERS),).
+        """Return the indices of the sets that the next calls use, shape (min(calls, MOST_ORDERS),).
 
         A batch with more calls repeats this sequence.
         """

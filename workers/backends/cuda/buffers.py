@@ -98,7 +98,7 @@ class DeviceBuffers:
 
     Attributes:
         pointers: device addresses by argument name.
-        restores: operations that restore the contents that arguments must have before a call.
+        restores: operations that restore arguments before a call.
     """
 
     def __init__(

@@ -222,7 +222,7 @@ def _disagreement(
 
 
 def _batches_of_two_lengths(bench: Bench, candidate: Candidate, timed: Timing, other: Timing) -> tuple[Timing, Timing]:
-    """Return samples of batches that are shorter than in the timed rounds, and samples of batches that are as long."""
+    """Return samples of short batches, and samples of batches as long as in the timed rounds."""
     mode = bench.terms.objective.cache
     sets = bench.buffers.sets(mode, candidate.arguments)
     lengths = {"short": short_batch(timed, other), "timed": timed.calls_per_sample}

@@ -13,7 +13,7 @@ Trace: TypeAlias = Mapping[str, Any]
 """A Plotly trace. The page replaces names of colours, such as ``@accent``, with colours of its light or dark style."""
 
 ROOM = 1.08
-"""Ratio of the upper end of a time axis to the largest time, and of the smallest time to the lower end."""
+"""A time axis ends at this multiple of the largest time, and begins at the smallest time divided by this number."""
 
 Cell: TypeAlias = str | int | float | None
 

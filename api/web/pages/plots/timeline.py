@@ -78,7 +78,7 @@ def bars(work: Work) -> tuple[StageBar, ...]:
 
 
 def short_names(slots: Mapping[Slot, str]) -> dict[Slot, str]:
-    """Return a short unique name per slot, which consists of the name of the worker and a prefix of the device id.
+    """Return a short unique name per slot: the name of the worker and a prefix of the device id.
 
     The prefix is as long as needed to make the names unique. If even whole device ids do not make them unique, the name
     consists of the ids of the worker and the device.

@@ -29,7 +29,7 @@ class AddressSpace:
         self._bases[segment.number] = (segment, base)
 
     def missing(self, sets: Sequence[HostBuffers]) -> list[tuple[str, Segment]]:
-        """Return the segments of buffer sets that are not mapped yet, each with the name of one of its arguments."""
+        """Return the segments of buffer sets that are not mapped yet, each with the name of an argument in it."""
         named = [each for one in sets for each in (*one.arrays.items(), *one.originals.items())]
         self._known |= {id(held): held for _, held in named}
         wanted = {held.segment.number: (name, held.segment) for name, held in named}

@@ -49,7 +49,9 @@ _LEAST_LEAK_BYTES = 16
 """Growth of the memory in bytes per batch that counts as a leak. malloc never allocates fewer bytes."""
 
 LEAST_TURN_NS = 500_000
-"""Total duration in ns from which calls on several sets are compared with the processor time that the system counts."""
+"""Calls on several sets are compared with the counted processor time only if they take at least this long in total, in
+ns.
+"""
 
 
 @dataclass(kw_only=True, eq=False)

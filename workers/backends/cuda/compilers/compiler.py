@@ -16,7 +16,7 @@ from workers.build.cached import surroundings
 class CudaCompiler(NvrtcCompiler):
     """A `workers.build.Compiler` that compiles each unit with NVRTC, nvcc or Triton.
 
-    The language of the unit and the `compiler` key of its family select one of the three.
+    The unit's language and its family's `compiler` key select one of the three.
 
     Raises:
         NoNvrtcError: NVRTC is not installed.

@@ -22,8 +22,9 @@ from workers.system.sandbox import sandbox_here
 
 DEFAULT_FLAGS = ("--std=c++17", "--ptxas-options=-v")
 _CACHING_SINCE = (12, 9)
-"""First CUDA version whose NVRTC uses the driver's cache, which must be disabled: ptxas reports no registers for a
-cached binary, so every kernel would pass the resource limits (https://github.com/NVIDIA/Fuser/pull/4694).
+"""First CUDA version whose NVRTC uses the driver's cache. The cache must be disabled, because ptxas reports no
+registers for a cached binary, so every kernel would pass the resource limits
+(https://github.com/NVIDIA/Fuser/pull/4694).
 """
 _TRIAL = """#include <cuda_fp16.h>
 extern "C" __global__ void trial(float *x) { x[0] = __half2float(__float2half(x[1])); }
