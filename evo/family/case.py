@@ -106,7 +106,7 @@ class Coverage:
 
     Attributes:
         covered: name and problem of each case that the config can run, in order.
-        uncovered: for each case that the config cannot run, by its name: the reason.
+        uncovered: for each case that the config cannot run, the reason, by the name of the case.
     """
 
     covered: Sequence[tuple[str, Problem]]

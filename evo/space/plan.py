@@ -1,4 +1,7 @@
-"""Plan of a listing: the order in which tunables are joined, and the points that are removed at each step."""
+"""Plan of a listing: the order in which tunables are joined, and the points that are removed at each step.
+
+Joining a tunable combines every point so far with every value of the tunable (`evo.space.enumeration`).
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -429,7 +429,7 @@ def _torch_terms(problem: Mapping[str, Any], inputs: Arrays, device: str) -> dic
 
 
 def _hidden_keys(problem: Mapping[str, Any], inputs: Arrays) -> Array | None:
-    """Return a mask (1 or B, 1, S, S_KV) that is True where a query must not attend; None without mask."""
+    """Return a mask (1 or B, 1, S, S_KV) that is True where a query must not attend; None if nothing is masked."""
     hidden: Array | None = None
     keys, window = np.arange(_keys(problem)), problem.get("window", 0)
     if problem["causal"]:

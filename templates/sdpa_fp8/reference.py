@@ -212,5 +212,5 @@ def _rounded(bits: int, least: int, library: Any, values: Array) -> Array:
 
 
 def _later_keys(problem: Mapping[str, Any]) -> Array | None:
-    """Return a mask (S, S) that is True where a query must not attend; None without mask."""
+    """Return a mask (S, S) that is True where a query must not attend; None if every query attends to all keys."""
     return np.triu(np.ones((problem["S"], problem["S"]), bool), 1) if problem["causal"] else None

@@ -124,7 +124,7 @@ def foreign(text: str) -> dict[str, str]:
 
 
 def _shown(operator: str) -> str:
-    """Return the operator to recommend: ``!=`` for ``^``, which has the same meaning for truth values."""
+    """Return the operator to recommend: ``!=`` instead of ``^``, because both mean the same for truth values."""
     return "!=" if operator == "^" else operator
 
 

@@ -120,7 +120,7 @@ class StudyReader:
             self._pending.pop(trial.number, None)
 
     def _miss(self, asked: Trial) -> None:
-        """Record that a trial did not use the config that was proposed to it."""
+        """Record that a trial did not use the config that was proposed for it."""
         key = self._space.key(asked.config)
         self._tell(asked, Abandoned(worker_losses=1))
         self._unmet[key] = asked.config
