@@ -89,7 +89,7 @@ def cost(proposal: dict[str, Any]) -> float:
 
 
 @pytest.mark.timeout(900)
-def test_evolve_stores_every_broken_model_answer_and_its_cost(tmp_path: Path) -> None:
+def test_evolve_stores_every_unusable_answer_of_the_model_and_its_cost(tmp_path: Path) -> None:
     with serving([*BROKEN, GOOD]) as (address, script):
         more = ("--proposals", "9", "--repairs", "0", "--budget-usd", "1")
         found = ended(command(address, tmp_path / "evo.db", *more), tmp_path)
@@ -125,7 +125,7 @@ def until(fact: Callable[[], bool], running: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.timeout(1500)
-def test_killed_evolve_run_continues_and_counts_each_cost_once(tmp_path: Path) -> None:
+def test_evolve_run_restarted_after_a_kill_counts_each_cost_once(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
     asked = "SELECT COUNT(*) FROM proposals"
     tuned = "SELECT COUNT(*) FROM variants"

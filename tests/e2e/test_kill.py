@@ -24,7 +24,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 @pytest.mark.timeout(600)
 @pytest.mark.long
 @pytest.mark.parametrize("rounds", [3])
-def test_killed_processes_of_a_search_neither_lose_nor_repeat_trials(line: CommandLine, rounds: int) -> None:
+def test_search_with_killed_processes_neither_loses_nor_repeats_trials(line: CommandLine, rounds: int) -> None:
     """Kill each kind of process once per round, in random order."""
     rng = random.Random(20)
     targets = rng.sample(TARGETS * rounds, k=len(TARGETS) * rounds)

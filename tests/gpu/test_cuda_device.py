@@ -216,7 +216,7 @@ def test_programmatic_dependent_launches_overlap(bench: Workbench, session: Cuda
     assert overlapped < 0.9 * plain
 
 
-def test_environment_names_cuda_driver_compiler_and_cupy(session: CudaSession) -> None:
+def test_environment_has_entries_for_cuda_driver_compiler_and_cupy(session: CudaSession) -> None:
     facts = session.environment()
     assert {"cuda_driver", "compiler", "cupy"} <= set(facts)
 

@@ -358,7 +358,7 @@ def test_fp8_attention_with_split_keys_and_staged_output_is_correct(bench: Workb
 
 
 @pytest.mark.parametrize(("text", "change"), REFILLED)
-def test_single_slot_pipeline_refills_the_slot_only_after_all_reads(
+def test_pipeline_with_one_buffer_refills_the_buffer_only_after_all_reads(
     bench: Workbench, text: str, change: Config
 ) -> None:
     package = find("sdpa")

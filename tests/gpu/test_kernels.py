@@ -55,6 +55,6 @@ def test_kernel_compiled_by_nvcc_is_measured(kernels: Changeable, name: str) -> 
     assert isinstance(report.outcome, Measured), report.outcome
 
 
-def test_kernel_with_untimed_initial_values_is_measured(kernels: Changeable) -> None:
+def test_kernel_with_outputs_initialised_outside_the_timing_is_measured(kernels: Changeable) -> None:
     report = kernels.measured("histogram", ("family.toml", "init = 0", "init = { value = 0, timed = false }"))
     assert isinstance(report.outcome, Measured), report.outcome

@@ -154,7 +154,7 @@ def test_memcheck_reports_reads_beyond_a_buffer_of_1024_bytes(gpu: Device, tmp_p
     assert "Invalid __global__ read of size 4 bytes" in " ".join(read("memcheck", log).findings)
 
 
-def test_correct_faster_kernel_passes_sanitizers_profiler_and_further_processes_and_is_promoted(
+def test_correct_faster_kernel_passes_sanitizers_and_all_confirmation_processes_and_is_promoted(
     workshop: Workshop,
 ) -> None:
     report, verdict = workshop.confirmed("none")

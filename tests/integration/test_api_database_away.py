@@ -152,7 +152,7 @@ def _unavailable(*_: object, **__: object) -> None:
     raise StoreUnavailable("database: it is away")
 
 
-def test_failed_postgresql_commit_may_be_stored_only_if_the_connection_was_lost() -> None:
+def test_failed_postgresql_commit_may_have_taken_effect_only_if_the_connection_was_lost() -> None:
     lost = OperationalError("COMMIT", {}, Exception("gone"), connection_invalidated=True)
     refused = OperationalError("COMMIT", {}, Exception("no"))
     assert PostgreSQL.may_have_committed(None, lost)  # type: ignore[arg-type]

@@ -279,7 +279,7 @@ def test_warm_start_with_unknown_tunables_is_refused_with_a_suggestion(rest: Loc
     assert "cache.json: there is no `BLOKC`, did you mean `BLOCK`?" in str(problem)
 
 
-def test_cost_budget_ends_a_search(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_ends_when_its_cost_budget_is_used_up(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = rest.http.post("/searches", json={"family_digest": "ab" * 32, "budget": {"cost": 1.0}})
     assert problem_of(wrong, 422)["field"] == "budget.cost_per_hour"
     search = rest.submit(budget={"cost": 1.0, "cost_per_hour": 3600.0})["id"]

@@ -61,7 +61,7 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["worker", "--url", "http://127.0.0.1:9", "--kind", "tpu"], "--kind: there is no `tpu`"),
     ],
 )
-def test_error_names_the_mistyped_argument_and_creates_no_database(
+def test_command_with_a_mistyped_argument_creates_no_database_and_the_error_names_the_argument(
     line: CommandLine, arguments: list[str], said: str
 ) -> None:
     refused = (line.run_apart if arguments[0] == "worker" else line.run)(*arguments)  # a worker sets up logging

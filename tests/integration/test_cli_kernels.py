@@ -289,7 +289,7 @@ def broken(folder: Path, change: tuple[str, str]) -> Path:
     return family
 
 
-def test_measure_says_that_its_times_are_quick_and_reports_work_skipped_in_repeated_calls(
+def test_measure_labels_its_times_as_quick_and_reports_work_skipped_in_repeated_calls(
     line: CommandLine, policy: Path
 ) -> None:
     """Without `[work]`, no limit of the device shows that the time is impossible."""
@@ -340,7 +340,7 @@ def test_measure_of_an_unfinished_imported_family_reports_all_faults_at_once(lin
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="there may be a GPU")
-def test_missing_gpu_is_not_blamed_on_unchecked_lines_of_an_imported_family(line: CommandLine) -> None:
+def test_error_about_a_missing_gpu_does_not_mention_unchecked_lines_of_an_imported_family(line: CommandLine) -> None:
     source = line.home / "double.cu"
     source.write_text(
         '#define STEP 2\nextern "C" __global__ void twice(const float *x, float *y, int n) { y[n * STEP] = x[n]; }\n'

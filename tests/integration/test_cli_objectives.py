@@ -30,7 +30,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         yield line
 
 
-def test_trials_tables_and_champion_of_a_metric_search_use_the_metric(line: CommandLine) -> None:
+def test_trials_and_champion_of_a_search_by_metric_have_metric_values(line: CommandLine) -> None:
     trials = line.run("trials", "1", "--json").json
     (champion,) = line.run("champion", "show", "1", "--json").json
     table = line.run("trials", "1").out

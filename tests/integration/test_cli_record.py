@@ -25,7 +25,7 @@ def read(path: Path) -> Recording:
     return parse_recording(gzip.decompress(path.read_bytes()).decode(), path.name)
 
 
-def test_recorded_space_is_written_in_both_formats(line: CommandLine) -> None:
+def test_recorded_space_is_written_as_cache_file_and_as_t4_results(line: CommandLine) -> None:
     folder = line.home / "whole"
     ended = line.run("record", str(line.home / "bowl.json"), "--to", str(folder))
     assert (ended.code, ended.err) == (0, "")

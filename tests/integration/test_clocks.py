@@ -173,7 +173,7 @@ def test_periodic_sweep_does_not_send_webhooks_before_their_retry_time(stage: St
 
 
 @pytest.mark.parametrize("ahead", [timedelta(days=365), timedelta(0)])
-def test_last_registered_family_version_is_used_whatever_its_clock_time(stage: Stage, ahead: timedelta) -> None:
+def test_last_registered_family_version_is_used_even_if_the_clock_was_set_back(stage: Stage, ahead: timedelta) -> None:
     """The rule also holds if two versions are registered at the same time."""
     digests = [letter * 64 for letter in "abc"]
     stage.now += ahead

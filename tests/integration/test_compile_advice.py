@@ -58,7 +58,7 @@ CUDA = Unit(source="", architecture="sm_89", entry="f", language="cuda")
         ("b", "struct S { int a, b; };\nint f(struct S *s) { return s->a; }"),
     ],
 )
-def test_advice_names_the_colliding_macro_and_shows_a_macros_key_without_its_name(
+def test_advice_names_the_colliding_macro_and_suggests_a_macros_key_without_that_macro(
     cc: CCompiler, name: str, text: str
 ) -> None:
     unit = with_macros(text, {name: "128", "TILE": "4"}, C)

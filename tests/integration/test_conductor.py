@@ -106,7 +106,7 @@ def test_short_search_confirms_nothing_while_it_runs(stage: Stage) -> None:
     assert stage.view(search).champion is not None
 
 
-def test_first_confirmation_waits_until_its_time_share_suffices_to_time_the_baselines_in_all_processes(
+def test_first_confirmation_waits_until_its_share_of_the_time_covers_the_baselines(
     stage: Stage,
 ) -> None:
     """Baselines that take 0.5 s take 1 s in two processes, which is a tenth of 10 s."""
@@ -173,7 +173,7 @@ def test_wait_for_the_first_results_ends_after_its_time_limit(stage: Stage, monk
     assert len(stage.claim(count=9)) == 9
 
 
-def test_confirmations_during_a_search_use_a_tenth_of_its_time(stage: Stage) -> None:
+def test_confirmations_during_a_search_use_about_a_tenth_of_its_time(stage: Stage) -> None:
     search = stage.submit(policy=policy(challenge_every=1), strategy="random")
     kinds, passing_s = [], {"baseline": 3.0, "evaluate": 1.0, "confirm": 7.0}
     while leases := stage.claim():
@@ -598,7 +598,7 @@ def test_error_names_the_invalid_field_of_a_search_request(
 
 
 @pytest.mark.parametrize(("from_default", "block"), [(False, 16), (True, 4)])
-def test_search_with_from_default_begins_with_the_default_config_instead_of_a_family_start(
+def test_search_begins_with_a_family_start_or_with_the_default_if_from_default_is_set(
     stage: Stage, from_default: bool, block: int
 ) -> None:
     start = {"expression": "N >= 1", "config": {"BLOCK": 16}, "because": "it was fast elsewhere"}

@@ -83,7 +83,7 @@ def test_search_view_shows_the_confirmed_time_of_the_champion(stage: Stage) -> N
     assert view.roofline.share_of_best == pytest.approx(view.roofline.floor_us / view.best.time_us)
 
 
-def test_search_view_lists_an_unconfirmed_trial_only_if_its_quick_time_is_below_the_best_trials(stage: Stage) -> None:
+def test_search_view_shows_an_unconfirmed_trial_only_if_its_quick_time_beats_the_best_trial(stage: Stage) -> None:
     search = stage.submit(policy=policy(challenge_every=1))
     listed = 0
     for _ in range(20):
@@ -346,7 +346,7 @@ def test_unreadable_verdict_does_not_prevent_the_migration(stage: Stage, tmp_pat
     assert any(time_us is not None for time_us, _ in figures)
 
 
-def test_gain_over_a_default_that_was_incumbent_is_the_paired_one(stage: Stage) -> None:
+def test_gain_over_a_default_that_was_incumbent_is_the_ratio_of_paired_rounds(stage: Stage) -> None:
     """The first search promotes the default config, so it is the incumbent of the second search."""
     stage.submit(budget={"trials": 1}, strategy="portfolio")
     list(stage.play())

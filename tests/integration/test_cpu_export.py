@@ -171,7 +171,7 @@ def test_fixed_problem_field_is_refused_with_its_value(adding: Path) -> None:
         kernel(x=np.ones(N, np.float32), y=y, l=256)
 
 
-def test_arguments_of_value_none_count_as_omitted(adding: Path) -> None:
+def test_arguments_that_are_none_count_as_omitted(adding: Path) -> None:
     kernel, y = loaded().Kernel(adding), np.ones(N, np.float32)
     with pytest.raises(TypeError, match="x is missing"):
         kernel(x=None, y=y)

@@ -15,7 +15,7 @@ FAMILY = Path(__file__).parent.parent / "data" / "families" / "cheating_cuda"
 LEAST_TRICKS = 25
 
 
-def test_every_cheating_kernel_compiles_to_a_different_binary() -> None:
+def test_cheating_kernels_compile_to_distinct_binaries() -> None:
     try:
         compiler = NvrtcCompiler()
     except NoNvrtcError as error:

@@ -386,7 +386,7 @@ def ladder_config(name: str) -> Config:
 
 
 @pytest.mark.parametrize(("name", "text"), one_in(9, LADDER))
-def test_attention_ladder_step_is_correct_on_the_host(name: str, text: str) -> None:
+def test_sdpa_ladder_step_is_correct_on_the_host(name: str, text: str) -> None:
     package = find("sdpa_ladder")
     problem = package.family.problem(text, "cuda")
     kernel = build(package, ladder_config(name), problem, DEVICE)

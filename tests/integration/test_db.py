@@ -377,7 +377,7 @@ def test_writes_to_a_removed_or_replaced_database_file_fail(tmp_path: Path, repl
             session.execute(text("SELECT 1"))
 
 
-def test_writes_without_the_removed_write_ahead_log_fail_and_earlier_writes_survive(tmp_path: Path) -> None:
+def test_writes_fail_after_the_write_ahead_log_is_removed_and_earlier_writes_survive(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     with closing(Database.open(path)) as database:
         with database.write() as session:

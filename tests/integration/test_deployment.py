@@ -323,7 +323,7 @@ def test_setup_script_creates_the_first_tokens_and_replaces_lost_tokens(tmp_path
 
 
 @pytest.mark.long
-def test_vm_start_script_installs_a_worker_and_powers_off_without_work(tmp_path: Path) -> None:
+def test_vm_start_script_installs_a_worker_and_powers_off_when_no_work_is_left(tmp_path: Path) -> None:
     python, off = quick_python(tmp_path), tmp_path / "off"
     with served(tmp_path / "evo.db") as url:
         ran = run(

@@ -67,7 +67,7 @@ def test_read_only_lock_file_can_be_locked(tmp_path: Path) -> None:
         pytest.fail("both hold it")
 
 
-def test_wait_for_the_device_lock_ends_once_the_measurement_is_not_needed() -> None:
+def test_wait_for_the_device_lock_ends_once_the_measurement_is_no_longer_needed() -> None:
     with exclusive("one"), pytest.raises(GaveUp), exclusive("one", unwanted=lambda: True):
         pytest.fail("both hold it")
 

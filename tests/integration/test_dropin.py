@@ -268,9 +268,7 @@ def rotation() -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("name", list(CALLS))
-def test_compiled_call_is_one_operator_without_gradients_and_pytorch_operations_with_gradients(
-    fast: Any, name: str
-) -> None:
+def test_compiled_call_is_one_operator_or_pytorch_operations_if_gradients_are_needed(fast: Any, name: str) -> None:
     import torch
 
     function, inputs = CALLS[name](fast)
@@ -507,7 +505,7 @@ def test_attention_copies_and_counts_non_contiguous_keys_and_values(fast: Any) -
     assert keys.grad.abs().sum() > 0
 
 
-def test_calls_without_a_kernel_fall_back_to_pytorch_and_form_a_suite(fast: Any) -> None:
+def test_calls_without_a_kernel_fall_back_to_pytorch_and_are_reported_as_a_suite(fast: Any) -> None:
     import torch
 
     x, weight = drawn(7, 40), drawn(40, seed=1)
@@ -795,7 +793,7 @@ def parameters(address, of, shape, box, passes_shape):
     [([], False), (["out"], False), (["weight", "out"], False), (["weight"], True)],
     ids=["none", "one", "two", "one in front of the last argument, with shape and strides"],
 )
-def test_launch_passes_addresses_scalars_maps_and_the_current_stream(
+def test_launch_passes_addresses_scalars_tensor_maps_and_the_current_stream(
     fast: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mapped: list[str], *, triton: bool
 ) -> None:
     import torch

@@ -401,7 +401,9 @@ def test_routes_see_only_the_cookies_of_the_service() -> None:
     ("accepted", "encoding"),
     [("gzip", "gzip"), ("br, GZIP;q=0.5", "gzip"), ("gzip;q=0", None), ("identity, gzip; q=0.000", None), ("", None)],
 )
-def test_answer_is_compressed_only_if_the_client_accepts_gzip(rest: Local, accepted: str, encoding: str | None) -> None:
+def test_response_is_compressed_only_if_the_client_accepts_gzip(
+    rest: Local, accepted: str, encoding: str | None
+) -> None:
     answer = rest.http.get("/openapi.json", headers={"Accept-Encoding": accepted})
     assert (answer.headers.get("content-encoding"), answer.headers["vary"]) == (encoding, "Accept-Encoding")
     assert answer.json()["openapi"]

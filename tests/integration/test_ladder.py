@@ -259,7 +259,7 @@ instead_of = "tail"
 
 
 @pytest.mark.parametrize(("n", "meets"), [(8, {"nominal", "longer", "peaked"}), (64, {"nominal", "tail", "peaked"})])
-def test_case_whose_problem_violates_a_constraint_is_replaced_by_the_case_declared_instead_of_it(
+def test_case_whose_problem_violates_a_constraint_is_replaced_by_its_declared_substitute(
     workshop: Workshop, tmp_path: Path, n: int, meets: set[str]
 ) -> None:
     family = tmp_path / "faulty"
@@ -273,7 +273,7 @@ def test_case_whose_problem_violates_a_constraint_is_replaced_by_the_case_declar
     assert not report.uncovered
 
 
-def test_hopeless_candidate_is_pruned_with_its_samples(workshop: Workshop) -> None:
+def test_hopeless_candidate_is_pruned_and_its_outcome_has_the_samples(workshop: Workshop) -> None:
     outcome = workshop.report(bars=Bars(prune_us=1e-6, shorten_us=1e-7)).outcome
     assert isinstance(outcome, Pruned)
     assert (len(outcome.timing.samples_us), outcome.threshold_us) == (2, 1e-6)
@@ -342,7 +342,7 @@ def test_single_config_is_built_and_measured_without_a_service(device: Device, f
     assert not evaluated.built.folder.exists()
 
 
-def test_cache_mode_of_the_objective_gets_more_samples_than_the_second_cache_mode(workshop: Workshop) -> None:
+def test_cache_mode_of_the_objective_gets_more_samples_than_the_other_cache_mode(workshop: Workshop) -> None:
     device = replace(workshop.device, ceilings=None)  # the CPU's last-level cache is larger than the device states
     hot = workshop.report(search_id=1, device=device, objective=Objective(cache="hot")).outcome
     cold = workshop.report(search_id=2, device=device, objective=Objective(cache="cold")).outcome

@@ -39,7 +39,7 @@ def played(stage: Stage) -> int:
     return search
 
 
-def test_plot_queries_return_the_requested_number_of_rows_at_most(stage: Stage) -> None:
+def test_plot_queries_return_at_most_the_requested_number_of_rows(stage: Stage) -> None:
     search = played(stage)
     timed = [(each.number, each.time_us) for each in stage.trials(search) if each.time_us is not None]
     records = [(number, us) for number, us in timed if all(us < other for before, other in timed if before < number)]

@@ -305,7 +305,7 @@ def test_job_whose_lease_never_reached_a_dead_worker_goes_to_another_worker(stag
     assert all(isinstance(trial.outcome, Measured) for trial in stage.trials(search))
 
 
-def test_lease_whose_answer_was_lost_is_granted_again_on_the_next_claim(stage: Stage) -> None:
+def test_lease_whose_response_was_lost_is_granted_again_on_the_next_claim(stage: Stage) -> None:
     stage.submit()
     heard = stage.one()
     lost = stage.one()

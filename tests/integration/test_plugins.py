@@ -25,7 +25,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 @pytest.mark.long
-def test_device_kind_of_a_plugin_compiles_measures_and_gets_a_champion(line: CommandLine) -> None:
+def test_device_kind_of_a_plugin_compiles_and_measures_trials_and_gets_a_champion(line: CommandLine) -> None:
     policy = line.home / "quick.toml"
     policy.write_text(
         "quick_samples = 10\nconfirm_samples = 20\nconfirm_processes = 2\nmost_processes = 4\nseeds = 1\n"

@@ -117,7 +117,7 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("setting", ["idle_session_timeout = '200ms'", "statement_timeout = '1s'"])
-def test_service_process_stays_present_to_other_processes(
+def test_other_processes_still_see_a_service_process_after_postgresql_timeouts(
     postgresql: Server, location: Location, place: str, setting: str
 ) -> None:
     """The connection of the listener has the URL's parameters, and holds the lock by which others see the process."""
@@ -159,8 +159,8 @@ def test_error_names_the_pooling_mode_if_a_pooler_changes_the_session(location: 
     database.close()
 
 
-def test_service_that_lost_its_machine_is_noticed_by_the_server(location: Location) -> None:
-    """Otherwise the locks of a machine that lost its power stand for two hours, and a new service is not alone."""
+def test_postgresql_connections_set_tcp_keepalives(location: Location) -> None:
+    """Without keepalives, PostgreSQL would keep the locks of a machine that lost power for two hours."""
     database = Database.open(location)
     with database.read() as session:
         set_names = set(session.execute(text("SELECT name FROM pg_settings WHERE source = 'session'")).scalars())

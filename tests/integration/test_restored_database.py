@@ -45,7 +45,7 @@ def restore(location: Location) -> None:
 
 
 @pytest.mark.parametrize("other_trials", [0, 1, 3, 8])
-def test_search_continues_after_its_database_went_back_in_time(location: Location, other_trials: int) -> None:
+def test_running_search_continues_after_an_older_backup_is_restored(location: Location, other_trials: int) -> None:
     """A second process may continue the restored search before the first process does."""
     stage = Stage(location)
     search = stage.submit(budget={"trials": VALID})

@@ -80,9 +80,7 @@ def test_error_of_the_reference_in_a_prepared_runner_is_reported(runners: Runner
         runners.fresh(work, 7)
 
 
-def test_each_process_of_a_confirmation_uses_the_runner_prepared_for_its_number(
-    runners: Runners, work: Assignment
-) -> None:
+def test_confirmation_process_uses_the_runner_prepared_for_that_process(runners: Runners, work: Assignment) -> None:
     for process in (2, 3, 3):
         runners.prepare(work, 7, process=process)
     second, third = (each._child for each in runners._ahead)
@@ -201,7 +199,7 @@ def test_confirmation_references_are_computed_while_configs_are_built(evaluator:
     child.kill()
 
 
-def test_cpu_device_prepares_no_runner_ahead(folder: Path, tmp_path: Path, work: Assignment) -> None:
+def test_no_runner_is_prepared_for_a_cpu_device(folder: Path, tmp_path: Path, work: Assignment) -> None:
     evaluator = Evaluator("cpu", folder, tmp_path / "place")
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
     for job in (Evaluate(number=0, config=config), Confirm(challenger=config, incumbent=None, seed=5)):

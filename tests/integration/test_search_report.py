@@ -104,7 +104,7 @@ def test_report_lists_slower_tunable_values_with_their_measured_ratios(rest: htt
     assert ("UNROLL", "2") not in named
 
 
-def test_report_lists_every_ablated_change_with_its_interval(rest: httpx.Client) -> None:
+def test_report_lists_every_ablated_change_with_the_interval_of_its_ratio(rest: httpx.Client) -> None:
     """The changes are stored in a separate table, with their samples."""
     (block, *others) = rest.get("/ablation").json()
     assert block["change"]["config"] == {"BLOCK": 4, "UNROLL": 2}
@@ -148,7 +148,9 @@ def test_error_names_the_invalid_report_parameter(rest: httpx.Client, terms: dic
     assert refused.json()["field"] == field
 
 
-def test_stored_verdicts_and_effects_are_recomputed_from_the_stored_samples(place: Path, tmp_path: Path) -> None:
+def test_verdicts_and_effects_recomputed_from_stored_samples_equal_the_stored_results(
+    place: Path, tmp_path: Path
+) -> None:
     """No decision depends on anything outside the database."""
     shutil.copy(place, tmp_path / "evo.db")
     database = Database.open(Location(file=tmp_path / "evo.db"))
@@ -171,7 +173,7 @@ def test_stored_verdicts_and_effects_are_recomputed_from_the_stored_samples(plac
     database.close()
 
 
-def test_report_command_writes_both_files_from_the_database_alone(
+def test_report_command_needs_only_the_database_to_write_markdown_and_html(
     place: Path, rest: httpx.Client, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """The command gives the same files on a copy of the database."""

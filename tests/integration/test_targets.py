@@ -100,7 +100,7 @@ def test_estimated_trials_are_ranked_and_not_promoted(stage: Stage) -> None:
     assert view.place == "estimated for NVIDIA L4 (sm_89), never run"
 
 
-def test_reports_of_estimates_are_refused_in_timed_searches_and_times_in_searches_of_estimates(stage: Stage) -> None:
+def test_timed_searches_refuse_estimates_and_searches_of_estimates_refuse_times(stage: Stage) -> None:
     submit(stage, device="estimate", objective=FOR_L4)
     (baseline,) = stage.conductor.claim("w1", "e").leases
     with pytest.raises(InvalidInput, match="contains times, but this is a search of estimates"):

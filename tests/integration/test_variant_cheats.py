@@ -279,7 +279,7 @@ def test_cheating_variant_submitted_by_command_is_refused_with_the_reason(
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_remaining_cheating_kernels_are_refused_as_variants(lab: Lab, part: int) -> None:
+def test_cheating_kernels_submitted_together_are_refused_as_variants(lab: Lab, part: int) -> None:
     """The test runs before a correct variant is champion, because slower cheats would not be confirmed afterwards."""
     names = OTHERS[part::PARTS]
     lab.submit(names)

@@ -103,7 +103,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     stage.database.close()
 
 
-def test_submitted_variants_are_numbered_on_every_engine(stage: Stage, tmp_path: Path) -> None:
+def test_submitted_variants_are_numbered_in_sqlite_and_postgresql(stage: Stage, tmp_path: Path) -> None:
     lab = Lab(stage, tmp_path)
     search = lab.search(budget={"trials": 2})
     lab.play()
@@ -133,7 +133,7 @@ def test_variant_search_does_not_measure_baselines_again(lab: Lab) -> None:
     assert not any(isinstance(lease.job, Baseline) for lease in lab.play())
 
 
-def test_confirmation_names_the_family_of_an_incumbent_of_a_different_variant(lab: Lab) -> None:
+def test_confirmation_job_states_the_family_of_an_incumbent_from_a_different_variant(lab: Lab) -> None:
     search = lab.search(budget={"trials": 6})
     lab.play()
     view = lab.submit(search)
@@ -156,7 +156,7 @@ def test_equal_config_of_a_different_variant_may_challenge(lab: Lab) -> None:
     assert champion.config in [job.challenger for job in challenged]
 
 
-def test_variant_among_the_best_gets_more_trials(lab: Lab) -> None:
+def test_variant_among_the_fastest_gets_more_trials(lab: Lab) -> None:
     search = lab.search(budget={"trials": 12})
     lab.play()
     view = lab.submit(search, trials=2 * FIRST)
@@ -203,7 +203,7 @@ def test_copy_of_an_earlier_variant_ends_after_its_first_trials(lab: Lab) -> Non
     assert lab.view(search, first.number).finished >= FIRST
 
 
-def test_report_on_a_binary_is_found_from_the_search_and_from_its_variants(lab: Lab, tmp_path: Path) -> None:
+def test_binary_is_found_under_its_search_and_under_the_search_of_its_variant(lab: Lab, tmp_path: Path) -> None:
     search, other = lab.search(budget={"trials": 2}), lab.search(budget={"trials": 2}, seed=9)
     lab.play()
     view = lab.submit(search, trials=2)
@@ -374,7 +374,7 @@ def test_invalid_variants_are_refused_before_anything_starts(lab: Lab) -> None:
     assert lab.stage.claim() == []
 
 
-def test_family_name_does_not_select_a_variant(lab: Lab) -> None:
+def test_family_name_selects_the_family_and_never_a_variant(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     lab.stage.wait(10)
     lab.submit(search)

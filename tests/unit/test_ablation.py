@@ -69,7 +69,7 @@ def ablated(factor: float, spread: float = 0.004, again: float = 1.0) -> Ablated
         (ablated(1.05, again=1.08), "unclear"),
     ],
 )
-def test_ablation_finding_follows_from_the_measured_rounds(samples: Ablated, finding: str) -> None:
+def test_ablation_finding_depends_on_gain_and_noise_of_the_rounds(samples: Ablated, finding: str) -> None:
     """A difference below the policy's least gain counts as no effect; a difference within the noise is unclear."""
     effect = weigh(samples, Policy(), np.random.default_rng(0))
     assert effect is not None

@@ -83,7 +83,7 @@ TRANSCRIPT: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="needs the extra mcp")
-def test_mcp_tools_give_the_answers_of_the_transcript() -> None:
+def test_mcp_tools_answer_as_in_the_transcript_of_the_guide() -> None:
     from mcp.client import Client
 
     from evo.variants.agents.server import server

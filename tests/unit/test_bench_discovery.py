@@ -23,7 +23,7 @@ RESULT = Discovery(
 )
 
 
-def test_discovery_row_marks_a_ratio_above_the_bound_as_missed() -> None:
+def test_discovery_table_marks_a_ratio_above_the_limit_as_missed() -> None:
     assert RESULT.row[0] == "sdpa B=1, seed 2"
     assert RESULT.row[4:] == ["50 (h100-sdpa)", "1.03", "1.03", "-", "25"]
     assert replace(RESULT, found_us=52.0).row[5] == "1.04 (missed)"

@@ -174,7 +174,7 @@ def test_contest_fails_if_the_search_measured_no_config(tmp_path: Path, monkeypa
         champion(MATCH, EFFORT, tmp_path)
 
 
-def test_ladder_report_shows_the_resources_of_refused_steps() -> None:
+def test_table_of_optimisation_steps_shows_the_resources_of_refused_steps() -> None:
     package = find("sdpa_ladder")
     problem = package.family.problem("", "cuda")
     first, second = steps(package)[:2]
@@ -202,7 +202,7 @@ def test_contest_report_gives_the_reason_why_the_default_config_did_not_run() ->
     assert failures(without, Match(family="sdpa", problem="S=4096", least={"torch": 2.0})) == []
 
 
-def test_contest_report_omits_the_random_median_without_samples() -> None:
+def test_contest_report_without_random_configs_omits_their_median_time() -> None:
     whole = contest(torch=250.0)
     series = {name: each for name, each in whole.compared.series.items() if name != TYPICAL}
     without = replace(whole, sample_us=(), compared=replace(whole.compared, series=series))

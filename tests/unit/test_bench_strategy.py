@@ -138,7 +138,7 @@ def test_score_interval_covers_the_estimate_and_widens_with_the_spread() -> None
 # Runs
 
 
-def test_run_reports_the_best_time_by_evaluations_and_by_seconds() -> None:
+def test_run_gives_the_best_time_after_any_number_of_evaluations_or_seconds() -> None:
     space = ground([5.0, FAILED, 3.0, 4.0])
     run = Run(places=[1, 0, 2, 3], ended_s=[1.0, 2.0, 3.0, 4.0], asking_s=[], asks=4)
     assert run.best_us(space, 6).tolist() == [np.inf, 5000, 3000, 3000, 3000, 3000]
@@ -371,7 +371,9 @@ def test_misleading_results_are_recorded_results_with_fast_and_slow_times_swappe
     assert sorted(problems.opposite(whole).results, key=str) == [({"x": 1}, 1.0), ({"x": 2}, 3.0), ({"x": 3}, 2.0)]
 
 
-def test_advice_from_similar_problems_improves_the_mean_of_a_recorded_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advice_from_similar_problems_improves_the_mean_result_of_a_recorded_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(problems, "TRIALS", 12)
     monkeypatch.setattr(problems, "LOGGED", 30)
     found = problems.compare("random", 1)
@@ -404,7 +406,7 @@ def test_recording_stored_in_two_formats_is_listed_once() -> None:
     assert not [name for name in names if ".t4." in name]
 
 
-def test_distance_table_has_a_column_per_space(tmp_path: Path) -> None:
+def test_table_of_distances_to_the_optimum_has_a_column_per_space(tmp_path: Path) -> None:
     (first, *_) = paths()
     effort = Effort(archive=Archive(tmp_path), paths=[first], seeds=2, processes=1, share=0.9)
     chance = [each for each in ours.contestants() if each.name == "random"]
@@ -413,7 +415,7 @@ def test_distance_table_has_a_column_per_space(tmp_path: Path) -> None:
     assert first.name.split(".")[0] in tables.distances(found, effort.grounds)
 
 
-def test_space_with_most_configs_failing_keeps_its_optimum() -> None:
+def test_space_in_which_most_configs_are_made_to_fail_keeps_its_optimum() -> None:
     space = load(next(path for path in paths() if "convolution-RTX" in path.name))
     hard = failing.barred(space)
     assert len(hard.falling_us) / len(hard.entries) <= 1 - failing.FAIL
@@ -456,7 +458,7 @@ def test_growth_of_the_proposal_time_is_the_exponent_of_the_number_of_trials() -
     assert asking.ours("random", asking.listed(), (20,))[0].median_ms > 0
 
 
-def test_prediction_error_is_smaller_if_the_time_follows_from_registers_of_the_build() -> None:
+def test_resources_of_the_build_that_determine_the_time_reduce_the_prediction_error() -> None:
     rng = np.random.default_rng(0)
     times_us, points = rng.uniform(1, 9, 96), rng.random((96, 2))
     telling, idle = (

@@ -68,7 +68,7 @@ BRIEF = BriefView(
 )
 
 
-def test_brief_has_contract_results_and_failures() -> None:
+def test_brief_contains_contract_results_and_failures() -> None:
     text = brief_markdown(BRIEF)
     for part in (BRIEF.signature, "2 hidden cases", "Toy CPU", "numpy 9 µs", "software prefetch", "error: no", "wider"):
         assert part in text

@@ -53,13 +53,13 @@ def test_kernel_is_accepted_if_one_measurement_shows_equal_speed_on_alternating_
     assert check.looks == 2
 
 
-def test_slower_calls_on_alternating_buffers_are_unclear_on_a_busy_device() -> None:
+def test_slower_calls_on_alternating_buffers_leave_the_check_undecided_on_a_busy_device() -> None:
     found = ScriptedCheck(iter([1.5] * LOOKS), 0.3).judged()
     assert "at most 1.25 is allowed" in found.unclear
 
 
 @pytest.mark.parametrize(("spread", "expected"), [(0.01, False), (0.3, True)])
-def test_samples_with_a_large_spread_are_unsteady(spread: float, expected: bool) -> None:
+def test_samples_with_a_large_spread_count_as_unsteady(spread: float, expected: bool) -> None:
     samples = Timing(samples_us=tuple(np.random.default_rng(0).lognormal(0, spread, 24)))
     assert unsteady([None, samples]) is expected
 

@@ -58,7 +58,7 @@ def test_all_chart_elements_are_inside_the_plot_area(times: list[float], failure
     assert chart.left == margin(tick.label for tick in chart.y_ticks), "no label is cut"
 
 
-def test_chart_shows_the_confirmed_time_of_the_best_trial_apart_from_quick_times() -> None:
+def test_chart_separates_the_confirmed_time_of_the_best_trial_from_quick_times() -> None:
     best = Confirmed(number=4, position=1, cost=80.0)
     chart = best_so_far([(0, 100.0), (1, 50.0), (2, 40.0)], 3, {}, confirmed=best)
     assert chart is not None and chart.star is not None

@@ -54,7 +54,7 @@ def test_search_heading_says_if_the_space_is_too_large_to_count() -> None:
     assert "too many to count" not in shown(head(view(space=SpaceView(product_size=10**12, valid_count=7)), ""))
 
 
-def test_live_panel_shows_progress_best_and_outcomes() -> None:
+def test_live_panel_shows_progress_best_trial_and_outcomes() -> None:
     with screen(Console(file=io.StringIO(), force_terminal=True, width=160)) as live:
         assert isinstance(live, LiveScreen)
         text = shown(live.panel(view()))
@@ -116,7 +116,7 @@ def test_output_to_a_pipe_has_one_line_per_change() -> None:
     assert second.endswith("finishing 1 trial")
 
 
-def test_output_to_a_pipe_names_the_search_if_it_shows_several() -> None:
+def test_output_to_a_pipe_names_the_search_if_several_are_shown() -> None:
     console = Console(file=io.StringIO(), width=200)
     lines = LineScreen(console)
     for search_id in (7, 8, 7):
@@ -252,7 +252,7 @@ def test_refused_challenger_is_shown_with_the_rule_that_decided_first() -> None:
     assert once.count("Too low: gain.") == 1 and "All rules" not in once
 
 
-def test_display_shows_warm_start_and_cost() -> None:
+def test_display_shows_the_warm_start_and_the_money_spent() -> None:
     given = WarmStartView(source="cache.json", used=20, invalid=3, spare=0)
     text = shown(head(view(warm_start=given, budget=Budget(cost=5.0, cost_per_hour=0.68)), ""))
     assert "20 configs of cache.json first (3 not in this space)" in text

@@ -146,7 +146,7 @@ def test_error_of_a_search_without_gpu_suggests_the_option_compile_only_exactly_
 
 
 @pytest.mark.parametrize("name", ["gates.toml", "gates.json"])
-def test_policy_file_overrides_fields(tmp_path: Path, name: str) -> None:
+def test_policy_is_read_from_a_toml_or_json_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text('minimum_gain = 0.05\nbase = "l4-notes"' if path.suffix == ".toml" else '{"minimum_gain": 0.05}')
     document = read_policy(str(path))
@@ -173,7 +173,7 @@ def test_policy_that_is_not_a_table_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gates.json", "gates.toml"])
-def test_endlessly_nested_policy_is_refused(tmp_path: Path, name: str) -> None:
+def test_too_deeply_nested_policy_is_refused(tmp_path: Path, name: str) -> None:
     deep = "[" * 100_000
     (tmp_path / name).write_text(deep if name.endswith("json") else f"seeds = {deep}")
     with pytest.raises(InvalidInput, match="cannot be read"):

@@ -112,7 +112,7 @@ def test_unexpected_error_is_reported_as_bug_and_its_traceback_stored(
     assert len(list(tmp_path.glob("kernel-evo-*.log"))) == entry.KEPT_CRASHES
 
 
-def test_truncated_bytecode_is_not_taken_for_an_interruption(
+def test_truncated_bytecode_is_not_reported_as_an_interruption(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def load() -> None:

@@ -39,7 +39,7 @@ def test_time_in_which_the_process_was_stopped_does_not_count(stopped_s: float) 
     assert countdown.left_s() == pytest.approx(10.0 - 3 * TICK_S)
 
 
-def test_time_by_which_a_busy_process_is_late_counts() -> None:
+def test_delay_of_a_busy_process_counts_as_elapsed_time() -> None:
     clock = Clock()
     wait(Countdown(10.0, clock), clock, late_s=LONGEST_TICK_S - TICK_S - 0.1)
     assert clock.now_s - 100.0 < 10.0 + LONGEST_TICK_S

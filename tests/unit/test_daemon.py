@@ -118,7 +118,7 @@ def test_worker_waits_for_a_starting_service_before_registering(
     assert service.said[0].startswith("register w me")
 
 
-def test_worker_registers_after_polling_in_vain_for_the_service(
+def test_worker_stops_waiting_for_a_starting_service_and_registers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daemon, "STARTING_S", 0.02)
@@ -229,7 +229,7 @@ def test_heartbeat_renews_the_leases_of_unsent_results(tmp_path: Path) -> None:
     assert service.said == ["heartbeat [5, 7]"]
 
 
-def test_worker_without_jobs_ends_after_exit_when_idle_s(tmp_path: Path) -> None:
+def test_setting_exit_when_idle_s_ends_a_worker_without_jobs(tmp_path: Path) -> None:
     service = Service()
     this, stopping = worker(tmp_path, service, exit_when_idle_s=0.02)
     this.run()
@@ -237,7 +237,7 @@ def test_worker_without_jobs_ends_after_exit_when_idle_s(tmp_path: Path) -> None
     assert service.said[-1] == "leave w"
 
 
-def test_worker_stops_claiming_and_ends_after_drain_after_s(tmp_path: Path) -> None:
+def test_setting_drain_after_s_stops_claims_and_ends_the_worker(tmp_path: Path) -> None:
     service = Service()
     this, _ = worker(tmp_path, service, drain_after_s=0.0)
     this.run()

@@ -65,7 +65,7 @@ def test_exactly_the_tunables_without_effect_are_found(kernel: Callable[[Config]
     assert all(each.contexts for each in found)
 
 
-def test_effect_check_ignores_tunables_with_one_value_or_determined_by_a_second_tunable() -> None:
+def test_effect_check_ignores_tunables_with_one_value_and_tunables_determined_by_others() -> None:
     tied = space("A == B", A=[1, 2, 4], B=[1, 2, 4], ONE=[3])
     assert idle_tunables(tied, by(lambda config: 0)) == ()
 

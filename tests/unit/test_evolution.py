@@ -154,7 +154,7 @@ def test_ideas_of_the_model_become_variants_with_prompt_and_cost() -> None:
     assert not any("secret-key" in each.prompt + (each.answer or "") for each in memory.kept)
 
 
-def test_failed_variant_is_repaired_with_the_compiler_message() -> None:
+def test_repair_prompt_contains_the_compiler_message_of_the_failed_variant() -> None:
     memory = Memory()
     with model(BROKEN, GOOD) as (chat, script):
         evolved(chat, memory, proposals=2)
@@ -228,7 +228,7 @@ def test_evolution_does_not_exceed_its_budget_in_usd(budget: float) -> None:
     assert sum(each.usd for each in memory.kept) <= budget
 
 
-def test_killed_evolution_continues_with_its_stored_answer() -> None:
+def test_evolution_restarted_after_a_kill_uses_the_stored_answer() -> None:
     memory = Memory(dies_before_submitting=True)
     with model(GOOD, {**GOOD, "name": "next"}) as (chat, script):
         with pytest.raises(KeyboardInterrupt):
@@ -282,7 +282,7 @@ def test_text_around_the_json_in_a_model_answer_is_ignored() -> None:
     assert read_idea(text).files == {"k.c": "{ }"}
 
 
-def test_evolution_operator_follows_from_the_number_of_ideas() -> None:
+def test_evolution_operator_depends_on_the_number_of_ideas() -> None:
     three = [view(number, time_us=5.0) for number in range(3)]
     assert [operator_of(ideas, three) for ideas in range(6)] == [
         *("initialise", "mutate", "crossover-differ", "crossover-join", "mutate", "mutate-parameters")

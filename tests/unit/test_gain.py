@@ -89,7 +89,7 @@ def test_contradictory_gains_are_unclear() -> None:
     assert default.words.startswith("Unclear: 0.5599×") and "but 1.03× by quick samples alone" in default.words
 
 
-def test_confirmed_speedups_of_both_over_one_baseline_give_the_gain() -> None:
+def test_gain_is_the_ratio_of_both_confirmed_speedups_over_the_same_baseline() -> None:
     def confirmed(speedup: float, baseline: str) -> Confirmation:
         interval = Interval(low=speedup * 0.99, estimate=speedup, high=speedup * 1.01)
         return Confirmation(time=Interval(low=1.0, estimate=1.0, high=1.0), speedup=interval, baseline=baseline)

@@ -41,7 +41,9 @@ class Result:
 
 
 @pytest.mark.parametrize("sets", [1, 2, 5])
-def test_captured_calls_keep_the_results_of_all_buffer_sets_alive(sets: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graph_capture_keeps_the_latest_result_of_every_buffer_set_alive(
+    sets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At each call, exactly the latest results of the other buffer sets are alive."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     made: list[weakref.ref[Result]] = []

@@ -113,7 +113,7 @@ def test_grid_block_and_shared_memory_come_from_the_launch_in_the_file(
 @pytest.mark.parametrize(
     "host", ["", "void f() { k<<<grid_of(n), T>>>(p, n, m); }", "k<<<", "void f() { k<<<n>>>(p); }"]
 )
-def test_grid_is_a_guess_without_a_launch_that_can_be_read(host: str) -> None:
+def test_grid_is_guessed_if_no_launch_can_be_read(host: str) -> None:
     found = launched(host)
     assert found.grid == (f"ceil_div(ROWS * COLS, {found.block[0]})",)
     assert not found.is_launched

@@ -145,7 +145,7 @@ def test_calibration_uses_the_fastest_of_several_samples() -> None:
 
 @pytest.mark.parametrize("sets", [2, 3, 7, 64])
 @pytest.mark.parametrize("calls", [1, 5, 200])
-def test_set_order_is_random_and_reuses_a_set_after_at_least_half_a_round(sets: int, calls: int) -> None:
+def test_buffer_set_order_is_random_and_reuses_a_set_after_at_least_half_a_round(sets: int, calls: int) -> None:
     orders = SetOrders(sets, np.random.default_rng(3))
     used = np.concatenate([orders.next(calls) for _ in range(2000 // calls)])[: 2000 // sets * sets]
     assert {len(turn) for turn in map(set, used.reshape(-1, sets).tolist())} == {sets}

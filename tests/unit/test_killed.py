@@ -38,7 +38,7 @@ def crashed(outcome: Crashed) -> EvaluateReport:
 
 
 @pytest.mark.parametrize("outcome", [RUNNER, KERNEL])
-def test_job_with_killed_processes_is_repeated_and_noted(outcome: Crashed) -> None:
+def test_job_with_killed_processes_is_repeated_and_its_report_states_the_kill(outcome: Crashed) -> None:
     report = undisturbed(attempts(crashed(outcome), MEASURED))
     assert report.outcome == MEASURED.outcome
     assert report.environment["killed"].startswith("processes were killed in 1 earlier attempt: ")

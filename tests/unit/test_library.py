@@ -44,7 +44,7 @@ def test_reference_work_uses_numpy_on_machines_without_gpu(
         assert array_library(LARGE_FLOPS) is np
 
 
-def test_one_thread_at_a_time_uses_the_gpu_and_frees_its_memory(there: ModuleType) -> None:
+def test_gpu_is_used_by_one_thread_at_a_time_and_its_memory_is_freed(there: ModuleType) -> None:
     at_work, most = 0, 0
 
     def compute() -> None:

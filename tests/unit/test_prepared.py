@@ -44,7 +44,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", cupy(1))
 
 
-def test_reference_that_needs_the_gpu_is_computed_only_on_completion(tmp_path: Path) -> None:
+def test_reference_that_needs_the_gpu_is_not_computed_in_advance(tmp_path: Path) -> None:
     prepared = Prepared.ahead(request(tmp_path, 1e12))
     assert prepared is not None
     assert prepared.golden is None
@@ -56,13 +56,15 @@ def test_reference_that_needs_the_gpu_is_computed_only_on_completion(tmp_path: P
     assert complete.complete() is complete
 
 
-def test_nothing_is_computed_ahead_if_inputs_need_the_gpu(tmp_path: Path) -> None:
+def test_expected_outputs_are_not_computed_in_advance_if_inputs_need_the_gpu(tmp_path: Path) -> None:
     asked = request(tmp_path, 1e12, "from evo.reference.library import array_library; array_library(1e12)")
     assert Prepared.ahead(asked) is None
     assert Prepared.of(asked.terms).golden is not None
 
 
-def test_references_are_computed_ahead_on_machines_without_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_are_computed_in_advance_on_machines_without_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     asked = request(tmp_path, 1e12)
     source = Path(asked.terms.reference)

@@ -56,7 +56,7 @@ def exactly(challenger: float, incumbent: float, **policy: float) -> Verdict:
     return verdict(report, policy=replace(POLICY, **policy))  # type: ignore[arg-type]
 
 
-def test_verdict_without_baselines_states_the_reason_and_predicts_the_time() -> None:
+def test_verdict_without_baselines_states_why_none_was_timed_and_predicts_the_time() -> None:
     rng = np.random.default_rng(1)
     right = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1.0, max_abs_limit=1.0)
     series = noisy_round(rng, 100.0, 100.0, 100.0, 100.0)
@@ -127,7 +127,7 @@ def test_wrong_outputs_forbid_promotion_and_are_counted() -> None:
     assert verdict(replace(report, answers=OutputChecks(judged=500))).promote
 
 
-def test_correct_answers_bound_the_rate_of_wrong_calls_and_inputs() -> None:
+def test_number_of_correct_outputs_bounds_the_rate_of_wrong_calls_and_inputs() -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
     found = rule(verdict(replace(report, answers=OutputChecks(judged=4136, inputs=312))), "answers")
     assert found.text == (
@@ -143,7 +143,7 @@ def test_correct_answers_bound_the_rate_of_wrong_calls_and_inputs() -> None:
 
 
 @pytest.mark.parametrize(("judged", "told"), [(299, True), (298, False)])
-def test_policy_requires_enough_checked_calls(judged: int, told: bool) -> None:
+def test_promotion_requires_the_checked_calls_that_the_policy_demands(judged: int, told: bool) -> None:
     report = replace(confirmation(np.random.default_rng(1), challenger_us=80), answers=OutputChecks(judged=judged))
     result = verdict(report, policy=replace(POLICY, min_calls_per_error=100))
     assert (result.promote, rule(result, "wrong calls").passed) == (told, told)
@@ -352,7 +352,7 @@ def test_challenger_with_a_gain_of_five_percent_is_promoted_in_57_of_60_simulati
     assert sum(verdict(confirmation(rng, challenger_us=95)).promote for _ in range(60)) >= 57
 
 
-def test_sanitizer_findings_forbid_promotion_and_the_policy_decides_about_missing_runs() -> None:
+def test_sanitizer_findings_forbid_promotion_and_the_policy_decides_about_missing_sanitizers() -> None:
     clean = confirmation(np.random.default_rng(1), challenger_us=80)
     found = replace(clean, sanitizers=(Sanitized(tool="address", findings=("heap-buffer-overflow kernel.c:3",)),))
     absent = replace(clean, sanitizers=(Sanitized(tool="address", skipped="no such library"),))
@@ -467,7 +467,7 @@ def test_incumbent_slower_than_in_its_own_confirmation_is_not_replaced(before_us
     assert told or result.summary.endswith("or roll it back if it stays that slow.")
 
 
-def test_first_champion_takes_the_number_of_processes_of_the_policy() -> None:
+def test_confirmation_without_an_incumbent_runs_the_number_of_processes_of_the_policy() -> None:
     report = confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=80)
     assert undecided(repeated(report, 0.9, 0.88, 0.5, against="numpy"), POLICY)
     assert not undecided(repeated(report, 0.9, 0.88, 0.5, 0.7, against="numpy"), POLICY)

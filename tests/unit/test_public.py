@@ -241,7 +241,7 @@ def test_x_script_name_sets_the_prefix_without_x_forwarded_prefix() -> None:
     assert address(scope).public.prefix == "/evo"
 
 
-def test_path_prefix_named_like_a_page_is_not_removed_from_that_page() -> None:
+def test_path_of_a_page_is_unchanged_if_the_prefix_has_the_name_of_the_page() -> None:
     scope, _ = seen({}, path="/workers/live", public="https://x.example/workers")
     assert scope["path"] == "/workers/live"
 

@@ -52,7 +52,7 @@ def test_slower_confirmation_without_a_common_baseline_has_no_known_cause() -> N
     assert found is not None and "No baseline ran in both sessions" in found.text
 
 
-def test_difference_of_confirmed_and_quick_time_within_the_limit_of_the_policy_passes() -> None:
+def test_difference_of_confirmed_and_quick_time_must_be_within_the_limit_of_the_policy() -> None:
     quick = Quick(timing=steady(100.0))
     assert (found := rule_of(quick, steady(110.0))) is not None and found.passed and "10.0% more" in found.text
     assert (found := rule_of(quick, steady(110.0), Policy(maximum_quick_gap=0.05))) is not None and not found.passed

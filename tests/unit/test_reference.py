@@ -552,7 +552,7 @@ def test_error_of_a_failed_reference_import_says_where_to_put_the_module(
 
 
 @pytest.mark.usefixtures("computed_once")
-def test_expected_outputs_are_cached_while_nothing_changes(tmp_path: Path, unloaded: Path) -> None:
+def test_expected_outputs_are_cached_until_the_reference_or_its_imports_change(tmp_path: Path, unloaded: Path) -> None:
     (unloaded / "factors.py").write_text("factor = 2\n")
     text = WHOLE.replace("counter = ", "import factors\n    counter = ")
     for _ in range(3):

@@ -167,7 +167,7 @@ def test_edited_shared_include_changes_the_digest_of_families(
     assert registry.find(str(folder)).digest != before
 
 
-def test_location_caches_and_file_times_do_not_change_the_family_digest(folder: Path, tmp_path: Path) -> None:
+def test_family_digest_ignores_caches_file_times_and_the_location(folder: Path, tmp_path: Path) -> None:
     digest = registry.find(str(folder)).digest
     (folder / "__pycache__").mkdir()
     (folder / "__pycache__" / "reference.cpython-311.pyc").write_bytes(b"x")

@@ -98,7 +98,7 @@ def test_render_error_of_a_utf16_template_recommends_utf8(tmp_path: Path) -> Non
         render(find(str(folder)), "cpu", CONFIG, PROBLEM, DERIVED)
 
 
-def test_loaded_family_renders_its_text_even_if_the_files_change(tmp_path: Path) -> None:
+def test_loaded_family_renders_the_loaded_text_even_if_the_files_change(tmp_path: Path) -> None:
     found = package(tmp_path, "{{ TILE }} before")
     (tmp_path / "scale" / "kernel.c.j2").write_text("{{ TILE }} after")
     assert render(found, "cpu", CONFIG, PROBLEM, DERIVED) == "4 before"

@@ -131,7 +131,7 @@ def test_policy_sets_the_ratio_above_which_unsteady_samples_are_conclusive() -> 
     assert not passed and text.startswith("A call on new inputs takes")
 
 
-def test_new_and_known_inputs_are_copied_from_different_arrays_each_time() -> None:
+def test_every_buffer_set_is_filled_from_a_separate_array() -> None:
     written = list[int]()
 
     class Noting(NumberBuffers):

@@ -57,7 +57,7 @@ def test_report_decision_follows_from_times_and_targets(changes: dict[str, objec
     assert said in written(Material(search=replace(finished(), **given), best=None))  # type: ignore[arg-type]
 
 
-def test_report_states_the_time_of_the_kernel_and_per_pytorch_call() -> None:
+def test_report_states_the_time_of_the_kernel_and_the_time_per_pytorch_call() -> None:
     text = written(Material(search=finished(champion=CHAMPION), best=None))
     assert "kernel 810 µs; as PyTorch calls it: not measured" in text
     called = CalledTime(called_us=900.0, torch_us=1350.0, model="AMD EPYC", software="PyTorch 2.13.0", at=NOW)
@@ -67,7 +67,7 @@ def test_report_states_the_time_of_the_kernel_and_per_pytorch_call() -> None:
     assert "Kernel: 810 µs. As PyTorch calls it: 900 µs" in evidence_markdown(champion, finished())
 
 
-def test_report_lists_importances_of_tunables() -> None:
+def test_report_lists_the_importance_of_each_tunable() -> None:
     text = written(Material(search=finished(), best=None, importances={"BLOCK": 0.75, "FAST": 0.25}))
     assert "Most important: BLOCK 75%, FAST 25%. | tunable | importance |" in text
     assert "not cause" in text
@@ -255,7 +255,7 @@ def test_report_of_estimates_has_no_findings() -> None:
     assert text.count("measured") == 1, "in the part that lists omissions"
 
 
-def test_report_of_a_compile_only_search_without_estimates_says_so() -> None:
+def test_report_of_a_compile_only_search_without_estimates_states_that_nothing_was_estimated() -> None:
     text = written(Material(search=estimated(best=None), best=None), Terms(goals=parse_goals("a=900us")))
     for part in (
         "| a | 900 µs | – | not known: nothing was estimated |",

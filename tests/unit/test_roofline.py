@@ -67,7 +67,7 @@ def test_exponentials_and_divisions_raise_the_roofline_but_not_the_shortest_poss
     assert roofline(softmax, CEILINGS).certain_us is None
 
 
-def test_roofline_of_cached_data_uses_the_rate_of_the_next_smaller_copy() -> None:
+def test_roofline_of_cached_data_uses_the_copy_rate_of_the_next_smaller_measured_size() -> None:
     copies = ((1e4, 400e9), (1e5, 100e9), (1e6, 20e9))
     here = replace(device(l3_bytes=2e6), ceilings=replace(CEILINGS, copies=copies))
     for moved, floor_us in ((5e3, 0.0), (5e4, 0.125), (5e5, 5.0), (1e6, 50.0)):

@@ -102,7 +102,7 @@ def test_optuna_sampler_maximises_a_rate() -> None:
     assert study.best_value == pytest.approx(1e3)
 
 
-def test_optuna_sampler_finds_the_optimum_of_values_of_both_signs() -> None:
+def test_optuna_sampler_finds_the_optimum_of_an_objective_with_both_signs() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=1), direction="maximize")
     study.optimize(lambda trial: 3 - kernel(trial), n_trials=100, catch=(RuntimeError,))
     assert study.best_value == pytest.approx(2.0)
@@ -126,7 +126,7 @@ def test_optuna_sampler_samples_an_exhausted_space_again() -> None:
     assert len({trial.params["y"] for trial in study.trials}) == 6
 
 
-def test_optuna_sampler_warns_of_a_parameter_unlike_its_declaration() -> None:
+def test_optuna_sampler_warns_of_a_parameter_that_differs_from_its_declaration() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler({"x": IntDistribution(0, 100)}, seed=0))
     with pytest.warns(UserWarning, match=r"`x` is suggested as .*high=60, .* but declared as .*high=100") as warned:
         study.optimize(lambda trial: trial.suggest_int("x", 40, 60), n_trials=3)
@@ -196,7 +196,7 @@ class RecordingSampler(KernelEvoSampler):
 
 
 @pytest.mark.parametrize("kept", ["in memory", "in a database"])
-def test_optuna_sampler_repeats_no_config_after_resuming_or_negative_values(kept: str, tmp_path: Path) -> None:
+def test_optuna_sampler_repeats_no_config_after_resuming_or_after_a_negative_value(kept: str, tmp_path: Path) -> None:
     storage = None if kept == "in memory" else f"sqlite:///{tmp_path / 'study.db'}"
     study = optuna.create_study(storage=storage)
     proposed: list[object] = []
@@ -208,7 +208,7 @@ def test_optuna_sampler_repeats_no_config_after_resuming_or_negative_values(kept
     assert len(sampler._told.history.finished) == 50 - 1, "the last one was not reported yet"
 
 
-def test_unused_parameters_leave_no_pending_proposal() -> None:
+def test_trials_that_skip_conditional_parameters_leave_no_pending_proposal() -> None:
     sampler = KernelEvoSampler(DEPENDENT, seed=0)
     study = optuna.create_study(sampler=sampler)
     study.optimize(dependent, n_trials=40)

@@ -394,7 +394,7 @@ def test_jobs_of_a_family_with_a_different_digest_are_released_as_unfit(
 
 
 @pytest.mark.parametrize("error", [ServiceUnreachable("away"), ServiceError("answered 500"), TooLarge("413")])
-def test_failed_download_of_a_family_releases_the_job_without_an_obstacle(
+def test_failed_download_of_a_family_releases_the_job_and_does_not_block_the_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: EvoError
 ) -> None:
     lease = evaluation(1)

@@ -354,7 +354,7 @@ def test_space_without_mechanisms_is_sampled_uniformly(gemm: Space) -> None:
     assert np.array_equal(gemm.varied(rng(1), 9), gemm.draw(rng(1), 9))
 
 
-def test_samples_are_distinct_exclude_given_configs_and_end_with_the_space(gemm: Space) -> None:
+def test_samples_are_distinct_exclude_given_configs_and_end_when_the_space_is_exhausted(gemm: Space) -> None:
     everything = gemm.sample(rng(), 20_000)
     keys = [gemm.key(config) for config in everything]
     assert len(keys) == len(set(keys)) == gemm.valid_count
@@ -582,7 +582,7 @@ def test_space_too_expensive_to_enumerate_is_sampled_or_found_empty(monkeypatch:
         Space(digits(6), [constraint("(t0 + t1 + t2 + t3 + t4 + t5) % 70 == 69")])
 
 
-def test_error_of_an_empty_space_names_a_required_number_that_the_tunable_lacks() -> None:
+def test_error_of_an_empty_space_names_a_required_value_that_the_tunable_lacks() -> None:
     with pytest.raises(EmptySpace, match="3 is not a value of A, which has 1, 2, 4"):
         Space([tunable("A", [1, 2, 4])], [constraint("A == 3")])
 

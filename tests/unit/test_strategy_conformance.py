@@ -141,7 +141,7 @@ def test_proposing_does_not_change_the_history(name: str) -> None:
     assert (history.asked, history.finished, history.pending) == before
 
 
-def test_parents_of_a_proposal_are_measured_trials_oldest_first(name: str) -> None:
+def test_parents_of_a_proposal_are_measured_trials_in_order_of_their_numbers(name: str) -> None:
     space, history = SPACES["mixed"](), History()
     advance(history, fresh(name, space), space, troubled, 80)
     times = {trial.number: trial.time_us for trial in history.finished}

@@ -154,7 +154,7 @@ def searched(rows: tuple[int, ...], budget: Shared, goal: str = "ratio") -> Suit
     )
 
 
-def test_suite_budget_goes_to_the_search_that_improves(service: Service) -> None:
+def test_suite_gives_more_of_its_budget_to_the_search_that_improves(service: Service) -> None:
     found = searched((8, 16), Shared(trials=8))
     first, second = service.stored[1], service.stored[2]
     assert first.finished > second.finished >= 1
@@ -218,6 +218,6 @@ def test_suite_call_without_a_suitable_device_is_listed_with_the_reason(service:
     assert document["families"]["softmax"]["table"] == {"r8": 0}
 
 
-def test_suite_without_any_search_finds_nothing(service: Service) -> None:
+def test_suite_without_any_search_ends_with_the_exit_code_nothing_found(service: Service) -> None:
     found = searched((999,), Shared(trials=4))
     assert found.exit is Exit.NOTHING_FOUND

@@ -62,7 +62,7 @@ def bowl(x: int, y: int) -> float:
     return 10.0 + (x - 8) ** 2 + (y - 3) ** 2
 
 
-def test_surrogate_coordinates_of_numbers_are_magnitude_and_alignment_and_names_only_differ() -> None:
+def test_surrogate_compares_numbers_by_magnitude_and_alignment_and_names_by_equality() -> None:
     sizes = Tunable(name="SIZE", values=[16, 32, 48, 64, 128])
     points = Coordinates(Space([sizes, Tunable(name="KIND", values=["a", "b", "c"]), Tunable(name="ONE", values=[7])]))
     assert points.names.tolist() == [False, False, True]

@@ -50,7 +50,7 @@ def test_processor_time_of_a_second_core_is_accepted_with_two_threads() -> None:
     assert audit([SECOND_CORE] * 40, 2).contradiction() is None
 
 
-def test_threads_of_a_pool_may_run_while_a_reply_is_late() -> None:
+def test_processor_time_of_pool_threads_during_a_late_reply_is_accepted() -> None:
     spinning = batch(claimed_us=752, cpu_us=3_835, wall_us=3_300)
     assert not audit(threads=2).contradicts(spinning)
     assert audit().contradicts(spinning)
@@ -162,7 +162,7 @@ BUSY, RESTS, SHORT = (
         ([BUSY] * 40, 2, False),
     ],
 )
-def test_processor_time_between_batches_is_refused_in_long_pauses(
+def test_processor_time_in_long_pauses_between_batches_is_refused(
     pauses: list[Pause], threads: int, refused: bool
 ) -> None:
     reason = audit(threads=threads, pauses=pauses).works_in_pauses()
@@ -170,7 +170,7 @@ def test_processor_time_between_batches_is_refused_in_long_pauses(
     assert reason is None or "300 µs each time" in reason
 
 
-def test_input_change_between_calls_waits_for_the_loop_and_allows_one_more_call() -> None:
+def test_batch_pauses_for_an_input_change_and_ends_after_one_more_call() -> None:
     pace, changes = SharedPace(), list[str]()
     pace.begin()
     words = pace.segment.bytes_of(pace.segment.rooms[0]).data.cast("Q")

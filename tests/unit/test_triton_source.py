@@ -84,7 +84,7 @@ def test_parameters_of_a_triton_kernel_are_parsed() -> None:
         ("def twice(x):", "def twice(x:", "line 13"),
     ],
 )
-def test_triton_source_that_reaches_into_python_is_refused(old: str, new: str, reason: str) -> None:
+def test_triton_source_that_uses_names_outside_the_triton_language_is_refused(old: str, new: str, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         sliced(FILE.replace(old, new), "scale", "kernel.py")
 

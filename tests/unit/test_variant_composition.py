@@ -55,7 +55,7 @@ def document_of(files: dict[str, bytes]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("package", registry.builtin(), ids=lambda package: package.family.name)
-def test_toml_text_of_a_family_document_is_parsed_back_equal(package: registry.Package) -> None:
+def test_family_document_written_as_toml_is_parsed_back_unchanged(package: registry.Package) -> None:
     document = dict(package.family.document)
     assert tomllib.loads(toml_text(document)) == document
 

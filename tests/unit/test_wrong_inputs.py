@@ -59,7 +59,7 @@ def refusals(content: Any, read: Callable[[Any], object]) -> Iterator[tuple[str,
                 yield f"{place} <- {'gone' if wrong is GONE else repr(wrong)[:40]}", error
 
 
-def test_family_document_with_any_value_replaced_is_accepted_or_refused_with_the_field() -> None:
+def test_family_document_with_any_value_replaced_is_accepted_or_its_error_names_the_field() -> None:
     Family.from_document(small())
     found = list(refusals(small(), Family.from_document))
     assert len(found) > 500
@@ -102,7 +102,7 @@ T4: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("content", [CACHE, T4], ids=["cache", "T4"])
-def test_recording_with_any_value_replaced_is_accepted_or_refused_with_the_field(content: dict[str, Any]) -> None:
+def test_recording_with_any_value_replaced_is_accepted_or_its_error_names_the_field(content: dict[str, Any]) -> None:
     parse_recording(json.dumps(content), "tiny")
     found = list(refusals(content, lambda changed: parse_recording(json.dumps(changed), "tiny")))
     assert len(found) > 50
@@ -166,7 +166,7 @@ FRACTIONS = Space([Tunable(name="F", values=(0.5, 1, 2)), Tunable(name="ON", val
 
 
 @pytest.mark.parametrize("text", ["F=0.5", "F=.5", "F=1", "F=1.0", "F=2,ON=true", "F=2, ON=True", "F=5e-1,", ""])
-def test_config_option_accepts_integers_and_fractions_of_one_tunable(text: str) -> None:
+def test_config_option_accepts_integers_and_fractions_for_the_same_tunable(text: str) -> None:
     assert parse_config(text, FRACTIONS) in FRACTIONS
 
 
