@@ -316,7 +316,7 @@ class AttemptResult(Result):
 
 
 class Results(Body):
-    """Several results. `contents` has artefacts of the reports, by digest, which need not be uploaded separately."""
+    """Several results. `contents` has artefacts of the reports, by digest. They need not be uploaded separately."""
 
     results: list[AttemptResult] = Field(min_length=1, max_length=MAX_RESULTS)
     contents: dict[Digest, Base64Bytes] = Field(default_factory=dict, max_length=MAX_CONTENTS)

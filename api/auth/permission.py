@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Rule = frozenset[str]
 PUBLIC: Rule = frozenset()
-"""Rule of routes that are open to all callers, even without sign-in. They reveal and change no data."""
+"""Rule of routes that are open to all callers, even without sign-in. Such routes neither reveal nor change data."""
 
 REGISTERING = "PUT"
 """HTTP method of a worker's registration. An unbound token may send it, and is then bound to the worker."""

@@ -21,7 +21,7 @@ class Pair:
         speedup: the second trial's time divided by the first trial's time. In a search with a metric, costs take the
             place of times.
         search_id: search of the confirmation.
-        challenger: number of the trial that challenged the other one, in this search.
+        challenger: number, in this search, of the trial that challenged the other trial.
         processes: number of fresh processes from which `speedup` is computed.
         one, other: samples of the trials in the first process. None if the report is no longer stored.
     """

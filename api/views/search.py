@@ -204,8 +204,8 @@ def _usual_s(session: Session, row: SearchRow) -> float | None:
     """Return the usual seconds of a confirmation, or None if nothing is known.
 
     This is the mean of the confirmations of this search. Before the first one has ended, it is the mean of the latest
-    confirmations of the same problem on the same device model. If there are none, it is the time of timing the
-    baselines for each process.
+    confirmations of the same problem on the same device model. If there are none, it is the number of processes times
+    the duration of timing the baselines.
     """
     leases = Leases(session)
     if spent_s := leases.confirming_s(row.id) or leases.confirming_s_of_rivals(row):

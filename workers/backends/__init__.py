@@ -395,7 +395,7 @@ class Session(Protocol):
         ...
 
     def finish(self, kernel: Any) -> str | None:
-        """Let the process of a kernel exit normally. Return a description of a fault, or None.
+        """Let the process of a kernel exit normally. Return a description of a fault during the exit, or None.
 
         Requires `Session.places`.
         """

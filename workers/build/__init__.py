@@ -119,7 +119,7 @@ class Compiler(Protocol):
 
     @property
     def version(self) -> str:
-        """Name, version and default flags: everything besides the unit and the read files that affects the binary."""
+        """Name, version and default flags: everything that affects the binary, except the unit and the read files."""
         ...
 
     @property

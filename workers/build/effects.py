@@ -46,7 +46,7 @@ CONTEXTS = 12
 """Maximum number of further configs in which a tunable is tested if it has no effect in the default config."""
 
 MOST_S = 3.0
-"""Time limit of the check in seconds. Tunables that were not checked before are not reported."""
+"""Time limit of the check in seconds. Tunables that are not checked by then are not reported."""
 
 _KEPT = 64
 _DEBUG = re.compile(r"-g\w*|-?-generate-line-info|-lineinfo|-?-device-debug|-G")

@@ -1,4 +1,4 @@
-"""Finds the families of leases on this machine, or fetches them from the service, and checks their digests."""
+"""Finds the families that leases need on this machine, or fetches them from the service. Checks their digests."""
 
 import codecs
 import shutil

@@ -52,10 +52,7 @@ class Held:
             self._revoked.discard(_key(lease))
 
     def revoke(self, attempt_ids: Iterable[int]) -> set[int]:
-        """Mark the leases of these attempts as revoked.
-
-        Return the ids of the attempts whose leases the worker holds.
-        """
+        """Mark the leases of these attempts as revoked. Return the ids of those whose leases the worker holds."""
         with self._lock:
             revoked = set(attempt_ids)
             revoked_leases = [lease for lease in self._leases.values() if lease.attempt_id in revoked]

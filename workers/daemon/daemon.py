@@ -83,7 +83,7 @@ class Settings:
 
 
 def serve(settings: Settings, *, stopping: threading.Event | None = None) -> None:
-    """Run a worker until the process gets SIGTERM or SIGINT, `stopping` is set, or the worker ends (see `Settings`).
+    """Run a worker until SIGTERM or SIGINT, `stopping` is set, or a limit in `settings` is reached.
 
     Raises:
         NoDevice: there is no usable device.

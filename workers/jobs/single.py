@@ -34,7 +34,7 @@ class EvaluatedConfig:
         waited_s: seconds of waiting for another process that held the device.
         trouble: error in reference.py, or None. reference.py is checked separately only if the build of a CPU kernel
             failed.
-        doubt: reason why the time may be too short, see `Evaluator.doubt`, or None.
+        doubt: reason why the time may be too short (see `Evaluator.doubt`), or None.
         baselines: report of the baselines, or None if baselines were not requested or the config has no time.
     """
 

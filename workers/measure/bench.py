@@ -116,7 +116,7 @@ class Bench:
         return self.session.timer(candidate.kernel, sets)
 
     def power(self, timers: Mapping[str, Timer], spans: int, *, budget_s: float = math.inf) -> Mapping[str, Power]:
-        """Return the measured power of the kernel of each timer, by name.
+        """Return the measured power of each timer's kernel, by the name of the timer.
 
         Empty if the search's metric needs no power.
         """

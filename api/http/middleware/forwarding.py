@@ -24,7 +24,7 @@ LONGEST_HOST, LONGEST_PREFIX = 300, 200
 and a client can send a prefix through a proxy that sets none.
 """
 ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+")
-"""An address with brackets or a port. Other addresses need no parsing."""
+"""Matches an address with brackets or a port. Other addresses need no parsing."""
 ABSOLUTE = re.compile(rb"https?://([A-Za-z0-9.:\[\]-]+)(?=/|$)", re.IGNORECASE)
 """Scheme and authority of a request target in absolute form, without user name and percent-encoded characters."""
 PORT = re.compile(r"[1-9][0-9]{0,4}")

@@ -37,7 +37,7 @@ class ResultReceiver:
         return [receipts[index] for index in range(len(deliveries))], due
 
     def _sorted(self, deliveries: Sequence[Delivery]) -> tuple[dict[int, list[int]], dict[int, ReceiptOrRefusal]]:
-        """Return the indices of deliveries by search, and the receipts that are already known by index of the delivery.
+        """Return two dicts: the indices of deliveries by search, and the already known receipts by index.
 
         A receipt is known if the delivery needs no transaction.
         """

@@ -46,7 +46,7 @@ _FORBIDDEN = re.compile(
     re.VERBOSE,
 )
 """Functions that a kernel must not import. `access` is allowed, because it only shows whether a file exists, and
-libraries look for their configuration with it.
+libraries use it to find their configuration.
 """
 
 _DYNSYM = 11

@@ -274,9 +274,9 @@ class KernelProcess:
         return found
 
     def finish(self) -> str | None:
-        """Let the process exit normally, with the exit functions of its libraries. Return a description of a fault.
+        """Let the process exit normally, with the exit functions of its libraries.
 
-        Return None if there is no fault.
+        Return a description of a fault during the exit, or None if there is no fault.
 
         Raises:
             DeviceLostError: another process killed the process.

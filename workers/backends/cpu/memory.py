@@ -32,7 +32,7 @@ class GuardedArray:
 
     Args:
         segment: segment that contains the array. If None, a new segment is created.
-        room: range of the segment for the array. If None, the first range.
+        room: room of the segment for the array. If None, the first room.
 
     Attributes:
         offset: offset of the data in the segment.

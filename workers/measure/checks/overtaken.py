@@ -84,8 +84,8 @@ def judge_overtaken(
 
     Args:
         buffers: the timed buffer set. Its inputs are not restored.
-        goldens: expected outputs. The first element contains the inputs at the start of the calls. Each further element
-            contains the inputs after a change.
+        goldens: sets of inputs with their expected outputs. `buffers` holds the first set at the start, and one of the
+            further sets after each change.
         call_us: duration of a call, in µs.
         budget_s: seconds after which no new batch begins. The first `_LEAST_TURNS` batches always begin. The limit is
             `_PATIENCE` times as long if few answers were verified so far, or if an answer was wrong.

@@ -76,7 +76,7 @@ class Reference:
     """The family's reference.py, with a cache of expected outputs.
 
     Attributes:
-        slowest_s: longest time in seconds that the expected outputs for one set of inputs took.
+        slowest_s: longest duration in seconds of computing the expected outputs for one set of inputs.
 
     Raises:
         FamilyError: reference.py cannot be imported.

@@ -81,9 +81,9 @@ class KernelState:
         return None
 
     def opened(self, fences: Iterable[Fence]) -> str | None:
-        """Return a description of a change of the memory mappings in or around buffers, or None.
+        """Describe a change of the memory mappings in or around buffers.
 
-        The result is also None if the mappings are unknown.
+        Return None if there is no change, or if the mappings are unknown.
         """
         if not self.closed:
             return None
