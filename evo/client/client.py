@@ -114,8 +114,8 @@ class Upkeep(Calls):
     ) -> Collected:
         """Delete searches that ended more than `keep_days` days ago, and artefacts beyond `artefact_limit_gb`.
 
-        The evidence of champions is always kept. With `dry_run`, nothing is deleted, and the result
-        contains the numbers of items that would be deleted.
+        The evidence of champions is always kept. With `dry_run`, nothing is deleted, and the result contains
+        the numbers of items that would be deleted.
         """
         body = {"keep_days": keep_days, "artefact_limit_gb": artefact_limit_gb, "dry_run": dry_run}
         return parse(self._send("POST", "/collect", body), Collected)
@@ -168,7 +168,8 @@ class Client(Families, Searches, Variants, Champions, Workers, Work, Artefacts, 
     """Client of one service, with one connection pool. Threads may share it.
 
     While the service cannot be reached or reports that it is busy, requests that may be executed twice are repeated
-    after growing, random pauses. Other requests are repeated only if they were never sent.
+    after growing, random pauses. Other requests are repeated only if they were never sent, or if the service refused
+    them temporarily.
 
     Services on this machine are reached directly. Other services are reached through the proxy in HTTP_PROXY,
     HTTPS_PROXY or ALL_PROXY, unless NO_PROXY excludes them.

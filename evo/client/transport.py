@@ -127,7 +127,7 @@ class Transport:
 
         Args:
             repeat: True if the service may receive the request twice. Otherwise, the request is repeated only if it was
-                never sent.
+                never sent, or if the service refused it temporarily.
             options: options of httpx.
         """
         for attempt in range(1, self._attempts + 1):

@@ -142,8 +142,8 @@ class Work(Calls):
         """Claim up to `count` jobs. Wait up to `wait_s` seconds for the first job.
 
         Args:
-            holding: ids of the attempts that the worker has. All other leases of this device are granted again,
-                because the response with them was lost. None to grant no lease again.
+            holding: ids of the attempts that the worker has. All other leases of this device are granted again, because
+                the response that contained them was lost. None to grant no lease again.
             unable: ids of searches on which this worker cannot work.
             incarnation: value with which the worker registered.
 

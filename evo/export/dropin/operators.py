@@ -76,8 +76,8 @@ _OPERATORS: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
         lambda x, target, ignored: x.new_empty(x.shape[:1], dtype=torch.float32),
     ),
 }
-"""Schema, implementation and fake implementation of each operator. Operators have no gradient, so `traced`
-returns None for calls that need gradients.
+"""Schema, implementation and fake implementation of each operator. Operators have no gradient, so `traced` returns None
+for calls that need gradients.
 """
 
 
