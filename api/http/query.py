@@ -31,6 +31,9 @@ def refuse_repeated(request: Request) -> None:
 def refuse_unknown(given: Iterable[str], known: Collection[str], what: str = "parameters") -> None:
     """Refuse an unknown parameter. Ignoring it would mislead the caller.
 
+    Args:
+        what: plural noun for the parameters, used in the error message.
+
     Raises:
         InvalidInput: a parameter is unknown.
     """

@@ -250,7 +250,7 @@ class Conductor:
         """End a lease that a worker returns. The job is queued again.
 
         Args:
-            unfit: True if the worker cannot do any job of the search. The search shows the reason until a worker has
+            unfit: True if the worker can do no job of the search. The search shows the reason until a worker has
                 done one of its jobs.
         """
         with self.database.read() as session:

@@ -288,6 +288,9 @@ def finish(transaction: SearchTransaction, now: datetime) -> None:
 def change_state(transaction: SearchTransaction, command: Command, now: datetime, *, reason: str | None = None) -> None:
     """Change the state of a search by a command. If the search ends, its open leases and pending trials are cancelled.
 
+    Args:
+        reason: reason why the search stops or ends. If None, the stored reason is kept.
+
     Raises:
         Conflict: the current state does not allow the command.
     """

@@ -50,7 +50,10 @@ def below(prefix: str, html: str) -> str:
 
 
 def security(*, plotting: bool = False) -> dict[str, str]:
-    """Return security headers. They forbid other hosts and inline scripts, so that text in a page never runs."""
+    """Return security headers. They forbid other hosts and inline scripts, so that text in a page never runs.
+
+    See `render` for `plotting`.
+    """
     styles, images = "'self'", "'self'"
     if plotting:
         styles = f"'self' {EMPTY_STYLE} {MAP_STYLE}; style-src-attr 'unsafe-inline'"

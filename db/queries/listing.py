@@ -82,7 +82,7 @@ class ChampionFilter:
 def list_searches(
     session: Session, wanted: SearchFilter, order: SearchOrder, *, after: SortKey | None, limit: int
 ) -> Sequence[SearchRow]:
-    """Return searches with their families."""
+    """Return the searches that match a filter, with their families."""
     query = select(SearchRow).join(FamilyRow).options(joinedload(SearchRow.family))
     conditions = [
         None if wanted.state is None else SearchRow.state == wanted.state,

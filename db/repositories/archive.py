@@ -251,7 +251,10 @@ class Archive:
             _set_confirmed(row, confirmation, goal, second)
 
     def confirm_duplicate(self, trial: TrialRow, goal: Goal | None, second: Goal | None) -> None:
-        """If an earlier trial with the same binary was confirmed, also store its confirmation with this trial."""
+        """If an earlier trial with the same binary was confirmed, also store its confirmation with this trial.
+
+        See `confirm` for `goal` and `second`.
+        """
         same = (TrialRow.search_id == trial.search_id) & (TrialRow.binary_digest == trial.binary_digest)
         found = select(TrialRow.confirmed).where(same, TrialRow.quick_us.is_not(None)).limit(1)
         confirmation = self.session.scalar(found)

@@ -231,6 +231,9 @@ class Fleet:
     def slot(self, worker_id: str, uuid: str, incarnation: str | None, *, seen_since: datetime) -> "Availability":
         """Return a device of a worker, and whether it may receive work.
 
+        Args:
+            seen_since: time since which a worker must have been seen to count as connected.
+
         Raises:
             NotFound: the worker does not exist, has left, does not have the device, or must register again.
             Superseded: another process registered as this worker after the process `incarnation`.
@@ -260,7 +263,10 @@ class Fleet:
         return self.session.get(WorkerRow, worker_id)
 
     def leave(self, worker_id: str, now: datetime, *, seen_since: datetime, incarnation: str | None = None) -> None:
-        """Record that a worker has shut down normally. Its devices receive no more work."""
+        """Record that a worker has shut down normally. Its devices receive no more work.
+
+        See `check_incarnation` for `seen_since`, `incarnation` and the errors.
+        """
         row = self.worker(worker_id)
         check_incarnation(worker_id, row, incarnation, seen_since)
         row.left_at, row.note = now, None

@@ -103,7 +103,7 @@ class Leases:
         incumbent_id: int | None = None,
         seen: int | None = None,
     ) -> JobRow:
-        """Add a job to the queue of a search, and return it."""
+        """Add a job to the queue of a search, and return it. See `db.models.work.JobRow` for `seen`."""
         job = JobRow(
             search_id=search_id,
             trial=trial,

@@ -98,7 +98,7 @@ class Claims:
     Args:
         meter: idle clock of the slot. Time in which the service has no jobs does not count as idle time.
         release: function that gives a lease back to the service without counting a failure of the job.
-        unfit: function that gives a lease back to the service because this machine cannot execute any job of the
+        unfit: function that gives a lease back to the service because this machine can execute no job of the
             search.
     """
 

@@ -337,7 +337,7 @@ class Slot:
         A stopping worker gives back all leases together.
 
         Args:
-            unfit: True if this machine cannot execute any job of the search.
+            unfit: True if this machine can execute no job of the search.
         """
         self._context.held.drop(lease)
         if self._context.stopping.is_set():

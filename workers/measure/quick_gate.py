@@ -54,7 +54,10 @@ def _take(
     *,
     promising: Callable[[], None] | None = None,
 ) -> tuple[Taken, int]:
-    """Take samples, and check the outputs after each sample. Return the samples and the number of calls per sample."""
+    """Take samples, and check the outputs after each. Return the samples and the number of calls per sample.
+
+    See `workers.measure.timing.take` for `bars` and `promising`.
+    """
     sets = bench.buffers.sets(mode, candidate.arguments)
     timer = bench.session.timer(candidate.kernel, sets)
     # the outputs hold poison before the last sample, so a timed loop that writes nothing is detected

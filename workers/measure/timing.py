@@ -248,6 +248,10 @@ def _left_out(
     """Return the reasons for omitting baselines, by the name of the baseline.
 
     A baseline is omitted if it is far slower than the candidates, or too slow for the time budget.
+
+    Args:
+        typical_us: typical time of a call, by the name of the candidate or baseline.
+        cost_s: duration of one sample, including warm-up, by the same names.
     """
     if not timers:
         return {}

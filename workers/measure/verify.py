@@ -211,7 +211,10 @@ def verify_elsewhere(
 
 
 def _remedy(launch: Launch, *, fixed: bool) -> str:
-    """Return advice on alignment if the launch used unaligned buffers, else an empty string."""
+    """Return advice on alignment if the launch used unaligned buffers, else an empty string.
+
+    See `verify` for `fixed`.
+    """
     if launch.placement.where not in ("unaligned", "last"):
         return ""
     if fixed:

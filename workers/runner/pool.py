@@ -86,6 +86,11 @@ class ReferenceTroubleError(TroubleError, CannotJudge):
 def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_s: float) -> R:
     """Send a request to a runner and return its reply.
 
+    Args:
+        expected: type of the reply if the request succeeds.
+        stage: stage of the trial, for the outcome if the runner dies or times out.
+        limit_s: time limit in seconds.
+
     Raises:
         CandidateFault: the candidate was refused, or the runner died or timed out while running it.
         UnfitError: the device is at fault.

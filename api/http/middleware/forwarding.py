@@ -204,6 +204,11 @@ def _prefix(headers: Headers) -> str:
 
 
 def _prefixed(location: str, here: str, prefix: str) -> str:
-    """Return the target of a redirect. If the target is a page of the service, the prefix is added."""
+    """Return the target of a redirect. If the target is a page of the service, the prefix is added.
+
+    Args:
+        location: target that the service returned: a path, or a URL.
+        here: scheme and host of the service.
+    """
     path = location.removeprefix(here)
     return f"{prefix}{path}" if path.startswith("/") and not path.startswith("//") else location

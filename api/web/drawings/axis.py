@@ -73,7 +73,7 @@ class Scale:
 
 
 def scale_of(objective: Objective, *, estimated: bool) -> Scale:
-    """Return the scale for the costs of a search: times, or values of its metric."""
+    """Return the scale for the costs of a search: times (estimated or measured), or values of its metric."""
     if objective.metric is not None:
         return Scale(text=objective.metric_text, what=objective.metric, least=1e-300, most=1e300)
     text = partial(time_text, estimated=estimated)

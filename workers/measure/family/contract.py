@@ -20,7 +20,9 @@ def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role]
     """Require one array for each operand of the given roles, and no other arrays.
 
     Args:
+        made: the arrays by name.
         roles: roles of the operands. If an array is not declared, the error message suggests the first role.
+        case: name of the case, used in error messages.
         maker: name of the function that returned the arrays, used in error messages.
 
     Raises:

@@ -182,7 +182,10 @@ class StartedProcess:
             return None
 
     def reap(self, *, kill: bool) -> str:
-        """End the process and its descendants. Return its exit status, resource usage and last output as text."""
+        """End the process and its descendants. Return its exit status, resource usage and last output as text.
+
+        If `kill` is False and the process has no child processes, wait until it exits.
+        """
         started = descendants.started_by(self.pid)
         if kill or started:
             _kill(self.pid)
