@@ -231,7 +231,8 @@ def resolve(
 
     Raises:
         NotFound: the family, the device or the target is unknown.
-        InvalidInput: the config violates a constraint, or the source does not use a tunable that family.toml declares.
+        InvalidInput: the family is a recording, the config violates a constraint, or the source does not use a tunable
+            that family.toml declares.
     """
     from evo.cli.arguments.config import parse_config
     from evo.cli.service.devices import choose, local_devices

@@ -35,7 +35,8 @@ def record(
     number of calls.
 
     The suite contains calls of scaled_dot_product_attention, linear, rms_norm, layer_norm and softmax by any module,
-    and calls of modules whose class name ends in RMSNorm. Calls that no family computes are listed with the reason.
+    calls of modules whose class name ends in RMSNorm, and the SwiGLU of modules with gate_proj, up_proj and down_proj.
+    Calls that no family computes are listed with the reason.
     """
     from evo.cli.files.writing import require_place, shown_path, write_file, writing_to
     from evo.cli.session.watching import watch

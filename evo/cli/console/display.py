@@ -94,7 +94,7 @@ def share_done(view: SearchView) -> float:
 
 
 def left_text(view: SearchView) -> str:
-    """Return a text with the remaining budget, or with the event for which the search waits."""
+    """Return a text with the remaining budget, or with the state of a search that proposes no trials."""
     idle = view.asked == view.finished
     if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
         timed = view.baselines or view.baselines_done or view.device.runs != "kernels"

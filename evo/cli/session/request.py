@@ -79,7 +79,7 @@ class Request:
     def submit(self, client: Client) -> SearchView:
         """Start the search, and return its view.
 
-        First, the family is uploaded. If the service does not allow uploads, only its name and path are registered.
+        First, the family is uploaded. If this is impossible or not allowed, only its document and path are registered.
 
         Raises:
             NotFound, InvalidInput, Conflict: the service refuses the family or the request.

@@ -28,7 +28,7 @@ from evo.text.secrets import masked
 from evo.trial import Config
 
 EXCHANGE_SHARE = 0.2
-"""Share of the budget for measuring each call's champion on the other problems of its family."""
+"""Share of the time budget for measuring champions on the other problems of their families, over all calls."""
 
 SLICES = 4
 """Average number of slices per call."""
