@@ -23,8 +23,8 @@ _ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)
 _OPEN: tuple[JobState, ...] = ("queued", "leased")
 
 _JUST = timedelta(seconds=10)
-"""Time after its waiting limit during which a confirmation counts as having just reached the limit. It is longer than
-the interval of the sweeps, so that a sweep finds the confirmation.
+"""For this time after its waiting limit, a confirmation counts as having just reached the limit. The time is longer
+than the interval of the sweeps, so that a sweep finds the confirmation.
 """
 
 # Built once, because every claim or report runs them.

@@ -20,7 +20,9 @@ POLL_S = 2.0
 """Maximum seconds that a request for jobs waits for the service. An idle slot needs up to this time to stop."""
 
 UNABLE_S = 30.0
-"""Seconds for which no jobs of a search are requested after its family was found missing. A user may add the family."""
+"""Seconds for which no jobs of a search are requested after its family was found missing. A user may then have added
+it.
+"""
 
 _LOG = structlog.get_logger()
 

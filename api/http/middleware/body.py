@@ -24,8 +24,9 @@ form is parsed, other requests wait, and parsing a megabyte of `%` takes more th
 """
 
 DRAINED, DRAINED_S = 4, 30.0
-"""Maximum size of a refused body that is read and discarded, as a multiple of the limit, and maximum seconds for this.
-Most clients read the answer only after they have sent the whole body. A client that sends more is disconnected.
+"""Maximum size of a refused body that is read and discarded, as a multiple of the limit, and maximum seconds for
+reading it. Most clients read the answer only after they have sent the whole body. A client that sends more is
+disconnected.
 """
 
 

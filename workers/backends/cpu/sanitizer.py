@@ -30,8 +30,8 @@ from workers.system.scratch import scratch
 
 MAX_FINDINGS = 10
 _FLAGS = (("-O1", "-g1", "-fno-omit-frame-pointer", "-ffp-contract=fast"), ("-O2", "-g1", "-ffp-contract=fast"))
-"""Compiler flags of the first build, and of a second build if the first fails. Inline assembly may need the frame
-pointer's register.
+"""Compiler flags of the first build, and of a second build if the first fails, e.g. because inline assembly needs the
+register of the frame pointer.
 """
 
 _UNDEFINED = ("-U__SANITIZE_ADDRESS__", "-U__SANITIZE_THREAD__")

@@ -21,7 +21,7 @@ reach this duration.
 _MAXIMUM_SAMPLE_S = 8e-3
 """Maximum duration in seconds of a sample with more than one call, including the time for restoring arguments. If the
 counted processor time contradicts the reported time of a sample, the sample is repeated with twice as many calls, so
-that the request takes a smaller part of the time. The duration must stay below this maximum.
+that the request takes a smaller part of the time. Repeated samples must stay below this maximum, too.
 """
 
 _PROLONGED = 3

@@ -26,8 +26,9 @@ _TURNS_OF_MANY = 10
 """Number of turns with many calls. Verifying their outputs takes most of the time."""
 
 _BUDGET_S, _BUDGET_OF_VERY_SHORT_S, _VERY_SHORT_US = 0.06, 0.2, 50.0
-"""Seconds after which no further turn begins, except for the first `_LEAST_TURNS`. Very short calls get more time,
-because their turns mostly wait for two free cores on a busy machine.
+"""Seconds after which no further turn begins, the same for very short calls, and duration in µs below which a call is
+very short. The first `_LEAST_TURNS` turns always begin. Turns of very short calls get more time, because they mostly
+wait for two free cores on a busy machine.
 """
 
 _REMEDY = (

@@ -27,7 +27,7 @@ become positive or negative 0.
 
 _NEAR, _NEAREST, _FARTHEST = 0.125, 16.0, 512.0
 """Elements of nearby inputs differ by a fraction of their value: at most `_NEAR`, and `_NEAREST` to `_FARTHEST` times
-the allowed relative error. This is so much that the answer for the nominal inputs is wrong for the nearby inputs.
+the allowed relative error. The answer for the nominal inputs is therefore wrong for the nearby inputs.
 """
 
 _MOST_CHANGED = 3

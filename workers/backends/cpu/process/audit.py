@@ -11,8 +11,8 @@ from statistics import median
 from workers.backends.cpu.process.batch import Batch, Pause, joined
 
 MOST_DISAGREEMENT = 0.01
-"""Allowed excess of the counted time over the reported time, as a fraction of the reported time, in addition to the
-processor time of the request.
+"""Allowed excess of the counted time over the reported time, as a fraction of the reported time. The processor time of
+the request is allowed in addition.
 """
 
 DISAGREEMENT_OF_TURNS = 0.1
@@ -29,8 +29,8 @@ contents of the caches. An idle request calls an empty function.
 """
 
 _COLD_REQUEST_NS = 20_000
-"""Processor time in ns that is allowed in addition per request. On a busy machine, requests of correct kernels took 10
-µs more than idle requests.
+"""Factor by which a request may take more processor time than an idle request, because the kernel may have replaced the
+contents of the caches. An idle request calls an empty function.
 """
 
 _WAITS = 5

@@ -22,7 +22,7 @@ _FILES = ("personality", "timerslack_ns", "oom_score_adj", "coredump_filter")
 """Files in ``/proc/PID`` with attributes that no call may change."""
 
 _HELD, _OF_FILE = np.uint64(0b11 << 62), np.uint64(1 << 61)
-"""Bits of a page in ``/proc/PID/pagemap``: the page is in memory or swapped out, and the page belongs to a file
+"""Bits in ``/proc/PID/pagemap``: `_HELD` for a page that is in memory or swapped out, `_OF_FILE` for a page of a file
 (https://docs.kernel.org/admin-guide/mm/pagemap.html).
 """
 
