@@ -52,7 +52,7 @@ class Contest:
         sample_us: times of the correct sampled configs, fastest first; empty without a sample.
         refused: reason by contestant, for contestants that were not compared.
         compared: times in the objective's cache mode; entry i of each series was taken in round i.
-        other: times in the second cache mode.
+        other: times in the other cache mode.
         copy_us: time to copy as many bytes as the kernel moves, with cold caches; None if not requested.
     """
 

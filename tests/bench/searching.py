@@ -50,7 +50,7 @@ class Effort:
     Attributes:
         trials, minutes: budget of the search.
         sample: number of random configs of the whole space. With 0, the median config is not compared.
-        rounds: number of interleaved samples of each contestant. The second cache mode gets half as many.
+        rounds: number of interleaved samples of each contestant. The other cache mode gets half as many.
         device: device kind, ``cpu`` or ``cuda``.
         from_default: True if searches start only with the default config.
         champions: folder of stored results, which are used instead of searches.

@@ -1,4 +1,4 @@
-"""``evolve`` on this machine's CPU against a service that answers badly, and after kill -9."""
+"""``evolve`` on this machine's CPU: with a model that gives unusable answers, and after kill -9."""
 
 import json
 import os

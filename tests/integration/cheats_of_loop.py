@@ -38,7 +38,7 @@ ADVANCE = (
 
 
 def advancing(least: int) -> str:
-    """Return a source that counts calls that were never made, in loops of more than `least` calls on one buffer set."""
+    """Return a kernel that skips calls but counts them, in loops of more than `least` calls on one buffer set."""
     head = source("", "").rpartition("void f(")[0]
     return f"{head}{ADVANCE.replace('LEAST', str(least))}\n{SHOW_OF_F}"
 

@@ -99,7 +99,6 @@ def test_only_administrators_see_the_location_of_an_unavailable_database(
 def test_caller_is_admitted_while_writes_fail_and_the_use_of_the_token_is_stored_later(
     rest: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a full disk, the use of a token is stored later."""
     root = bearer(rest, "admin")
     with away(monkeypatch, "write"):
         assert rest.http.get("/searches", headers=root).status_code == 200

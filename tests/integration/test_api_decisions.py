@@ -1,4 +1,4 @@
-"""Decisions about searches and champions: guarded by ETag, stored, listed, carried out once."""
+"""Changes of searches and champions: guarded by ETags, stored, listed, applied once."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -196,7 +196,7 @@ def test_out_of_range_ids_give_404_or_422_on_every_route(rest_on_every_engine: L
 
 
 class Names(dict[str, str]):
-    """Values of the other path parameters."""
+    """Valid values of the path parameters that are not ids."""
 
     def __missing__(self, name: str) -> str:
         return "ab" * 32 if name == "digest" else "csv" if name == "form" else "x"

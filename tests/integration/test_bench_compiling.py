@@ -1,4 +1,4 @@
-"""Table of configs that compile within the gates."""
+"""Table of configs that compile within the resource limits."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Replay of a ladder: valid steps are timed together; failed and refused steps keep their rows in the table."""
+"""Replay of optimisation steps: valid steps are timed together; failed and refused steps have rows, too."""
 
 import shutil
 from pathlib import Path

@@ -66,7 +66,7 @@ def lone(one: ExpectedOutput, place: int) -> ExpectedOutput:
 
 
 def mixture(one: ExpectedOutput, name: str) -> ExpectedOutput:
-    """Return expected output for the inputs of `one` as changed by `workers.measure.family.mixtures`."""
+    """Return the expected output for the inputs of `one`, changed by `workers.measure.family.mixtures`."""
     operand = Operand(name="x", role="input", dtype="float32", shape=(1000,), tolerance=None)
     made = mixtures(one.inputs, [golden(9).inputs], [operand], np.random.default_rng(5), allowed=1e-6)
     x = next(each.inputs["x"] for each in made if each.name == name)

@@ -1,4 +1,4 @@
-"""CLI errors: the field named, a remedy given, the exit code documented."""
+"""CLI errors: they name the field and a remedy, and have a documented exit code."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Estimates on the CLI: a real compiler, no GPU, and no text that could be taken for a measurement."""
+"""Estimates on the CLI, with a compiler and no GPU: no text presents an estimate as a measurement."""
 
 import csv
 import io

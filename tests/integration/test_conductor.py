@@ -363,7 +363,7 @@ def confirmed_configs(stage: Stage, search: int, *, slower: float, lucky: Mappin
 
     Args:
         slower: factor by which kernels, but not baselines, take longer in confirmations than in quick samples.
-        lucky: factor on the quick time of a config, by the config as text; below 1, the time is short by chance.
+        lucky: factors of quick times, by config as text; below 1, the time is short by chance.
     """
     confirmed = []
     while leases := stage.claim():

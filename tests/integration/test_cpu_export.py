@@ -104,7 +104,7 @@ void twice(const float *x, float *aside, float *out) {{
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86-64")
 def test_library_leaves_the_floating_point_modes_of_its_caller_unchanged(folder: Path) -> None:
-    """Neither loading (older compilers change them with -Ofast) nor a call changes them."""
+    """Libraries that older compilers built with -Ofast change the modes when they are loaded."""
     (folder / "kernel.c").write_text(LEAVES_MODES)
     assert COMPILER is not None
     subprocess.run([COMPILER, "-Ofast", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so"], check=True, cwd=folder)

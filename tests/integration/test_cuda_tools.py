@@ -193,7 +193,7 @@ def test_missing_tool_is_reported_and_slow_tool_is_stopped(subject: Subject, tmp
 
 
 def test_kernel_program_reports_a_missing_driver(subject: Subject) -> None:
-    """The test runs the program that tools start directly, without a tool."""
+    """The test runs the program without a tool around it."""
     status, log = CudaSanitizer((sys.executable, "-c", RUN)).run_tool("memcheck", subject, timeout_s=60)
     if status == 0:
         pytest.skip("there is a driver here")

@@ -1,4 +1,4 @@
-"""Floating-point modes of a thread: differences are named and restored."""
+"""Floating-point modes of a thread: changes are reported and undone."""
 
 import ctypes
 import platform

@@ -50,7 +50,7 @@ from workers.system.device_lock import exclusive
 
 
 class Workshop:
-    """An evaluator on this CPU, and the outcome of any config of the faulty family."""
+    """Evaluates configs of the faulty family on this CPU."""
 
     def __init__(self, device: Device, folder: Path, scratch: Path) -> None:
         self.device = device

@@ -60,7 +60,7 @@ def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
 @pytest.mark.timeout(3600 if EXAMPLES else 300)
 @pytest.mark.parametrize("extent", one_in(2, ["all"] if EXAMPLES else EXTENTS))
 def test_every_operation_responds_to_every_role_as_documented_in_openapi(callers: Callers, extent: str) -> None:
-    """Not every role requests every operation, because `test_access.py` does."""
+    """Only `test_access.py` tests every combination of role and operation."""
     (owners, share), schema = EXTENTS[extent], schemathesis.openapi.from_dict(callers.service.app.openapi())
     interview = OperationFuzzer(callers)
     for number, result in enumerate(schema.get_all_operations()):

@@ -556,7 +556,7 @@ def test_two_services_that_sweep_at_the_same_time_count_one_worker_loss(stage: S
 
 
 def test_postgresql_connections_set_tcp_user_timeout(stage: Stage) -> None:
-    """Keepalives are sent only on idle connections; without a timeout a statement waits a quarter of an hour."""
+    """Keepalives are sent only on idle connections; without a timeout, a statement would wait a quarter of an hour."""
     if not stage.database.shared:
         pytest.skip("SQLite has no server")
     with stage.database.read() as session:

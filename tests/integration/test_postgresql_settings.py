@@ -120,7 +120,7 @@ PLACES = {
 def test_other_processes_still_see_a_service_process_after_postgresql_timeouts(
     postgresql: Server, location: Location, place: str, setting: str
 ) -> None:
-    """The connection of the listener has the URL's parameters, and holds the lock by which others see the process."""
+    """The connection of the listener has the URL's parameters, and holds the lock that shows the process to others."""
     assert location.server is not None
     if "host" not in location.server.query:
         pytest.skip("the given server has no socket folder")

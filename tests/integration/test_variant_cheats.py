@@ -240,7 +240,7 @@ class Lab:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Yield a lab with only the cheats that every test run tries submitted."""
+    """Yield a lab to which the cheats that every test run tries are submitted."""
     folder = tmp_path_factory.mktemp("lab")
     with served(folder / "evo.db") as url:
         bench = Bench(url, folder, tmp_path_factory.getbasetemp() / "cache")

@@ -64,7 +64,7 @@ def ground(times_ms: list[float | str], cost_s: float = 1.0) -> Ground:
 
 
 class Scripted:
-    """A player that proposes given configs. It records each result with the number of proposals before.
+    """A player that proposes given configs. It records each result with the number of proposals made before it.
 
     Args:
         first: number of proposals in flight until the first result.

@@ -1,4 +1,4 @@
-"""Calls on alternating buffers that are slower than repeated calls: refused, but unclear on a busy device."""
+"""Kernels that are slower on alternating buffers: refused, or undecided on a busy device."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""`doctor`: its report on GPUs matches the CUDA driver lookup."""
+"""`doctor`: its findings about GPUs, compilers, separation and the temporary folder."""
 
 import os
 from pathlib import Path

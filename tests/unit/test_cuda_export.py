@@ -68,7 +68,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Array(np.ndarray[Any, Any]):
-    """A fake CuPy array: address and device."""
+    """A fake CuPy array with an address and a device."""
 
     device = SimpleNamespace(id=0)
 

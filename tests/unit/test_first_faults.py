@@ -73,7 +73,7 @@ def test_all_unknown_fields_are_reported_if_they_are_few() -> None:
 
 
 def numbers(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield the parts of a schema that accept numbers or booleans, except parts of a check for whole numbers."""
+    """Yield the parts of a schema that accept numbers or booleans, except integers that a function checks first."""
     if isinstance(schema, dict):
         if schema.get("type") in ("int", "float", "bool"):
             yield schema

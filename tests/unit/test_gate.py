@@ -1,4 +1,4 @@
-"""Resource gates of the policy."""
+"""Resource limits of the policy."""
 
 import pytest
 

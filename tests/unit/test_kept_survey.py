@@ -17,7 +17,7 @@ class NVMLError(Exception):
 
 
 class Survey:
-    """Counts surveys."""
+    """A fake survey of GPUs that counts its calls."""
 
     def __init__(self, found: list[Device], *, complete: bool = True) -> None:
         self.result = found, complete

@@ -182,7 +182,7 @@ def test_mixture_changes_a_few_elements_slightly(seed: int, sign: float) -> None
 def rows_with_a_large_element(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> list[ExpectedOutput]:
-    """Draw the mixtures of `reduce` with some seeds."""
+    """Draw the mixtures of the family `reduce` with several seeds."""
     source = find("reduce")
     problem = source.family.problem("rows=128,cols=256", "cpu")
     family = Reference(source.path / "reference.py", "digest", Cache(tmp_path_factory.mktemp("cache")))

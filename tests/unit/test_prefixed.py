@@ -1,4 +1,4 @@
-"""Macros that headers replace, in preprocessed sources."""
+"""Macros redefined by headers, found in preprocessed sources."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Search report: its statements follow from the views alone."""
+"""Search report: all statements are computed from the views."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Sequential test over processes: looks, levels, decisions, correction of promoted gains."""
+"""Sequential test over processes: interim analyses, error probabilities, decisions, corrected gains."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Macros of a source: used, redefined before any use, only tested, or absent."""
+"""Macros of a source: used, redefined before any use, only tested for definition, or unused."""
 
 import time
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Earlier champions that cannot be restored, because their evidence no longer holds."""
+"""Earlier champions that cannot be restored, because their evidence is no longer valid."""
 
 from dataclasses import replace
 

@@ -28,7 +28,7 @@ def champion(number: int, model: str, s: int, block: int) -> Any:
 
 @pytest.fixture
 def family() -> Any:
-    """Return a family whose starts are partly outside the space."""
+    """Return a family with starts inside and outside the space."""
     return SimpleNamespace(begin=lambda problem, device: [{"BLOCK": 128}, {"BLOCK": 64}])
 
 

@@ -71,7 +71,7 @@ def ours(name: str, space: Space, lengths: Sequence[int] = LENGTHS) -> list[Cost
 
 
 def stock(lengths: Sequence[int] = LENGTHS) -> list[Cost]:
-    """Return the costs of Optuna's TPE on equally many trials of twelve integers."""
+    """Return the costs of Optuna's TPE on a space of twelve integers, after the same numbers of trials."""
     import optuna
     from optuna.distributions import IntDistribution
 

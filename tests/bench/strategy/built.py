@@ -82,7 +82,7 @@ def load(path: Path) -> Log:
 
 
 def gain(log: Log) -> Gain:
-    """Return the mean ratio over the positions in the log up to which the surrogate learns."""
+    """Return the mean ratio over positions in the log. The surrogate learns from the trials before a position."""
     whole = np.concatenate([log.points, log.figures], axis=1)
     names = np.append(log.names, np.zeros(log.figures.shape[1], dtype=np.bool_))
     known = range(FIRST, len(log.times_us) - NEXT + 1, STRIDE)

@@ -257,7 +257,7 @@ class Encoding:
         return np.concatenate(axes, axis=1).astype(np.float64)
 
     def near(self, column: int, rank: int, radius: int) -> list[int]:
-        """Return the ranks near a rank of a tunable: all further names, or numbers within the radius."""
+        """Return the ranks near a rank of a tunable: all other names, or numbers within the radius."""
         count = self._counts[column]
         span = range(max(0, rank - radius), min(count, rank + radius + 1)) if self._ordinal[column] else range(count)
         return [each for each in span if each != rank]

@@ -80,7 +80,7 @@ def _found_on_a_quiet_machine(power: Power) -> bool:
 
 
 def _found_on_a_busy_machine(power: Power) -> bool:
-    """Return True if enough gains are promoted or called too noisy to tell."""
+    """Return True if enough gains are promoted, or left undecided because of noise."""
     return power.promoted.share + power.cannot_tell.share >= LEAST_HEARD
 
 

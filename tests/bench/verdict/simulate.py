@@ -121,7 +121,7 @@ def _coverage(noise: Noise, policy: Policy, orders: Sequence[Sequence[int]]) -> 
 def _predicted(noise: Noise, policy: Policy, order: Sequence[int]) -> Iterator[bool]:
     """Yield True for each process with a speed-up in the interval that the processes before it predict.
 
-    The order is circular, so each process is judged once, and not by itself.
+    The order is circular, so each process is judged once, by other processes.
     """
     known = policy.confirm_processes
     for index in range(len(order) if len(order) > known else 0):

@@ -3,7 +3,7 @@ from torch import nn
 
 
 class Model(nn.Module):
-    """Place of the largest element along an inner axis."""
+    """Index of the largest element along an inner axis."""
 
     def __init__(self, dim):
         super().__init__()

@@ -3,7 +3,7 @@ from torch import nn
 
 
 class Model(nn.Module):
-    """Sums of all elements before each one."""
+    """For each element, the sum of all elements before it."""
 
     def __init__(self, dim):
         super().__init__()

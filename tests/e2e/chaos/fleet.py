@@ -147,7 +147,7 @@ class Fleet:
         return self.asked(lambda connection: connection.execute(text(query)).fetchall())
 
     def asked(self, question: Callable[[Connection], T]) -> T:
-        """Query the database, again while it is still starting."""
+        """Query the database. Wait while it is starting."""
         for _ in range(100):
             try:
                 database = Database.open(self.location)

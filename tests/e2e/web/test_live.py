@@ -104,7 +104,7 @@ def test_plots_and_their_header_update_when_trials_end(puppet: Puppet, url: str,
 
 
 def run_until(page: Page, place: Locator, text: str) -> None:
-    """Advance the page's clock until the condition holds. Events arrive in real time, unseen by that clock."""
+    """Advance the page's clock until the condition holds. Events arrive in real time, independently of this clock."""
     for _ in range(200):
         page.clock.run_for(2000)
         if text in place.inner_text():

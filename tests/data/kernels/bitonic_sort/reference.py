@@ -1,4 +1,4 @@
-"""Keys with many ties, so that many orders are right."""
+"""Sorting of keys with many ties, for which several orders are correct."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Stream compaction: an output of a length that depends on the data."""
+"""Stream compaction: the length of the output depends on the data."""
 
 import numpy as np
 
