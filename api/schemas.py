@@ -360,7 +360,9 @@ class Called(Body):
 
     called_us: float = Field(gt=0, allow_inf_nan=False)
     torch_us: float = Field(gt=0, allow_inf_nan=False)
-    model: str = Field(min_length=1, max_length=200, description="model of the device that ran both")
+    model: str = Field(
+        min_length=1, max_length=200, description="model of the device that ran the kernel and PyTorch's function"
+    )
     software: str = Field(min_length=1, max_length=200, description="name and version of PyTorch")
 
 

@@ -55,7 +55,8 @@ def require(if_match: str | None, current: str) -> None:
         return
     if current not in {_decided(tag) for tag in if_match.split(",")}:
         raise Outdated(
-            f"the object has changed since you read it, and its ETag is now {current}; read it again, then decide"
+            f"the object has changed since you read it, and its ETag is now {current}; read it again, and repeat the "
+            "change if it still applies"
         )
 
 

@@ -113,7 +113,9 @@ def _value(tunable: Tunable, text: str) -> Value:
 
 def _number(tunable: Tunable, text: str) -> Value:
     if isinstance(tunable.values[0], bool | str):
-        raise InvalidInput("where", f"{tunable.name} is not a number; use = or !=, and one of {tunable.listed}")
+        raise InvalidInput(
+            "where", f"the values of {tunable.name} are not numbers; use = or !=, and one of {tunable.listed}"
+        )
     try:
         number = float(text)
     except ValueError:

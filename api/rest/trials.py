@@ -92,7 +92,7 @@ def list_front(search_id: Id, service: ServiceDep) -> tuple[TrialView, ...]:
     with service.database.read() as session:
         objective = Archive(session).search(search_id).objective
         if objective.axes is None:
-            remedy = "start one with a second objective, or rank its trials by their time"
+            remedy = "start a search with a second objective, or rank the trials by their time"
             raise Conflict(f"the only objective of search {search_id} is the time, so it has no Pareto front; {remedy}")
         numbers = Landscape(session, search_id).front(joint=objective.second is not None)
         rows = Genealogy(session, search_id).every(numbers)

@@ -159,7 +159,7 @@ class Artefacts(Calls):
         """
         content = self._transport.request("GET", f"/artefacts/{digest}").content
         if hashlib.sha256(content).hexdigest() != digest:
-            reason = f"{len(content):,} bytes arrived that do not have its digest"
+            reason = f"the {len(content):,} bytes that arrived have a different digest"
             raise ServiceError(f"artefact {digest} cannot be fetched: {reason}; try again, and check the proxy")
         return content
 

@@ -75,7 +75,7 @@ def _times(champion: ChampionView, search: SearchView) -> str:
     times = table(("", "median", "interquartile range", "samples", "champion is", "of the limit"), rows)
     note = f"In the rounds of one process; *champion is*: {BY_ROUND}." if report is not None else ""
     called = called_text(champion, search.device.kind)
-    both = "" if called is None else f"\n\nKernel: {time_text(champion.time_us)}. As PyTorch calls it: {called}."
+    both = "" if called is None else f"\n\nKernel: {time_text(champion.time_us)}. Called from PyTorch: {called}."
     return f"{times}\n\n{note}\n\n{_interval(champion)}{_limit(search)}{both}"
 
 

@@ -262,7 +262,9 @@ def read_recording(table: Table) -> Implementation:
     tunables = read_tunables(table.table("tunables"), (), "replay")
     keys = table.raw("valid_keys", "the keys of the recorded configs")
     if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
-        raise InvalidInput(table.field("valid_keys"), "must be a list of keys, each the values joined by commas")
+        raise InvalidInput(
+            table.field("valid_keys"), "must be a list of keys; a key is the values of a config, joined by commas"
+        )
     table.done()
     return Implementation(kind="replay", tunables=tunables, valid_keys=tuple(keys))
 

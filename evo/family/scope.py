@@ -34,7 +34,7 @@ def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collect
         InvalidInput: the name is malformed, reserved, or already used.
     """
     if not NAME.fullmatch(name):
-        raise InvalidInput(where, "a name starts with a letter and consists of letters, digits and underscores")
+        raise InvalidInput(where, "a name must start with a letter and consist of letters, digits and underscores")
     if keyword.iskeyword(name) or name in FUNCTIONS | TERMS | TEMPLATE_WORDS:
         raise InvalidInput(where, f"`{name}` is reserved in expressions or templates; choose another name")
     if name in taken:

@@ -45,7 +45,7 @@ class Tunable:
     def __post_init__(self) -> None:
         field = f"tunables.{self.name}"
         if not NAME.fullmatch(self.name):
-            raise InvalidInput(field, "a name starts with a letter and consists of letters, digits and underscores")
+            raise InvalidInput(field, "a name must start with a letter and consist of letters, digits and underscores")
         object.__setattr__(self, "values", tuple(self.values))
         _check_values(self.values, f"{field}.values")
         if self.ordinal is None:

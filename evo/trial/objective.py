@@ -124,11 +124,11 @@ class Objective:
 def objective_text(objective: Objective) -> str:
     """Describe the objective in words.
 
-    Example: ``least median time of a call, in µs: cache hot, 1 thread, launch plain, accumulator float32, …``.
+    Example: ``lowest median time of a call, in µs: cache hot, 1 thread, launch plain, accumulator float32, …``.
     """
-    quantity = "least median time of a call, in µs"
+    quantity = "lowest median time of a call, in µs"
     if objective.metric is not None:
-        quantity = f"{'most' if objective.direction == 'maximise' else 'least'} `{objective.metric}`"
+        quantity = f"{'highest' if objective.direction == 'maximise' else 'lowest'} `{objective.metric}`"
     order = "same output in each run" if objective.deterministic else "output may differ between runs"
     target = "" if objective.target is None else f", for {objective.target}"
     return (

@@ -292,7 +292,7 @@ def test_pareto_front_of_two_objectives_is_on_the_page_and_over_rest(stage: Stag
     assert [trial["second_cost"] for trial in front] == sorted((each["second_cost"] for each in front), reverse=True)
     refused = page.get(f"/api/v1/searches/{timed}/front")
     assert refused.status_code == 409
-    assert "start one with a second objective" in refused.json()["detail"]
+    assert "start a search with a second objective" in refused.json()["detail"]
     assert page.get("/api/v1/searches/999/front").status_code == 404
 
 

@@ -39,7 +39,7 @@ def test_pytorch_call_times_are_stored_and_replace_earlier_times(rest: Local) ->
         assert stored.status_code == 200
     found = rest.http.get("/champions/1").json()["called"]
     assert found.items() >= TIMES.items() and found["at"]
-    assert "As PyTorch calls it: 133 µs, 1.34× as fast" in page_of(rest, "/champions/1")
+    assert "Called from PyTorch: 133 µs, 1.34× as fast" in page_of(rest, "/champions/1")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_cli_stores_the_call_times_of_a_package_file(rest: Local, tmp_path: Path
     assert told.code == 0, told.err
     assert "133 µs, 1.34× as fast as PyTorch's own function, 178 µs (PyTorch 2.13.0" in " ".join(told.out.split())
     shown = line.run("champion", "show", "1", "--url", url)
-    assert "as PyTorch calls it: 133 µs" in shown.out
+    assert "called from PyTorch: 133 µs" in shown.out
     listed = line.run("champion", "show", "--url", url)
     assert "133 µs" in listed.out
 

@@ -214,7 +214,7 @@ def test_champion_is_rolled_back_and_restored_only_with_a_reason(
     assert f"Champion {number} is current again." in restored.out
     shown = " ".join(line.run("champion", "show", str(number)).out.split())
     assert "rolled back: slower under load" in shown and "restored: the load was the cause" in shown
-    assert "least median time of a call, in µs: cache hot, 1 thread" in shown
+    assert "lowest median time of a call, in µs: cache hot, 1 thread" in shown
     assert line.run("champion", "restore", str(number), "--reason", "again").code == 4
 
 

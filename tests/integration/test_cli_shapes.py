@@ -31,7 +31,7 @@ def test_search_of_the_next_shape_starts_with_the_previous_champion(line: Comman
     assert (searched.code, searched.err) == (0, "")
     text = " ".join(searched.out.split())
     assert "All shapes N=1024,A=3: champion 1" in text
-    assert "one folder of all: kernel-evo champion export 1 2" in text
+    assert "export all to one folder: kernel-evo champion export 1 2" in text
     second, first = line.run("searches", "--json").json
     assert (first["problem"]["N"], second["problem"]["N"]) == (1024, 4096)
     begun = line.run("trials", "2", "--sort", "number", "--limit", "1", "--json").json

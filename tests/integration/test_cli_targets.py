@@ -41,7 +41,7 @@ def test_estimates_are_labelled_in_the_terminal(line: CommandLine, estimated: En
     text = " ".join(estimated.out.split())
     for part in (
         "estimated for NVIDIA L4 (sm_89), never run",
-        "Nothing was run: no result was checked, no time was taken, and nothing is promoted.",
+        "No kernel was run, checked or timed, and nothing is promoted.",
         "rank trial estimate",
         "best ≈ ",
         "5 estimated",

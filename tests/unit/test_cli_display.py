@@ -192,11 +192,11 @@ def test_report_states_the_time_per_pytorch_call_of_the_champion() -> None:
     def shown(champion: ChampionView) -> str:
         return " ".join(reported(finished(champion=champion), [], "", "sdpa").split())
 
-    assert "as PyTorch calls it: not measured: `kernel-evo export" in shown(CHAMPION)
-    assert "as PyTorch calls it" not in shown(replace(CHAMPION, family="saxpy")), "PyTorch has no such function"
+    assert "called from PyTorch: not measured: `kernel-evo export" in shown(CHAMPION)
+    assert "called from PyTorch" not in shown(replace(CHAMPION, family="saxpy")), "PyTorch has no such function"
     called = CalledTime(called_us=900.0, torch_us=1350.0, model="NVIDIA L4", software="PyTorch 2.13.0", at=NOW)
     text = shown(replace(CHAMPION, called=called))
-    assert "as PyTorch calls it: 900 µs, 1.50× as fast as PyTorch's own function" in text
+    assert "called from PyTorch: 900 µs, 1.50× as fast as PyTorch's own function" in text
     assert "on NVIDIA L4, 2026-01-02" in text
 
 
@@ -256,7 +256,7 @@ def test_display_shows_the_warm_start_and_the_money_spent() -> None:
     given = WarmStartView(source="cache.json", used=20, invalid=3, spare=0)
     text = shown(head(view(warm_start=given, budget=Budget(cost=5.0, cost_per_hour=0.68)), ""))
     assert "20 configs of cache.json first (3 not in this space)" in text
-    assert "5.00 of money, plus the confirmation of the best" in text
+    assert "a cost of 5.00, plus the confirmation of the best trial" in text
     assert share_done(view(budget=Budget(cost=5.0, cost_per_hour=1.0), cost=2.5)) == 0.5
     ended = finished(budget=Budget(cost=5.0, cost_per_hour=1.0), cost=5.0, reason="cost")
     assert "the cost limit was reached. 43 trials in 2 min 01 s, which cost 5.00." in reported(ended, [], "", "sdpa")

@@ -301,6 +301,8 @@ def test_error_about_a_token_with_invalid_header_characters_does_not_contain_the
 def test_artefact_with_unexpected_content_is_refused(arrived: bytes) -> None:
     """A proxy may cut off a download without an error, and a disk may return other bytes."""
     digest = hashlib.sha256(b"kernel").hexdigest()
-    with pytest.raises(ServiceError, match=rf"artefact {digest} cannot be fetched: {len(arrived)} bytes arrived"):
+    with pytest.raises(
+        ServiceError, match=f"artefact {digest} cannot be fetched: the {len(arrived)} bytes that arrived"
+    ):
         Service(httpx.Response(200, content=arrived)).client().artefact(digest)
     assert Service(httpx.Response(200, content=b"kernel")).client().artefact(digest) == b"kernel"

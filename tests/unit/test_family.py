@@ -204,7 +204,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("problem.max", {"type": "int"}, "problem.max", "is reserved in"),
     ("problem.threads", {"type": "int"}, "problem.threads", "is reserved in"),
     ("problem.cores", {"type": "int"}, "problem.cores", "is a limit of the device"),
-    ("problem.x-y", {"type": "int"}, "problem.x-y", "a name starts with a letter"),
+    ("problem.x-y", {"type": "int"}, "problem.x-y", "a name must start with a letter"),
     ("problem.ROWS", 7, "problem.ROWS", "must be a table"),
     ("arguments.0.role", "in", "arguments[0].role", "there is no `in`"),
     ("arguments.0.shape", None, "arguments[0].shape", "is missing"),

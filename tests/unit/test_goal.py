@@ -30,7 +30,7 @@ def test_objective_without_metric_has_no_goal() -> None:
     assert Goal.of(Objective(), {}, flops=1.0, moved=1.0) is None
     assert Objective().key == "hot,threads=1,plain,float32,deterministic,v3"
     assert Objective(metric="registers", direction="maximise").key.endswith(",v3,maximise=registers")
-    assert objective_text(Objective(metric="gb_s", direction="maximise")).startswith("most `gb_s`: cache hot")
+    assert objective_text(Objective(metric="gb_s", direction="maximise")).startswith("highest `gb_s`: cache hot")
 
 
 @pytest.mark.parametrize(

@@ -707,7 +707,7 @@ def test_import_names_the_undefined_function_that_gets_an_array() -> None:
     (found,) = draft("void f(float *x) { solve(x, N); }").arguments
     assert (
         found.decide
-        == "its role, by what solve(), which the file does not define, does: output, inout, input or workspace"
+        == "its role: output, inout, input or workspace; it depends on solve(), which the file does not define"
     )
 
 
@@ -1021,7 +1021,7 @@ def test_case_tail_satisfies_the_constraints_of_the_imported_family() -> None:
 
 def test_tolerance_and_work_of_a_product_count_the_terms_of_its_sums() -> None:
     text = toml(f"{LOOPS} y[i * n + j] += a[i * k + p] * b[j * k + p];")
-    assert '\nmax_abs = "0.0001 + 1e-5 * K"  # decide: how exact' in text
+    assert '\nmax_abs = "0.0001 + 1e-5 * K"  # decide: the tolerance' in text
     body = f"{LOOPS} {{ float s = a[i * k + p] * b[j * k + p]; y[i * n + j] = s; }}"
     assert '# flops = "2 * M * N * K"\n' in toml(body)
     elementwise = "for (int i = 0; i < n; ++i) y[i] = a[i] + b[i];"

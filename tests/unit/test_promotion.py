@@ -167,7 +167,7 @@ def test_incumbent_with_one_slow_process_is_not_replaced() -> None:
 def test_confirmation_without_a_check_for_skipped_work_promotes_nothing() -> None:
     right = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1.0, max_abs_limit=1.0)
     report = replace(confirmation(np.random.default_rng(1), challenger_us=80), cases=(right,))
-    assert verdict(report).summary.startswith("Not promoted. Whether timed calls gave right answers")
+    assert verdict(report).summary.startswith("Not promoted. The answers of timed calls were not checked")
     result = verdict(replace(report, answers=OutputChecks(judged=1)))
     assert result.summary.startswith("Not promoted. Whether calls do less work")
 

@@ -340,8 +340,8 @@ def test_unsupported_names_and_texts_of_a_recording_are_rewritten() -> None:
         ),
         (t4(result(**{"a b": 1, "a_b": 1})), r"'a b' and 'a_b' would both be a_b; rename one"),
         (cache(tune_params={"block": [16, 32], "layout": ["1", 1]}), r"layout: '1' and 1 would both be 1; change one"),
-        (cache(tune_params={"block": [16, 1 << 62], "layout": ["x"]}), r"tune_params.block: expected finite numbers"),
-        (cache(tune_params={"block": [16.0, float("inf")], "layout": ["x"]}), r"tune_params.block: expected finite"),
+        (cache(tune_params={"block": [16, 1 << 62], "layout": ["x"]}), r"tune_params.block: expected a finite number"),
+        (cache(tune_params={"block": [16.0, float("inf")], "layout": ["x"]}), r"tune_params.block: expected a finite"),
         (cache(cache={"a": {"block": 16, "layout": "row", "time": 1, "compile_time": 10**400}}), "expected a number"),
     ],
 )

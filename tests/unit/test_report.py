@@ -59,18 +59,18 @@ def test_report_decision_follows_from_times_and_targets(changes: dict[str, objec
 
 def test_report_states_the_time_of_the_kernel_and_the_time_per_pytorch_call() -> None:
     text = written(Material(search=finished(champion=CHAMPION), best=None))
-    assert "kernel 810 µs; as PyTorch calls it: not measured" in text
+    assert "kernel 810 µs; called from PyTorch: not measured" in text
     called = CalledTime(called_us=900.0, torch_us=1350.0, model="AMD EPYC", software="PyTorch 2.13.0", at=NOW)
     champion = replace(CHAMPION, called=called)
     text = written(Material(search=finished(champion=champion), best=None))
-    assert "kernel 810 µs; as PyTorch calls it: 900 µs, 1.50× as fast" in text
-    assert "Kernel: 810 µs. As PyTorch calls it: 900 µs" in evidence_markdown(champion, finished())
+    assert "kernel 810 µs; called from PyTorch: 900 µs, 1.50× as fast" in text
+    assert "Kernel: 810 µs. Called from PyTorch: 900 µs" in evidence_markdown(champion, finished())
 
 
 def test_report_lists_the_importance_of_each_tunable() -> None:
     text = written(Material(search=finished(), best=None, importances={"BLOCK": 0.75, "FAST": 0.25}))
     assert "Most important: BLOCK 75%, FAST 25%. | tunable | importance |" in text
-    assert "not cause" in text
+    assert "not a cause" in text
 
 
 def test_report_compares_only_pairs_that_differ_in_one_tunable() -> None:
@@ -188,7 +188,10 @@ def test_report_decides_by_the_ratio_over_all_processes() -> None:
     assert "Nothing is saved: 0.76" in text
     assert "| e | 0.05× the fastest baseline | 0.762× | reached |" in text
     assert "| f | 1.5× the fastest baseline | 0.762× | impossible here" in text
-    assert "| t | 20 µs | 16.13 µs | reached in the first process, not in all: one more process will find" in text
+    assert (
+        "| t | 20 µs | 16.13 µs | reached in the first process, but not in every process: one more process will find"
+        in text
+    )
     assert "| u | 100 µs | 16.13 µs | reached |" in text
 
 
@@ -235,7 +238,7 @@ def test_report_of_estimates_has_no_findings() -> None:
         "| lowest estimate | BLOCK=8, FAST=true; 3 others with the same estimate |",
         "| a | 900 µs | ≈ 600 µs | reached by the estimate, which was never run |",
         "| b | 550 µs | ≈ 600 µs | missed by the estimate: a further speed-up of 1.09× is needed |",
-        "| c | 1 µs | ≈ 600 µs | impossible on NVIDIA L4: it takes at least 490 µs |",
+        "| c | 1 µs | ≈ 600 µs | impossible on NVIDIA L4: the problem takes at least 490 µs |",
         "| hot | ≈ 600 µs | 533.2 µs | memory | ≈ 89% |",
         "| cold | – | 533.2 µs | memory | not estimated |",
         "| BLOCK | 99 | 2 compile failed |",

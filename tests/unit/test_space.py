@@ -558,7 +558,7 @@ def test_duplicate_unknown_or_invalid_names_of_a_space_are_refused() -> None:
         Space([tunable("A", [1])], constants={"A": 1})
     with pytest.raises(InvalidInput, match="there is no `X`"):
         Space([tunable("A", [1])], [constraint("X > 1")])
-    with pytest.raises(InvalidInput, match="a name starts with a letter"):
+    with pytest.raises(InvalidInput, match="a name must start with a letter"):
         tunable("A-1", [1])
 
 

@@ -152,7 +152,7 @@ async def _within_limits(target: Target, content: bytes, headers: Mapping[str, s
         if time.monotonic() > until_s:
             raise TimeoutError("the request took too long")
         if time.thread_time() > busy_until_s:
-            raise TimeoutError("the answer has too many parts, such as answers with a status of 1xx")
+            raise TimeoutError("the receiver sent too many parts, such as interim responses (status 1xx)")
     return request.result()
 
 

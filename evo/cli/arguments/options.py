@@ -43,7 +43,10 @@ ConfigText = Annotated[
     str,
     typer.Option(
         "--config",
-        help="Tunables as NAME=VALUE,…; omitted tunables keep their defaults. Default: the nearest valid config.",
+        help=(
+            "Tunables as NAME=VALUE,…; omitted tunables keep their defaults. Default: the default config or, if it "
+            "is invalid, the nearest valid config."
+        ),
         metavar="TUNABLES",
     ),
 ]

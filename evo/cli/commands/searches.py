@@ -192,9 +192,9 @@ def gc(
         print_json(gone)
         return
     text = (
-        f"{gone.searches_deleted} searches deleted, {gone.searches_thinned} thinned out (they found champions), "
-        f"{gone.workers_deleted} silent workers, {gone.tokens_deleted} refused tokens and "
-        f"{gone.families_deleted} unused family versions deleted, "
-        f"{gone.artefacts_deleted} artefacts with {gone.bytes_freed / 1e6:,.1f} MB deleted."
+        f"{gone.searches_deleted} searches deleted, {gone.searches_thinned} with champions reduced (reports on other "
+        f"trials deleted), {gone.workers_deleted} silent workers, {gone.tokens_deleted} invalid tokens and "
+        f"{gone.families_deleted} unused family versions deleted, {gone.artefacts_deleted} artefacts with "
+        f"{gone.bytes_freed / 1e6:,.1f} MB deleted."
     )
     console().print(f"Would be: {text}" if dry_run else text)

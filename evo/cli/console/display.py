@@ -69,14 +69,14 @@ def budget_text(view: SearchView) -> str:
     parts = [
         None if budget.minutes is None else duration_text(60 * budget.minutes),
         None if budget.trials is None else count_text(budget.trials, "trial"),
-        None if budget.cost is None else f"{budget.cost:,.2f} of money",
+        None if budget.cost is None else f"a cost of {budget.cost:,.2f}",
         None if budget.stagnation is None else f"{count_text(budget.stagnation, 'trial')} without a better one",
     ]
     limits = ", or ".join(part for part in parts if part)
     if limits and view.estimated:
         return limits
     return (
-        f"{limits}, plus the confirmation of the best"
+        f"{limits}, plus the confirmation of the best trial"
         if limits
         else "none: until the space is exhausted or you stop it"
     )

@@ -53,9 +53,9 @@ FRONT = 20
 """Maximum number of printed trials of the Pareto front."""
 
 ESTIMATES = (
-    "Estimates from compiler output and a datasheet. Nothing was run: no result was checked, no time "
-    "was taken, and nothing is promoted. Bank conflicts, caches and instruction mixes are not modelled: many "
-    "configs with equal estimates differ on a GPU."
+    "Estimates from compiler output and a datasheet. No kernel was run, checked or timed, and nothing is promoted. "
+    "Bank conflicts, caches and instruction mixes are not modelled: many configs with equal estimates differ on a "
+    "GPU."
 )
 
 
@@ -274,7 +274,7 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
     else:
         grid.add_row("time", _timed(champion, time_text(champion.time_us)))
     if (called := called_text(champion, view.device.kind)) is not None:
-        grid.add_row("called", Text(f"as PyTorch calls it: {called}", "" if champion.called is not None else "dim"))
+        grid.add_row("called", Text(f"called from PyTorch: {called}", "" if champion.called is not None else "dim"))
     if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
         against = f"{speedup_text(verdict.baseline_speedup)} over {verdict.baseline}, the fastest baseline"
         grid.add_row(Text("speed-up", "dim"), Text(f"{against}, {processes_text(verdict.baseline_processes)}"))

@@ -175,7 +175,7 @@ def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tupl
     draft = drafted(draft_with_starts, entry)
     if headers.missing:
         names = ", ".join(headers.missing)
-        note = f"not found next to {file.name}: {names}; if the compiler does not find it, put it into this folder"
+        note = f"not found next to {file.name}: {names}; if the compiler does not find a file, put it into this folder"
         draft = replace(draft, notes=(*draft.notes, note))
     mangled = language != "c" and lacks_c_linkage(draft.entry, (source, *read.values()))
     declared, macros = draft.entry if mangled else "", set(draft.macros)

@@ -57,11 +57,14 @@ def with_local_functions(text: str, file: Path, within: Sequence[Path] = ()) -> 
         copied = needed(inner, list(aliases), module.name)
         copies = definitions(copied, module.name)
         if clash := sorted(name for name in copies.keys() & own.keys() if not _is_import(copies[name])):
-            notes.append(f"{module.name} also defines {', '.join(clash)}: rename one, and copy what the kernel needs")
+            notes.append(
+                f"{module.name} also defines {', '.join(clash)}: rename one of the two, and copy the functions that "
+                "the kernel needs"
+            )
             continue
         notes += others
         lost = [each.name for each in wanted if each.name != "*" and each.name not in found]
-        notes += [f"{name} of {module.name} is neither a kernel nor a constant" for name in lost]
+        notes += [f"{name} of {module.name} is neither a kernel nor a constant, so it is not copied" for name in lost]
         own |= copies
         block = [line for line in copied.split("\n") if line]
         block += [f"{alias} = {name}" for name, alias in aliases.items() if alias != name]

@@ -71,4 +71,4 @@ def _summarise(ended: Sequence[SearchView], where: ServiceRef) -> None:
         out.print(f"  {settings_text(view.problem)}: {found}")
     champions = [str(view.champion.id) for view in ended if view.champion is not None]
     if len(champions) > 1:
-        out.print(f"  one folder of all: kernel-evo champion export {' '.join(champions)}{where.options}")
+        out.print(f"  export all to one folder: kernel-evo champion export {' '.join(champions)}{where.options}")

@@ -118,7 +118,7 @@ def launch_constraints(
         yield DraftConstraint(expression=f"{launch.shared_memory} <= shared_memory_bytes", because=because)
     arrays = " + ".join(_static_bytes(body))
     if arrays and max(known.values(arrays), default=0) > _MOST_STATIC:
-        because = "shared arrays of a constant size may have 48 KiB"
+        because = "shared arrays of a constant size may have at most 48 KiB together"
         yield DraftConstraint(expression=f"{arrays} <= {_MOST_STATIC}", because=because)
     for number, divisor in launch.remainders:
         left = number if re.fullmatch(r"\w+", number) else f"({number})"
@@ -139,7 +139,7 @@ def loop_constraints(known: Known, uses: MacroUses, code: str, passed: Mapping[s
             name = passed.get(bound, bound)
             expression = f"{name} % {each.name} == 0"
             if name in known.fields and _is_unmasked(bound, code) and _may_fail(known, expression, fields=True):
-                because = f"a loop of {each.name} steps has no check for a remainder"
+                because = f"a loop in steps of {each.name} has no check for a remainder"
                 decide = "remove this constraint if the kernel handles remainders"
                 yield DraftConstraint(expression=expression, because=because, decide=decide)
 

@@ -241,7 +241,7 @@ def with_roles(draft: Draft, roles: Mapping[str, str], taken: Collection[str]) -
         if each.name in roles:
             found.append(replace(each, role=roles[each.name], init=False, decide=""))
         elif each.role == "output" and each.decide and each.name in taken:
-            found.append(replace(each, role="inout", init=False, decide="its role: the reference takes its contents"))
+            found.append(replace(each, role="inout", init=False, decide="its role (the reference reads its contents)"))
         else:
             found.append(each)
     return replace(draft, arguments=tuple(found))
@@ -391,12 +391,14 @@ def _fields(
     stated = " ".join(extent for each in function.parameters for extent in each.extents)
     undefined = dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]*\b", f"{stated} {function.body}"))
     fields += [
-        DraftField(name=name, default=UNSTATED, decide="the source does not define it: its usual value")
+        DraftField(name=name, default=UNSTATED, decide="its usual value, which the source does not define")
         for name in undefined
         if _FIELD.fullmatch(name) and name not in taken
     ]
     if all(each.flag for each in fields):
-        fields.insert(0, DraftField(name="N", default=65536, decide="the source shows no extents: give its fields"))
+        fields.insert(
+            0, DraftField(name="N", default=65536, decide="the fields of the problem (the source shows no extents)")
+        )
     largest = max((each.value for each in macros if each.name not in known and each.value <= _USUAL[0]), default=1)
     return with_usual_values(fields, largest if largest > 0 and largest & (largest - 1) == 0 else 1)
 
@@ -556,7 +558,7 @@ def _role(  # noqa: PLR0911 - one return per kind of access
         case kinds if "a" in kinds:
             return "output", True, "whether it begins as zeros"
         case ("u",):
-            return "output", False, f"its role, by what {called} does: output, inout, input or workspace"
+            return "output", False, f"its role: output, inout, input or workspace; it depends on {called[:-1]}"
         case ("r",) | ("w", *_) as kinds:
             return "input" if kinds == ("r",) else "output", False, ""
         case ("r", "u"):

@@ -83,7 +83,7 @@ def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
             for parameter, argument in zip(pointers, passed, strict=True)
             if (block := _block(parameter.name, kernel, tree, {*names, *extents, *derived})) or parameter.described
         },
-        notes=(*tuning.notes, *(() if decided else ("the grid: no launch in the file states it",))),
+        notes=(*tuning.notes, *(() if decided else ("the grid (no launch in the file states it)",))),
     )
 
 
@@ -281,7 +281,7 @@ def _argument(parameter: Parameter, used: set[str], tuning: _Tuning, extents: Se
         init=name in tuning.zeroed or (atomic and role == "output"),
         decide=decide,
         alignment=16,
-        dtype_decide="its dtype: the Triton source does not state it",
+        dtype_decide="its dtype (the Triton source does not state it)",
     )
 
 

@@ -143,7 +143,7 @@ def tunable(
     bounds = [extents[each] for each in use.bounds if each in extents] if use.step else []
     around = [each for each in around if each == value or all(bound % each == 0 for bound in bounds)]
     known = use.step or use.amount or _TUNABLE.search(name)
-    decide = "" if known else "its values: the source does not show what they mean"
+    decide = "" if known else "its values (the source does not show what they mean)"
     return DraftTunable(name=name, values=tuple(dict.fromkeys(around)), default=value, decide=decide)
 
 
@@ -157,7 +157,7 @@ def undefined(function: Function, source: Source, taken: set[str]) -> Iterator[D
     for name in dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]*\b", used)):
         if _TUNABLE.search(name) and name not in taken and name not in constants:
             values = (64, 128, 256, 512) if "THREADS" in name or name.startswith("BLOCK") else (1, 2, 4, 8)
-            decide = "the source does not define it: its values"
+            decide = "its values (the source does not define it)"
             yield DraftTunable(name=name, values=values, default=values[-2], decide=decide)
 
 

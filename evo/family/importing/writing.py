@@ -205,7 +205,7 @@ def _argument(each: DraftArgument, loosest: str, terms: str) -> Iterator[str]:
             yield "max_abs = 0"
             return
         constant = f"{float(tolerance) * 10:g}"
-        decide = "how exact it must be; rounding grows with the values and the terms of a sum"
+        decide = "the tolerance; rounding errors grow with the values and with the number of terms of a sum"
         limit = f'"{constant} + {tolerance} * {terms}"' if terms else constant
         yield f"max_abs = {limit}{_decide(decide)}"
 

@@ -272,8 +272,8 @@ def _check_file(option: Option, kind: DeviceKind, field: str, before: str) -> No
     value = f". If it is the value of `{before:.50}`, write `{before:.50}={option.value:.100}`"
     raise InvalidInput(
         field,
-        f"`{option.value:.100}` is a file and not a flag: kernel-evo names the source it compiles; `#include` other "
-        f"files in it{files}" + (value if re.fullmatch(r"--?[A-Za-z][\w-]*", before) else ""),
+        f"`{option.value:.100}` is a file and not a flag: kernel-evo passes the source to the compiler; `#include` "
+        f"other files in the source{files}" + (value if re.fullmatch(r"--?[A-Za-z][\w-]*", before) else ""),
     )
 
 

@@ -43,7 +43,7 @@ def answers_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """
     report, policy = confirmation.report, confirmation.policy
     if report.answers is None:
-        text = "Whether timed calls gave right answers was not checked."
+        text = "The answers of timed calls were not checked."
         return (Rule(name="answers", passed=False, figure=0.0, threshold=0.0, text=text),) if report.cases else ()
     wrong, calls = report.answers.wrong, f"{report.answers.judged:,} timed calls that were judged gave"
     if wrong:
@@ -73,8 +73,8 @@ def _bound_rule(answers: OutputChecks, policy: Policy) -> tuple[Rule, ...]:
         return ()
     found = at_most_one_in(answers.judged, policy.confidence)
     text = (
-        f"{answers.judged:,} judged calls exclude that 1 call in {found:,} is wrong; the policy requires that "
-        f"they exclude 1 in {needed:,}. A larger `judged_calls`, `confirm_samples` or `measure_timeout_s` judges more."
+        f"By {answers.judged:,} judged calls, fewer than 1 call in {found:,} is wrong; the policy requires fewer than "
+        f"1 in {needed:,}. To judge more calls, raise `judged_calls`, `confirm_samples` or `measure_timeout_s`."
     )
     passed = found >= needed
     return (Rule(name="wrong calls", passed=passed, figure=float(found), threshold=float(needed), text=text),)

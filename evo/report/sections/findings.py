@@ -31,8 +31,8 @@ def importance_blocks(material: Material) -> Iterator[Block]:
     rows = tuple((name, f"{share:.1%}") for name, share in material.importances.items())
     yield Listed(("tunable", "importance"), rows, figures=1)
     yield Text(
-        "PED-ANOVA over the measured trials: what distinguishes the fastest tenth from all. It shows association in "
-        "what was tried, not cause."
+        "PED-ANOVA over the measured trials shows which tunables distinguish the fastest tenth. This is an "
+        "association among the tried configs, not a cause."
     )
 
 

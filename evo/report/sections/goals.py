@@ -137,7 +137,7 @@ def _judged(result: GoalResult, material: Material) -> GoalResult:
         by, where = (" by the estimate", f"on {target}") if estimated else ("", "here")
         words = f"missed{by}: a further speed-up of {factor_text(result.missing)} is needed"
         if result.time_us < (floor_us := _floor_us(material)):
-            words = f"impossible {where}: it takes at least {time_text(floor_us)}"
+            words = f"impossible {where}: the problem takes at least {time_text(floor_us)}"
         return replace(result, words=words)
     if estimated:
         return replace(result, words="reached by the estimate, which was never run")
@@ -159,12 +159,14 @@ def _reached(result: GoalResult, material: Material) -> str:
     if result.goal.factor is not None:
         span = f"{factor_text(predicted.low)} to {factor_text(predicted.high)}"
         return (
-            "reached" if predicted.low >= result.goal.factor else f"reached on average, not in all: {_one_more(span)}"
+            "reached"
+            if predicted.low >= result.goal.factor
+            else f"reached on average, but not in every process: {_one_more(span)}"
         )
     if predicted.high <= result.time_us:
         return "reached"
     span = f"{time_text(predicted.low)} to {time_text(predicted.high)}"
-    return f"reached in the first process, not in all: {_one_more(span)}"
+    return f"reached in the first process, but not in every process: {_one_more(span)}"
 
 
 def _one_more(span: str) -> str:

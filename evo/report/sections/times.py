@@ -51,7 +51,7 @@ def sample_blocks(material: Material) -> Iterator[Block]:
         called = called_text(material.champion, material.search.device.kind)
         if called is not None:
             kernel = time_text(material.champion.time_us)
-            yield Text(f"Champion {material.champion.id}: kernel {kernel}; as PyTorch calls it: {called}.")
+            yield Text(f"Champion {material.champion.id}: kernel {kernel}; called from PyTorch: {called}.")
     if material.saving is not None and material.saving.confirmed:
         yield Text(material.saving.sentence)
 

@@ -84,7 +84,7 @@ def _attention(  # noqa: PLR0917 — the signature is that of PyTorch
     if attn_mask is not None or dropout_p:
         raise NotServed("a mask or dropout")
     if len(query.shape) != 4 or tuple(key.shape) != tuple(value.shape):
-        raise NotServed("not four dimensions, or values shaped unlike keys")
+        raise NotServed("tensors without four dimensions, or values whose shape differs from that of the keys")
     batch, heads, length, size = map(int, query.shape)
     kv_heads, keys = int(key.shape[1]), int(key.shape[2])
     if scale is not None and abs(scale * size**0.5 - 1.0) > 1e-6:

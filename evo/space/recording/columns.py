@@ -118,7 +118,7 @@ def check_value(value: Any, where: str) -> None:
     if not (abs(value) < INTEGER_LIMIT if isinstance(value, int) else isinstance(value, str) or isfinite(value)):
         raise InvalidInput(
             where,
-            f"expected finite numbers, and whole ones below 2**62, got {literal_text(value, 40)}; write it as a text",
+            f"expected a finite number, if whole, below 2**62; got {literal_text(value, 40)}; write it as a text",
         )
 
 

@@ -72,8 +72,8 @@ def axes_of(distributions: Distributions) -> list[Axis]:
     if len(distributions) > MAX_TUNABLES:
         raise InvalidInput(
             "space",
-            f"has {len(distributions)} parameters; at most {MAX_TUNABLES} are searched together: "
-            "leave some out, which are then sampled independently",
+            f"has {len(distributions)} parameters; at most {MAX_TUNABLES} are searched together. Leave some out; "
+            "these are then sampled independently",
         )
     return [axis(name, each, _label(name, n, distributions)) for n, (name, each) in enumerate(distributions.items())]
 

@@ -22,8 +22,8 @@ INSTRUCTIONS: Mapping[Operator, str] = {
     "crossover-differ": "Write a variant whose algorithm differs from all of the variants below as much as possible.",
     "crossover-join": "Write a variant that joins the strengths of the parent variants named below.",
     "mutate": "Improve the parent variant named below: change how it computes, and keep what makes it fast.",
-    "mutate-parameters": "Keep the parent's algorithm; change its tunables, their values and constraints, or make "
-    "fixed choices of it tunable.",
+    "mutate-parameters": "Keep the parent's algorithm; change its tunables, their values and constraints, "
+    "or turn fixed choices into tunables.",
 }
 ROUND: tuple[Operator, ...] = ("mutate", "crossover-differ", "crossover-join", "mutate", "mutate-parameters")
 ELITES = 3

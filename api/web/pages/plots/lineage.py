@@ -35,7 +35,7 @@ def lineage(landscape: Landscape, search: SearchView) -> Plot:
             head=("Trial", "Origin", "Parents", "Time", "Changes from the first parent"),
             rows=tuple(_row(family[each], family) for each in line),
         ),
-        note="From right to left, back to the first ancestor: the thick line follows the first parents.",
+        note="Read from right to left, back to the first ancestor. The thick line follows the first parents.",
     )
 
 

@@ -35,7 +35,7 @@ def outcomes_over_time(landscape: Landscape, search: SearchView) -> Plot:
         summary=", ".join(f"{count:,} {kind} ({share})" for kind, count, share in rows) + ".",
         figures=(Figure(data=tuple(traces), layout=layout),),
         table=Table(head=("Outcome", "Trials", "Share"), rows=rows),
-        note="Each bar is an equal part of the search, in the order of proposal.",
+        note="Each bar shows the same number of trials, in the order of proposal.",
     )
 
 

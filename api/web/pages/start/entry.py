@@ -169,7 +169,7 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
             name="objective.second_metric",
             label="Second metric",
             read=words("a metric", MAX_TEXT),
-            hint="looks for the Pareto front of both, e.g. energy_uj; empty for one objective",
+            hint="for a search of the Pareto front, e.g. energy_uj; empty for one objective",
         ),
         _choice(
             "objective.second_direction", "Second direction", _itself("minimise", "maximise"), "of the second metric"

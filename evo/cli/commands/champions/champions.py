@@ -285,7 +285,7 @@ def _list(champions: "Iterable[ChampionView]", none: str) -> None:
     from rich.text import Text
 
     rows = table(
-        *(">champion", "family", "problem", "device", ">time, first process", ">as PyTorch calls it"),
+        *(">champion", "family", "problem", "device", ">time, first process", ">called from PyTorch"),
         *("over the fastest baseline", "promoted"),
     )
     for each in champions:

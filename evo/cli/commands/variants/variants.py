@@ -259,7 +259,7 @@ def _show(view: "VariantView", *, as_json: bool) -> None:
     if view.share is not None:
         rows.add_row("of the limit", percent_text(view.share))
     if view.tuning_gain is not None:
-        rows.add_row("tuning", f"{view.tuning_gain:.2f}× faster than the first config that worked")
+        rows.add_row("tuning", f"{view.tuning_gain:.2f}× the speed of the first config that worked")
     out.print(rows)
     for failure in view.failures:
         out.print(
