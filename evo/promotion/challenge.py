@@ -75,7 +75,7 @@ def _cost_text(cost: float | None) -> str:
 
 
 def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> float | None:
-    """Return the challenger's confirmed time in a verdict, made comparable with quick samples; None without a time.
+    """Return a verdict's confirmed time, made comparable with quick samples; None if the challenger was not timed.
 
     A device may be slower in a confirmation than during the search because it is warm, at its power limit, or shared.
     The fastest baseline is then slower too, and the confirmed time is divided by the baseline's slowdown.

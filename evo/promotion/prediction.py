@@ -119,7 +119,7 @@ def fastest_baseline(report: ConfirmReport) -> str | None:
 
 
 def _of_logarithms(interval: Callable[[Samples, float], Interval], values: Samples, confidence: float) -> Interval:
-    """Apply `interval` to the logarithms of the values, for which 2 and ½ are equally far from 1."""
+    """Return `interval` of the values, computed on their logarithms, so that 2 and ½ are equally far from 1."""
     made = interval(np.log(values), confidence)
     low, estimate, high = (float(np.exp(each)) for each in (made.low, made.estimate, made.high))
     return Interval(low=low, estimate=estimate, high=high)

@@ -93,8 +93,8 @@ class Tunable:
     def keeping(self, values: Sequence[Value], field: str) -> "Tunable":
         """Return a copy that has only the given values, in their original order.
 
-        If the default is not among them, the new default is the middle value of an ordinal tunable, or the first value
-        of a different tunable.
+        If the default is not among them, the new default is the middle value if the tunable is ordinal, else the first
+        value.
 
         Raises:
             InvalidInput: a value is not one of the tunable's values.

@@ -277,7 +277,7 @@ def _power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
 
 
 def _zero_or_power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
-    """Return a test for zero or a power of two; with the operator ``!=``, a test for all remaining numbers."""
+    """Return a test whether `base` is zero or a power of two; with the operator ``!=``, its negation."""
     is_zero = ast.Compare(left=base, ops=[op], comparators=[ast.Constant(value=0)])
     joined = ast.Or() if isinstance(op, ast.Eq) else ast.And()
     return ast.BoolOp(op=joined, values=[is_zero, _power_of_two(base, op)])

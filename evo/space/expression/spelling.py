@@ -134,7 +134,7 @@ def _operator(found: re.Match[str]) -> str:
 
 
 def _sign(sign: str, default: str) -> str:
-    """Return an operator of another language, or one that contains spaces, in Python; else `default`."""
+    """Convert an operator of another language, or one that contains spaces, to Python. Others give `default`."""
     joined = "".join(sign.split())
     return _SIGNS.get(joined, default if joined == sign else joined)
 

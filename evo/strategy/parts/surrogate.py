@@ -158,7 +158,7 @@ class Surrogate:
 
 
 def last_fit(worked: int) -> int:
-    """Return how many trials had succeeded at the latest fit of the length scales, if `worked` trials have by now."""
+    """Return the number of successful trials at the latest fit of the length scales; `worked` is the present number."""
     lengths = accumulate(repeat(GROWTH), lambda length, growth: int(length * growth) + 1, initial=FIRST_FIT)
     return max(takewhile(lambda length: length <= worked, lengths))
 
