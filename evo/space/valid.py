@@ -36,7 +36,7 @@ class Nearest:
 
     Attributes:
         plan: order in which the beam search joins tunables.
-        distances: distance of every value of every tunable from the given point's value, which has the distance 0.
+        distances: for each tunable, the distance of each of its values from the value of the given point.
         rng: chooses among equally near points.
     """
 

@@ -106,8 +106,8 @@ def shrunk(at: SequentialState, policy: Policy) -> float:
 
     A challenger is promoted only if its mean exceeds a limit: the minimum gain or the bound of the test, whichever is
     larger. The means of promoted challengers are therefore too large on average. The maximum-likelihood estimate, given
-    that the mean exceeds the limit, is too small on average. The result is the geometric mean of this estimate and the
-    mean, which has a smaller error than either.
+    that the mean exceeds the limit, is too small on average. The result, the geometric mean of this estimate and the
+    mean, has a smaller error than either.
 
     Source: Zhong and Prentice, Biostatistics 9 (2008), 621-634, who combine the same two estimates.
     """

@@ -80,7 +80,7 @@ class StudyReader:
         """Return a proposed config that no trial has used; None if there is none.
 
         Args:
-            most: skips configs that were proposed to more than this number of trials in vain.
+            most: configs that were proposed in vain for more than this number of trials are skipped.
         """
         return next((config for key, config in self._unmet.items() if self._missed[key] <= most), None)
 
