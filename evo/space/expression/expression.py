@@ -225,7 +225,7 @@ class Expression:
         return bool(value) if type(value) in SCALARS else arithmetic.truth(value)
 
     def number(self, environment: Mapping[str, Value]) -> int | float:
-        """Return the expression's value, which must be a number. All names have scalar values.
+        """Return the expression's value, which must be a number. All names must have scalar values.
 
         Raises:
             InvalidInput: the value is not a number; see also `evaluate`.
@@ -236,7 +236,7 @@ class Expression:
         return result
 
     def whole(self, environment: Mapping[str, Value]) -> int:
-        """Return the expression's value, which must be a whole number. All names have scalar values.
+        """Return the expression's value, which must be a whole number. All names must have scalar values.
 
         Raises:
             InvalidInput: the value is not a whole number; see also `evaluate`.

@@ -153,7 +153,7 @@ def _without_link(chain: ast.Compare, last: object) -> str:
 
 
 def _unchained(chain: ast.Compare) -> str:
-    """Return an error text with the meanings in C and in Python of a chain of comparisons, e.g. ``a > 4 == b > 2``."""
+    """Return an error text that states what a chain such as ``a > 4 == b > 2`` means in C and in Python."""
     links: list[ast.expr] = []
     sides: list[ast.expr] = [chain.left]
     signs: list[ast.cmpop] = []

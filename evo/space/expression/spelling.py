@@ -177,7 +177,7 @@ def _unquoted(token: re.Match[str], text: str) -> str:
 
 
 def _negations(names: Iterable[str]) -> list[str]:
-    """Replace C's ``! x`` in the parts of a text by ``(not x)``; ``!`` has a higher precedence than ``not``."""
+    """Replace C's ``! x`` in the parts of a text by ``(not x)``, in parentheses because ``!`` binds more tightly."""
     parts = list(names)
     for index in reversed(range(len(parts))):
         if parts[index] == "!":
@@ -187,7 +187,7 @@ def _negations(names: Iterable[str]) -> list[str]:
 
 
 def _operand_end(parts: Sequence[str], start: int) -> int:
-    """Return the index after the operand that begins at `start`, in C's syntax.
+    """Return the index after the operand (in C's syntax) that begins at `start`.
 
     An operand is a group in parentheses, or a name or number, optionally with calls and indices.
     """

@@ -101,7 +101,7 @@ class Recording:
 
 
 def config_key(config: Config) -> str:
-    """Return the key of a complete config in Kernel Tuner's cache files: its values, joined by commas."""
+    """Return the key of a complete config, as in Kernel Tuner's cache files: its values, joined by commas."""
     return ",".join(str(value) for value in config.values())
 
 
