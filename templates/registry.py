@@ -285,7 +285,7 @@ def _check_files(package: Package) -> None:
 
 
 def _check_instances(package: Package) -> None:
-    """Check that a file of the family defines the C++ template of which `entry` names an instance."""
+    """Check that the family's files define each C++ template of which an ``entry`` is an instance."""
     for kind, implementation in package.family.implementations.items():
         texts = [content.decode(errors="replace") for name, content in package.files.items() if name != SPEC]
         for entry in filter(is_instance, implementation.entries):

@@ -73,7 +73,7 @@ def decide(
 
 
 def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) -> Iterator[Rule]:
-    """Yield the rule on the isolation of the candidate from the process that checks its outputs and takes its times.
+    """Yield the rule on the isolation of the candidate from the process that checks and times it.
 
     There is no rule if the policy demands no isolation, or if kernels of this device kind are not machine code of the
     CPU.

@@ -23,7 +23,7 @@ class GpuNeededError(RuntimeError):
 
 @contextmanager
 def without_gpu() -> Iterator[None]:
-    """Context manager that lets large computations raise GpuNeededError, in all threads, instead of using the GPU.
+    """Context manager that makes large computations of all threads raise GpuNeededError instead of using the GPU.
 
     It is used while a different process may be measuring on the GPU. On the CPU, the computations would take minutes;
     the caller repeats them when this process may use the GPU.

@@ -160,7 +160,7 @@ class TorchModel:
     def inputs(
         self, problem: Mapping[str, Any], distribution: str, rng: np.random.Generator
     ) -> dict[str, NDArray[Any]]:
-        """Draw the file's own inputs and parameters with a random seed, and change them to a distribution.
+        """Draw the file's own inputs and parameters with a random seed, and adapt them to a distribution.
 
         Only inputs of a floating-point dtype are changed.
 
@@ -190,7 +190,7 @@ class TorchModel:
             return {name: array_of(value) for name, value in drawn.items()}
 
     def reference(self, problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
-        """Return the outputs in float64, computed from the same inputs and parameters."""
+        """Return the outputs in float64. `inputs` also contains the parameters."""
         return self._computed(problem, inputs, double=True)
 
     def yardstick(self, problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
@@ -348,7 +348,7 @@ def _floating(value: object) -> bool:
 
 
 def _changed(x: Any, distribution: str) -> Any:
-    """Return an input, changed to the distribution.
+    """Return an input, adapted to a distribution.
 
     Structure is preserved: an input with few different values is not changed, symmetric matrices stay symmetric, and
     zeros stay zero if there are many.

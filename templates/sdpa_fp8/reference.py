@@ -54,7 +54,7 @@ def _divisor(scale: Array) -> Array:
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the result in float64, from the same codes and scales."""
+    """Return the result in float64, computed from the codes and scales."""
     return {"out": _attention(problem, inputs, np.float64)}
 
 
