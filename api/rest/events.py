@@ -61,7 +61,7 @@ async def _existing_search(search_id: Id, service: ServiceDep) -> int:
 @router.get("/events", response_class=EventSourceResponse, dependencies=[Counted])
 @allow("viewer")
 async def stream_events(service: ServiceDep, position: PositionDep) -> AsyncIterator[ServerSentEvent]:
-    """Stream all events (`trial`, `search`, `worker`, `deleted`), after the states of the unfinished searches."""
+    """Send the states of the unfinished searches, then stream all events (`trial`, `search`, `worker`, `deleted`)."""
     async for event in _stream(service, position, None):
         yield event
 
@@ -71,7 +71,7 @@ async def stream_events(service: ServiceDep, position: PositionDep) -> AsyncIter
 async def stream_search_events(
     search_id: Annotated[int, Depends(_existing_search)], service: ServiceDep, position: PositionDep
 ) -> AsyncIterator[ServerSentEvent]:
-    """Stream the events of one search (`trial`, `search`, `deleted`), after its current state."""
+    """Send the current state of one search, then stream its events (`trial`, `search`, `deleted`)."""
     async for event in _stream(service, position, search_id):
         yield event
 

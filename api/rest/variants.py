@@ -172,7 +172,7 @@ def add_proposal(search_id: Id, body: ProposalBody, service: ServiceDep) -> Prop
 @proposal_router.put("/{number}/answer")
 @allow("author")
 def answer_proposal(search_id: Id, number: Ordinal, body: AnswerBody, service: ServiceDep) -> ProposalView:
-    """Store the answer of the model, its cost, and the reason if it gave no variant."""
+    """Store the model's answer, the cost of the request and, if the answer contains no variant, the reason."""
     now = service.conductor.clock()
     with service.database.write() as session:
         row = Proposals(session).numbered(search_id, number)

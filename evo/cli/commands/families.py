@@ -214,7 +214,9 @@ def _print_cases(out: "Console", family: "Family") -> None:
     """
     changes = family.case_changes()
     of = "" if changes is None else " of the default problem"
-    title = f"Correctness cases{of}, all passed before anything is timed; family.toml has those of other problems"
+    title = (
+        f"Correctness cases{of}: a config must pass all of them before it is timed. For other problems, see family.toml"
+    )
     rows = table("case", "inputs", "problem", "", title=title)
     for case in family.cases:
         if changes is None:
@@ -253,7 +255,7 @@ def _print_implementation(out: "Console", implementation: "Implementation") -> N
             starts.add_row(_bold(start.expression.text), spaced_text(start.config), start.because)
         out.print(starts, "")
     if implementation.notes:
-        notes = table("where", "its times are shown with")
+        notes = table("where", "note that is shown with its times")
         for note in implementation.notes:
             notes.add_row(_bold(note.expression.text), note.text)
         out.print(notes, "")

@@ -98,7 +98,7 @@ def _next(material: Material, terms: Terms) -> str:
         return " Every target is reached." if in_all else " Every target is reached, but not all in every process."
     below = [each for each in missed if each.time_us < _floor_us(material)]
     words = "".join(
-        f" Try next for {each.goal.name}, {factor_text(each.missing)} faster than now: {_next_attempt(material)}."
+        f" Target {each.goal.name} needs a further speed-up of {factor_text(each.missing)}: {_next_attempt(material)}."
         for each in missed[:1]
         if each not in below
     )

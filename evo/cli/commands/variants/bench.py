@@ -87,8 +87,8 @@ def kernelbench(
 ) -> None:
     """Import every problem, let a proposer submit variants, and report fast_p, validity, speed-ups and cost.
 
-    A variant is rated only if it was tuned, and if it passes the cases with further seeds, scales and means of the
-    inputs and with further shapes. Limits on requests to a language model apply to each problem separately.
+    A variant is rated only if it was tuned, and if it passes all cases, including inputs with further seeds, scales,
+    means and shapes. Limits on requests to a language model apply to each problem separately.
     """
     from evo.cli.commands.variants.evolve import prices_of
     from evo.cli.files.variant import read_variant_files

@@ -285,8 +285,8 @@ def mcp(
 ) -> None:
     """Serve tools for agents over the Model Context Protocol on standard input and output.
 
-    The tools are brief, submit, result, compare and source. Without --url, the local service and a worker run as long
-    as the agent's session.
+    The tools are searches, brief, submit, result, compare and source. Without --url, the local service and a worker run
+    as long as the agent's session.
     """
     from evo.cli.session.session import ended_by_signals
     from evo.variants.agents.tools import Tools
