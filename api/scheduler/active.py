@@ -150,7 +150,7 @@ class ActiveSearch:
         return self._active_s + max(0.0, (now - self._active_since).total_seconds() - lost_s)
 
     def cost_of(self, champion: ChampionRow, time_us: float) -> float:
-        """Return the cost of a champion with the given time, computed with the objective of this search.
+        """Return the cost of a champion by the objective of this search, computed from the time `time_us`.
 
         Raises:
             InvalidInput: the metric of the search has no value for the champion.

@@ -145,7 +145,7 @@ class PostgreSQL:
 
 
 class Listener:
-    """Thread that receives notifications over a connection of its own. A pipe wakes the thread to stop it."""
+    """Thread that receives notifications over a separate connection. A pipe wakes the thread to stop it."""
 
     def __init__(self, url: URL, me: str, subscriber: Callable[[Topic], None]) -> None:
         self._parameters = {**url.get_dialect()().create_connect_args(url)[1], **_connect_arguments(url)}

@@ -88,7 +88,7 @@ class Champions:
     def restore(
         self, champion_id: int, *, over: int | None, reason: str, now: datetime, by: str | None = None
     ) -> ChampionRow:
-        """Make a former champion current again in place of the champion with the id `over`, and return it.
+        """Make a former champion current again, in place of the champion with the id `over`, and return the former one.
 
         Raises:
             EvidenceVoid: the evidence for the promotion of the former champion is no longer valid.

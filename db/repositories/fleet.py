@@ -201,7 +201,7 @@ class Fleet:
         return self.session.scalars(query.order_by(DeviceRow.model, DeviceRow.uuid, DeviceRow.worker_id)).all()
 
     def sharers(self, seen_since: datetime) -> dict[str, tuple[WorkerRow, ...]]:
-        """Return the connected workers of each device that several of them offer, by the device's UUID.
+        """For each device that several connected workers offer, return these workers, by the device's UUID.
 
         Devices that run no kernels are left out, because any number of workers may simulate them.
         """

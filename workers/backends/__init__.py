@@ -402,7 +402,11 @@ class Session(Protocol):
         ...
 
     def self_test(self) -> str | None:
-        """Run a kernel with a known result. Return a description of its error, or None. May raise `LaunchError`."""
+        """Run a kernel with a known result. Return a description of a wrong result, or None.
+
+        Raises:
+            LaunchError: the kernel could not be loaded or started.
+        """
         ...
 
     def environment(self) -> Mapping[str, str]:

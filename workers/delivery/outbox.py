@@ -180,7 +180,7 @@ class Outbox:
         return answers
 
     def _store_lacking(self, parcel: Parcel, answer: Answer) -> None:
-        """Upload the artefacts that, according to its answer, the service lacks, e.g. because a backup was restored."""
+        """Upload the artefacts that the service lacks according to `answer`, e.g. because a backup was restored."""
         for digest in answer.lacking:
             self._stored.discard(digest)
             if (content := parcel.contents.get(digest)) is None:

@@ -122,7 +122,7 @@ class Evaluator:
         )
 
     def stand_by(self) -> None:
-        """Start a runner before there is a job, because importing the libraries takes it most of a second."""
+        """Start a runner before there is a job, because a runner needs most of a second to import its libraries."""
         self._runners.stand_by(self._modules)
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:

@@ -24,7 +24,7 @@ def signing_key(secret: str) -> bytes:
 
 
 def signed(secret: str, message_id: str, at: datetime, body: bytes) -> dict[str, str]:
-    """Return the headers of a message: its id, which is the same in all retries, the time and the signature."""
+    """Return the headers of a message: the message id (the same in all retries), the time, and the signature."""
     timestamp = str(int(at.timestamp()))
     content = f"{message_id}.{timestamp}.".encode() + body
     signature = base64.b64encode(hmac.new(signing_key(secret), content, hashlib.sha256).digest()).decode()

@@ -151,7 +151,7 @@ class Member:
 
     @property
     def slots(self) -> Sequence[tuple[Device, SlotView | None]]:
-        """Each device with the view of its slot, or None if the slot has reported nothing."""
+        """Each device with the view of its slot. The view is None if the slot has reported nothing."""
         by_device = {slot.device_uuid: slot for slot in self.worker.slots}
         return [(device, by_device.get(device.uuid)) for device in self.worker.devices]
 

@@ -41,14 +41,19 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Pause:
-    """Time in ns between two batches without requests, and the kernel process's processor time during it, in ns."""
+    """Time between two batches in which no request is sent.
+
+    Attributes:
+        wall_ns: duration in ns.
+        cpu_ns: processor time of the kernel process in ns.
+    """
 
     wall_ns: int
     cpu_ns: int
 
 
 def joined(one: Batch, other: Batch) -> Batch:
-    """Return two batches as one, because counted processor time is too coarse for a single short batch."""
+    """Merge two batches, because counted processor time is too coarse for a single short batch."""
     return Batch(
         calls=one.calls + other.calls,
         claimed_ns=-1 if min(one.claimed_ns, other.claimed_ns) < 0 else one.claimed_ns + other.claimed_ns,
