@@ -140,7 +140,9 @@ def _check_builtin(digest: str, family: Family) -> None:
     for name, own in registry.builtin_digests().items():
         if own == digest and registry.find(name).family.document != family.document:
             raise InvalidInput(
-                "document", f"{digest[:12]} is the digest of the built-in family {name}, whose document differs"
+                "document",
+                f"{digest[:12]} is the digest of the built-in family {name}, whose document differs; send its "
+                "document, or the digest of your own files",
             )
 
 

@@ -11,7 +11,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 MEANING: dict[Role, str] = {
     "viewer": "sees everything but tokens",
     "submitter": "also starts and commands searches, and rolls champions back",
-    "worker": "leases jobs and reports on them, as one worker, and nothing else",
+    "worker": "only leases jobs and reports their results, as one worker",
     "author": "uploads families: code that runs on the workers",
     "admin": "also creates and revokes tokens, and manages workers",
 }

@@ -176,7 +176,7 @@ def test_trial_page_compares_with_the_requested_trial(stage: Stage, page: httpx.
     assert 'class="removed"' in split
     for against, status, words in (
         ("99", 404, "has no trial 99"),
-        ("parent", 404, "has no parent other than itself"),
+        ("parent", 404, "cannot be compared with its parent"),
         ("grandparent", 422, "must be `parent`"),
     ):
         refused = page.get(f"/trials/{other.id}", params={"against": against})

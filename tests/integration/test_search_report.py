@@ -77,8 +77,8 @@ def test_report_states_targets_costs_and_the_command_to_repeat_the_search(rest: 
         in goals
     )
     assert (
-        "as fast as library in one process; 10 µs compared with 20 µs in one fresh process. Try next for factor, 1.50×"
-        in goals
+        "as fast as library in one process; 10 µs compared with 20 µs in one fresh process. "
+        "Target factor needs a further speed-up of 1.50×" in goals
     )
     cost = section(text, "Time and cost")
     assert "which cost 0.0" in cost

@@ -82,7 +82,7 @@ def _check_protocol(report: Report, protocol: int) -> None:
             remedy = "update the worker" if timing.protocol < protocol else "begin the search again"
             raise InvalidInput(
                 f"{where}.protocol",
-                f"{timing.protocol}, but this search ranks times of protocol {protocol}; {remedy}",
+                f"is {timing.protocol}, but this search ranks times of protocol {protocol}; {remedy}",
             )
 
 

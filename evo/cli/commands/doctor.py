@@ -76,7 +76,9 @@ def look_around(location: "LocalDatabase", devices: "list[Device]") -> Iterator[
     yield _tool("ncu", needed_for="profiles of CUDA kernels", remedy="install Nsight Compute")
     yield _package("torch", needed_for="PyTorch as a baseline", remedy="install torch into this environment")
     yield _package(
-        "triton", needed_for="kernels in Triton", remedy="pip install -e '.[triton]' where a worker compiles"
+        "triton",
+        needed_for="kernels in Triton",
+        remedy="pip install -e '.[triton]' on the machines whose workers compile",
     )
     remedy = "make it writable; otherwise every kernel is compiled again in each run"
     yield _temporary()

@@ -208,7 +208,8 @@ def _chosen(against: str, trial: TrialView, search: SearchView) -> TrialReferenc
         return found
     if against in ROLES:
         raise NotFound(
-            f"trial {trial.number} has no {against} other than itself; give the number of a trial to compare with"
+            f"trial {trial.number} cannot be compared with its {against}: there is none, or it is this trial; give "
+            "the number of another trial"
         )
     raise InvalidInput("against", "must be `parent`, `champion`, a trial number of this search, or e.g. `3.57`")
 
