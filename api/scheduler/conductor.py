@@ -31,7 +31,7 @@ from db.repositories.coordination import Coordination
 from db.repositories.deliveries import Deliveries
 from db.repositories.fleet import Fleet, Superseded, check_incarnation
 from db.repositories.leases import Leases
-from db.repositories.tokens import Tokens
+from db.repositories.tokens import SLACK, Tokens
 from evo.device import Device
 from evo.errors import EvoError
 from evo.messages.job import Answer, Delivery, HeartbeatReply, SlotReport
@@ -39,10 +39,6 @@ from evo.messages.worker_state import SILENT_S
 from evo.trial.results import Report
 
 log = structlog.get_logger("conductor")
-
-
-SLACK = timedelta(seconds=5)
-"""Difference between the clocks of service processes that is tolerated."""
 
 
 class Conductor:
@@ -269,6 +265,7 @@ class Conductor:
         self._advance_all()
         with self.database.write() as session:
             Coordination(session).note_alive(self.clock())
+            Coordination(session).reset_obstacles_ahead(self.clock())
 
     def connected_since(self) -> datetime:
         """Return the time since which a worker must have been seen to count as connected."""

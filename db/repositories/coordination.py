@@ -123,6 +123,13 @@ class Coordination:
         """Record the current time in every search whose clock is running, as proof that a service is running."""
         self.session.execute(update(table(SearchRow)).where(*_TICKING).values(alive_at=now))
 
+    def reset_obstacles_ahead(self, now: datetime) -> None:
+        """Let obstacles that were reported ahead of `now` begin now, because a clock was ahead. Otherwise later jobs
+        would not end them.
+        """
+        ahead = update(table(SearchRow)).where(_SEARCHES.obstacle_at > now)
+        self.session.execute(ahead.values(obstacle_at=now))
+
     def alive_at(self) -> datetime | None:
         """Return the last time at which a service recorded that it was running.
 

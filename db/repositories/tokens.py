@@ -21,6 +21,9 @@ from evo.messages.access import Role
 SESSION = timedelta(hours=12)
 """Maximum duration of a browser session."""
 
+SLACK = timedelta(seconds=5)
+"""Difference between the clocks of service processes that is tolerated."""
+
 SECRET_BYTES = 32
 ID_BYTES = 6
 _SECRET = re.compile(r"ke[vj]_([0-9a-f]{12})_([0-9A-Za-z_-]{43})")
@@ -180,9 +183,14 @@ class Tokens:
         return token if token is not None and _valid(token, now) else None
 
     def reset_ahead(self, now: datetime) -> None:
-        """Shorten sessions that last longer than `SESSION`, because a clock was ahead when they began."""
+        """Shorten sessions that last longer than `SESSION`, because a clock was ahead when they began, and let the
+        lifetime of tokens that were created ahead of `now` begin now.
+        """
         late = update(SessionRow).where(SessionRow.expires_at > now + SESSION)
         self.session.execute(late.values(expires_at=now + SESSION).execution_options(synchronize_session=False))
+        for row in self.session.scalars(select(TokenRow).where(TokenRow.created_at > now + SLACK)):
+            ahead, row.created_at = row.created_at - now, now
+            row.expires_at = None if row.expires_at is None else row.expires_at - ahead
 
     def end_session(self, secret: str) -> None:
         self.session.execute(delete(SessionRow).where(SessionRow.digest == _digest(secret)))

@@ -23,23 +23,25 @@ class Events(Calls):
         ended. Any process of the service can resume it.
 
         Raises:
-            ServiceUnreachable: no service answered for `patience_s` seconds.
+            ServiceUnreachable: no service answered for `patience_s` seconds after the first failed attempt. A client
+                that was suspended therefore tries again.
             ServiceError: the response is not a stream of events, or an event has an unknown form.
         """
         path = "/events" if search_id is None else f"/searches/{search_id}/events"
-        last_id, answered_at = "", time.monotonic()
+        last_id, failing_since = "", None
         while True:
             try:
                 with self._transport.stream(
                     path, headers={"Last-Event-ID": last_id}, quiet_s=QUIET_S, media_type=STREAM
                 ) as answer:
                     for fields in _blocks(_lines(answer)):
-                        answered_at, last_id = time.monotonic(), fields.get("id", last_id)
+                        failing_since, last_id = None, fields.get("id", last_id)
                         name = fields.get("event", "")
                         if (kind := EVENTS.get(name)) is not None and "data" in fields:
                             yield from_json(fields["data"], kind, what=f"an event {name!r}")
             except ServiceUnreachable:
-                if time.monotonic() - answered_at > patience_s:
+                failing_since = time.monotonic() if failing_since is None else failing_since
+                if time.monotonic() - failing_since > patience_s:
                     raise
             self._transport.pause(2)
 

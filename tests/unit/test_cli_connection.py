@@ -48,3 +48,20 @@ def test_service_outage_beyond_the_time_limit_raises_the_last_error(monkeypatch:
     with pytest.raises(ServiceAway, match="try again in 120 s"):
         connection.ask(failing(ServiceAway("the service is temporarily unavailable; try again in 120 s")))
     connection.close()
+
+
+def test_suspended_command_tries_again_before_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    monkeypatch.setattr("evo.cli.service.connection.time.monotonic", lambda: now_s)
+    connection = Connection(lambda: "http://127.0.0.1:1", lambda: None)
+    left = [ServiceUnreachable("reset"), ServiceUnreachable("refused")]
+
+    def question(client: Client) -> str:
+        nonlocal now_s
+        now_s += 3600.0 if len(left) == 2 else 1.0  # the first request was suspended
+        if left:
+            raise left.pop(0)
+        return client.url
+
+    assert connection.ask(question) == "http://127.0.0.1:1"
+    connection.close()

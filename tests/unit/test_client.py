@@ -181,6 +181,18 @@ def test_event_stream_ends_after_the_time_limit_without_a_service() -> None:
         next(Service(httpx.ConnectError("gone")).client().events(patience_s=-1.0))
 
 
+def test_suspended_client_tries_again_before_it_gives_up_on_an_event_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-Z and `fg`, or a suspended job, the time since the last event is long, and the connection is lost."""
+    now_s = 0.0
+    monkeypatch.setattr("evo.client.events.time.monotonic", lambda: now_s)
+    event = stream_of('event: deleted\ndata: {"id":8}\nid: 0-2\n\n')
+    service = Service(event, httpx.ConnectError("reset"), httpx.ConnectError("refused"), event, httpx.ConnectError("x"))
+    events = service.client(attempts=1).events(patience_s=60.0)
+    assert next(events) == SearchDeleted(id=8)
+    now_s = 3600.0
+    assert next(events) == SearchDeleted(id=8)
+
+
 def test_client_gives_up_after_bounded_retries_and_the_error_states_a_remedy() -> None:
     service = Service(*[httpx.ConnectError("connection refused")] * 4)
     with pytest.raises(ServiceUnreachable, match=r"http://service \(connection refused\).*kernel-evo serve"):

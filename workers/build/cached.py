@@ -51,8 +51,9 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
         kept = None if key is None else cache.get(key)
         if kept is not None:
             return replace(_unpack(kept), reads=tuple(_places(names["reads"], unit)))
-    begun = time.time()
+    begun, steady_s = time.time(), time.monotonic()
     result = compiler.compile(unit, timeout_s=timeout_s)
+    begun = min(begun, time.time() - (time.monotonic() - steady_s))  # the clock may have been set back
     if isinstance(result, CompileFailed):
         refuse_exhaustion(result.log)
     if (

@@ -48,16 +48,17 @@ class Connection:
         it must be idempotent.
 
         Raises:
-            ServiceUnreachable: the service was unavailable for `TIMEOUT_S`.
+            ServiceUnreachable: the service was unavailable for `TIMEOUT_S` after the first failed attempt.
         """
         from evo.client import ServiceUnreachable
 
-        deadline = time.monotonic() + TIMEOUT_S
+        failing_since: float | None = None
         while True:
             try:
                 return question(self.client)
             except ServiceUnreachable:
-                if time.monotonic() > deadline:
+                failing_since = time.monotonic() if failing_since is None else failing_since
+                if time.monotonic() - failing_since > TIMEOUT_S:
                     raise
             time.sleep(PAUSE_S)
 
