@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from evo.client.calls import Calls
@@ -37,7 +37,12 @@ class Workers(Calls):
         self._send("PUT", f"/workers/{_path_segment(worker_id)}", body)
 
     def workers(self) -> Page[WorkerView]:
-        return self._get("/workers", Page[WorkerView])
+        """Return all workers with their devices, latest seen first."""
+        page = self._get("/workers", Page[WorkerView])
+        while page.next is not None:
+            more = self._get("/workers", Page[WorkerView], cursor=page.next)
+            page = replace(more, items=(*page.items, *more.items))
+        return page
 
     def heartbeat(
         self,

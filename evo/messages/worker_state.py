@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from evo.device import Device
-from evo.device.requirements import Requirements
 from evo.messages.view import ProvingView, SearchView, SlotView, WorkerView
 from evo.text.shell import command
 from evo.text.wording import duration_text
 
-NOTHING = Requirements()
 SILENT_S = 45.0
 """Seconds without a message after which a worker counts as gone."""
 
@@ -33,10 +31,15 @@ def silence(worker: WorkerView, now: datetime | None = None) -> float:
 
 
 def is_interrupted(search: SearchView, workers: Sequence[WorkerView]) -> bool:
-    """Return True if a search should make progress, but no connected worker has a device for it."""
-    connected = (each for each in workers if each.left_at is None and silence(each) <= SILENT_S)
-    served = any(search.fits(device) for worker in connected for device in worker.devices)
+    """Return True if a search should make progress, but no device of a connected worker takes its jobs."""
+    served = any(_serves(worker, device, search) for worker in workers for device in worker.devices)
     return search.state in {"running", "stopping", "ablating"} and not served
+
+
+def _serves(worker: WorkerView, device: Device, search: SearchView) -> bool:
+    connected = worker.left_at is None and silence(worker) <= SILENT_S and not worker.drain
+    aside = any(slot.device_uuid == device.uuid and slot.quarantined_at is not None for slot in worker.slots)
+    return connected and not aside and search.fits(device)
 
 
 def slot_text(slot: SlotView) -> str:
@@ -68,21 +71,12 @@ def _left_text(proving: ProvingView, left_s: float) -> str:
     return f"{this}, about {duration_text(proving.all_left_s)} for all planned"
 
 
-def worker_obstacle(
-    workers: Sequence[WorkerView],
-    device: Device,
-    requirements: Requirements = NOTHING,
-    *,
-    now: datetime | None = None,
-) -> str | None:
-    """Return the reason why a search on a device makes no progress; None if a worker can serve the search.
-
-    Only workers with a device of the same model are considered. The result is also None if no worker ever offered such
-    a device.
-    """
-    offering = [worker for worker in workers if any(_same(each, device) for each in worker.devices)]
+def worker_obstacle(workers: Sequence[WorkerView], search: SearchView, *, now: datetime | None = None) -> str | None:
+    """Return the reason why a search makes no progress; None if a worker can serve the search."""
+    device = search.device
+    offering = [worker for worker in workers if any(map(search.is_for, worker.devices))]
     if not offering:
-        return None
+        return _nowhere(workers, search)
     there = [worker for worker in offering if worker.left_at is None]
     if not there:
         return "Its worker has left: nothing is measured until a worker connects."
@@ -90,19 +84,31 @@ def worker_obstacle(
     if silence_s > SILENT_S:
         return f"No worker has sent a message for {silence_s:.0f} s: nothing is measured until a worker connects."
     reachable = [worker for worker in there if silence(worker, now) <= SILENT_S]
-    lacking = [requirements.lacking(each) for worker in reachable for each in worker.devices if _same(each, device)]
+    lacking = [
+        search.requirements.lacking(each) for worker in reachable for each in worker.devices if search.is_for(each)
+    ]
     if None not in lacking:
         return f"No connected {device.model} meets the requirements of the search: one {lacking[0]}."
-    reasons = [_single_worker_obstacle(worker, device) for worker in reachable]
+    reasons = [_single_worker_obstacle(worker, search) for worker in reachable]
     return None if None in reasons else reasons[0]
 
 
-def _single_worker_obstacle(worker: WorkerView, device: Device) -> str | None:
+def _nowhere(workers: Sequence[WorkerView], search: SearchView) -> str:
+    """Return a text for a search whose device no worker has. It names similar devices of connected workers."""
+    device, unit = search.device, "" if search.device_uuid is None else f", unit {search.device_uuid},"
+    connected = [each for worker in workers if worker.left_at is None for each in worker.devices]
+    alike = [each for each in connected if (each.kind, each.model) == (device.kind, device.model)]
+    other = next((each.architecture for each in alike if each.architecture != device.architecture), None)
+    found = "" if other is None else f" (one has the architecture {other} instead of {device.architecture})"
+    return f"No worker has {device.model}{unit}{found}: nothing is measured until one connects (`{command('worker')}`)."
+
+
+def _single_worker_obstacle(worker: WorkerView, search: SearchView) -> str | None:
     """Return the reason why a worker does not measure; None if at least one matching device can measure."""
     if worker.drain:
         return f"Worker {worker.name} is drained: `{command('workers', 'resume', worker.name)}` lets it work again."
-    fitting = {each.uuid for each in worker.devices if _same(each, device)}
-    found = [_slot_obstacle(worker, device, slot) for slot in worker.slots if slot.device_uuid in fitting]
+    fitting = {each.uuid for each in worker.devices if search.is_for(each)}
+    found = [_slot_obstacle(worker, search.device, slot) for slot in worker.slots if slot.device_uuid in fitting]
     return None if not found or None in found else found[0]
 
 
@@ -113,7 +119,3 @@ def _slot_obstacle(worker: WorkerView, device: Device, slot: SlotView) -> str | 
     if slot.activity in {"waiting", "exhausted"}:
         return f"{device.model} of worker {worker.name} is not measuring now: {slot.detail or slot.activity}."
     return None
-
-
-def _same(one: Device, other: Device) -> bool:
-    return (one.kind, one.model) == (other.kind, other.model)

@@ -181,6 +181,17 @@ def test_event_stream_ends_after_the_time_limit_without_a_service() -> None:
         next(Service(httpx.ConnectError("gone")).client().events(patience_s=-1.0))
 
 
+def test_workers_of_all_pages_are_listed() -> None:
+    def page(worker_id: str, following: str | None) -> httpx.Response:
+        worker = {"id": worker_id, "name": worker_id, "host": "h", "devices": [], "slots": [], "seen_at": "2026-01-02"}
+        return httpx.Response(200, json={"items": [worker], "next": following})
+
+    service = Service(page("a", "x&y"), page("b", "z"), page("c", None))
+    found = service.client().workers()
+    assert ([each.id for each in found.items], found.next) == (["a", "b", "c"], None)
+    assert [request.url.query for request in service.asked] == [b"", b"cursor=x%26y", b"cursor=z"]
+
+
 def test_suspended_client_tries_again_before_it_gives_up_on_an_event_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """After Ctrl-Z and `fg`, or a suspended job, the time since the last event is long, and the connection is lost."""
     now_s = 0.0

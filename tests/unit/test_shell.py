@@ -11,12 +11,11 @@ import pytest
 
 from db.engine.location import Location
 from evo.cli.service.locations import ServiceRef
-from evo.device.requirements import Requirements
 from evo.messages.view import SlotView, WorkerView
 from evo.messages.worker_state import worker_obstacle
 from evo.text.shell import command, quoted, with_home
 from evo.text.visible import one_line
-from tests.unit.views import DEVICE, NOW
+from tests.unit.views import DEVICE, NOW, view
 
 NAMES = ["plain", "a b", "it's", 'a"b', "$HOME", "a;b", "a&b", "run?1", "100%", "ü", "(x)", "#1", "a*b"]
 
@@ -58,7 +57,7 @@ def test_worker_commands_in_errors_are_quoted_for_a_shell(name: str) -> None:
         (drained, ["kernel-evo", "workers", "resume", name]),
         (replace(drained, drain=False, slots=(aside,)), ["kernel-evo", "workers", "clear", name, DEVICE.uuid]),
     ):
-        told = worker_obstacle([worker], DEVICE, Requirements(), now=NOW)
+        told = worker_obstacle([worker], view(), now=NOW)
         assert told is not None and shlex.join(words) in told
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from evo.cli.commands.fleet.workers import device_uuid, named
+from evo.cli.commands.searches import _print_searches
+from evo.cli.service.locations import ServiceRef
 from evo.errors import Conflict, NotFound
 from evo.messages.view import ProvingView, SlotView, WorkerView
 from evo.messages.worker_state import confirmation_text, is_interrupted, slot_text, worker_obstacle, worker_text
@@ -47,8 +49,13 @@ def test_slot_text_states_the_activity_or_the_quarantine_reason() -> None:
 @pytest.mark.parametrize(
     ("workers", "after_s", "said"),
     [
-        ([], 0, None),
-        ([replace(WORKER, devices=(GPU,))], 900, None),
+        ([], 0, "No worker has AMD EPYC: nothing is measured until one connects"),
+        ([replace(WORKER, devices=(GPU,))], 10, "No worker has AMD EPYC"),
+        (
+            [replace(WORKER, devices=(replace(DEVICE, architecture="arm64"),))],
+            10,
+            "has the architecture arm64 instead of",
+        ),
         ([WORKER], 10, None),
         ([WORKER], 90, "a message for 90 s"),
         ([replace(WORKER, left_at=NOW)], 10, "has left"),
@@ -62,7 +69,13 @@ def test_slot_text_states_the_activity_or_the_quarantine_reason() -> None:
 def test_waiting_search_states_why_its_workers_are_unavailable(
     workers: list[WorkerView], after_s: float, said: str | None
 ) -> None:
-    found = worker_obstacle(workers, DEVICE, now=at(after_s))
+    found = worker_obstacle(workers, view(), now=at(after_s))
+    assert found is None if said is None else found is not None and said in found
+
+
+@pytest.mark.parametrize(("unit", "said"), [("cpu-1", None), ("cpu-2", "No worker has AMD EPYC, unit cpu-2,: nothing")])
+def test_search_for_one_unit_states_that_no_worker_has_the_unit(unit: str, said: str | None) -> None:
+    found = worker_obstacle([WORKER], view(device_uuid=unit), now=at(10))
     assert found is None if said is None else found is not None and said in found
 
 
@@ -97,6 +110,9 @@ def test_device_is_found_by_a_uuid_prefix_or_its_model() -> None:
         ({"left_at": NOW}, "paused", False),
         ({"left_at": NOW}, "finished", False),
         ({"devices": (GPU,)}, "running", True),
+        ({"drain": True}, "running", True),
+        ({"slots": (ASIDE,)}, "running", True),
+        ({"slots": (ASIDE,), "devices": (DEVICE, replace(DEVICE, uuid="cpu-2"))}, "running", False),
     ],
 )
 def test_search_without_a_connected_worker_is_shown_as_interrupted(
@@ -104,6 +120,21 @@ def test_search_without_a_connected_worker_is_shown_as_interrupted(
 ) -> None:
     given = replace(WORKER, **{"devices": (DEVICE,), "silent_s": 90.0 if "seen_at" in worker else 1.0, **worker})
     assert is_interrupted(view(state=state), [given]) is interrupted
+
+
+@pytest.mark.parametrize(
+    ("worker", "said"),
+    [
+        ({"drain": True}, "Search 3 waits. Worker vm is drained: `kernel-evo workers resume vm` lets it work again."),
+        ({"slots": (ASIDE,)}, "Search 3 waits. AMD EPYC is quarantined: Xid 79. Once it is repaired, kernel-evo"),
+        ({"left_at": NOW}, "No worker serves search 3 now. Continue it: kernel-evo worker --url http://s"),
+    ],
+)
+def test_list_of_searches_states_why_a_search_waits(
+    worker: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _print_searches([view()], [replace(WORKER, silent_s=1.0, **worker)], ServiceRef(url="http://s"))
+    assert said in " ".join(capsys.readouterr().out.split())
 
 
 def test_text_of_a_confirmation_states_its_number_and_the_remaining_time() -> None:

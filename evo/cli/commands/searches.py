@@ -66,21 +66,24 @@ def searches(
 
 def _print_searches(views: "Iterable[SearchView]", workers: "Sequence[WorkerView]", where: ServiceRef) -> None:
     from evo.cli.console.display import best_time_text
-    from evo.messages.worker_state import is_interrupted
+    from evo.messages.worker_state import is_interrupted, worker_obstacle
 
     rows = table(">search", "state", "family", "problem", "device", ">trials", ">best", ">speed-up")
-    interrupted = list[int]()
+    interrupted = dict[int, str]()
     for view in views:
         best = best_time_text(view)
         if is_interrupted(view, workers):
-            interrupted.append(view.id)
+            interrupted[view.id] = worker_obstacle(workers, view) or ""
         state = "interrupted" if view.id in interrupted else view.state
         cells = (state, view.family, spaced_text(view.problem), view.place, f"{view.finished:,}", best)
         rows.add_row(str(view.id), *cells, factor_text(view.speedup))
     out = console()
     if rows.row_count:
         out.print(rows)
-        for number in interrupted:
+        for number, reason in interrupted.items():
+            if "kernel-evo workers" in reason:  # a command for a drained worker or a quarantined device
+                out.print(f"Search {number} waits. {reason}")
+                continue
             way = f"kernel-evo search --resume {number}" if where.url is None else "kernel-evo worker"
             out.print(styled(f"No worker serves search {number} now. Continue it: ", (f"{way}{where.options}", "bold")))
     else:

@@ -105,7 +105,7 @@ def follow(
             if alone is not None and view.obstacle is not None and _is_only_worker(workers, view, alone):
                 raise Conflict(stuck(view, view.obstacle, where))
             notable = refusal or view.obstacle
-            found = notable or worker_obstacle(workers, view.device, view.requirements)
+            found = notable or worker_obstacle(workers, view)
             if found is not None and (known is None or (notable is not None and found != known)):
                 screen.note(found)
             known = found

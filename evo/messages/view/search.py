@@ -282,14 +282,16 @@ class SearchView(Deferred):
         """Name of the device on which the times were measured or estimated."""
         return place_text(self.device, self.objective)
 
-    def fits(self, device: Device) -> bool:
-        """Return True if a device may work on the search.
-
-        The device must have the same kind, model and architecture, and meet all requirements. If the search is
-        restricted to one unit, the device must be that unit.
+    def is_for(self, device: Device) -> bool:
+        """Return True if a device has the kind, model and architecture of the search, and is its unit if the search is
+        restricted to one.
         """
         same = all(getattr(device, name) == getattr(self.device, name) for name in ("kind", "model", "architecture"))
-        return same and self.device_uuid in (None, device.uuid) and self.requirements.lacking(device) is None
+        return same and self.device_uuid in (None, device.uuid)
+
+    def fits(self, device: Device) -> bool:
+        """Return True if a device may work on the search: the search is for it, and it meets all requirements."""
+        return self.is_for(device) and self.requirements.lacking(device) is None
 
     @property
     def rolled_back(self) -> str | None:
