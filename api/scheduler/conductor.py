@@ -23,7 +23,7 @@ from api.scheduler.leasing.queue import ReceiptOrRefusal, WorkQueue
 from api.scheduler.registry import Registry, stuck
 from api.scheduler.results.reports import ResultReceiver, answer
 from api.schemas import LeaseReply, Receipt
-from db.engine.session import Database
+from db.engine.session import Database, StoreUnavailable
 from db.engine.signals import WORK
 from db.models import AttemptState
 from db.repositories.archive import Archive
@@ -69,6 +69,8 @@ class Conductor:
         self.registry = Registry(database, self.catalogue, clock, lost_s)
         self._lost_s = lost_s
         self._settled_s = lost_s()
+        self._swept = (clock(), lost_s())
+        self._away = False
         queue = WorkQueue(self.registry, clock)
         self.orders = Commands(database, self.catalogue, self.registry, clock, connected_since=self.connected_since)
         self._expiry = Expiry(self.registry, clock)
@@ -254,7 +256,19 @@ class Conductor:
         self._expiry.release(attempt_id, search_id, reason, unfit=unfit)
 
     def sweep(self) -> None:
-        """Expire leases and apply all time limits. This method is called every few seconds."""
+        """Expire leases and apply all time limits. It runs every few seconds.
+
+        Raises:
+            StoreUnavailable: the database cannot be used now. Until it can, no time counts as silence of workers.
+        """
+        try:
+            self._sweep()
+        except StoreUnavailable:
+            self._away = True
+            raise
+        self._swept, self._away = (self.clock(), self._lost_s()), False
+
+    def _sweep(self) -> None:
         self._settle_interruption()
         with self.database.read() as session:
             expired = [(row.id, row.job.search_id) for row in Leases(session).expired(self.clock())]
@@ -276,11 +290,12 @@ class Conductor:
     def _settle_interruption(self) -> None:
         """Exclude time in which this service did not run from stored durations, such as leases and running times.
 
-        During that time, workers could not reach the service and searches did not run. If the clock was set back, a
-        stored time may be too far in the future. Such a time is set to the present.
+        During that time, workers could not reach the service and searches did not run. While the database was
+        unavailable, workers could not renew their leases either. If the clock was set back, a stored time may be too
+        far in the future. Such a time is set to the present.
         """
         now, lost_s = self.clock(), self._lost_s()
-        missed_s, self._settled_s = lost_s - self._settled_s, lost_s
+        missed_s, away_s = lost_s - self._settled_s, self._away_s(now, lost_s)
         latest = now + timedelta(seconds=self.lease_s)
         with self.database.read() as session:
             deliveries_ahead = Deliveries(session).any_ahead(now, SLACK)
@@ -288,9 +303,9 @@ class Conductor:
             ahead = ahead or Fleet(session).any_after(now + SLACK)
             others = missed_s != 0.0 and self.database.others(session)
             ran_on = others and self._others_ran(session, missed_s)
-        if missed_s == 0.0 and not ahead:
+        if missed_s == 0.0 and away_s == 0.0 and not ahead:
             return
-        later = timedelta(seconds=max(0.0, missed_s))
+        later = timedelta(seconds=max(0.0, missed_s) + away_s)
         with self.database.write() as session:
             Leases(session).put_off(later, latest=latest)
             Fleet(session).put_off(later, now=now, since=self.connected_since())
@@ -300,6 +315,12 @@ class Conductor:
                 Deliveries(session).reset_ahead(now, SLACK)
         if missed_s != 0.0 and not ran_on:
             self._failures.each(self.registry.revisions(), self._settle_clock, key=lambda search_id: search_id)
+        self._settled_s = lost_s
+
+    def _away_s(self, now: datetime, lost_s: float) -> float:
+        """Return the seconds since the last complete sweep if later sweeps failed, without interruptions."""
+        swept_at, lost_before_s = self._swept
+        return max(0.0, (now - swept_at).total_seconds() - (lost_s - lost_before_s)) if self._away else 0.0
 
     def _others_ran(self, session: Session, missed_s: float) -> bool:
         """Return True if another process ran the searches while this process did not run.

@@ -1,10 +1,14 @@
 """Durations while the service is stopped or its clock is set: leases, running time, workers, messages."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from unittest.mock import Mock
 
 import pytest
 
 from api.events.webhooks.delivery import WebhookDelivery
+from db.engine.session import Database, StoreUnavailable
 from db.repositories.archive import Archive
 from db.repositories.coordination import Coordination
 from db.repositories.deliveries import PAUSES_S
@@ -53,6 +57,36 @@ def test_lease_expires_despite_repeated_service_interruptions(stage: Stage) -> N
         stage.conductor.sweep()
     with pytest.raises(StaleLease):
         stage.hand_in(held)
+
+
+@contextmanager
+def database_away() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for way in ("read", "write", "look"):
+            patch.setattr(Database, way, Mock(side_effect=StoreUnavailable("it is away")))
+        yield
+
+
+@pytest.mark.parametrize("seconds", [0.0, HOUR_S, -HOUR_S])
+def test_worker_results_are_accepted_after_the_database_was_unavailable(stage: Stage, seconds: float) -> None:
+    """The outage may follow an interruption of the service, which broke its connections."""
+    stage.submit()
+    stage.hand_in(stage.one())
+    held, lost = stage.one(), stage.one()
+    stage.interrupt(seconds)
+    with database_away():
+        for _ in range(50):
+            stage.wait(5)
+            with pytest.raises(StoreUnavailable):
+                stage.conductor.sweep()
+    stage.conductor.sweep()
+    with stage.database.read() as session:
+        assert Fleet(session).is_connected("w1", stage.conductor.connected_since())
+    stage.hand_in(held)
+    stage.wait(stage.lease_s + 1)
+    stage.conductor.sweep()
+    with pytest.raises(StaleLease):
+        stage.hand_in(lost)
 
 
 def test_lease_granted_while_the_clock_was_ahead_expires_after_a_restart(stage: Stage) -> None:
@@ -249,3 +283,32 @@ def test_running_time_of_a_search_increases_while_a_second_service_process_runs(
             Coordination(session).note_alive(stage.now)
     stage.conductor.sweep()
     assert stage.view(search).elapsed_s == pytest.approx(expected_s)
+
+
+def test_token_created_while_the_clock_was_ahead_expires_after_its_lifetime(stage: Stage) -> None:
+    with stage.database.write() as session:
+        ahead, week = stage.now + timedelta(days=365), timedelta(days=7)
+        tokens = Tokens(session)
+        early, row = tokens.issue(Terms(name="a", expires_at=ahead + week), by="test", now=ahead)
+        joins, _ = tokens.issue(Terms(name="b", join=True, expires_at=ahead + week), by="test", now=ahead)
+        usual, _ = tokens.issue(Terms(name="c", expires_at=stage.now + week), by="test", now=stage.now)
+        endless, _ = tokens.issue(Terms(name="d"), by="test", now=ahead)
+        collect_log(session, stage.now)
+        assert row.created_at == stage.now
+    for days, valid in ((6, [True] * 4), (8, [False, False, False, True])):
+        with stage.database.read() as session:
+            now = stage.now + timedelta(days=days)
+            assert [bool(Tokens(session).holder(each, now)) for each in (early, joins, usual, endless)] == valid
+
+
+@pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S, 0.0])
+def test_obstacle_of_a_search_ends_with_the_next_result_after_the_clock_was_set(stage: Stage, seconds: float) -> None:
+    search = stage.submit()
+    lease = stage.one()
+    stage.conductor.release(lease.attempt_id, lease.token, "family toy differs", unfit=True)
+    stage.interrupt(seconds)
+    stage.conductor.sweep()
+    stage.wait(1)
+    assert stage.view(search).obstacle == "family toy differs"
+    stage.hand_in(stage.one())
+    assert stage.view(search).obstacle is None
