@@ -351,6 +351,28 @@ def test_compiler_version_in_the_cache_key_covers_environment_variables(
     assert CCompiler(find_compiler()).version != before
 
 
+@pytest.mark.parametrize("ahead_s", [0.0, 3600.0])
+def test_header_edited_during_a_compilation_is_detected_although_the_clock_is_set_back(
+    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_s: float
+) -> None:
+    compiler = CCompiler(find_compiler())
+    folder, now = tmp_path / "common", time.time
+    header(folder, 2)
+    asked = unit("c", '#include "factor.h"', f"-I{folder}")
+
+    class Edited(CountingCompiler):
+        def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+            made = super().compile(unit, timeout_s=timeout_s)
+            (folder / "factor.h").write_text("#define FACTOR 3\n")
+            monkeypatch.setattr("workers.build.cached.time.time", now)
+            return made
+
+    monkeypatch.setattr("workers.build.cached.time.time", lambda: now() + ahead_s)
+    two = compiled(Edited(compiler), cache, asked)
+    time.sleep(0.02)
+    assert compiled(compiler, cache, asked).binary != two.binary
+
+
 def test_truncated_cache_entry_is_compiled_again(cache: Cache, tmp_path: Path) -> None:
     compiler = CountingCompiler(CCompiler(find_compiler()))
     asked = unit("c", "#define FACTOR 2")
