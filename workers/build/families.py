@@ -1,4 +1,4 @@
-"""Finds the families that leases need on this machine, or fetches them from the service. Checks their digests."""
+"""Finds on this machine the families that leases need, or fetches them from the service. Checks their digests."""
 
 import codecs
 import shutil

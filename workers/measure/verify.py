@@ -355,7 +355,7 @@ def _describe_unwritten(name: str, values: NDArray[Any], reference: NDArray[Any]
 
 
 def _reads_first(name: str) -> str:
-    """Return advice for a kernel that reads an output before it has written it."""
+    """Return advice for a kernel that reads an output before writing to it."""
     return (
         f"If the kernel reads `{name}` before it writes `{name}`, as `{name}[i] += …` does, set `{name}` in the kernel "
         f'first. Or state the contents before a call in the [[arguments]] of family.toml with name = "{name}": '
