@@ -98,11 +98,12 @@ def evaluate_config(
                 on_step("verifying every case with reference.py, then timing")
                 report = evaluator.evaluate(work, Evaluate(number=0, config=config), built)
                 measured = isinstance(report.outcome, Measured)
-                on_step("timing again on new inputs")
+                if measured:
+                    on_step("timing again on new inputs")
                 doubt = evaluator.doubt(work) if measured else None
-                on_step("timing the baselines")
+                if measured and baselines:
+                    on_step("timing the baselines")
                 beside = evaluator.baseline(work) if baselines and measured else None
-            on_step("checking reference.py")
             trouble = evaluator.trouble(work) if built.refusal and kind_of(device.kind).on_host else None
         finally:
             evaluator.close()
