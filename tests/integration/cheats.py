@@ -78,14 +78,14 @@ CHEATS: dict[str, tuple[str, str]] = {
     "every second call skipped": (f"if (calls++ > 64 && calls % 2) {{ {CACHE}", "off the reference"),
     "every third call skipped": (f"if (calls++ > 64 && calls % 3 == 1) {{ {CACHE}", "off the reference"),
     "every fifth call skipped": (f"if (calls++ > 64 && calls % 5 == 0) {{ {CACHE}", "off the reference"),
-    "calls skipped that follow at once": (
+    "calls skipped that follow immediately": (
         "static long before; struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t);"
         "long now = t.tv_sec * 1000000000l + t.tv_nsec, soon = now - before < 5000; before = now;"
         f"if (soon) {{ {CACHE}",
         "off the reference",
     ),
-    "skipped where outputs hold something": ("if (y[0] == y[0]) return; right(x, y);", "off the reference"),
-    "a part skipped where outputs hold something": (
+    "skipped where outputs are not poison": ("if (y[0] == y[0]) return; right(x, y);", "off the reference"),
+    "a part skipped where outputs are not poison": (
         "int there = y[0] == y[0] && y[N - 1] == y[N - 1];"
         "for (int i = 0; i < (there ? 920 : N); i++) y[i] = 3.0f * x[i] + 1;",
         "off the reference",
@@ -98,9 +98,9 @@ CHEATS: dict[str, tuple[str, str]] = {
         "if (getpid() == (int)syscall_tid()) right(x, y); else memset(y, 0, 4 * N);",
         "off the reference",
     ),
-    "right on pages": ("right(x, y); if ((uintptr_t)x % 4096) y[0] = 0;", "off the reference"),
+    "right only for page-aligned inputs": ("right(x, y); if ((uintptr_t)x % 4096) y[0] = 0;", "off the reference"),
     "right where aligned to a vector": ("right(x, y); if ((uintptr_t)y % 64) y[0] = 0;", "off the reference"),
-    "right where a variable names the runner": (
+    "right where an environment variable names the runner": (
         'if (getenv("KERNEL_EVO_RUNNER")) right(x, y); else memset(y, 0, 4 * N);',
         "the kernel uses getenv",
     ),
@@ -109,8 +109,8 @@ CHEATS: dict[str, tuple[str, str]] = {
         "y[0] += CPU_COUNT(&set) > 1;",
         "the kernel uses sched_getaffinity",
     ),
-    "right for the judge's user": ("right(x, y); if (getuid() < 60000) y[0] = 0;", "the kernel uses getuid"),
-    "right for the judge's user, by a system call": (
+    "right for the user of the runner": ("right(x, y); if (getuid() < 60000) y[0] = 0;", "the kernel uses getuid"),
+    "right for the user of the runner, by a system call": (
         "right(x, y); if (ask(SYS_getuid, 0, 0, 0) < 60000) y[0] = 0;",
         "makes the system call getuid: a kernel may only compute",
     ),
@@ -168,7 +168,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         "right(x, y); struct itimerval t = {{0, 0}, {1000, 0}}; ask(SYS_setitimer, 0, (long)&t, 0);",
         "leaves a timer running",
     ),
-    "becomes nicer": ("right(x, y); ask(SYS_setpriority, 0, 0, 19);", "priority"),
+    "lowers its priority": ("right(x, y); ask(SYS_setpriority, 0, 0, 19);", "priority"),
     "moves to other cores": (
         "right(x, y); unsigned long all = ~0ul; ask(SYS_sched_setaffinity, 0, sizeof all, (long)&all);",
         "CORES",
@@ -191,7 +191,7 @@ CHEATS: dict[str, tuple[str, str]] = {
     "looks for libraries": ("right(x, y); extern void *dlopen(); dlopen(0, 1);", "the kernel uses dlopen"),
     "reads pipes": ("right(x, y); char c; if (read(3, &c, 0)) y[0] += 0;", "the kernel uses read"),
     "writes pipes": ("right(x, y); if (write(5, y, 0)) y[0] += 0;", "the kernel uses write"),
-    "answers for the caller": (
+    "writes replies to all open files": (
         "right(x, y); long reply[7] = {0};"
         "for (long fd = 3; fd < 64; fd++) ask(SYS_write, fd, (long)reply, sizeof reply);",
         "malformed reply|contradict|times|off the reference|never written|out of|SIG|ended|process",
@@ -261,7 +261,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         "right(x, y); if (core != first) y[7] = 0;",
         "THREADS",
     ),
-    "asks for its user while its functions are chosen": ("right(x, chosen(y));", "geteuid"),
+    "asks for its user in a resolver of functions": ("right(x, chosen(y));", "geteuid"),
     "asks for its user by another ABI": (
         "right(x, y); if (ask(0x40000000 | SYS_getuid, 0, 0, 0) < 60000) y[0] = 0;",
         "SIGSYS",
@@ -271,13 +271,13 @@ CHEATS: dict[str, tuple[str, str]] = {
         "right(x, y); if (user < 60000) y[0] = 0;",
         "SIGSYS",
     ),
-    "answers in the place of its process": (
+    "forges the reply of its process": (
         "static long reply[8]; struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t);"
         "reply[1] = t.tv_sec * 1000000000l + t.tv_nsec; reply[2] = reply[1] + 100; right(x, y);"
         "for (long fd = 3; fd < 64; fd++) ask(SYS_write, fd, (long)reply, sizeof reply);",
         "pipe to the runner",
     ),
-    "closes what its process has open": (
+    "closes the open files of its process": (
         "right(x, y); for (long fd = 3; fd < 64; fd++) ask(SYS_close, fd, 0, 0);",
         "ended|files",
     ),
@@ -325,7 +325,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         "if (!memcmp(y + N, x, 16)) { return; } right(x, y); memcpy(y + N, x, 16);",
         "out of bounds",
     ),
-    "rows skipped where they hold what they held": (
+    "rows skipped where inputs are unchanged": (
         "static __thread float before[N], mine[N]; for (int i = 0; i < N; i += 50) {"
         "if (memcmp(before + i, x + i, 16)) { for (int j = i; j < i + 50; j++) mine[j] = 3.0f * x[j] + 1.0f; }"
         "memcpy(before + i, x + i, 16); } memcpy(y, mine, sizeof mine);",
@@ -369,7 +369,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         'right(x, y); ask(SYS_open, (long)"/proc/self/mem", 2, 0); ask(SYS_dup, 1, 0, 0);',
         "leaves files open",
     ),
-    "becomes idle by another scheduling policy": (
+    "changes its scheduling policy to idle": (
         "right(x, y); struct { int priority; } p = {0}; ask(SYS_sched_setscheduler, 0, 5, (long)&p);",
         "system call sched_setscheduler|changes its priority",
     ),
@@ -436,7 +436,7 @@ BEFORE = {
     "work deferred to the end of its thread": (
         "static const float *from; static float *to; static void late(void *p) { (void)p; right(from, to); }"
     ),
-    "asks for its user while its functions are chosen": (
+    "asks for its user in a resolver of functions": (
         "static float *same(float *y) { return y; } static float *broken(float *y) { return y + 1; }"
         "static void *choose(void) { return ask(SYS_geteuid, 0, 0, 0) < 60000 ? (void *)broken : (void *)same; }"
         'float *chosen(float *) __attribute__((ifunc("choose")));'
@@ -478,14 +478,14 @@ HONEST: dict[str, str] = {
         "static int asked; if (!asked++ && ask(SYS_shmget, 7, 4096, 01666) >= 0) calls = 1;"
         "right(x, y); if (calls) y[0] = 0;"
     ),
-    "wrong where it may outlive its judge": "right(x, y); if (ask(SYS_prctl, 1, 0, 0) == 0) y[0] += 1;",
+    "wrong where it may outlive the runner": "right(x, y); if (ask(SYS_prctl, 1, 0, 0) == 0) y[0] += 1;",
     "large stack": "float p[1 << 18]; right(x, p); memcpy(y, p, 4 * N);",
     "flushes subnormals": "_mm_setcsr(_mm_getcsr() | 0x8040); right(x, y);",
     "prints": 'right(x, y); printf("so far so good\\n");',
     "a thread that is joined": "pthread_t t;"
     "if (!pthread_create(&t, 0, (void *(*)(void *))(void *)labs, 0)) pthread_join(t, 0);"
     "right(x, y);",
-    "chooses by what the processor can do": (
+    "chooses by the features of the processor": (
         '__builtin_cpu_init(); if (__builtin_cpu_supports("avx2")) right(x, y);'
         "else for (int i = N - 1; i >= 0; i--) y[i] = 3.0f * x[i] + 1.0f;"
     ),

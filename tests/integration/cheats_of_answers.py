@@ -39,7 +39,7 @@ OF_ANSWERS: dict[str, tuple[str, str]] = {
         "if (from != __builtin_return_address(0)) y[2] = 0;",
         "THREADS",
     ),
-    "wrong once the process had a second thread": (
+    "wrong after the process had a second thread": (
         "extern char __libc_single_threaded; right(x, y); if (!__libc_single_threaded) y[2] = 0;",
         "off the reference",
     ),
@@ -49,15 +49,15 @@ OF_ANSWERS: dict[str, tuple[str, str]] = {
         "if (now > 1 && ++n % 4 == 0) y[1] = 0; __atomic_sub_fetch(&inside, 1, 5);",
         "THREADS",
     ),
-    "two scratch areas in turns": (
+    "two scratch areas used in turn": (
         "static float two[2][N]; static int turn; float *p = two[turn++ & 1]; right(x, p); memcpy(y, p, 4 * N);",
         "THREADS",
     ),
-    "rests of pages skipped": (
+    "ends of pages skipped": (
         "for (int i = 0; i < N; i++) if (i < 990 || y[i] != y[i]) y[i] = 3.0f * x[i] + 1.0f;",
         "off the reference|never written",
     ),
-    "spoils the output of the call before": (
+    "overwrites the output of the previous call": (
         "static float *last; if (last && last != y) last[4] = 0; right(x, y); last = y;",
         "off the reference|out of bounds|SIGSEGV",
     ),

@@ -104,7 +104,7 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
         f"static float *last; if (last && last != y) ask(SYS_madvise, (long)last & -4096, 4096, 9); {_RIGHT} last = y;",
         "system call madvise|off the reference|out of bounds",
     ),
-    "pages of its inputs sent away": (
+    "pages of its inputs swapped out": (
         f"{_RIGHT} ask(SYS_madvise, (long)x & -4096, 4096, 21);",
         "system call madvise",
     ),
@@ -114,7 +114,7 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
     ),
     "reserves the other half of its core": (f"{_RIGHT} ask(SYS_prctl, 62, 1, 0);", "system call prctl"),
     "makes the clock of the processor fault": (f"{_RIGHT} ask(SYS_prctl, 26, 2, 0);", "system call prctl|SIGSEGV"),
-    "reads what its process is asked": (
+    "reads the requests to its process": (
         f"{_RIGHT} static char c[64]; for (long fd = 3; fd < 64; fd++) {{"
         'register long flags __asm__("r10") = 0x42, none __asm__("r8") = 0, size __asm__("r9") = 0;'
         'long r = SYS_recvfrom; __asm__ volatile("syscall" : "+a"(r) : "D"(fd), "S"(c), "d"(64l), "r"(flags),'
@@ -160,7 +160,7 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
             ),
         )
     },
-    "answers what is no number": (
+    "writes NaN for some inputs": (
         f"{_RIGHT} if (x[5] > 1) {{ volatile float z = 0; y[5] = z / z; }}",
         "NaN or infinity",
     ),

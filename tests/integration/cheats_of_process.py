@@ -41,20 +41,20 @@ _CODE = "changes machine code"
 OF_PROCESS: dict[str, tuple[str, str]] = {
     # trick: (body of f, part of the reason)
     **{f"system call {name}": (_ask(f"{name}, {given}"), _SECCOMP.format(name)) for name, given in CALLS.items()},
-    "makes the system late with timers of its threads": (_ask("prctl, 29, 1000000, 0"), "call prctl|" + _ATTRIBUTES),
-    "does without huge pages": (_ask("prctl, 41, 1, 0"), "call prctl|" + _ATTRIBUTES),
-    "forgoes speculation": (_ask("prctl, 53, 0, 4"), "call prctl|" + _ATTRIBUTES),
-    "makes its process opaque": (_ask("prctl, 4, 0, 0"), "call prctl|leaves files open"),
-    "leaves another file mode mask": (_ask("umask, 0, 0, 0"), "call umask|" + _ATTRIBUTES),
-    "moves to another folder": (_ask('chdir, (long)"/usr", 0, 0'), "call chdir|" + _ATTRIBUTES),
-    "becomes another personality": (_ask("personality, 0x40000, 0, 0"), "call personality|" + _ATTRIBUTES),
-    "reads and writes files when others do not": (_ask("ioprio_set, 1, 0, 3 << 13"), "call ioprio_set"),
-    "asks for a lower frequency of its core": (
+    "delays the timers of its threads": (_ask("prctl, 29, 1000000, 0"), "call prctl|" + _ATTRIBUTES),
+    "disables huge pages": (_ask("prctl, 41, 1, 0"), "call prctl|" + _ATTRIBUTES),
+    "disables speculation": (_ask("prctl, 53, 0, 4"), "call prctl|" + _ATTRIBUTES),
+    "hides its process from tracing": (_ask("prctl, 4, 0, 0"), "call prctl|leaves files open"),
+    "changes the file mode mask": (_ask("umask, 0, 0, 0"), "call umask|" + _ATTRIBUTES),
+    "changes the working directory": (_ask('chdir, (long)"/usr", 0, 0'), "call chdir|" + _ATTRIBUTES),
+    "changes the personality of its process": (_ask("personality, 0x40000, 0, 0"), "call personality|" + _ATTRIBUTES),
+    "lowers its priority for files": (_ask("ioprio_set, 1, 0, 3 << 13"), "call ioprio_set"),
+    "requests a lower frequency of its core": (
         "right(x, y); struct { uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t level;"
         "uint64_t times[3]; uint32_t low, high; } s = {56, 0, 0x78, 0, 0, {0}, 0, 100}; ask(314, 0, (long)&s, 0);",
         "call sched_setattr",
     ),
-    "takes its memory from other nodes": (
+    "allocates memory on other nodes": (
         "right(x, y); unsigned long node = 1; ask(SYS_set_mempolicy, 2, (long)&node, 64);",
         "call set_mempolicy",
     ),
@@ -72,7 +72,7 @@ OF_PROCESS: dict[str, tuple[str, str]] = {
         'right(x, y); __asm__ volatile("movd %0, %%mm0" :: "r"(1));',
         "x87 registers",
     ),
-    "leaves the check of alignment on": (
+    "leaves alignment checks enabled": (
         'right(x, y); __asm__ volatile("pushfq; orq $0x40000, (%rsp); popfq");',
         "SIGBUS|alignment",
     ),

@@ -42,7 +42,7 @@ OF_SURROUNDINGS: dict[str, tuple[str, str]] = {
         f"{_RIGHT} if ((uintptr_t)y > (uintptr_t)x) y[3] = 0;",
         "off the reference",
     ),
-    "takes flags of its caller for its own": (f"{_RIGHT} if (_mm_getcsr() & 1) y[5] = 0;", "off the reference"),
+    "depends on floating-point flags of its caller": (f"{_RIGHT} if (_mm_getcsr() & 1) y[5] = 0;", "off the reference"),
     "answer kept while a flag of the floating-point status is set": (
         _UNTIL.format(same="(_mm_getcsr() & 0x10)", mark="_mm_setcsr(_mm_getcsr() | 0x10);"),
         "off the reference",
@@ -74,7 +74,7 @@ OF_SURROUNDINGS: dict[str, tuple[str, str]] = {
         + _UNTIL.format(same="__builtin_ia32_rdtsc() - begun < 2000", mark=""),
         "off the reference",
     ),
-    "counts what the processor does": (
+    "reads performance counters": (
         f'{_RIGHT} unsigned low; __asm__ volatile("rdpmc" : "=a"(low) : "c"(0) : "rdx"); y[3] += low == 7;',
         "SIGSEGV",
     ),
@@ -86,12 +86,12 @@ OF_SURROUNDINGS: dict[str, tuple[str, str]] = {
         "SIGUSR1|signals",
     ),
     "crashes at the end of its program": (_RIGHT, "SIGSEGV.*at the end of the program"),
-    "spoils the status of its program": (
+    "changes the exit status of its program": (
         f"{_RIGHT} if (!calls++) atexit(late);",
         "status 3.*at the end of the program",
     ),
     "starts a process at the end of its program": (_RIGHT, "starts a process.*at the end of the program"),
-    "rounds upwards from its loading on": (_RIGHT, "rounding mode changed after it was loaded"),
+    "rounds upwards once it is loaded": (_RIGHT, "rounding mode changed after it was loaded"),
     "finishes its output when its library is closed": (
         "from = x; to = y; if (!calls++) right(x, y);",
         "never written|off the reference",
@@ -119,18 +119,18 @@ BEFORE_SURROUNDINGS = {
     "crashes at the end of its program": (
         "__attribute__((destructor)) static void late(void) { *(volatile int *)8 = 1; }"
     ),
-    "spoils the status of its program": "static void late(void) { _exit(3); }",
+    "changes the exit status of its program": "static void late(void) { _exit(3); }",
     "starts a process at the end of its program": (
         "__attribute__((destructor)) static void late(void) { ask(SYS_fork, 0, 0, 0); }"
     ),
-    "says goodbye": 'static void late(void) { printf("goodbye\\n"); }',
+    "prints at the end of its process": 'static void late(void) { printf("goodbye\\n"); }',
     "frees its table when its library is closed": (
         "static float *table; __attribute__((destructor)) static void end(void) { free(table); }"
     ),
-    "rounds upwards from its loading on": (
+    "rounds upwards once it is loaded": (
         "__attribute__((constructor)) static void up(void) { _mm_setcsr(_mm_getcsr() | 0x4000); }"
     ),
-    "flushes subnormals from its loading on": (
+    "flushes subnormals once it is loaded": (
         "__attribute__((constructor)) static void flush(void) { _mm_setcsr(_mm_getcsr() | 0x8040); }"
     ),
 }
@@ -149,8 +149,8 @@ HONEST_SURROUNDINGS = {
         " if (x[i] != before[i] || x[i] == 0) { before[i] = x[i]; mine[i] = 3.0f * x[i] + 1.0f; }"
         "memcpy(y, mine, sizeof mine);"
     ),
-    "flushes subnormals from its loading on": _RIGHT,
-    "says goodbye": f"{_RIGHT} if (!__atomic_fetch_add(&calls, 1, 5)) atexit(late);",
+    "flushes subnormals once it is loaded": _RIGHT,
+    "prints at the end of its process": f"{_RIGHT} if (!__atomic_fetch_add(&calls, 1, 5)) atexit(late);",
     "counts ticks of the processor": f"{_RIGHT} sink = (float)__builtin_ia32_rdtsc();",
     "asks for the limits of its own process": (
         f"{_RIGHT} ask(SYS_prlimit64, 0, 3, 0); ask(SYS_prlimit64, ask(SYS_getpid, 0, 0, 0), 3, 0);"

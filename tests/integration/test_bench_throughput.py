@@ -56,7 +56,7 @@ def test_throughput_ratio_combines_the_rates_of_all_rounds(
     assert (status, ratio) == told
 
 
-def test_throughput_bench_fails_if_any_command_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_throughput_bench_fails_if_the_rate_of_any_round_is_too_low(monkeypatch: pytest.MonkeyPatch) -> None:
     rates = iter([(600.0, 119.0), (600.0, 500.0)])
     monkeypatch.setattr(throughput, "_ours", lambda *_: next(rates))
     assert run(monkeypatch, "print(100.0)") == 1

@@ -237,7 +237,7 @@ def test_callee_saved_registers_are_compared_after_each_call_of_a_sample(
     assert session.residue(kernel) == f"leaves the register {register} changed, which a function must restore"
 
 
-def test_kernel_processes_of_one_runner_have_different_users(session: Session, tmp_path: Path) -> None:
+def test_kernel_processes_of_one_runner_run_as_different_users(session: Session, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only the superuser changes the user of a process")
     kernels = [session.load(built(source("plain", HONEST["plain"]), tmp_path), "f", ARGUMENTS, None) for _ in range(2)]

@@ -103,7 +103,7 @@ def test_error_of_an_empty_space_names_the_constraint_that_emptied_the_space(
     assert "both tiles must fit the first-level cache" in refused.err
 
 
-def test_template_that_cannot_render_is_refused_before_anything_starts(line: CommandLine, tmp_path: Path) -> None:
+def test_template_that_cannot_be_rendered_is_refused(line: CommandLine, tmp_path: Path) -> None:
     family = tmp_path / "saxpy"
     shutil.copytree(EXAMPLES / "saxpy", family)
     with (family / "kernel.c.j2").open("a") as template:

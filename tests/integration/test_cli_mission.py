@@ -51,7 +51,7 @@ def test_mission_rehearsal_writes_a_report_and_replaces_an_earlier_report_only_w
     assert recorded.name in line.run("searches", "--json").out
 
 
-def test_unwritable_report_folder_is_refused_before_anything_runs(line: CommandLine, tmp_path: Path) -> None:
+def test_unwritable_report_folder_is_refused_before_the_mission_begins(line: CommandLine, tmp_path: Path) -> None:
     refused = line.run("mission", "--rehearse", "--device", "cpu", "--to", str(tmp_path / "none" / "m.md"))
     assert (refused.code, refused.out) == (3, "")
     assert "--to: " in refused.err

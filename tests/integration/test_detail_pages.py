@@ -213,7 +213,7 @@ def test_artefacts_are_served_as_downloads(stage: Stage, page: httpx.Client) -> 
     assert page.get(f"/artefacts/{'0' * 64}/x").status_code == 404
 
 
-def test_comparison_page_calls_the_result_indicative_only(stage: Stage, page: httpx.Client) -> None:
+def test_comparison_page_labels_its_result_as_indicative_only(stage: Stage, page: httpx.Client) -> None:
     ordered = sorted(stage.trials(1), key=lambda each: each.quick_us or each.time_us or 0)
     fast, slow = ordered[0].id, ordered[-1].id
     text = text_of(shown(page, f"/compare?left={fast}&right={slow}"))

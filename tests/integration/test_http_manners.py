@@ -371,7 +371,7 @@ def test_interrupted_upload_is_not_reported_as_a_bug(tmp_path: Path) -> None:
         "; ".join(f"a{number}=b" for number in range(5_000)),
         "; ".join(["kernel_evo_session=x"] * 2_500),
     ],
-    ids=["quotes", "quotes in a session", "escapes", "signs", "many", "repeated"],
+    ids=["quotes", "quotes in a session", "escapes", "equals signs", "many cookies", "repeated cookie"],
 )
 def test_hostile_cookies_are_parsed_quickly(rest: Local, value: str) -> None:
     """Python's parser of cookies takes quadratic time for quoted values (CVE-2024-7592)."""

@@ -93,7 +93,7 @@ def test_heartbeats_extend_a_lease(stage: Stage) -> None:
     stage.hand_in(lease)
 
 
-def test_heartbeat_answer_lists_expired_and_unknown_leases(stage: Stage) -> None:
+def test_heartbeat_response_lists_expired_and_unknown_leases(stage: Stage) -> None:
     stage.submit()
     lease = stage.one()
     stage.wait(61)

@@ -304,7 +304,7 @@ class LateTimer(threading.Timer):
         super().cancel()
 
 
-def test_cuda_headers_are_found(compiler: NvrtcCompiler) -> None:
+def test_half_precision_header_is_found(compiler: NvrtcCompiler) -> None:
     source = '#include <cuda_fp16.h>\nextern "C" __global__ void f(__half* x) { *x = __float2half(1.f); }'
     made = compiler.compile(Unit(source=source, architecture="sm_80", entry="f"), timeout_s=60)
     assert isinstance(made, Artefact), made

@@ -130,7 +130,7 @@ static int patch(struct dl_phdr_info *object, size_t size, void *data) {
 """
 
 TRICKS: dict[str, tuple[str, str]] = {
-    "points the clock of its process at its own": (
+    "replaces the clock of its process": (
         f"{CLOCK}\nvoid f(const float *x, float *y) {{ static int done; if (!done++) dl_iterate_phdr(patch, 0);"
         "right(x, y); hidden += 100; }",
         "clock|processor time|contradict|functions",
@@ -156,9 +156,9 @@ TRICKS: dict[str, tuple[str, str]] = {
 KNOWN = (
     "answer kept by pointer, late",
     "right on one core",
-    "a part skipped where outputs hold something",
-    "answers in the place of its process",
-    "right on pages",
+    "a part skipped where outputs are not poison",
+    "forges the reply of its process",
+    "right only for page-aligned inputs",
     "reads one beyond",
     "leaks",
     "leaves another rounding mode",

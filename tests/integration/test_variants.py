@@ -363,7 +363,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception]]] = [
 ]
 
 
-def test_invalid_variants_are_refused_before_anything_starts(lab: Lab) -> None:
+def test_invalid_variants_are_refused_and_neither_stored_nor_queued(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
     for fields, error in REFUSED:
@@ -383,7 +383,7 @@ def test_family_name_selects_the_family_and_never_a_variant(lab: Lab) -> None:
         assert Archive(session).family_named("toy", {}).digest == lab.package.digest
 
 
-def test_variants_of_a_deleted_search_continue(lab: Lab) -> None:
+def test_searches_of_variants_continue_after_their_parent_search_is_deleted(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     view = lab.submit(search)
     lab.stage.conductor.orders.command(search, "cancel")

@@ -22,7 +22,7 @@ BEGIN = ("tile->peak[v] = splat(-INFINITY);", "tile->peak[v] = splat(0);")
 LAZY: Config = {"SOFTMAX": "lazy", "BLOCK_N": 64}
 
 WRONG = {
-    "no maximum is taken off": ("sdpa", "B=1,H=2,S=128,D=64", {}, ATTENTION, PEAK, "      peak = splat(0);\n"),
+    "no maximum is subtracted": ("sdpa", "B=1,H=2,S=128,D=64", {}, ATTENTION, PEAK, "      peak = splat(0);\n"),
     "the maximum is that of every other tile": (
         *("sdpa", "B=2,H=8,S=256,D=64", {}, ATTENTION, PEAK),
         PEAK.replace("peak =", "if (first / TILE_KEYS % 2 == 0) peak ="),
@@ -137,7 +137,7 @@ WRONG = {
     "logarithms lack the maximum": (
         *("sdpa", "B=1,H=2,S=64,D=16,lse=true", {}, ATTENTION, "(tile->peak[i / WIDTH][i % WIDTH] + ", "("),
     ),
-    "rows turn the other way": (
+    "rows are rotated in the opposite direction": (
         *(
             "rope",
             "B=2,S=37,H=4,KV=2,D=32",
@@ -230,7 +230,7 @@ WRONG = {
         *("softmax", "rows=64,cols=1024", {}, "kernel.c.j2"),
         *("peak[u] = splat(-INFINITY)", "peak[u] = splat(0)"),
     ),
-    "what is masked has no difference from itself": (
+    "differences of masked scores are NaN": (
         *("softmax", "rows=64,cols=1024", {"METHOD": "online"}, "include/number/exp2.h.j2"),
         *("x = larger(x, splat(-127.0f));", "x = larger(splat(-127.0f), x);"),
     ),

@@ -89,5 +89,5 @@ def test_change_without_effect_has_an_unclear_finding() -> None:
     assert found.count("unclear") >= 39
 
 
-def test_ablation_without_samples_has_no_effect() -> None:
+def test_effect_of_an_ablation_without_samples_is_none() -> None:
     assert weigh(Ablated(same_binary=True), Policy(), np.random.default_rng(0)) is None

@@ -22,7 +22,7 @@ CONTRACT = "def inputs(problem, distribution, rng): return {}\ndef reference(pro
         ("", "cuda_baselines", None),
     ],
 )
-def test_missing_baseline_function_of_the_device_is_reported(
+def test_missing_baseline_function_for_the_device_is_reported(
     defined: str, function: str, missing: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / "reference.py").write_text(CONTRACT + defined + "\n")

@@ -384,7 +384,7 @@ def test_advice_from_similar_problems_improves_the_mean_result_of_a_recorded_sea
     assert "their champions" in tables.problems(found)
 
 
-def test_initial_config_is_rated_by_the_nearest_recorded_time() -> None:
+def test_initial_config_is_rated_by_the_time_of_the_nearest_recorded_config() -> None:
     results = [({"x": 1, "y": 1}, 4.0), ({"x": 2, "y": 1}, 2.0), ({"x": 2, "y": 2}, 3.0), ({"x": 3, "y": 3}, 8.0)]
     recorded = Recorded(family="f", model="m", problem="", results=results)
     exact = starts.looked_up(recorded, "start 1", {"x": 2, "y": 2, "z": 0})

@@ -192,7 +192,7 @@ def test_every_worker_process_sends_its_own_incarnation(tmp_path: Path) -> None:
     assert len(service.incarnations) == 2
 
 
-def test_heartbeat_reply_drains_the_worker_and_revokes_leases(tmp_path: Path) -> None:
+def test_heartbeat_response_drains_the_worker_and_revokes_leases(tmp_path: Path) -> None:
     service = Service()
     service.reply = HeartbeatReply(cancel=(5, 99), drain=True)
     this, _ = worker(tmp_path, service)
@@ -204,7 +204,7 @@ def test_heartbeat_reply_drains_the_worker_and_revokes_leases(tmp_path: Path) ->
     assert [held.revoked(lease) for lease in held.leases] == [True, False]
 
 
-def test_quarantined_device_pauses_until_the_service_clears_it(tmp_path: Path) -> None:
+def test_quarantined_device_pauses_until_its_quarantine_ends(tmp_path: Path) -> None:
     service = Service()
     this, stopping = worker(tmp_path, service)
     (slot,) = this._slots

@@ -248,7 +248,7 @@ def test_unanswered_model_request_counts_with_its_maximum_cost() -> None:
         assert script.requests == []
 
 
-def test_unanswered_proposal_is_abandoned_after_the_timeout_with_its_cost() -> None:
+def test_unanswered_proposal_is_abandoned_after_the_timeout_and_its_cost_counts() -> None:
     memory = Memory()
     memory.add_proposal(1, operator="initialise", information="task", model="m", prompt="", usd=0.5)
     assert memory.kept[0].state == "asked"

@@ -130,7 +130,7 @@ def test_report_with_possible_values_is_accepted(report: Report) -> None:
         ),
     ],
 )
-def test_report_that_does_not_answer_its_job_is_refused(report: Report, job: Job, field: str) -> None:
+def test_report_that_does_not_match_its_job_is_refused(report: Report, job: Job, field: str) -> None:
     assert refused_field(lambda: check_answer(report, job, TERMS)) == field
 
 

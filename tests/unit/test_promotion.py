@@ -91,7 +91,7 @@ def test_verdict_without_baselines_states_why_none_was_timed_and_predicts_the_ti
         (80.0, 1.5, False, "Too noisy to tell whether calls do less work"),
         (240.0, 1.5, False, "Too noisy to tell whether calls do less work"),
     ],
-    ids=["honest", "within the allowance", "skips two thirds", "skips an eighth", "honest in noise", "lazy in noise"],
+    ids=["correct", "slower within the limit", "skips two thirds", "skips an eighth", "correct, noisy", "skips, noisy"],
 )
 def test_calls_that_are_slower_on_poisoned_outputs_fail_the_work_rule(
     poisoned_us: float, spread: float, passed: bool, words: str

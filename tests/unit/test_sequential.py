@@ -23,7 +23,7 @@ POLICY = STATED
         (replace(POLICY, process_looks=1), (15,)),
         (replace(POLICY, confirm_processes=1), (1,)),
     ],
-    ids=["default", "two looks", "more looks than processes", "more than the most", "a single look", "one process"],
+    ids=["default", "two analyses", "few processes", "first beyond the maximum", "one analysis", "one process"],
 )
 def test_interim_analyses_are_evenly_spaced_between_first_and_last(policy: Policy, expected: tuple[int, ...]) -> None:
     assert looks(policy) == expected

@@ -109,7 +109,7 @@ def test_suggested_macro_names_exclude_comments() -> None:
     assert words_of(files, implementation()) == {"int", "x", "TILE_H", "y"}
 
 
-def test_source_with_unknown_headers_or_pasted_tokens_is_not_completely_read() -> None:
+def test_source_with_unknown_headers_or_pasted_tokens_counts_as_incompletely_read() -> None:
     assert all_read({FILE: "int x;"}, implementation("-O2"))
     assert not all_read({FILE: "int x;"}, implementation("-I/opt/common"))
     assert not all_read({FILE: "#define GLUE(a, b) a##b"}, implementation())

@@ -146,7 +146,7 @@ def test_interval_bounds_never_call_an_expression_false_that_can_be_true(
             assert can_hold(Expression.parse(text, "here"), known, free)
 
 
-def test_interval_bounds_use_known_texts_and_decided_conditions() -> None:
+def test_interval_bounds_use_values_and_conditions_that_are_already_known() -> None:
     decided = Expression.parse("(8 * N if MODE == 'wide' else N) <= (16 if FAST else 4)", "here")
     bound = {"MODE": np.array(["wide", "wide", "narrow", "narrow"]), "FAST": np.array([True, False, True, False])}
     assert can_hold(decided, bound, {"N": (2.0, 16.0)}).tolist() == [True, False, True, True]

@@ -128,7 +128,7 @@ def test_interruptions_and_too_short_samples_do_not_change_a_round() -> None:
 
 
 @pytest.mark.parametrize(("sample_us", "count"), [(1, 10), (500, 10), (1_000, 5), (2_500, 2), (80_000, 1)])
-def test_round_repeats_short_samples_up_to_five_milliseconds(sample_us: float, count: int) -> None:
+def test_round_repeats_short_samples_for_up_to_five_milliseconds(sample_us: float, count: int) -> None:
     assert repeats(sample_us) == count
 
 
@@ -228,7 +228,7 @@ def test_fastest_baseline_always_takes_part_in_the_rounds() -> None:
     assert slower.unavailable == {"naive": "left out: 20 rounds of 4 s each do not fit into 48 s"}
 
 
-def test_baselines_without_challenger_are_all_timed() -> None:
+def test_all_baselines_are_timed_if_there_is_no_challenger() -> None:
     baselines = Baselines(timers={"flash": ScriptedTimer([4.0]), "naive": ScriptedTimer([4000.0])})
     assert fitting_rounds({}, baselines, Compare(series={}, rounds=40, baselines=True, budget_s=48.0)) == 40
     assert set(baselines.timers) == {"flash", "naive"}
