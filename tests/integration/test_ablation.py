@@ -146,7 +146,7 @@ def test_ablation_of_a_changed_family_is_refused_unless_a_worker_is_on_a_remote_
     stage.conductor.orders.ablate(search, values=True)
     stage.conductor.orders.command(search, "cancel")
     (folder / "kernel.c.j2").write_text("edited")
-    with pytest.raises(Conflict, match=f"family toy has changed since search {search}.*search again"):
+    with pytest.raises(Conflict, match=f"family toy has changed since search {search}.*start a new search"):
         stage.conductor.orders.ablate(search, values=True)
     works_at("elsewhere")  # a worker there may have the old version
     stage.conductor.orders.ablate(search, values=True)
