@@ -184,7 +184,7 @@ def _check_kinds(space: object, constraints: object, seed: object) -> None:
     if space is None:
         return
     if not isinstance(space, Mapping):
-        raise InvalidInput("space", f"expected distributions by name, got {space!r:.100}")
+        raise InvalidInput("space", f"expected a dict from parameter names to Optuna distributions, got {space!r:.100}")
     for name, each in space.items():
         if not isinstance(name, str) or not isinstance(each, BaseDistribution):
             raise InvalidInput(f"space[{name!r}]", f"expected a name and an Optuna distribution, got {each!r}")

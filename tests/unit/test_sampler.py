@@ -265,7 +265,7 @@ MIXED = CategoricalDistribution([16, 32, None])
         ({f"p{n}": IntDistribution(0, 1) for n in range(65)}, {}, "^space: has 65 parameters; at most 64"),
         ({1: IntDistribution(0, 1)}, {}, r"^space\[1\]: expected a name and an Optuna distribution"),
         ({"x": 3}, {}, r"^space\['x'\]: expected a name and an Optuna distribution, got 3"),
-        ([("x", IntDistribution(0, 1))], {}, "^space: expected distributions by name"),
+        ([("x", IntDistribution(0, 1))], {}, "^space: expected a dict from parameter names"),
         (SPACE, {"seed": "a"}, "^seed: expected a whole number from 0 on, or None, got 'a'"),
         (SPACE, {"seed": -1}, "^seed: expected"),
         (SPACE, {"constraints": None}, "^constraints: expected a sequence of strings, got None"),

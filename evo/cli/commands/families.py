@@ -96,7 +96,7 @@ def import_(
     ] = None,
     role: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=ROLE", help="Role of an array: input, output, inout or workspace. Repeatable."),
+        typer.Option(metavar="NAME=ROLE", help="Role of an array: input, output, inout or workspace; may be repeated."),
     ] = None,
     folder: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder to create; by default named like the source.")

@@ -82,7 +82,7 @@ class LocalDatabase:
         """
         location = cls.of(database)
         if database is not None and not location.database.exists():
-            raise NotFound(f"no database at {location.database}; check --db; `search` and `serve` make new ones")
+            raise NotFound(f"no database at {location.database}; check --db; `search` and `serve` create new ones")
         return location
 
     @classmethod

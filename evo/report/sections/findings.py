@@ -57,9 +57,9 @@ def negative_blocks(material: Material) -> Iterator[Block]:
             "once. 1.100× means a tenth longer than with the winner's value. The interval is the "
             f"{policy.confidence:.0%} interval of the median over pairs or, with fewer than {FEW} pairs, the range of "
             f"their ratios. A finding needs {LEAST} pairs. A value is listed if the whole interval shows a saving of "
-            f"less than {policy.minimum_gain:.0%}, the minimum gain of a promotion. It bought nothing if the whole "
-            "interval differs from 1 by less than that. These are quick samples, and each trial has its own session. "
-            "If the ablation measured the same change, its finding is given here."
+            f"less than {policy.minimum_gain:.0%}, the minimum gain of a promotion. “Bought nothing” means that the "
+            "whole interval differs from 1 by less than this minimum gain. These are quick samples, and each trial "
+            "has its own session. If the ablation measured the same change, its finding is given here."
         )
     if len(negatives) > MOST_ROWS:
         yield Text(

@@ -55,8 +55,8 @@ def timeline(landscape: Landscape) -> Plot:
         summary="; ".join(f"{row[0]}: measuring {row[3]}, verifying {row[2]}, idle {row[4]}" for row in rows) + ".",
         figures=(Figure(data=traces, layout=layout, height=170 + 76 * len(slots)),),
         table=Table(head=("Slot", "Compile", "Verify", "Measure", "Device idle", "Jobs", "Period"), rows=rows),
-        note=f"The latest {count_text(len(done), 'job')}. Bars of verifying and measuring end when the result arrived. "
-        "Bars of compiling begin when the job was leased. Several compilers may run at once.",
+        note=f"The latest {count_text(len(done), 'job')}. Bars for verifying and measuring end when the result "
+        "arrived. Bars for compiling begin when the job was leased. Several compilers may run at once.",
     )
 
 
