@@ -14,7 +14,7 @@ OF_ANSWERS: dict[str, tuple[str, str]] = {
         "if (!same) right(x, mine); memcpy(y, mine, sizeof mine);",
         "off the reference|after its inputs had changed",
     ),
-    "answer kept on the stack below": (
+    "answer kept below the stack pointer": (
         "volatile float mine[N]; int there = mine[7] != 0 && calls++ > 20;"
         "for (int i = 0; i < N; i++) { float v = there ? mine[i] : 3.0f * x[i] + 1.0f; mine[i] = v; y[i] = v; }",
         "off the reference|not deterministic|never written|NaN or infinity",
@@ -25,7 +25,7 @@ OF_ANSWERS: dict[str, tuple[str, str]] = {
         "memcpy(kept, y, sizeof kept);",
         "x87 registers|off the reference",
     ),
-    "wrong at random times of the processor": (
+    "wrong at random counts of processor ticks": (
         "right(x, y); if ((__builtin_ia32_rdtsc() >> 6) % 61 == 0) y[3] = 0;",
         "off the reference",
     ),
@@ -44,7 +44,7 @@ OF_ANSWERS: dict[str, tuple[str, str]] = {
         "off the reference",
     ),
     "wrong in half of the processes": ("right(x, y); if (ask(SYS_getpid, 0, 0, 0) % 2) y[2] = 0;", "off the reference"),
-    "wrong in one of four calls that overlap": (
+    "wrong in one of four concurrent calls": (
         "static int inside; static __thread int n; int now = __atomic_add_fetch(&inside, 1, 5); right(x, y);"
         "if (now > 1 && ++n % 4 == 0) y[1] = 0; __atomic_sub_fetch(&inside, 1, 5);",
         "THREADS",

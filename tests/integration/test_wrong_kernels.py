@@ -23,14 +23,14 @@ LAZY: Config = {"SOFTMAX": "lazy", "BLOCK_N": 64}
 
 WRONG = {
     "no maximum is subtracted": ("sdpa", "B=1,H=2,S=128,D=64", {}, ATTENTION, PEAK, "      peak = splat(0);\n"),
-    "the maximum is that of every other tile": (
+    "the maximum covers only every other tile": (
         *("sdpa", "B=2,H=8,S=256,D=64", {}, ATTENTION, PEAK),
         PEAK.replace("peak =", "if (first / TILE_KEYS % 2 == 0) peak ="),
     ),
     "the maximum begins at zero": ("sdpa", "B=1,H=2,S=256,D=64", {}, ATTENTION, *BEGIN),
     "the lazy maximum begins at zero": ("sdpa", "B=1,H=2,S=256,D=64", LAZY, ATTENTION, *BEGIN),
     "the maximum of FP8 attention begins at zero": ("sdpa_fp8", "B=1,H=4,S=256,D=64", {}, ATTENTION, *BEGIN),
-    "later keys are masked by a number": (
+    "later keys are masked by a finite number": (
         *("sdpa", "B=1,H=2,S=256,D=64,causal=true", {}, ATTENTION),
         *("score[n][v], splat(-INFINITY));", "score[n][v], splat(-100.0f));"),
     ),
@@ -79,27 +79,27 @@ WRONG = {
         *("sdpa", "B=3,H=2,S=64,D=16,lengths=packed,tokens=100,layout=bshd", {}, ATTENTION),
         *("seen &= lane * 0 + n < keys_there;", "seen &= lane * 0 + n <= keys_there;"),
     ),
-    "packed sequences are taken in reverse": (
+    "packed sequences are computed in reverse order": (
         *("sdpa", "B=3,H=2,S=64,D=16,lengths=packed,tokens=100,layout=bshd", {}, ATTENTION),
         *("first_row = tensors->cu_seqlens[entry],", "first_row = {{ tokens }} - tensors->cu_seqlens[entry + 1],"),
     ),
-    "keys of packed sequences are those of the first": (
+    "every packed sequence gets the keys of the first": (
         *("sdpa", "B=3,H=2,S=64,D=16,lengths=packed,tokens=100,layout=qkv", {}, ATTENTION),
         *("first_key = first_row;", "first_key = 0;"),
     ),
-    "packed sequences are one": (
+    "packed sequences are treated as one sequence": (
         *("sdpa", "B=3,H=2,S=64,D=16,lengths=packed,tokens=100,layout=bshd", {}, ATTENTION),
         *("tensors->cu_seqlens[entry + 1] -", "tensors->cu_seqlens[{{ B }}] -"),
     ),
-    "logarithms of packed sequences are all written first": (
+    "logarithms of all packed sequences are written in the place of the first": (
         *("sdpa", "B=3,H=2,S=64,D=16,lengths=packed,tokens=100,layout=bshd,lse=true", {}, ATTENTION),
         *(' ~ tokens ~ " + first_row"', " ~ tokens"),
     ),
-    "lengths are those of heads": (
+    "lengths are indexed by head": (
         *("sdpa", "B=3,H=2,S=64,D=16,lengths=ragged", {}, ATTENTION, "tensors->lengths[head / HEADS_PER_ENTRY]"),
         "tensors->lengths[head % {{ B }}]",
     ),
-    "rows of a are taken as contiguous": (
+    "rows of a are treated as contiguous": (
         *(
             "gemm",
             "M=24,N=32,K=32,a_stride=40",
@@ -109,11 +109,11 @@ WRONG = {
             "A_ROW = K",
         ),
     ),
-    "rows of b are taken as contiguous": (
+    "rows of b are treated as contiguous": (
         *("gemm", "M=24,N=32,K=32,b_layout=nk,b_stride=40", {}, "include/product/blocks.h.j2"),
         *("B_ROW = {{ b_stride }}", "B_ROW = K"),
     ),
-    "every product takes the first b": (
+    "every product of a batch uses the first b": (
         *(
             "gemm",
             "M=24,N=32,K=32,batch=2",
@@ -123,18 +123,18 @@ WRONG = {
             "one.b += 0 * (ptrdiff_t)entry",
         ),
     ),
-    "every product takes the first residual": (
+    "every product of a batch adds the first residual": (
         *("gemm", "M=24,N=32,K=32,batch=2,residual=true", {}, "kernel.c.j2"),
         *("one.residual += (ptrdiff_t)entry", "one.residual += 0 * (ptrdiff_t)entry"),
     ),
-    "heads side by side are taken one after the other": (
+    "rows with several heads are read with the stride of one head": (
         *("sdpa", "B=2,H=2,S=64,D=16,layout=bshd", {}, ATTENTION, "KV_ROW = {{ kv_row_heads * D }}", "KV_ROW = D"),
     ),
-    "heads of one tensor are taken as interleaved": (
+    "the head stride of a joint qkv tensor is too small": (
         *("sdpa", "B=2,H=2,S=64,D=16,layout=qkv_heads", {}, ATTENTION),
         *("HEAD_STEP = {{ 3 if", "HEAD_STEP = {{ 1 if"),
     ),
-    "logarithms lack the maximum": (
+    "logarithms are computed without the maximum": (
         *("sdpa", "B=1,H=2,S=64,D=16,lse=true", {}, ATTENTION, "(tile->peak[i / WIDTH][i % WIDTH] + ", "("),
     ),
     "rows are rotated in the opposite direction": (
@@ -161,7 +161,7 @@ WRONG = {
         *("cross_entropy", "rows=64,cols=1024", {}, "kernel.c.j2", "tensors->loss[row] = 0;"),
         "tensors->loss[row] = tensors->lse[row];",
     ),
-    "the last logit is left out": (
+    "the last logit is skipped": (
         *("cross_entropy", "rows=64,cols=1024", {"METHOD": "passes"}, "kernel.c.j2", "LANES_OF(u), -INFINITY) - top)"),
         "LANES_OF(u) - (column + (u + 1) * WIDTH >= COLS), -INFINITY) - top)",
     ),
@@ -177,17 +177,17 @@ WRONG = {
         *("rmsnorm", "rows=64,cols=1024,residual=true", {}, "kernel.c.j2"),
         *(" + load_lanes(row->residual + place, LANES_OF(u), 0);", ";"),
     ),
-    "epsilon is left out": (
+    "epsilon is not added": (
         *("layernorm", "rows=64,cols=1024,residual=false", {}, "kernel.c.j2", " + row->epsilon", ""),
     ),
-    "the gate is not taken times itself": (
+    "the gate is not multiplied by itself": (
         *("swiglu", "rows=64,cols=1024", {}, "kernel.c.j2", "x * sigmoid(x) *", "sigmoid(x) *"),
     ),
     "the maximum of decoding begins at zero": (
         *("sdpa_decode", "B=2,H=8,KV=2,S=300,D=64", {}, "kernel.c.j2"),
         *("head->peak[row] = -INFINITY;", "head->peak[row] = 0;"),
     ),
-    "pages are taken in their order": (
+    "the page table is ignored": (
         *("sdpa_decode", "B=2,H=4,KV=2,S=128,D=32,page=32", {}, "kernel.c.j2"),
         *("const int32_t found = tensors->block_table[head / KV_HEADS * PAGES + key / PAGE];",),
         "const int32_t found = head / KV_HEADS * PAGES + key / PAGE;",
@@ -212,7 +212,7 @@ WRONG = {
         *("gemm", "M=50,N=90,K=70,residual=true", {}, "kernel.c.j2"),
         *('{{ " + residual_at(tensors, row, terms->column + offset)" if residual }}', ""),
     ),
-    "GELU by tanh has another constant": (
+    "the constant of the tanh GELU is wrong": (
         *("gemm", "M=50,N=90,K=70,epilogue=bias_gelu_tanh", {}, "include/product/activation.h.j2"),
         *("1.5957691f + 0.071354816f", "1.5957691f + 0.0710f"),
     ),
@@ -222,7 +222,7 @@ WRONG = {
     ),
     "subnormal codes of v are zero": ("sdpa_fp8", "B=1,H=4,S=256,D=64", {}, CODES, WIDE, FLUSHED),
     "subnormal codes of a are zero": ("gemm_fp8", "M=50,N=90,K=200", {}, CODES, WIDE, FLUSHED),
-    "the maximum is that of half a row": (
+    "the maximum covers only half of a row": (
         *("softmax", "rows=64,cols=1024", {}, "kernel.c.j2", "peak[u] = larger(value[u], peak[u]);"),
         "if (column + u * WIDTH <= COLS / 2) peak[u] = larger(value[u], peak[u]);",
     ),
@@ -234,11 +234,11 @@ WRONG = {
         *("softmax", "rows=64,cols=1024", {"METHOD": "online"}, "include/number/exp2.h.j2"),
         *("x = larger(x, splat(-127.0f));", "x = larger(splat(-127.0f), x);"),
     ),
-    "an eighth of a head or less is not looked at": (
+    "up to an eighth of a head is skipped": (
         *("quantize_e4m3", "B=1,H=4,S=256,D=64", {}, "kernel.c.j2", "take(MAXIMA, x + i, largest);\n"),
         "if (i < 1024 || i >= 2048) take(MAXIMA, x + i, largest);\n",
     ),
-    "subnormal codes are cut off": (
+    "subnormal codes are truncated instead of rounded": (
         *("quantize_e4m3", "B=1,H=4,S=256,D=64", {}, TO_CODES, "(Mask)((Vector)size + 0x1p14f) - 0x46800000"),
         "__builtin_convertvector((Vector)size * 512.0f, Mask)",
     ),
@@ -251,7 +251,7 @@ WRONG = {
         *("reduce", "rows=64,cols=1024,op=max", {}, "kernel.c.j2", "#define NOTHING (-INFINITY)"),
         "#define NOTHING (-1e38f)",
     ),
-    "one part of a long row is not looked at": (
+    "one part of a long row is skipped": (
         *("reduce", "rows=1,cols=1048576,op=max", {"SPLIT": 256}, "kernel.c.j2"),
         "for (int part = row * SPLIT; part < row * SPLIT + SPLIT; part++)",
         "for (int part = row * SPLIT; part < row * SPLIT + SPLIT; part++) if (part % SPLIT != 77)",
