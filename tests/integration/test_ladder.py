@@ -590,6 +590,7 @@ def test_kernel_that_skips_repeated_calls_fails_its_confirmation(workshop: Works
     )
 
 
+@pytest.mark.long  # needs several confirmations until no check before the timed rounds meets a wrong call
 def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
     """The kernel is wrong once in 97 calls, but never during verification."""
     work = workshop.work()
