@@ -8,7 +8,7 @@ from evo.errors import InvalidInput, RenderError
 from evo.family import Implementation
 from evo.family.launch.descriptor import Descriptor, DescriptorFormula
 from evo.family.problem import Problem
-from evo.family.source.triton import OPTIONS, Kernel, Parameter, kernels_of, sliced
+from evo.family.source.triton import OPTIONS, Kernel, Parameter, kernels_of, parsed, sliced
 from evo.text.suggestion import unknown
 from evo.trial import Value
 
@@ -153,7 +153,7 @@ def _map(described: tuple[str, str, Descriptor]) -> dict[str, Any]:
 
 
 def _kernel(text: str, implementation: Implementation) -> Kernel:
-    found = {each.name: each for each in kernels_of(text, implementation.file)}
+    found = {each.name: each for each in kernels_of(parsed(text, implementation.file))}
     if implementation.entry not in found:
         reason = unknown(implementation.entry, found, "functions under @triton.jit")
         raise InvalidInput(f"{implementation.file}: entry", reason)

@@ -9,7 +9,7 @@ import pytest
 from evo.device.estimate.target import known
 from evo.errors import EvoError, InvalidInput, RenderError
 from evo.family import Candidate, TensorMap
-from evo.family.source.triton import Compiled, kernels_of, noted, read_note, sliced
+from evo.family.source.triton import Compiled, kernels_of, noted, parsed, read_note, sliced
 from evo.trial.objective import Objective
 from templates.registry import Package, find
 from templates.render import check, render
@@ -60,7 +60,7 @@ def test_sliced_triton_source_keeps_only_the_lines_of_the_kernel() -> None:
 
 
 def test_parameters_of_a_triton_kernel_are_parsed() -> None:
-    kernel = kernels_of(FILE, "kernel.py")[1]
+    kernel = kernels_of(parsed(FILE, "kernel.py"))[1]
     assert [(each.name, each.constant, each.pointer) for each in kernel.parameters] == [
         ("x_ptr", False, True),
         ("out", False, True),
@@ -217,7 +217,7 @@ def kernel(a, b, c, d_ptr, e, n):
     x = a.load([0]) + tl.load_tensor_descriptor(b, [0]) + e.load([0]) + tl.load(d_ptr)
     c.atomic_add([0], x + a.gather(n, 0))
 """
-    (kernel,) = kernels_of(source, "kernel.py")
+    (kernel,) = kernels_of(parsed(source, "kernel.py"))
     assert [each.name for each in kernel.parameters if each.described] == ["a", "b", "c"]
     assert [each.name for each in kernel.parameters if each.pointer] == ["a", "b", "c", "d_ptr", "e"]
 

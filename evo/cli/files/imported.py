@@ -167,12 +167,7 @@ def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tupl
     read = {
         each: read_source(path.read_text("utf-8", "surrogateescape"), language) for each, path in headers.files.items()
     }
-    draft_with_starts = replace(
-        source,
-        plain="\n".join(each.plain for each in (source, *read.values())),
-        macros=tuple(macro for each in (source, *read.values()) for macro in each.macros),
-    )
-    draft = drafted(draft_with_starts, entry)
+    draft = drafted(source.with_headers(read.values()), entry)
     if headers.missing:
         names = ", ".join(headers.missing)
         note = f"not found next to {file.name}: {names}; if the compiler does not find a file, put it into this folder"

@@ -5,15 +5,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
+from tree_sitter import Node
+
 from evo.errors import EvoError
 from evo.family.importing.launches import FoundLaunch
+from evo.family.importing.syntax import Code, called, is_name, names_in, operator, part, written
 from evo.family.importing.tunables import DraftTunable, MacroUses
+from evo.family.importing.types import plain_type, size_of
 from evo.space.expression import Expression
 from evo.trial import Value
 
 _WORDS = re.compile(r"[A-Za-z_]\w*")
-_ARRAY = re.compile(r"\b__shared__\s+(?P<type>[\w ]+?)\s+(?P<arrays>\w+\s*\[[^;(){}]*)\s*;")
-_BYTES = {"double": 8, "float": 4, "half": 2, "__half": 2, "__nv_bfloat16": 2, "int": 4, "unsigned": 4, "char": 1}
+_COMPARISONS = frozenset({"<", "<=", ">", ">="})
+_MINIMUM = re.compile(r"f?min\w*")
 _MOST_THREADS = 1024
 _MOST_STATIC = 48 << 10
 """Maximum number of bytes of shared arrays with a constant size, on every GPU."""
@@ -97,7 +101,7 @@ def _still_holds(known: Known, condition: str, changed: Mapping[str, str]) -> bo
 
 
 def launch_constraints(
-    known: Known, *, block: Sequence[str], bounds: str, body: str, launch: FoundLaunch
+    known: Known, *, block: Sequence[str], bounds: str, body: Code, launch: FoundLaunch
 ) -> Iterator[DraftConstraint]:
     """Yield the constraints of a CUDA kernel. Constraints that all configs satisfy are left out.
 
@@ -128,7 +132,7 @@ def launch_constraints(
             yield DraftConstraint(expression=f"{left} % {right} == 0", because=because)
 
 
-def loop_constraints(known: Known, uses: MacroUses, code: str, passed: Mapping[str, str]) -> Iterator[DraftConstraint]:
+def loop_constraints(known: Known, uses: MacroUses, body: Code, passed: Mapping[str, str]) -> Iterator[DraftConstraint]:
     """Yield a constraint for each loop whose steps must divide an extent, because the kernel checks no remainder.
 
     Args:
@@ -138,17 +142,25 @@ def loop_constraints(known: Known, uses: MacroUses, code: str, passed: Mapping[s
         for bound in sorted(uses.of(each.name).bounds):
             name = passed.get(bound, bound)
             expression = f"{name} % {each.name} == 0"
-            if name in known.fields and _is_unmasked(bound, code) and _may_fail(known, expression, fields=True):
+            if name in known.fields and _is_unmasked(bound, body) and _may_fail(known, expression, fields=True):
                 because = f"a loop in steps of {each.name} has no check for a remainder"
                 decide = "remove this constraint if the kernel handles remainders"
                 yield DraftConstraint(expression=expression, because=because, decide=decide)
 
 
-def _is_unmasked(bound: str, code: str) -> bool:
+def _is_unmasked(bound: str, body: Code) -> bool:
     """Return True if the code compares a name only in the conditions of loops."""
-    outside = re.sub(rf"\bfor\s*\([^;()]*;\s*\w+\s*<\s*{bound}\s*;", "", code)
-    compared = re.search(rf"[<>]=?[\s(]*{bound}\b|\b{bound}[\s)]*[<>]=?|\bf?min\w*\s*\([^;]*\b{bound}\b", outside)
-    return compared is None and re.search(rf"[<>]=?[^;&|?]*\b{bound}\b", outside) is None
+    for node in body.nodes("binary_expression", "call_expression"):
+        limits = operator(node) in _COMPARISONS or _MINIMUM.fullmatch(called(node))
+        if limits and bound in names_in(node) and not _is_loop(node, body):
+            return False
+    return True
+
+
+def _is_loop(node: Node, body: Code) -> bool:
+    """Return True for the condition of a loop that compares two names, e.g. ``i < n``."""
+    named = is_name(part(node, "left")) and is_name(part(node, "right"))
+    return body.parent(node).type == "for_statement" and operator(node) == "<" and named
 
 
 def _may_fail(known: Known, condition: str, *, fields: bool = False) -> bool:
@@ -162,10 +174,21 @@ def _may_fail(known: Known, condition: str, *, fields: bool = False) -> bool:
     return bool(values) and bool(values[0]) and (depends or not all(values))
 
 
-def _static_bytes(body: str) -> Iterator[str]:
+def _static_bytes(body: Code) -> Iterator[str]:
     """Yield the size in bytes of each shared array with a constant size, as an expression."""
-    for found in _ARRAY.finditer(body):
-        size = _BYTES.get(found["type"].strip())
-        for array in re.findall(r"\w+\s*((?:\[[^][]+\]\s*)+)", found["arrays"]) if size else ():
-            extents = [each.strip() for each in re.findall(r"\[([^][]+)\]", array)]
-            yield " * ".join([str(size), *(each if re.fullmatch(r"\w+", each) else f"({each})" for each in extents)])
+    for node in shared_arrays(body):
+        size = size_of(plain_type(written(part(node, "type"))))
+        for array in node.children if size else ():
+            extents, inner = list[str](), array
+            while inner.type == "array_declarator" and (extent := part(inner, "size")) is not None:
+                extents.insert(0, written(extent))
+                inner = part(inner, "declarator") or extent
+            if extents:
+                factors = (each if re.fullmatch(r"\w+", each) else f"({each})" for each in extents)
+                yield " * ".join([str(size), *factors])
+
+
+def shared_arrays(body: Code) -> list[Node]:
+    """Return the declarations of shared arrays."""
+    declarations = body.nodes("declaration")
+    return [node for node in declarations if any(written(each) == "__shared__" for each in node.children)]

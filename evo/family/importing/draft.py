@@ -6,12 +6,23 @@ from dataclasses import dataclass, field, replace
 
 from evo.errors import InvalidInput
 from evo.family.importing.access import Access, Accesses
-from evo.family.importing.constraints import DraftConstraint, Known, launch_constraints, loop_constraints
+from evo.family.importing.constraints import DraftConstraint, Known, launch_constraints, loop_constraints, shared_arrays
 from evo.family.importing.indices import PITCH, Indices
 from evo.family.importing.launches import FoundLaunch, found_launch
-from evo.family.importing.source import Function, Macro, Parameter, Source, helpers
+from evo.family.importing.source import (
+    Function,
+    Macro,
+    Parameter,
+    Source,
+    aliases,
+    helpers,
+    own_names,
+    used_names,
+    with_values,
+)
+from evo.family.importing.syntax import Code, declared, names_in, operator, part, written
 from evo.family.importing.tunables import DraftTunable, MacroUses, is_thread_count, tunable, undefined
-from evo.family.importing.types import Element, aliases, element, plain_type
+from evo.family.importing.types import Element, element, plain_type
 from evo.family.table import MAX_ENTRIES
 from evo.text.suggestion import unknown
 from evo.trial import Value
@@ -23,19 +34,8 @@ _RADIUS = re.compile(r"(?:\w+_)?(?:RADIUS|HALO|GHOST|BORDER|APRON)(?:_\w+)?")
 _AMOUNT = re.compile(r"PAD|PADDING|DILATION|(?:N_|NUM_)?(?:STEPS|ITERATIONS|ITERS)")
 """Matches names of numbers that, like radii, are not extents of an argument."""
 
-_BRACKETS = re.compile(r"\[[^][]*\]")
-_DECLARED = re.compile(
-    r"\b(?!(?:return|case|else|goto|sizeof|throw|new|and|or|not)\b)[A-Za-z_]\w*\s+([A-Z][A-Z0-9_]*)\b(?!\s*[(\w])"
-)
-"""Matches the declaration of a name in capitals: a variable, an alias or a template parameter."""
-_CONSTANT = re.compile(r"\bconst(?:expr)?\s[\w\s:]{1,60}?\b([A-Z][A-Z0-9_]*)\s*[={]")
-_DYNAMIC = re.compile(r"\bextern\s+__shared__\s[^;\[]*?(\w+)\s*\[\s*\]")
 _FLOATS = ("float", "bfloat")
 _SHARED = "`shared_memory` under [cuda.launch]: the bytes of the `extern __shared__` array `{}`"
-_BOUNDS = r"__launch_bounds__\s*\([^)]*\)"
-_LOOP = re.compile(r"\bfor\s*\(")
-_ENDS = re.compile(r";|\bfor\s*\(")
-_NEGATIVE = re.compile(r"=\s*-\s*(?:\(\s*)?(\w+)")
 _WORDS = re.compile(r"\w+")
 PRODUCT = {"a": ("M", "K"), "b": ("K", "N"), "c": ("M", "N"), "out": ("M", "N")}
 _WHOLE = [Element(dtype=each) for each in ("int32", "int64", "uint32", "uint64")]
@@ -135,15 +135,15 @@ def drafted(source: Source, entry: str | None) -> Draft:
     if len(function.parameters) > MAX_ENTRIES:
         reason = f"{function.name} has {len(function.parameters):,} parameters; at most {MAX_ENTRIES:,} are accepted"
         raise InvalidInput("FILE", f"{reason}. Pass arrays or a structure, or name another function with --entry")
-    written = function
-    function, types = _instantiated(source, written)
+    written_name = function.name
+    function, types = _instantiated(source, function)
     elements = {
         each.name: element(each.c_type, types, whose=f"parameter `{each.name}` of {function.name}")
         for each in function.parameters
     }
-    code, uses = _code(source, function).replace(written.body, function.body), Uses(function.body)
-    accesses = Accesses(function, helpers(source.plain))
-    words = set(_WORDS.findall(code))
+    body, code = function.body, function.code
+    accesses = Accesses(body, helpers(source.code))
+    words = used_names(code) | set(_WORDS.findall(function.bounds))
     macro_uses = MacroUses(code, source.macros)
     used = [
         macro
@@ -154,11 +154,12 @@ def drafted(source: Source, entry: str | None) -> Draft:
     whole = [
         each.name
         for each in function.parameters
-        if elements[each.name] in _WHOLE and (not each.pointer or _is_read_once(each, uses, accesses))
+        if elements[each.name] in _WHOLE and (not each.pointer or _is_read_once(each, body, accesses))
     ]
-    radii = _radii(whole, used, code)
+    offsets = _offsets(code)
+    radii = _radii(whole, used, offsets)
     steps = {each.name for each in used if macro_uses.of(each.name).step}
-    own = _own_names(source, function, types)
+    own = own_names(source.code) | set(types)
     fields = _fields(function, used, radii, steps, whole=whole, own=own)
     names = {each.name for each in fields}
     extents = [each.name for each in fields if not each.flag]
@@ -169,9 +170,9 @@ def drafted(source: Source, entry: str | None) -> Draft:
         for name, values in _definitions(used).items()
         if name not in names
     )
-    tunables += tuple(undefined(function, source, names | {each.name for each in source.macros}))
+    tunables += tuple(undefined(f"{function.bounds} {body.text}", names | own | {each.name for each in source.macros}))
     passed = {each.argument: each.name for each in reversed(fields)}
-    indices = Indices(function.body, extents, passed)
+    indices = Indices(body, extents, passed)
     arguments = tuple(
         _argument(
             each,
@@ -179,7 +180,8 @@ def drafted(source: Source, entry: str | None) -> Draft:
             extents=extents,
             passed=passed,
             radii=radii,
-            uses=uses,
+            offsets=offsets,
+            body=body,
             indices=indices,
             accesses=accesses,
         )
@@ -192,23 +194,23 @@ def drafted(source: Source, entry: str | None) -> Draft:
         meanings = {each: each for each in (*names, *(each.name for each in tunables))}
         numbers = {each.name: str(each.value) for each in source.macros}
         parameters = [each.name for each in function.parameters]
-        launch = found_launch(source.plain, written.name, parameters, {**numbers, **meanings, **passed})
+        launch = found_launch(source.code, written_name, parameters, {**numbers, **meanings, **passed})
         fields = tuple(_with_value(each, launch) for each in fields)
         block = launch.block or _block(function, tunables, names)
         bounds = function.bounds.replace("/", "//")
-        constraints += launch_constraints(known, block=block, bounds=bounds, body=function.body, launch=launch)
-    constraints += loop_constraints(known, macro_uses, function.body, passed)
-    shared = _DYNAMIC.search(function.body) if block and not launch.shared_memory else None
+        constraints += launch_constraints(known, block=block, bounds=bounds, body=body, launch=launch)
+    constraints += loop_constraints(known, macro_uses, body, passed)
+    shared = _dynamic_array(body) if block and not launch.shared_memory else ""
     atomics = [each for each in arguments if each.init and each.dtype.startswith(_FLOATS)]
     return Draft(
         kind="cuda" if source.language == "cuda" else "cpu",
         entry=function.name,
-        notes=(_SHARED.format(shared[1]),) if shared else (),
+        notes=(_SHARED.format(shared),) if shared else (),
         fields=fields,
         arguments=arguments,
         tunables=tunables,
         macros=(*(each.name for each in fields if not each.argument), *(each.name for each in tunables)),
-        openmp=source.language != "cuda" and "#pragma omp" in source.plain,
+        openmp=source.language != "cuda" and "#pragma omp" in source.code.text,
         deterministic=not atomics,
         grid=launch.grid or (_grid(extents, block, tunables) if block else ()),
         block=block,
@@ -261,9 +263,7 @@ def _instantiated(source: Source, function: Function) -> tuple[Function, dict[st
     The template arguments are those of an instantiation or a launch in the source. A missing argument gets the
     parameter's default or, without a default, ``float`` for a type and ``1`` for a value.
     """
-    types = aliases(source.plain)
-    if not function.template:
-        return function, types
+    types = aliases(source.code)
     given, arguments = source.instance(function), dict[str, str]()
     for place, parameter in enumerate(function.template):
         head, _, default = (each.strip() for each in parameter.partition("="))
@@ -273,37 +273,15 @@ def _instantiated(source: Source, function: Function) -> tuple[Function, dict[st
         if is_type:
             types[name] = plain_type(arguments[name])
     name = f"{source.namespace(function)}{function.name}<{', '.join(arguments.values())}>"
-    bounds, body = (
-        _WORDS.sub(lambda word: arguments.get(word[0], word[0]), each) for each in (function.bounds, function.body)
-    )
-    return replace(function, name=name, bounds=bounds, body=body), types
-
-
-def _own_names(source: Source, function: Function, types: Collection[str]) -> set[str]:
-    """Return the names that the function or the source declares. They are never macros."""
-    inside = _BRACKETS.sub("[]", f"{', '.join(function.template)}, {function.body}")
-    named = {each.name for each in function.parameters} | set(types)
-    found = {each[1] for each in _DECLARED.finditer(inside)} | {each[1] for each in _CONSTANT.finditer(source.plain)}
-    return named | found
-
-
-def _code(source: Source, function: Function) -> str:
-    """Return the source without macro definitions and without the bodies of other entry functions."""
-    kept, end = list[str](), 0
-    for other in source.functions:  # in the order of the text
-        if other.body_start != function.body_start:
-            kept.append(source.plain[end : other.body_start])
-            end = other.body_start + len(other.body)
-    text = "".join([*kept, source.plain[end:]])
-    text = f"{re.sub(_BOUNDS, '', text)}\n{function.bounds}"
-    return "\n".join(line for line in text.split("\n") if not re.match(r"\s*#\s*(define|ifndef|ifdef|undef)\b", line))
+    found = source.only(function, arguments)
+    return replace(found, name=name if arguments else found.name), types
 
 
 def _chosen(source: Source, entry: str | None) -> Function:
     names = [each.name for each in source.functions]
     if not names:
         rule = "It must return void, be outside namespaces and classes, and not be static, inline or a template"
-        if own := list(helpers(source.plain)):
+        if own := list(helpers(source.code)):
             rule += f". Add one that calls yours, e.g. `void entry(…) {{ {own[-1]}(…); }}`; a result that `{own[-1]}` "
             rule += "returns can be an output (`int *status`)"
         kind = "kernel (`__global__`)" if source.language == "cuda" else f"function that can be the entry. {rule}"
@@ -318,37 +296,46 @@ def _chosen(source: Source, entry: str | None) -> Function:
     raise InvalidInput("--entry", unknown(str(entry), names, "functions of the source"))
 
 
-def _radii(whole: Sequence[str], macros: Sequence[Macro], code: str) -> dict[str, str]:
+def _radii(whole: Sequence[str], macros: Sequence[Macro], offsets: Collection[str]) -> dict[str, str]:
     """Return the problem field for each stencil radius, by the radius's name in the source.
 
     A radius is recognised by its name, or by a loop that begins at the negative radius.
 
     Args:
         whole: names of the parameters that are whole numbers.
+        offsets: see `_offsets`.
     """
     defined = dict.fromkeys(each.name for each in macros)
-    named = dict.fromkeys([*defined, *whole])
-    from_negative = {
-        found[1]
-        for loop in _LOOP.finditer(code)
-        for found in _NEGATIVE.finditer(code, loop.end(), _statement_end(code, loop.end()))
-    }
     return {
         name: name if name in defined else name.upper()
-        for name in named
-        if _RADIUS.fullmatch(name.upper()) or (not _FIELD.fullmatch(name.upper()) and name in from_negative)
+        for name in dict.fromkeys([*defined, *whole])
+        if _RADIUS.fullmatch(name.upper()) or (not _FIELD.fullmatch(name.upper()) and name in offsets)
     }
 
 
-def _statement_end(text: str, start: int) -> int:
-    """Return the position of the next semicolon or loop; the end of the text if there is none."""
-    found = _ENDS.search(text, start)
-    return len(text) if found is None else found.start()
+def _offsets(code: Code) -> dict[str, set[str]]:
+    """Return the loop variables that begin at a negative radius, by the name of the radius."""
+    found: dict[str, set[str]] = {}
+    for node in code.nodes("init_declarator", "assignment_expression"):
+        value = part(node, "value") or part(node, "right")
+        around = (each for each in code.ancestors(node) if each.type not in ("declaration", "comma_expression"))
+        loop = next(around, node)
+        if value is not None and operator(value) == "-" and loop.type == "for_statement":
+            variable = written(declared(part(node, "declarator") or part(node, "left")))
+            for name in names_in(value)[:1] if part(value, "argument") else ():
+                found.setdefault(name, set()).add(variable)
+    return found
 
 
-def _is_read_once(parameter: Parameter, uses: "Uses", accesses: Accesses) -> bool:
+def _dynamic_array(body: Code) -> str:
+    """Return the name of the shared array whose size the launch states; empty if there is none."""
+    arrays = [each for each in shared_arrays(body) if any(written(part) == "extern" for part in each.children)]
+    return written(declared(part(arrays[0], "declarator"))) if arrays else ""
+
+
+def _is_read_once(parameter: Parameter, body: Code, accesses: Accesses) -> bool:
     """Return True for a pointer to a single number that is only read. Fortran passes extents this way."""
-    return uses.is_single(parameter.name) and (parameter.constant or accesses.of(parameter).kinds == "r")
+    return _is_single(parameter.name, body) and (parameter.constant or accesses.of(parameter).kinds == "r")
 
 
 def _fields(
@@ -389,7 +376,7 @@ def _fields(
             )
     taken |= {each.name for each in fields} | set(own)
     stated = " ".join(extent for each in function.parameters for extent in each.extents)
-    undefined = dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]*\b", f"{stated} {function.body}"))
+    undefined = dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]*\b", f"{stated} {function.body.text}"))
     fields += [
         DraftField(name=name, default=UNSTATED, decide="its usual value, which the source does not define")
         for name in undefined
@@ -428,44 +415,23 @@ def _with_value(each: DraftField, launch: FoundLaunch) -> DraftField:
     return replace(each, default=value, decide="") if each.argument and value > 0 else each
 
 
-class Uses:
-    """How the body of a function uses its parameters.
+def _is_single(name: str, body: Code) -> bool:
+    """Return True if every use of a pointer is ``*name``, so that it points to a single element."""
+    around = [body.parent(each) for each in body.uses.get(name, ())]
+    single = (each.type == "pointer_expression" and operator(each) == "*" for each in around)
+    return bool(around) and all(single)
 
-    Attributes:
-        indexed: for each array, by name, the positions after ``[`` and after the matching ``]`` of every use.
-        offsets: names of loop variables that begin at a negative radius, by the radius's name.
-    """
 
-    def __init__(self, body: str) -> None:
-        self.body = body
-        closing, opened = dict[int, int](), list[int]()
-        for found in re.finditer(r"[][]", body):
-            if found[0] == "[":
-                opened.append(found.end())
-            elif opened:
-                closing[opened.pop()] = found.end()
-        self.indexed: dict[str, list[tuple[int, int]]] = {}
-        for found in re.finditer(r"\b(\w+)\s*\[", body):
-            self.indexed.setdefault(found[1], []).append((found.end(), closing.get(found.end(), len(body))))
-        self.offsets: dict[str, set[str]] = {}
-        for found in re.finditer(r"\b(\w+)\s*=\s*-\s*(?:\(\s*)?(\w+)", body):
-            self.offsets.setdefault(found[2], set()).add(found[1])
-
-    def is_single(self, name: str) -> bool:
-        """Return True if every use of a pointer is ``*name``, so that it points to a single element."""
-        if name in self.indexed:
-            return False
-        used = re.findall(rf"(\*\s*)?\b{name}\b(?!\s*(?:\[|\+\+|--))", self.body)
-        return bool(used) and all(used)
-
-    def words_in_indices(self, name: str) -> set[str]:
-        """Return the names that occur in an argument's indices."""
-        words, end = set[str](), 0
-        for start, closed in self.indexed.get(name, ()):
-            if start >= end:  # otherwise, this index is inside an earlier index of the argument
-                words.update(re.findall(r"[A-Za-z_]\w*", self.body[start : closed - 1]))
-                end = closed
-        return words
+def _words_in_indices(name: str, body: Code) -> set[str]:
+    """Return the names that occur in an argument's indices."""
+    words, end = set[str](), 0
+    for each in body.uses.get(name, ()):
+        around = body.parent(each)
+        index = part(around, "indices") if part(around, "argument") == each else None
+        if index is not None and index.start_byte >= end:  # otherwise, it is inside an earlier index
+            words.update(names_in(index))
+            end = index.end_byte
+    return words
 
 
 def _argument(
@@ -475,7 +441,8 @@ def _argument(
     extents: Sequence[str],
     passed: Mapping[str, str],
     radii: Mapping[str, str],
-    uses: Uses,
+    offsets: Mapping[str, set[str]],
+    body: Code,
     indices: Indices,
     accesses: Accesses,
 ) -> DraftArgument:
@@ -485,6 +452,7 @@ def _argument(
         extents: names of the problem fields that are extents.
         passed: problem field whose value a scalar parameter receives, by parameter.
         radii: see `_radii`.
+        offsets: see `_offsets`.
     """
     dtype = given.dtype
     if not parameter.pointer:
@@ -498,12 +466,12 @@ def _argument(
     if {"M", "N", "K"} <= set(extents):
         guess = PRODUCT.get(parameter.name.lower(), guess)
     shape = indices.shape(parameter.name, guess)
-    words = uses.words_in_indices(parameter.name) if radii else set[str]()
+    words = _words_in_indices(parameter.name, body) if radii else set[str]()
     for radius, field_name in radii.items():
         if radius in words:
-            shape = _with_halo(shape, words - {radius}, uses.offsets.get(radius, set()), field_name)
+            shape = _with_halo(shape, words - {radius}, offsets.get(radius, set()), field_name)
     shape = _declared_shape(parameter, shape, passed)
-    if uses.is_single(parameter.name):
+    if _is_single(parameter.name, body):
         shape = ("1",)
     role, init, decide = _role(parameter, accesses, dtype)
     return DraftArgument(
@@ -520,7 +488,7 @@ def _argument(
 
 def _declared_shape(parameter: Parameter, guessed: tuple[str, ...], passed: Mapping[str, str]) -> tuple[str, ...]:
     """Return the shape that the brackets of a parameter declare. Extents that are missing come from `guessed`."""
-    stated = [_WORDS.sub(lambda word: passed.get(word[0], word[0]), each) for each in parameter.extents]
+    stated = [with_values(each, passed) for each in parameter.extents]
     stated = [re.sub(r"(?<!/)/(?!/)", "//", each) for each in stated]
     inner = set(_WORDS.findall(" ".join(stated)))
     if any(re.search(r"[^\w\s*/+()-]", each) for each in stated) or not any(stated):
@@ -574,12 +542,12 @@ def _block(function: Function, tunables: Sequence[DraftTunable], fields: Collect
     known = all(each in names or each in fields or each.isdigit() for each in _WORDS.findall(function.bounds))
     factors = [each.strip() for each in function.bounds.split("*")] if function.bounds else []
     if factors and all(each in names or each.isdigit() for each in factors):
-        two = "threadIdx.y" in function.body and len(factors) == 2
+        two = "threadIdx.y" in function.body.text and len(factors) == 2
         return tuple(factors) if two else (" * ".join(factors),)
     if known and re.fullmatch(r"[\w\s*/+()-]+", function.bounds):
         return (function.bounds.replace("/", "//"),)
     named = [name for name in names if is_thread_count(name)]
-    if "threadIdx.y" in function.body and named:
+    if "threadIdx.y" in function.body.text and named:
         return (named[0], named[1] if len(named) > 1 else named[0])
     return (named[0],) if named else (str(_DEFAULT_THREADS),)
 

@@ -4,10 +4,11 @@ NVRTC compiles neither host functions nor headers of the host. It defines ``__CU
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Set
 
-from evo.family.importing.braces import Marks
+from tree_sitter import Node
+
+from evo.family.importing.syntax import Code, parameter_list
 from evo.family.source.standard_headers import BUILT_IN, is_standard
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>[ \t]*$", re.MULTILINE)
@@ -17,17 +18,11 @@ _HOST_HEADERS = re.compile(
 _CUB = re.compile(r"\bcub::(Block|Warp)([A-Z]\w*)")
 _BEYOND_BUILT_IN = re.compile(r"\b(?:INFINITY|NAN|HUGE_VALF?)\b|\bstd::")
 """Matches names for which NVRTC needs ``<cuda/std/cmath>``, which takes seconds to compile."""
-_DEVICE = re.compile(r"\b(?:__global__|__device__|__constant__|constexpr|using|typedef|friend|return)\b")
-_NO_FUNCTION = re.compile(r"\b(?:class|struct|union|enum|namespace)\b(?![^()]*\()|=\s*\Z")
+_DEVICE = frozenset({"__global__", "__device__", "__constant__", "constexpr", "friend"})
 _HOST_MACROS = ("PYBIND11_MODULE", "TORCH_LIBRARY", "TORCH_LIBRARY_IMPL", "TORCH_LIBRARY_FRAGMENT")
-_TEMPLATE = re.compile(r"\btemplate\s*<[^()]*?>\s*(?=[\w:])")
 _DEVICE_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[^\n]*\b__(?:device|global)__", re.MULTILINE)
-_LONGEST_HEAD = 2_000
-"""Number of characters of the longest declaration that is read."""
-_OPEN = re.compile(r'\bnamespace\b[^(){};]*\Z|\bextern\s*"C"\s*\Z')
-"""Matches the text before the brace of a block whose definitions are at file scope."""
-_FUNCTION = re.compile(r"\b\w+\s*\(.*\)\s*(?:const|noexcept|\s)*(?:->[^;{}]*)?\Z", re.DOTALL)
-_ITEM_END = re.compile(r"[{};]|^[ \t]*#[^\n]*(?:\\\n[^\n]*)*", re.MULTILINE)
+_SCOPES = frozenset({"translation_unit", "namespace_definition", "declaration_list", "ERROR"})
+"""Kinds of nodes whose definitions are at file scope."""
 
 
 def device_includes(text: str) -> dict[int, str]:
@@ -62,49 +57,49 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
-def host_functions(plain: str, text: str) -> Iterator[tuple[int, int]]:
+def host_functions(code: Code, text: str) -> Iterator[tuple[int, int]]:
     """Yield the first and the last line, from 0, of each declaration and definition of a host function at file scope.
 
     A function that shares a line with other code or with a comment of several lines is left out.
 
     Args:
-        plain: source without comments.
+        code: source without comments.
         text: source with comments.
     """
-    bare, full = plain.split("\n"), text.split("\n")
-    begins = [0, *(each.end() for each in re.finditer("\n", plain))]
-    for begin, end in _host_code(plain):
-        first, last = bisect_right(begins, begin) - 1, bisect_right(begins, end - 1) - 1
-        alone = not plain[begins[first] : begin].strip() and not bare[last][end - begins[last] :].strip(" \t;")
-        if alone and full[first].startswith(bare[first].rstrip()) and "/*" not in full[last]:
+    bare, full = code.content.split(b"\n"), text.split("\n")
+    for node in _host_code(code):
+        first, last = code.line(node.start_byte), code.line(node.end_byte)
+        before = code.content[: node.start_byte].rpartition(b"\n")[2]
+        after = code.content[node.end_byte :].partition(b"\n")[0]
+        alone = not before.strip() and not after.strip(b" \t;")
+        if alone and full[first].startswith(bare[first].decode().rstrip()) and "/*" not in full[last]:
             yield first, last
 
 
-def _host_code(plain: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and the end position of each host function at file scope."""
-    device = {each[1] for each in _DEVICE_MACRO.finditer(plain)}
-    marks, start, end = Marks(plain), 0, 0
-    for found in _ITEM_END.finditer(plain):
-        if found.start() < end:
-            continue
-        head = plain[start : found.start()]
-        start = end = found.end()
-        if found[0] == "{" and not _OPEN.search(head[-_LONGEST_HEAD:]):
-            start = end = min(len(plain), marks.closing(found.start()) + 1)
-        if found[0] in "{;" and _is_host_function(head.strip(), device):
-            yield found.start() - len(head.lstrip()), end
+def _host_code(code: Code) -> Iterator[Node]:
+    """Yield the host functions at file scope."""
+    device = {each[1] for each in _DEVICE_MACRO.finditer(code.text)}
+    waiting = [code.root]
+    while waiting:
+        node = waiting.pop()
+        block = node.type == "linkage_specification" and node.named_children[-1].type == "declaration_list"
+        if block or node.type in _SCOPES or node.type.startswith("preproc_"):
+            waiting += reversed(node.named_children)
+        elif _is_host_function(node, device):
+            yield node
 
 
-def _is_host_function(head: str, device: Set[str]) -> bool:
-    """Return True if a text before a brace or semicolon declares a function without device code.
+def _is_host_function(node: Node, device: Set[str]) -> bool:
+    """Return True if a node declares a function without device code.
 
     A word in capitals may be a macro for ``__device__``, so a function with such a word is not a host function.
     """
-    if len(head) > _LONGEST_HEAD or _DEVICE.search(head) or _NO_FUNCTION.search(head):
+    while node.type in ("linkage_specification", "template_declaration"):
+        node = node.named_children[-1]
+    parameters = parameter_list(node)
+    if parameters is None or node.type not in ("function_definition", "declaration", "template_instantiation"):
         return False
-    begun = _TEMPLATE.sub("", head).partition("(")[0]
-    if begun in _HOST_MACROS:
-        return True
-    words = re.findall(r"\w+", begun)
+    before = (node.text or b"")[: parameters.start_byte - node.start_byte]
+    words = re.findall(r"\w+", before.decode("utf-8", "replace"))
     capitals = any(len(word) > 1 and word.isupper() for word in words)
-    return len(words) > 1 and not capitals and not device & set(words) and _FUNCTION.search(head) is not None
+    return words[0] in _HOST_MACROS or (len(words) > 1 and not capitals and not (_DEVICE | device) & set(words))

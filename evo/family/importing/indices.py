@@ -5,31 +5,33 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from evo.family.importing.braces import closed, parts
-from evo.family.importing.launches import parsed, without_casts
+from tree_sitter import Node
+
+from evo.family.importing.syntax import (
+    UNKNOWN,
+    Code,
+    called,
+    declared,
+    expression,
+    groups,
+    operator,
+    part,
+    written,
+)
 
 PITCH = re.compile(r"(?i)(?<!\w)(?:ld[a-z]?|\w*stride\w*|\w*pitch\w*)(?!\w)")
 """Matches the name of the distance between two rows of an array."""
 
-_ASSIGNMENT = re.compile(r"(?<![.>\w])(\w+)\s*(?<![<>=!+*/%&|^-])=(?!=)(?=([^;{}]{0,300}))")
-_CHANGE = re.compile(r"(?:\+\+|--)\s*(\w+)|\b(\w+)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)=)")
-_FALL = re.compile(r"--\s*(\w+)|\b(\w+)\s*(?:--|-=)")
-_BETWEEN = re.compile(r"[;{}?:]|&&|\|\||(?<![<>=!+*/%&|^-])=(?!=)")
-_COMPARED = re.compile(r"(?<![<>-])(?:[<>]=?|!=)(?![<>=])")
-_NAME = re.compile(r"(?<![.>\w])[A-Za-z_]\w*")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _MINIMUM = re.compile(r"(?i)\w*min\w*")
-_ELEMENT = re.compile(r"(?:__ld|__st|_*atomic|_mm|vld|vst)\w*\s*\(\s*$")
-"""Matches a call, up to its first argument, of a function that accesses the elements directly at a pointer."""
-_CHECK = re.compile(r"(?:\b(?:if|while)\s*\(|!|&&|\|\|)\s*$")
-"""Matches the text before a pointer that is compared with the null pointer."""
-_ALIAS = re.compile(r"\b(\w+)\s*=\s*$")
-_DEREFERENCED = re.compile(r"(?<=[-+(*/<>=,;])(\s{0,9})\*\s{0,9}(?=[A-Za-z_])")
-"""Matches the ``*`` before a pointer to a single number."""
+_ELEMENT = re.compile(r"(?:__ld|__st|_*atomic|_mm|vld|vst)\w*")
+"""Matches the name of a function that accesses the elements directly at a pointer."""
+_CHECKS = frozenset({"condition_clause", "unary_expression", "conditional_expression"})
+"""Nodes in which a pointer is only compared with the null pointer."""
+_COMPARED = {"<": True, "<=": True, "!=": True, ">": False, ">=": False}
+"""For each comparison, True if the left side is the smaller one."""
 _MOST = 500
 """Maximum number of uses of an array that are read."""
-_LONGEST = 300
-"""Number of characters of the longest condition or index that is read."""
 _MOST_VARIABLES = 50
 """Maximum number of variables that are examined for the limit of one variable."""
 _MOST_PRODUCTS = 100
@@ -59,26 +61,35 @@ class Indices:
         passed: problem field whose value a parameter receives, by parameter.
     """
 
-    def __init__(self, body: str, fields: Sequence[str], passed: Mapping[str, str]) -> None:
-        self._body = _DEREFERENCED.sub("", body.replace("std::", ""))
+    def __init__(self, body: Code, fields: Sequence[str], passed: Mapping[str, str]) -> None:
         self._fields, self._passed = fields, passed
-        self._uses: dict[str, list[int]] = {}
-        for each in _NAME.finditer(self._body):
-            self._uses.setdefault(each[0], []).append(each.start())
+        self._body, self._uses = body, body.uses
         self._meanings: dict[str, _Sum] = {}
         self._known: dict[str, set[str]] = {}
-        self._starts: dict[str, list[str]] = {}
-        for each in _ASSIGNMENT.finditer(self._body):
-            self._starts.setdefault(each[1], []).append(next(parts(closed(each[2]))))
-        self._changed = {each[1] or each[2] for each in _CHANGE.finditer(self._body)}
-        self._falling = {each[1] or each[2] for each in _FALL.finditer(self._body)}
-        self._limits: dict[str, set[str]] = {}
-        for chunk in _BETWEEN.split(self._body):
-            if len(chunk) <= _LONGEST:
-                self._read_comparison(without_casts(chunk))
-        for name, texts in self._starts.items():
-            if len(texts) == 1 and (divisor := re.search(r"%\s*(\w+)\s*$", texts[0])) and name not in self._changed:
-                self._limits.setdefault(name, {divisor[1]})
+        self._starts: dict[str, list[Node]] = {}
+        self._changed, self._falling = set[str](), set[str]()
+        for each in body.nodes("init_declarator", "assignment_expression", "update_expression"):
+            self._read_assignment(each)
+        self._limits: dict[str, dict[str, ast.expr]] = {}
+        for each in body.nodes("binary_expression"):
+            if operator(each) in _COMPARED:
+                self._read_comparison(each)
+        for name, values in self._starts.items():
+            divisor = part(values[0], "right") if operator(values[0]) == "%" else None
+            if len(values) == 1 and divisor is not None and name not in self._changed:
+                self._limits.setdefault(name, {written(divisor): expression(divisor)})
+
+    def _read_assignment(self, node: Node) -> None:
+        target = part(node, "declarator") or part(node, "left") or part(node, "argument")
+        name, value = written(declared(target)), part(node, "value") or part(node, "right")
+        if target is None or target.type in ("subscript_expression", "field_expression", "pointer_expression"):
+            return
+        if value is not None and operator(node) in ("", "="):
+            self._starts.setdefault(name, []).append(value)
+            return
+        self._changed.add(name)
+        if operator(node) in ("--", "-="):
+            self._falling.add(name)
 
     def shape(self, name: str, guess: tuple[str, ...]) -> tuple[str, ...]:
         """Return the shape of an array.
@@ -123,13 +134,12 @@ class Indices:
 
     def _outer(self, variables: set[str]) -> str:
         """Return the extent of the axis of some variables; empty if it is unclear."""
-        limits = {each for name in variables for each in self._limits.get(name, ())}
-        if len(limits) == 1 and (number := next(iter(limits)).strip()).isdigit():
-            return number
-        products = [self._sum(each) for each in limits] if len(limits) == 1 else []
-        if products and products[0] is not None and list(products[0].values()) == [1]:
-            (names,) = products[0]
-            if len(set(names)) > 1 and set(names) < set(self._fields):
+        limits = {text: value for name in variables for text, value in self._limits.get(name, {}).items()}
+        for text, value in limits.items() if len(limits) == 1 else ():
+            if text.isdigit():
+                return text
+            ((names, factor), *others) = self._expanded(value, 0).items() or [((), 0)]
+            if factor == 1 and not others and len(set(names)) > 1 and set(names) < set(self._fields):
                 return " * ".join(names)
         extents = {each for name in variables for each in self._limiting(name)}
         return extents.pop() if len(extents) == 1 and _UNCLEAR not in extents else ""
@@ -145,88 +155,110 @@ class Indices:
         if len(seen) > _MOST_VARIABLES:
             return {_UNCLEAR}
         seen.add(name)
-        texts = self._limits.get(name) or set(self._starts.get(name, []) if self._follows(name) else [])
-        return {each for text in texts for each in self._extents_in(text, seen)}
+        values = list(self._limits.get(name, {}).values())
+        if not values and self._follows(name):
+            values = [expression(each) for each in self._starts[name]]
+        return {each for value in values for each in self._extents_in(value, seen)}
 
-    def _extents_in(self, text: str, seen: set[str]) -> set[str]:
-        found = {_UNCLEAR} if text == _UNCLEAR else set[str]()
-        for each in _WORD.finditer(text):
-            field = self._passed.get(each[0], each[0])
-            if field in self._fields:
-                found.add(field)
-            elif text[each.end() :].lstrip().startswith("("):
-                found |= set() if _MINIMUM.fullmatch(each[0]) else {_UNCLEAR}
-            elif each[0] not in seen:
-                found |= self._extents(each[0], seen)
-        return found | {_UNCLEAR} if found and re.search(r"[*/%[]", text) else found
+    def _extents_in(self, value: ast.expr, seen: set[str]) -> set[str]:
+        found, clear = set[str](), True
+        for each in ast.walk(value):
+            match each:
+                case ast.Call(func=ast.Name(id=name)):
+                    clear = clear and _MINIMUM.fullmatch(name) is not None
+                case ast.Name(id=name) if self._passed.get(name, name) in self._fields:
+                    found.add(self._passed.get(name, name))
+                case ast.Name(id=name) if name not in seen:
+                    found |= self._extents(name, seen)
+                case ast.BinOp(op=ast.Add() | ast.Sub()) | ast.UnaryOp() | ast.Attribute() | ast.Constant(value=int()):
+                    pass
+                case ast.BinOp() | ast.Constant():
+                    clear = False
+        return found if clear or not found else found | {_UNCLEAR}
 
     def _follows(self, name: str) -> bool:
         """Return True if a variable is never above the value that is assigned to it."""
         return len(self._starts.get(name, ())) == 1 and (name in self._falling or name not in self._changed)
 
-    def _read_comparison(self, text: str) -> None:
-        compared = list(_COMPARED.finditer(text))
-        if len(compared) != 1:
+    def _read_comparison(self, node: Node) -> None:
+        left, right = part(node, "left"), part(node, "right")
+        if left is None or right is None:
             return
-        left, right = _opened(text[: compared[0].start()]), next(parts(closed(text[compared[0].end() :])))
-        sign = compared[0][0]
-        lower, upper = (right, left) if sign in ("<", "<=", "!=") else (left, right)
-        if sign != "!=" or _WORD.search(lower):
-            self._limit(upper, lower)
-        words = _WORD.findall(upper)
-        if words and all(self._passed.get(each, each) in self._fields for each in words):
-            self._limit(lower, upper)
+        small, large = map(expression, (left, right) if _COMPARED[operator(node)] else (right, left))
+        if operator(node) != "!=" or _names(large):
+            self._limit(small, large)
+        if _names(small) and all(self._passed.get(each, each) in self._fields for each in _names(small)):
+            self._limit(large, small)
 
-    def _limit(self, text: str, limit: str) -> None:
+    def _limit(self, value: ast.expr, limit: ast.expr) -> None:
         """Record a limit of the variables in a sum; an unclear limit for those in a product."""
-        if re.search(r"\w\s*\(", text) or not re.fullmatch(r"[\w\s+()*/-]+", text):
+        inside = list(ast.walk(value))
+        if any(isinstance(each, ast.Call | ast.Attribute) or each is UNKNOWN for each in inside):
             return
-        for each in _WORD.findall(text):
-            self._limits.setdefault(each, set()).add(_UNCLEAR if re.search(r"[*/]", text) else limit)
+        if any(isinstance(each, ast.Mult | ast.Div | ast.Mod | ast.LShift) for each in inside):
+            limit = UNKNOWN
+        for each in _names(value):
+            self._limits.setdefault(each, {})[_UNCLEAR if limit is UNKNOWN else ast.unparse(limit)] = limit
 
     def _sums(self, name: str, depth: int) -> tuple[list[_Sum], bool]:
         """Return the indices of an array that can be read, and True if these are all its indices."""
         uses = self._uses.get(name, [])
         sums, certain = list[_Sum](), depth <= _DEEPEST and len(uses) <= _MOST
-        for start in uses if certain else ():
-            end = start + len(name)
-            text, is_element = self._index(end)
-            before, after = self._body[max(0, start - 100) : start], self._body[end : end + _LONGEST]
-            if is_element and not re.search(r"(?<!&)&\s*$", before):
-                inner, complete = [_Sum()], True
-            elif alias := _ALIAS.search(before.rstrip().removesuffix("&")):
-                inner, complete = self._sums(alias[1], depth + 1) if self._is_alias(alias[1]) else ([_Sum()], False)
-            elif depth and re.match(r"\s*=(?!=)", after):
-                continue  # the definition of the alias
-            elif _CHECK.search(before) and re.match(r"\s*(?:[)?&|]|[!=]=)", after):
-                continue
-            else:
-                inner = [_Sum()]
-                complete = (
-                    re.search(r"\*\s*\($", before) is not None or _ELEMENT.search(before.rstrip(" &")) is not None
-                )
-            base = self._sum(text) if text else _Sum()
-            certain = certain and complete and base is not None
-            sums += [_added(base, each, 1) for each in inner if base is not None]
+        for use in uses if certain else ():
+            found, complete = self._use(use, depth)
+            sums += found
+            certain = certain and complete
         return sums, certain
 
-    def _index(self, end: int) -> tuple[str, bool]:
-        """Return the text of the index after a name, and True if it is in brackets and not added to a pointer."""
-        following = self._body[end : end + _LONGEST].lstrip()
-        if following.startswith("["):
-            inside = closed(following[1:], "[]")
-            return inside if len(inside) < len(following) - 1 else _UNCLEAR, True
-        if following.startswith("+") and not following.startswith(("++", "+=")):
-            return next(parts(closed(following[1:].partition(";")[0]))), False
-        return "", False
+    def _use(self, node: Node, depth: int) -> tuple[list[_Sum], bool]:
+        """Return the indices of one use of a pointer, and True if these are all its indices."""
+        base, is_element = _Sum(), False
+        for around in self._body.ancestors(node):
+            match around.type:
+                case "subscript_expression" if part(around, "argument") == node and not is_element:
+                    index = part(around, "indices")
+                    base = _added(
+                        base,
+                        self._sum(index.named_children[-1]) if index and index.named_children else {_UNKNOWN: 1},
+                        1,
+                    )
+                    is_element = True
+                case "binary_expression" if operator(around) in ("+", "-") and not is_element:
+                    other = part(around, "left")
+                    other = part(around, "right") if other == node else other
+                    sign = -1 if operator(around) == "-" else 1
+                    base = _added(base, self._sum(other) if other else {_UNKNOWN: 1}, sign)
+                case "pointer_expression" if is_element is (operator(around) == "&"):
+                    is_element = not is_element
+                case _ if not groups(around, self._body):
+                    return ([base], True) if is_element else self._pointer(node, around, base, depth)
+            node = around
+        return [base], False
+
+    def _pointer(self, node: Node, around: Node, base: _Sum, depth: int) -> tuple[list[_Sum], bool]:
+        """Return the indices of the use of a pointer, to which an index was added, in the node around it."""
+        match around.type:
+            case "init_declarator" | "assignment_expression":
+                target = part(around, "declarator") or part(around, "left")
+                alias = written(declared(target))
+                if target == node:
+                    return [], depth > 0
+                inner, complete = self._sums(alias, depth + 1) if self._is_alias(alias) else ([_Sum()], False)
+                return [_added(base, each, 1) for each in inner], complete
+            case "argument_list":
+                return [base], _ELEMENT.fullmatch(called(self._body.parent(around))) is not None
+            case "binary_expression" if not base and operator(around) in ("&&", "||", "==", "!="):
+                return [], True
+            case kind if (kind in _CHECKS and not base) or kind.endswith("declarator"):
+                return [], kind in _CHECKS or depth > 0
+        return [base], False
 
     def _is_alias(self, name: str) -> bool:
         return len(self._starts.get(name, ())) == 1 and name not in self._changed
 
-    def _sum(self, text: str) -> _Sum | None:
-        """Return an index in C as a sum of products; None if it is not one."""
-        tree = parsed(text)
-        return None if tree is None else self._expanded(tree, 0)
+    def _sum(self, node: Node) -> _Sum:
+        """Return an index in C as a sum of products."""
+        return self._expanded(expression(node), 0)
 
     def _expanded(self, node: ast.expr, depth: int) -> _Sum:  # noqa: PLR0911 - one return per kind of expression
         match node:
@@ -254,9 +286,12 @@ class Indices:
         if name in self._limits or name in self._changed or len(starts) != 1 or depth > _DEEPEST:
             return {(f".{name}",): 1}
         if name not in self._meanings:
-            tree = parsed(starts[0])
-            self._meanings[name] = {(f".{name}",): 1} if tree is None else self._expanded(tree, depth + 1)
+            self._meanings[name] = self._expanded(expression(starts[0]), depth + 1)
         return self._meanings[name]
+
+
+def _names(value: ast.expr) -> set[str]:
+    return {each.id for each in ast.walk(value) if isinstance(each, ast.Name)}
 
 
 def _added(first: _Sum, second: _Sum, sign: int) -> _Sum:
@@ -300,13 +335,3 @@ def _quotient(inner: _Stride, outer: _Stride) -> str:
         left.remove(each)
     factor, rest = divmod(outer[0], inner[0])
     return "" if rest else " * ".join([str(factor)] * (factor > 1) + left)
-
-
-def _opened(text: str) -> str:
-    """Return the text after the last unmatched opening parenthesis, and after the last comma."""
-    depth = 0
-    for place in range(len(text) - 1, -1, -1):
-        depth += {")": 1, "(": -1}.get(text[place], 0)
-        if depth < 0 or (text[place] == "," and not depth):
-            return text[place + 1 :]
-    return text

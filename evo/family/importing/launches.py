@@ -2,30 +2,30 @@
 
 import ast
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from tree_sitter import Node
 
 from evo.errors import EvoError
-from evo.family.importing.braces import closed, parts
+from evo.family.importing.syntax import (
+    Code,
+    arguments,
+    called,
+    declared,
+    expression,
+    operator,
+    part,
+    written,
+)
 from evo.space.expression import Expression
 
-_CAST = re.compile(r"\(\s*(?:(?:unsigned|signed|long|int|float|double|size_t|u?int\d+_t)\s*)+\)(?=\s*[\w(])")
-_NAMED_CAST = re.compile(r"\b(?:static_cast\s*<[^<>]*>|(?:int|unsigned|float|double|size_t|u?int\d+_t)(?=\s*\())")
-_SIZEOF = re.compile(r"\bsizeof\s*\(\s*([\w ]+?)\s*\)")
-_SUFFIX = re.compile(r"\b(\d+)(?:[uUlL]+|\.0?f?)(?!\w)")
-_COMPONENT = re.compile(r"\b(\w+)\.([xyz])\b")
 _ROUNDED_UP = re.compile(r"(?i)ceil|c(?:eil)?_?div|div(?:ide)?_?(?:round_?)?up|ceil_?div\w*")
-_LONGEST = 2_000
-"""Number of characters of the longest launch that is read."""
-_NEAR = 20_000
-"""Number of characters before a launch that are searched for definitions of its variables."""
 _DEEPEST = 8
 """Maximum number of variables that are defined by one another."""
 _MOST = 50
 """Maximum number of launches of one kernel that are read."""
-_BYTES = {"double": 8, "float": 4, "half": 2, "int": 4, "unsigned": 4, "short": 2, "char": 1, "long long": 8}
-_BYTES |= {"__half": 2, "__nv_bfloat16": 2, "float2": 8, "float4": 16, "int4": 16, "half2": 4, "size_t": 8}
-_BYTES |= {"unsigned int": 4, "unsigned char": 1, "int8_t": 1, "uint8_t": 1, "int32_t": 4, "uint32_t": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,49 +45,67 @@ class FoundLaunch:
     values: Mapping[str, int] = field(default_factory=dict)
 
 
-def found_launch(code: str, kernel: str, parameters: Collection[str], names: Mapping[str, str]) -> FoundLaunch:
+def found_launch(code: Code, kernel: str, parameters: Collection[str], names: Mapping[str, str]) -> FoundLaunch:
     """Return the first launch of a kernel whose grid and block can be written as expressions.
 
     Args:
-        code: source without comments.
         kernel: name of the kernel without namespaces and template arguments.
         parameters: names of the kernel's parameters, in order.
         names: expressions of the family for parameters of the kernel and macros, by name.
     """
-    launches = [_launch(code, each.end(), parameters, names) for each in _launches(code, kernel)]
+    definitions = _definitions(code)
+    calls = (each for each in code.nodes("kernel_call_syntax") if called(code.parent(each)) == kernel)
+    launches = [_launch(each, code, definitions, parameters, names) for each in islice(calls, _MOST)]
     return next((each for each in launches if each.grid and each.block), launches[0] if launches else FoundLaunch())
 
 
-def without_casts(text: str) -> str:
-    """Return an expression in C without casts, suffixes of numbers, and ``std::``."""
-    return _SUFFIX.sub(r"\1", _NAMED_CAST.sub("", _CAST.sub("", text)).replace("std::", ""))
+@dataclass(frozen=True, kw_only=True)
+class _Definition:
+    """A value that a variable gets, its position, and the function that contains it; None at file scope."""
+
+    value: Node
+    end: int
+    function: Node | None
 
 
-def parsed(text: str) -> ast.expr | None:
-    """Return the syntax tree of an expression in C that is also an expression in Python; None for others."""
-    try:
-        return ast.parse(" ".join(without_casts(text).split()), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+def _definitions(code: Code) -> dict[str, list[_Definition]]:
+    """Return the definitions of each variable, by name, in the order of the code."""
+    found: dict[str, list[_Definition]] = {}
+    for node in code.nodes("init_declarator", "assignment_expression", "function_declarator"):
+        value, name = part(node, "value") or part(node, "right"), part(node, "declarator") or part(node, "left")
+        function = _function(node, code)
+        if node.type == "function_declarator" and function is not None and code.parent(node).type == "declaration":
+            # within a function, C++ reads `dim3 block(T);` as a variable, but the grammar as a function
+            value = Code(f"int _ = _{written(part(node, 'parameters'))};").nodes("argument_list", "init_declarator")[-1]
+        if value is not None and name is not None and operator(node) in ("", "="):
+            defined = name if name.type == "field_expression" else declared(name)
+            definition = _Definition(value=value, end=node.end_byte, function=function)
+            found.setdefault(written(defined), []).append(definition)
+    return found
 
 
-def _launches(code: str, kernel: str) -> list[re.Match[str]]:
-    found = re.finditer(rf"\b{re.escape(kernel)}\s*(?:<(?!<)[^;{{}}]{{1,200}}?>\s*)?<<<", code)
-    return [each for each, _ in zip(found, range(_MOST), strict=False)]
+def _function(node: Node, code: Code) -> Node | None:
+    return next((each for each in code.ancestors(node) if each.type == "function_definition"), None)
 
 
-def _launch(code: str, start: int, parameters: Collection[str], names: Mapping[str, str]) -> FoundLaunch:
-    """Return the launch whose grid begins at a position."""
-    configuration, _, call = code[start : start + _LONGEST].partition(">>>")
-    given = [each.strip() for each in parts(configuration.replace("{", "(").replace("}", ")"))]
-    passed = dict(zip(parameters, _arguments(call), strict=False))
+def _launch(
+    configuration: Node,
+    code: Code,
+    definitions: Mapping[str, Sequence[_Definition]],
+    parameters: Collection[str],
+    names: Mapping[str, str],
+) -> FoundLaunch:
+    given = configuration.named_children
+    passed = dict(zip(parameters, arguments(code.parent(configuration)), strict=False))
     host = _Host(
-        before=code[max(0, start - _NEAR) : start],
-        names={**names, **{value: names[each] for each, value in passed.items() if each in names}},
+        launch=configuration,
+        function=_function(configuration, code),
+        definitions=definitions,
+        names={**names, **{written(value): names[each] for each, value in passed.items() if each in names}},
     )
     grid, block = (_extents(host, given[place]) if place < len(given) else () for place in (0, 1))
-    shared = host.expression(given[2]) if len(given) > 2 else None
-    numbers = {each: host.number(value) for each, value in passed.items()}
+    shared = host.translated(given[2]) if len(given) > 2 else None
+    numbers = {each: replace(host, names={}).number(value) for each, value in passed.items()}
     return FoundLaunch(
         grid=tuple(map(_text, grid)),
         block=tuple(map(_text, block)),
@@ -97,14 +115,9 @@ def _launch(code: str, start: int, parameters: Collection[str], names: Mapping[s
     )
 
 
-def _arguments(call: str) -> list[str]:
-    begun = re.match(r"\s*\(", call)
-    return [each.strip() for each in parts(closed(call[begun.end() :]))] if begun else []
-
-
-def _extents(host: "_Host", text: str) -> tuple[ast.expr, ...]:
+def _extents(host: "_Host", node: Node) -> tuple[ast.expr, ...]:
     """Return the extents of a grid or block; empty if an extent is unknown."""
-    found = [host.expression(each) for each in host.components(text)]
+    found = [host.translated(each) for each in host.components(node)]
     known = [each for each in found if each is not None]
     while len(known) > 1 and _text(known[-1]) == "1":
         known.pop()
@@ -113,46 +126,48 @@ def _extents(host: "_Host", text: str) -> tuple[ast.expr, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Host:
-    """The host code before a launch.
+    """The host code around a launch.
 
     Attributes:
+        function: function that contains the launch; None at file scope.
         names: expressions of the family for variables and macros, by name.
     """
 
-    before: str
+    launch: Node
+    function: Node | None
+    definitions: Mapping[str, Sequence[_Definition]]
     names: Mapping[str, str]
 
-    def components(self, text: str, depth: int = 0) -> list[str]:
-        """Return the components of a ``dim3`` as texts; for a number, a list with only the text itself."""
-        made = re.fullmatch(r"(?:dim3\s*)?\((.*)\)", text.strip(), re.DOTALL)
-        if made is not None and (text.strip().startswith("dim3") or len(list(parts(made[1]))) > 1):
-            return [each.strip() for each in parts(made[1])]
-        defined = self._defined(text.strip()) if re.fullmatch(r"\s*\w+\s*", text) else ""
-        if not defined or text.strip() in self.names or depth > _DEEPEST:
-            return [text]
-        return self.components(defined, depth + 1)
+    def components(self, node: Node, depth: int = 0) -> list[Node]:
+        """Return the components of a ``dim3``; for a number, a list with only the node itself."""
+        match node.type:
+            case "identifier" if written(node) not in self.names and depth <= _DEEPEST:
+                members = [self._defined(f"{written(node)}.{axis}") for axis in "xyz"]
+                defined = self._defined(written(node))
+                given = [node] if defined is None else self.components(defined, depth + 1)
+                return [each for each in members if each is not None] or given
+            case "call_expression" if called(node) == "dim3":
+                return arguments(node)
+            case "compound_literal_expression" if (value := part(node, "value")) is not None:
+                return value.named_children
+            case "argument_list" | "initializer_list":
+                inside = node.named_children
+                return (
+                    inside if len(inside) > 1 else [each for one in inside for each in self.components(one, depth + 1)]
+                )
+        return [node]
 
-    def number(self, variable: str) -> int | None:
-        """Return the value of a variable, or of an expression in C, as a whole number; None if it is unknown."""
-        text = self._defined(variable) if re.fullmatch(r"[A-Za-z_]\w*", variable) else variable
-        found = _Host(before=self.before, names={}).expression(text) if text else None
+    def number(self, node: Node) -> int | None:
+        """Return the value of an expression in C as a whole number; None if it is unknown."""
+        found = self.translated(node)
         try:
             return None if found is None else Expression.parse(_text(found), "FILE").whole({})
         except EvoError:
             return None
 
-    def expression(self, text: str, depth: int = 0) -> ast.expr | None:
-        """Return a text in C as an expression of the family; None if that is not possible."""
-        plain = _SIZEOF.sub(lambda found: str(_BYTES.get(" ".join(found[1].split()), found[0])), without_casts(text))
-        tree = parsed(_COMPONENT.sub(self._component, plain))
-        if tree is None:
-            return None
-        return self._translated(tree, depth)
-
-    def _component(self, found: re.Match[str]) -> str:
-        given = self.components(found[1])
-        place = "xyz".index(found[2])
-        return f"({given[place]})" if place < len(given) and given != [found[1]] else found[0]
+    def translated(self, node: Node) -> ast.expr | None:
+        """Return an expression in C as an expression of the family; None if that is not possible."""
+        return self._translated(expression(node), 0)
 
     def _translated(self, node: ast.expr, depth: int) -> ast.expr | None:
         match node:
@@ -160,10 +175,15 @@ class _Host:
                 return node
             case ast.Name(id=name):
                 return self._variable(name, depth)
+            case ast.Attribute(value=ast.Name(id=name), attr="x" | "y" | "z" as axis):
+                member, defined = self._defined(f"{name}.{axis}"), self._defined(name)
+                given = [] if defined is None else self.components(defined)["xyz".index(axis) :]
+                found = next((each for each in (member, *given) if each is not None), None)
+                return None if found is None or depth > _DEEPEST else self._translated(expression(found), depth + 1)
             case ast.Call(func=ast.Name(id=function), args=[*arguments]):
-                found = [self._translated(each, depth) for each in arguments]
-                known = [each for each in found if each is not None]
-                return _called(function, known) if len(known) == len(found) else None
+                every = [self._translated(each, depth) for each in arguments]
+                known = [each for each in every if each is not None]
+                return _called(function, known) if len(known) == len(every) else None
             case ast.BinOp(left=left, op=operation, right=right):
                 first, second = self._translated(left, depth), self._translated(right, depth)
                 return _combined(first, operation, second) if first is not None and second is not None else None
@@ -173,20 +193,17 @@ class _Host:
     def _variable(self, name: str, depth: int) -> ast.expr | None:
         if name in self.names:
             return ast.parse(self.names[name], mode="eval").body
-        defined = self._defined(name) if depth < _DEEPEST else ""
-        return self.expression(defined, depth + 1) if defined else None
+        defined = self._defined(name) if depth < _DEEPEST else None
+        return None if defined is None else self._translated(expression(defined), depth + 1)
 
-    def _defined(self, name: str) -> str:
-        """Return the text that last initialises a variable, e.g. ``dim3(a, b)`` for ``dim3 name(a, b)``."""
-        pattern = rf"(?:\bdim3\s+|[,&]\s*|\bauto\s+)?\b{re.escape(name)}\s*(?:=(?!=)|(?P<made>[({{])(?![^;]*<<<))"
-        found = None
-        for each in re.finditer(pattern, self.before):
-            if not each["made"] or re.match(r"dim3|,", each[0]):
-                found = each
-        if found is None:
-            return ""
-        rest = self.before[found.end() :][:_LONGEST].replace("{", "(").replace("}", ")")
-        return f"dim3({closed(rest)})" if found["made"] else next(parts(rest.partition(";")[0])).strip()
+    def _defined(self, name: str) -> Node | None:
+        """Return the last value of a variable before the launch, in the same function or at file scope."""
+        found = [
+            each.value
+            for each in self.definitions.get(name, ())
+            if each.end <= self.launch.start_byte and each.function in (self.function, None)
+        ]
+        return found[-1] if found else None
 
 
 def _called(function: str, arguments: list[ast.expr]) -> ast.expr | None:

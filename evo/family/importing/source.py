@@ -2,33 +2,45 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from evo.family.importing.braces import Marks, parts
+from tree_sitter import Node
+
 from evo.family.importing.host_code import device_includes, host_functions
+from evo.family.importing.syntax import (
+    Code,
+    arguments,
+    called,
+    declared,
+    descendants,
+    last_name,
+    parameter_list,
+    part,
+    written,
+)
+from evo.family.importing.types import plain_type
 from evo.family.source.language import Language
 
-_COMMENTS = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-_KERNEL = re.compile(
-    r"__global__\s+(?:void\s+)?"
-    r"(?:__launch_bounds__\s*\((?P<bounds>[^()]*(?:\([^()]*\)[^()]*)*)\)\s*)?(?:void\s+)?"
-    r"(?P<name>\w+)\s*\("
-)
-_BEFORE = re.compile(r"(?:extern\s*\"C\"|static|inline)\s*\Z")
-"""Matches a word that may be between the template parameters and ``__global__``."""
-_LONGEST_WORD = 40
-"""Number of characters that are searched for a word that `_BEFORE` matches."""
-_TEMPLATE = re.compile(r"template\s*<")
-_NEAR = 1_000
-"""Number of characters before a function that are searched for its qualifiers."""
-
-_NAMESPACE = re.compile(r"\bnamespace\s+([\w:]+)\s*\{")
-_FUNCTION = re.compile(r"\bvoid\s+(?P<name>\w+)\s*\(")
 _DEFINE = re.compile(r"\s*#\s*define\s+([A-Za-z_]\w*)\s+(?:(-?\w+)|\(\s*(-?\w+)\s*\))\s*$")
 _WHOLE = re.compile(r"(-?)(0[xX][0-9a-fA-F]{1,15}|\d{1,18})[uUlL]{0,3}")
 _GUARD = re.compile(r"\s*#\s*ifndef\s+([A-Za-z_]\w*)\s*$")
-_QUALIFIERS = re.compile(r"\b(?:const|volatile|struct|__restrict__|__restrict|restrict|__grid_constant__)\b")
+_QUALIFIERS = frozenset({"type_qualifier", "attribute_declaration", "attribute_specifier", "ms_declspec_modifier"})
+_NOT_EXPORTED = frozenset({"static", "inline", "constexpr"})
+_DECLARATIONS = (
+    *("declaration", "parameter_declaration", "optional_parameter_declaration", "enumerator"),
+    *("alias_declaration", "type_definition", "type_parameter_declaration", "optional_type_parameter_declaration"),
+)
+_DIRECTIVES = frozenset({"preproc_def", "preproc_function_def", "preproc_params", "preproc_ifdef", "preproc_call"})
+_TYPE = re.compile(r"[A-Za-z_][\w\s:<>]{0,80}")
+_OUTER = frozenset({"translation_unit", "linkage_specification", "ERROR"})
+_OWN = ("launch_bounds", "compound_statement")
+_EFFECTS = ("assignment_expression", "update_expression", "declaration", "comma_expression")
+_WORDS = re.compile(r"\w+")
+_MOST_ROUNDS = 3
+"""Maximum number of calls inside one another that are written out."""
+_MOST_WRITTEN_OUT = 10_000
+"""Number of characters by which a body may grow, beyond twice its length, when calls are written out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,18 +66,28 @@ class Function:
     """A function that can be the kernel's entry.
 
     Attributes:
-        body: text between the function's braces, without comments.
-        body_start: position of the body in `Source.plain`.
+        node: definition in the syntax tree of `code`.
+        code: source of the function.
+        body: statements of the function.
         template: template parameters of the function, e.g. ``typename T``; empty for a plain function.
         bounds: expression in ``__launch_bounds__``; empty if there is none.
     """
 
     name: str
     parameters: tuple[Parameter, ...]
-    body: str
+    node: Node
+    code: Code
+    body: Code
     template: tuple[str, ...] = ()
     bounds: str = ""
-    body_start: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Helper:
+    """A function or macro that other functions can call."""
+
+    parameters: tuple[Parameter, ...]
+    body: Code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,33 +109,60 @@ class Macro:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A source with its functions and macros. `plain` is the text without comments."""
+    """A source with its functions and macros. `code` is the source without comments."""
 
     text: str
-    plain: str
+    code: Code
     language: Language
     functions: tuple[Function, ...]
     macros: tuple[Macro, ...]
 
+    def with_headers(self, headers: Iterable["Source"]) -> "Source":
+        """Return the source with the code and the macros of its headers."""
+        every = (self, *headers)
+        if len(every) == 1:
+            return self
+        code, end = Code("\n".join(each.code.text for each in every)), len(self.code.content)
+        functions = tuple(_function(each, code) for each in entries(code, self.language) if each.start_byte < end)
+        return replace(self, code=code, functions=functions, macros=tuple(m for each in every for m in each.macros))
+
     def namespace(self, function: Function) -> str:
         """Return the namespaces around a function as the prefix of its name, e.g. ``own::``."""
-        marks, place = Marks(self.plain), function.body_start
-        around = [
-            each[1] for each in _NAMESPACE.finditer(self.plain) if each.end() <= place <= marks.closing(each.end() - 1)
-        ]
-        return "".join(f"{name}::" for name in around)
+        around = [each for each in self.code.ancestors(function.node) if each.type == "namespace_definition"]
+        return "".join(f"{written(part(each, 'name'))}::" for each in reversed(around) if part(each, "name"))
 
     def instance(self, function: Function) -> tuple[str, ...]:
         """Return the template arguments of an explicit instantiation or launch in the source; empty if none exists."""
-        for found in re.finditer(rf"\b{function.name}\s*<(?!<)", self.plain):
-            arguments = _until_closed(self.plain[found.end() : found.end() + _NEAR])
-            if arguments is None:
-                continue
-            following = self.plain[found.end() + len(arguments) + 1 :][:_LONGEST_WORD].lstrip()
-            statement = re.split(r"[;{}]", self.plain[max(0, found.start() - _NEAR) : found.start()])[-1]
-            if following.startswith("<<<") or (following.startswith("(") and re.search(r"\btemplate\b", statement)):
-                return tuple(each.strip() for each in parts(arguments))
+        for node in self.code.nodes("template_function"):
+            if written(part(node, "name")) == function.name and _is_instance(node, self.code):
+                given = part(node, "arguments")
+                return tuple(map(written, given.named_children)) if given is not None else ()
         return ()
+
+    def only(self, function: Function, replaced: Mapping[str, str]) -> Function:
+        """Return a function in the source without the bodies of other entry functions.
+
+        In its body, calls that only compute a value are written out.
+
+        Args:
+            replaced: values of names, such as the parameters of a template.
+        """
+        values, kept, end = _values(self.code), list[bytes](), 0
+        for each in self.functions:  # in the order of the code
+            for node in (inside for inside in each.node.named_children if inside.type in _OWN):
+                text, is_body = "", node.type == "compound_statement"
+                if each is function:
+                    text = with_values(written(node), replaced)
+                    text = _written_out(text, values) if is_body else text
+                elif is_body:
+                    text = "{}"
+                kept += [self.code.content[end : node.start_byte], text.encode("utf-8", "surrogateescape")]
+                end = node.end_byte
+        content = b"".join([*kept, self.code.content[end:]])
+        if content == self.code.content:
+            return function
+        code = Code(content.decode("utf-8", "surrogateescape"))
+        return _function(list(entries(code, self.language))[self.functions.index(function)], code)
 
     def compilable(self, names: set[str], declared: str = "") -> str:
         """Return the text with ``#ifndef`` around the definitions of some macros, so that ``-D`` can set the macros.
@@ -125,12 +174,12 @@ class Source:
             declared: function that is declared ``extern "C"``; empty for none.
         """
         lines = self.text.split("\n")
-        if declared and self.language == "cuda":
-            line = next((_line(each) for each in _KERNEL.finditer(self.plain) if each["name"] == declared), 0)
-            lines[line] = re.sub(r"^(\s*)__global__", r'\1extern "C" __global__', lines[line])
-        elif declared and (head := _head(declared, self.plain)) is not None:
-            line, parameters = head
-            lines[line] = f'extern "C" void {declared}({parameters});\n{lines[line]}'
+        if declared and (node := _declaration(declared, self)) is not None:
+            line = self.code.line(node.start_byte)
+            if self.language == "cuda":
+                lines[line] = re.sub(r"^(\s*)(?:static\s+|inline\s+)*(?=__global__)", r'\1extern "C" ', lines[line])
+            else:
+                lines[line] = f'extern "C" void {declared}({_without_defaults(node, self.code)});\n{lines[line]}'
         for macro in self.macros:
             if macro.name in names and not macro.guarded:
                 lines[macro.line] = f"#ifndef {macro.name}\n{lines[macro.line]}\n#endif"
@@ -139,187 +188,229 @@ class Source:
         return "\n".join(lines)
 
     def _guard_host_code(self, lines: list[str]) -> None:
-        for first, last in host_functions(self.plain, self.text):
+        for first, last in host_functions(self.code, self.text):
             lines[first] = f"#ifndef __CUDACC_RTC__  // host code, which NVRTC cannot compile\n{lines[first]}"
             lines[last] += "\n#endif"
-        for line, replacement in device_includes(self.plain).items():
+        for line, replacement in device_includes(self.code.text).items():
             lines[line] = replacement
 
 
-def _line(found: re.Match[str]) -> int:
-    return found.string.count("\n", 0, found.start())
+def _is_instance(name: Node, code: Code) -> bool:
+    """Return True if a name with template arguments is launched or explicitly instantiated."""
+    for each in code.ancestors(name):
+        if each.type == "call_expression":
+            return any(child.type == "kernel_call_syntax" for child in each.children)
+        if each.type not in ("qualified_identifier", "function_declarator"):
+            return each.type == "template_instantiation"
+    return False
 
 
 def lacks_c_linkage(name: str, sources: Sequence[Source]) -> bool:
     """Return True if no declaration of a function is ``extern "C"``, so that C++ exports it under a mangled name."""
-    return not any(_has_c_linkage(name, each) for each in sources)
+    found = [(each.code, node) for each in sources if (node := _declaration(name, each)) is not None]
+    around = [each.type for code, node in found for each in code.ancestors(node)]
+    return "linkage_specification" not in around
 
 
-def _has_c_linkage(name: str, source: Source) -> bool:
-    heads = _KERNEL.finditer(source.plain) if source.language == "cuda" else _outer_heads(source.plain)
-    place = next((found.start() for found in heads if found["name"] == name), None)
-    return place is not None and _is_within_c(source.plain, place)
+def _declaration(name: str, source: Source) -> Node | None:
+    """Return the first declaration or definition of a function that can be the entry; None if there is none."""
+    found = _kernels(source.code) if source.language == "cuda" else _outer(source.code)
+    return next((each for each in found if _name(each) == name), None)
 
 
-def _is_within_c(text: str, place: int) -> bool:
-    """Return True if the declaration at a position is ``extern "C"``, or is in an ``extern "C"`` block."""
-    marks, blocks = Marks(text), [block.end() - 1 for block in re.finditer(r'extern\s*"C"[^{};]*\{', text)]
-    before = re.split(r"[;{}#]", text[max(0, place - _NEAR) : place])[-1]
-    inside = any(block < place < marks.closing(block) for block in blocks)
-    return inside or re.search(r'extern\s*"C"', before) is not None
-
-
-def _head(name: str, text: str) -> tuple[int, str] | None:
-    """Return the first declaration of a function: its line number, from 0, and its parameters without defaults.
-
-    None if the function is not declared.
-    """
-    found = next((each for each in _outer_heads(text) if each["name"] == name), None)
-    given = None if found is None else re.match(r"([^()]*(?:\([^()]*\)[^()]*)*)\)", text[found.end() :])
-    if found is None or given is None:
-        return None
-    before = text[: found.start()].split("\n")[:-1]
-    while before and before[-1].strip() and not re.search(r"[;{}]\s*$|^\s*#", before[-1]):
-        del before[-1]
-    parameters = ", ".join(" ".join(each.partition("=")[0].split()) for each in parts(given[1]))
-    return len(before), parameters
+def _without_defaults(declaration: Node, code: Code) -> str:
+    """Return the parameters of a declaration without their default values."""
+    given = []
+    for each in _parameter_nodes(declaration):
+        default = part(each, "default_value")
+        text = code.content[each.start_byte : each.end_byte if default is None else default.start_byte].decode()
+        given.append(" ".join(text.split()).removesuffix("=").rstrip())
+    return ", ".join(given)
 
 
 def read_source(text: str, language: Language) -> Source:
-    """Read functions and macros of a source. Constructs that need a preprocessor or a full parser are ignored."""
-    plain = _COMMENTS.sub(lambda match: " " + "\n" * match[0].count("\n"), text)
-    found = _kernels(plain) if language == "cuda" else _functions(plain)
-    return Source(text=text, plain=plain, language=language, functions=tuple(found), macros=tuple(_macros(plain)))
+    """Read functions and macros of a source. Constructs that need a preprocessor are ignored."""
+    code = Code(text)
+    found = tuple(_function(each, code) for each in entries(code, language))
+    return Source(text=text, code=code, language=language, functions=found, macros=tuple(_macros(code.text)))
 
 
-def _kernels(text: str) -> Iterator[Function]:
-    marks, end = Marks(text), 0
-    for match in _KERNEL.finditer(text):
-        if match.start() < end or (definition := marks.definition(match.end())) is None:
-            continue  # inside another kernel, or only a declaration
-        before = text[
-            max(marks.before(match.start()), end, text.rfind("__global__", end, match.start())) : match.start()
-        ]
-        given = _template(before)
-        end = definition.end
-        yield Function(
-            name=match["name"],
-            parameters=_parameters(definition.parameters),
-            body=definition.body,
-            body_start=definition.begin,
-            template=tuple(each.strip() for each in given.split(",") if each.strip()),
-            bounds=next(parts(match["bounds"] or "")).strip(),
-        )
+def entries(code: Code, language: Language) -> Iterator[Node]:
+    """Yield the kernels of a CUDA source, or the exported void functions of another source."""
+    end = -1
+    for node in _kernels(code) if language == "cuda" else _outer(code):
+        if part(node, "body") is None or node.start_byte < end or not _name(node):
+            continue  # only a declaration, or inside another function
+        end = node.end_byte
+        if language == "cuda" or not (_NOT_EXPORTED & set(map(written, node.children)) or _is_template(node, code)):
+            yield node
 
 
-def _template(before: str) -> str:
-    """Return the template parameters at the end of the text before ``__global__``; empty if there are none."""
-    before = before.rstrip()
-    while (word := _BEFORE.search(before, max(0, len(before) - _LONGEST_WORD))) is not None:
-        before = before[: word.start()].rstrip()
-    begun = _TEMPLATE.search(before)
-    return before[begun.end() : -1] if begun is not None and before.endswith(">") else ""
+def _function(node: Node, code: Code) -> Function:
+    template = part(code.parent(node), "parameters") if _is_template(node, code) else None
+    bounds = next((each for each in node.children if each.type == "launch_bounds"), None)
+    return Function(
+        name=_name(node),
+        parameters=_parameters(node),
+        node=node,
+        code=code,
+        body=code.inside(part(node, "body") or node),
+        template=() if template is None else tuple(map(written, template.named_children)),
+        bounds="" if bounds is None or not bounds.named_children else written(bounds.named_children[0]),
+    )
 
 
-def _functions(text: str) -> Iterator[Function]:
-    marks, end = Marks(text), 0
-    for match in _outer_heads(text):
-        if match.start() < end or (definition := marks.definition(match.end())) is None:
+def _is_template(node: Node, code: Code) -> bool:
+    return code.parent(node).type == "template_declaration"
+
+
+def _kernels(code: Code) -> Iterator[Node]:
+    for node in code.nodes("function_definition", "declaration"):
+        if any(each.type == "__global__" for each in node.children):
+            yield node
+
+
+def _outer(code: Code) -> Iterator[Node]:
+    """Yield declarations and definitions of void functions that are not inside a function, class or namespace."""
+    for node in code.nodes("function_definition", "declaration"):
+        given = [each for each in node.named_children if each.type in ("primitive_type", "ERROR", "type_identifier")]
+        function = part(node, "declarator")
+        if function is None or function.type != "function_declarator" or "void" not in map(written, given):
             continue
-        head = re.split(r"[;{}()#]", text[max(0, match.start() - _NEAR) : match.start()])[-1]
-        if re.search(r"\b(static|template|inline|constexpr)\b", head):
-            end = definition.begin
-            continue
-        end = definition.end
-        yield Function(
-            name=match["name"],
-            parameters=_parameters(definition.parameters),
-            body=definition.body,
-            body_start=definition.begin,
-        )
+        around = (each for each in code.ancestors(node) if not each.type.startswith("preproc"))
+        for each in around:
+            if each.type in _OUTER:
+                yield node
+                break
+            if each.type not in ("declaration_list", "template_declaration"):
+                break
+            if each.type == "declaration_list" and code.parent(each).type not in _OUTER:
+                break
 
 
-def _outer_heads(text: str) -> Iterator[re.Match[str]]:
-    """Yield the heads of void functions that are not inside a function, class or namespace."""
-    depth, counted = 0, 0
-    for match in _FUNCTION.finditer(text):
-        outside = re.sub(r'extern\s*"C"\s*\{', "", text[counted : match.start()])
-        depth, counted = depth + outside.count("{") - outside.count("}"), match.start()
-        if depth <= 0:
-            yield match
+def _name(definition: Node) -> str:
+    return written(declared(part(definition, "declarator")))
 
 
-_MACRO_FUNCTION = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([^()\n]*)\)((?:[^\\\n]|\\.|\\\n)*)", re.MULTILINE)
-_STATEMENTS = frozenset({"if", "for", "while", "switch", "catch"})
-
-
-def helpers(text: str) -> dict[str, tuple[Function, ...]]:
-    """Return the functions and function-like macros of a text, as tuples of overloads by name.
+def helpers(code: Code) -> dict[str, tuple[Helper, ...]]:
+    """Return the functions and function-like macros of a source, as tuples of overloads by name.
 
     The parameters of macros are treated as references, because a macro can assign to its arguments.
     """
-    found: dict[str, tuple[Function, ...]] = {}
-    for function in (*_definitions(text), *_macro_functions(text)):
-        found[function.name] = (*found.get(function.name, ()), function)
+    found: dict[str, tuple[Helper, ...]] = {}
+    for node in code.nodes("function_definition", "preproc_function_def"):
+        if node.type == "function_definition":
+            name, parameters = last_name(declared(part(node, "declarator"))), _parameters(node)
+            body = code.inside(part(node, "body") or node)
+        else:
+            given = part(node, "parameters")
+            name, names = written(part(node, "name")), map(written, given.named_children if given is not None else [])
+            parameters = tuple(
+                Parameter(name=each, c_type="", pointer=True, constant=False, reference=True) for each in names
+            )
+            body = Code(f"void _() {{{written(part(node, 'value'))};}}")
+        if name:
+            found[name] = (*found.get(name, ()), Helper(parameters=parameters, body=body))
     return found
 
 
-def _macro_functions(text: str) -> Iterator[Function]:
-    for match in _MACRO_FUNCTION.finditer(text):
-        names = [each.strip() for each in match[2].split(",")]
-        parameters = [Parameter(name=each, c_type="", pointer=True, constant=False, reference=True) for each in names]
-        yield Function(name=match[1], parameters=tuple(parameters), body=match[3].replace("\\\n", " "))
+def _values(code: Code) -> dict[str, tuple[tuple[str, ...], str]]:
+    """Return the parameters and the value of each macro and function that only computes a value, by name."""
+    found = dict[str, tuple[tuple[str, ...], str]]()
+    for name, (helper, *others) in helpers(code).items():
+        statements = helper.body.nodes("return_statement", "expression_statement")
+        value = statements[0].named_children if len(statements) == 1 else []
+        if len(value) == 1 and not others and not helper.body.nodes(*_EFFECTS):
+            found[name] = (tuple(each.name for each in helper.parameters), written(value[0]))
+    return found
 
 
-def _definitions(text: str) -> Iterator[Function]:
-    """Yield every function with a body, including functions in namespaces and classes."""
-    marks, end = Marks(text), 0
-    opened, opening = list[int](), dict[int, int]()
-    for found in re.finditer(r"[()]", text):
-        if found[0] == "(":
-            opened.append(found.start())
-        elif opened:
-            opening[found.start()] = opened.pop()
-    for brace in re.finditer("{", text):
-        last = marks.last_before(brace.start())
-        if brace.start() < end or last not in opening:
-            continue
-        begin = opening[last]
-        name = re.search(r"(\w+)\s*\Z", text[max(0, begin - _NEAR) : begin])
-        if name is not None and name[1] not in _STATEMENTS:
-            end = marks.closing(brace.start())
-            parameters = _parameters(text[begin + 1 : last])
-            yield Function(name=name[1], parameters=parameters, body=text[brace.end() : end])
+def with_values(text: str, values: Mapping[str, str]) -> str:
+    """Return a text with values in place of names."""
+    return _WORDS.sub(lambda word: values.get(word[0], word[0]), text)
 
 
-def _parameters(text: str) -> tuple[Parameter, ...]:
-    given = [each.strip() for each in parts(text)]
-    return tuple(_parameter(each) for each in given if each and each != "void")
+def _written_out(body: str, values: Mapping[str, tuple[tuple[str, ...], str]]) -> str:
+    """Return the text of a body in which calls are replaced by the values that they compute."""
+    limit = 2 * len(body) + _MOST_WRITTEN_OUT
+    for _ in range(_MOST_ROUNDS if values.keys() & _WORDS.findall(body) else 0):
+        code, kept, end, size = Code(f"void _() {body}"), list[bytes](), len("void _() "), 0
+        for call in code.nodes("call_expression"):
+            names, value = values.get(called(call), ((), ""))
+            if value and call.start_byte >= end and len(names) == len(arguments(call)) and size < limit:
+                given = {name: f"({written(each)})" for name, each in zip(names, arguments(call), strict=True)}
+                text = f"({with_values(value, given)})".encode("utf-8", "surrogateescape")
+                kept += [code.content[end : call.start_byte], text]
+                end, size = call.end_byte, size + len(text)
+        if not kept or size >= limit:
+            break
+        body = b"".join([*kept, code.content[end:]]).decode("utf-8", "surrogateescape")
+    return body
 
 
-def _until_closed(text: str) -> str | None:
-    """Return the text before the ``>`` that has no opening bracket in the text; None if there is none."""
-    depth = 0
-    for place, character in enumerate(text):
-        depth += {"(": 1, "<": 1, ")": -1, ">": -1}.get(character, 0)
-        if depth < 0:
-            return text[:place] if character == ">" else None
-    return None
+def aliases(code: Code) -> dict[str, str]:
+    """Return the types that ``typedef``, ``using`` or a macro gives a new name, by the new name."""
+    found = dict[str, str]()
+    for node in code.nodes("alias_declaration", "type_definition", "preproc_def"):
+        name, given = part(node, "name") or part(node, "declarator"), part(node, "type") or part(node, "value")
+        if name is not None and not name.type.endswith("_declarator") and _TYPE.fullmatch(written(given)):
+            found[written(name)] = plain_type(written(given))
+    return found
 
 
-def _parameter(text: str) -> Parameter:
-    plain = _QUALIFIERS.sub(" ", text)
-    declared, *brackets = plain.split("[")
-    words = re.findall(r"[\w:]+", declared)
-    extents = [re.sub(r"\bstatic\b", "", each.partition("]")[0]).strip() for each in brackets]
+def own_names(code: Code) -> set[str]:
+    """Return the names of the variables, parameters and types that a source declares. They are never macros."""
+    found = set[str]()
+    for node in code.nodes(*_DECLARATIONS):
+        named = node.children_by_field_name("declarator") or node.children_by_field_name("name") or node.named_children
+        found.update(written(declared(each)) for each in named)
+    return found
+
+
+def used_names(code: Code) -> set[str]:
+    """Return the names that code outside the definitions of macros uses, including those in pragmas."""
+    found = set[str]()
+    for node in code.nodes("identifier", "type_identifier", "preproc_arg"):
+        around = code.parent(node)
+        if around.type not in _DIRECTIVES or written(part(around, "directive")) == "#pragma":
+            found.update(re.findall(r"\w+", written(node)))
+    return found
+
+
+def _parameter_nodes(definition: Node) -> list[Node]:
+    given = parameter_list(definition)
+    return [] if given is None else given.named_children
+
+
+def _parameters(definition: Node) -> tuple[Parameter, ...]:
+    found = [_parameter(each) for each in _parameter_nodes(definition) if "parameter_declaration" in each.type]
+    return tuple(each for each in found if each.name or each.c_type != "void")
+
+
+def _parameter(node: Node) -> Parameter:
+    name = part(node, "declarator")
+    around = [] if name is None else _declarators(name)
+    kinds = [each.type for each in around]
+    own = [each for each in node.children if name is None or each.end_byte <= name.start_byte]
+    words = [word for each in own if each.type not in _QUALIFIERS for word in re.findall(r"[\w:]+", written(each))]
+    arrays = [_extent(each) for each in around if each.type == "array_declarator"]
     return Parameter(
-        name=words[-1] if words else "",
-        c_type=" ".join(words[:-1]),
-        pointer="*" in declared or bool(brackets),
-        constant=re.search(r"\bconst\b", re.split(r"[*\[]", text, maxsplit=1)[0]) is not None,
-        reference="&" in text,
-        extents=("",) * bool(extents and "*" in declared) + tuple(extents),
+        name=written(declared(name)),
+        c_type=" ".join(word for word in words if word != "struct"),
+        pointer="pointer_declarator" in kinds or bool(arrays),
+        constant=any(written(each) == "const" for each in own),
+        reference="reference_declarator" in kinds,
+        extents=("",) * bool(arrays and "pointer_declarator" in kinds) + tuple(reversed(arrays)),
     )
+
+
+def _declarators(node: Node) -> list[Node]:
+    """Return the nested declarators of a parameter, the outermost first."""
+    return [each for each in descendants(node) if each.type.endswith("_declarator")]
+
+
+def _extent(array: Node) -> str:
+    return written(part(array, "size"))
 
 
 def _macros(text: str) -> Iterator[Macro]:

@@ -51,7 +51,8 @@ def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
     Raises:
         InvalidInput: the file is not Python or has no kernel, or `entry` does not select one of several kernels.
     """
-    tree, kernels = parsed(text, file), kernels_of(text, file)
+    tree = parsed(text, file)
+    kernels = kernels_of(tree)
     kernel = _chosen(kernels, tree, entry)
     tuning = _tuning(kernel, tree)
     tunables = tuple(_tunables(kernel, tuning, tree))

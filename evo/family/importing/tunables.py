@@ -1,27 +1,20 @@
 """Drafts tunables from the macros of a source. The use of a macro in the code suggests its values."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evo.family.importing.braces import Marks, closed
-from evo.family.importing.source import Function, Macro, Source, whole_number
+from tree_sitter import Node
+
+from evo.family.importing.source import Macro, whole_number
+from evo.family.importing.syntax import Code, descendants, is_name, names_in, operator, part, written
 from evo.trial import Value
 
 _THREADS = re.compile(r"(?:N_?|NUM_?)?THREADS(?:_PER_BLOCK)?|BLOCK(?:_?SIZE|_?DIM)?|TPB|BLOCK_?[XY]|TILE(?:_?[XY])?")
 _TUNABLE = re.compile(r"TILE|BLOCK|THREADS|WARPS|UNROLL|ITEMS|VEC|STAGES|STEP|CHUNK|SPLIT|PREFETCH")
 _SIZE = re.compile(r"UNROLL|ITEMS|VEC|TILE|BLOCK|STEP")
-_CONSTANT = re.compile(r"\b(?:constexpr|const|enum)\b")
-_WORDS = re.compile(r"\w+")
-_LOOP = re.compile(r"\bfor\s*\(")
-_BOUND = re.compile(r"<=?\s?(\w+)")
-_WHOLE_BOUND = re.compile(r"^\s?\w+\s?<\s?(\w+)\s?$")
-_LONGEST_HEADER = 300
-"""Maximum number of characters of a loop's header that are read."""
-_COMPARED = re.compile(r"\b(\w+)\s?\)?\s?[=!]=\s?\(?\s?(-?\w+)")
-_SWITCH = re.compile(r"\bswitch\s*\(\s*(\w+)\s*\)\s*\{")
-_CASE = re.compile(r"\bcase\s+(-?\w+)\s?:")
-_AMOUNTS = re.compile(r"(?:[/%*]|<<|>>)\s?\(?(\w+)|\b(\w+)\s?\*|\[\s?(\w+)\s?\]")
+_AMOUNTS = frozenset({"/", "%", "*", "<<", ">>"})
+"""Operators whose right operand is not 0 in useful code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,54 +60,75 @@ class MacroUses:
         constants: macros that only name a value of another macro, e.g. ``BOX`` in ``#if FILTER == BOX``.
     """
 
-    def __init__(self, code: str, macros: Sequence[Macro]) -> None:
-        self._code = re.sub(r"[ \t]+", " ", code)
+    def __init__(self, code: Code, macros: Sequence[Macro]) -> None:
         self._values = {each.name: each.value for each in macros}
         self._of = {name: MacroUse() for name in self._values}
         self.constants: set[str] = set()
-        for line in self._code.split("\n"):
-            self._read_comparisons(line)
-        self._read_switches()
-        self._read_loops()
-        for found in _AMOUNTS.finditer(self._code):
-            self.of(found[1] or found[2] or found[3]).amount = True
+        self._code = code
+        for node in code.nodes("binary_expression"):
+            self._read_operation(node)
+        for node in code.nodes("case_statement"):
+            self._read_case(node)
+        for node in code.nodes("for_statement"):
+            self._read_loop(node)
+        for node in code.nodes("array_declarator", "subscript_argument_list"):
+            size = part(node, "size") or (node.named_children[0] if len(node.named_children) == 1 else None)
+            self.of(_operand(size)).amount = True
         self.constants |= {each.alias for each in macros if each.alias and self.of(each.name).cases}
 
     def of(self, name: str) -> MacroUse:
         """Return how the code uses a macro. For a name that is not a macro, the result is an empty `MacroUse`."""
         return self._of.get(name) or MacroUse()
 
-    def _read_comparisons(self, line: str) -> None:
-        for found in _COMPARED.finditer(line):
-            left, right = found.groups()
-            name, value = (left, right) if left in self._values else (right, left)
-            if name in self._values and (number := self._number(value)) is not None:
-                self._of[name].cases.add(number)
-                if re.match(r"\s*#\s*(?:el)?if\b", line):
-                    self._of[name].directives.add(number)
-                self.constants |= {value} & self._values.keys()
+    def _read_operation(self, node: Node) -> None:
+        sign, left, right = operator(node), _operand(part(node, "left")), _operand(part(node, "right"))
+        if sign in ("==", "!="):
+            self._read_comparison(node, *((left, right) if left in self._values else (right, left)))
+        elif sign in _AMOUNTS:
+            self.of(right).amount = True
+            if sign == "*":
+                self.of(left).amount = True
 
-    def _read_switches(self) -> None:
-        marks, end = Marks(self._code), 0
-        for found in _SWITCH.finditer(self._code):
-            if found[1] in self._values and found.start() >= end:
-                end = marks.closing(found.end() - 1)
-                numbers = {self._number(case[1]) for case in _CASE.finditer(self._code, found.end(), end)}
-                self._of[found[1]].cases |= {each for each in numbers if each is not None}
+    def _read_comparison(self, node: Node, name: str, value: str) -> None:
+        if name in self._values and (number := self._number(value)) is not None:
+            self._of[name].cases.add(number)
+            around = next((each.type for each in self._code.ancestors(node) if each.type not in _CONDITIONS), "")
+            if around in ("preproc_if", "preproc_elif"):
+                self._of[name].directives.add(number)
+            self.constants |= {value} & self._values.keys()
 
-    def _read_loops(self) -> None:
-        for loop in _LOOP.finditer(self._code):
-            parts = self._code[loop.end() : loop.end() + _LONGEST_HEADER].split(";")
-            if len(parts) < 3:
-                continue
-            for found in _BOUND.finditer(parts[1]):
-                self.of(found[1]).amount = True
-            for name in _WORDS.findall(closed(parts[2]).partition("=")[2]):
-                self.of(name).step = True
-                self.of(name).bounds |= set(_WHOLE_BOUND.findall(parts[1]))
+    def _read_case(self, node: Node) -> None:
+        switch = next((each for each in self._code.ancestors(node, 5) if each.type == "switch_statement"), None)
+        tested = "" if switch is None else _operand(part(switch, "condition"))
+        if tested in self._values and (number := self._number(written(part(node, "value")))) is not None:
+            self._of[tested].cases.add(number)
+
+    def _read_loop(self, loop: Node) -> None:
+        condition, update = part(loop, "condition"), part(loop, "update")
+        if condition is None or update is None:
+            return
+        for each in descendants(condition):
+            if each.type == "binary_expression" and operator(each) in ("<", "<="):
+                self.of(_operand(part(each, "right"))).amount = True
+        steps = (part(each, "right") for each in descendants(update) if each.type == "assignment_expression")
+        bound, is_whole = part(condition, "right"), operator(condition) == "<" and is_name(part(condition, "left"))
+        for name in (name for step in steps if step is not None for name in names_in(step)):
+            self.of(name).step = True
+            if is_whole and is_name(bound):
+                self.of(name).bounds.add(written(bound))
 
     def _number(self, text: str) -> int | None:
         return self._values[text] if text in self._values else whole_number(text)
+
+
+_CONDITIONS = frozenset({"binary_expression", "parenthesized_expression", "unary_expression"})
+
+
+def _operand(node: Node | None) -> str:
+    """Return the text of an operand without parentheses."""
+    while node is not None and node.type in ("parenthesized_expression", "condition_clause") and node.named_children:
+        node = node.named_children[0]
+    return written(node)
 
 
 def tunable(
@@ -147,15 +161,15 @@ def tunable(
     return DraftTunable(name=name, values=tuple(dict.fromkeys(around)), default=value, decide=decide)
 
 
-def undefined(function: Function, source: Source, taken: set[str]) -> Iterator[DraftTunable]:
-    """Yield a tunable for each name that looks like a macro but is not defined, so that ``-D`` must set it."""
-    used = f"{function.bounds} {function.body}"
-    constants = set[str]()
-    for statement in source.plain.split(";"):
-        if (declared := _CONSTANT.search(statement)) is not None:
-            constants.update(_WORDS.findall(statement, declared.end()))
-    for name in dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]*\b", used)):
-        if _TUNABLE.search(name) and name not in taken and name not in constants:
+def undefined(text: str, taken: Collection[str]) -> Iterator[DraftTunable]:
+    """Yield a tunable for each name that looks like a macro but is not defined, so that ``-D`` must set it.
+
+    Args:
+        text: code of the function.
+        taken: names that the source defines or declares.
+    """
+    for name in dict.fromkeys(re.findall(r"(?<!::)\b[A-Z][A-Z0-9_]*\b", text)):
+        if _TUNABLE.search(name) and name not in taken:
             values = (64, 128, 256, 512) if "THREADS" in name or name.startswith("BLOCK") else (1, 2, 4, 8)
             decide = "its values (the source does not define it)"
             yield DraftTunable(name=name, values=values, default=values[-2], decide=decide)

@@ -38,12 +38,6 @@ _COMPLEX = {
     "cuFloatComplex": "float",
     "cuDoubleComplex": "double",
 }
-_ALIAS = re.compile(
-    r"\btypedef\s+(?P<old>[\w\s:<>]{1,80}?)\s(?P<new>\w+)\s*;"
-    r"|\busing\s+(?P<named>\w+)\s*=\s*(?P<type>[\w\s:<>]{1,80});"
-    r"|^[ \t]*#[ \t]*define[ \t]+(?P<macro>\w+)[ \t]+(?P<text>[A-Za-z_][\w \t:<>]{0,80})$",
-    re.MULTILINE,
-)
 _HALF = re.compile(r"(?i)(b)f(?:loat)?16|half|f(?:p|loat)?16")
 """Matches an alias of a 16-bit integer type whose values are bit patterns of float16 or bfloat16."""
 _ACCEPTED = f"{', '.join(_DTYPES)}, (u)int8_t to (u)int64_t"
@@ -68,20 +62,11 @@ def plain_type(text: str) -> str:
     return " ".join(re.findall(r"[\w:]+", text))
 
 
-def aliases(code: str) -> dict[str, str]:
-    """Return the types that ``typedef``, ``using`` or a macro gives a new name, by the new name."""
-    found = dict[str, str]()
-    for each in _ALIAS.finditer(code):
-        name = each["new"] or each["named"] or each["macro"]
-        found[name] = plain_type(each["old"] or each["type"] or each["text"])
-    return found
-
-
 def element(c_type: str, known: Mapping[str, str], *, whose: str) -> Element:
     """Return the element of an array whose elements have the C type `c_type`.
 
     Args:
-        known: types by their aliases; see `aliases`.
+        known: types by their aliases; see `source.aliases`.
         whose: description of the parameter, for error messages.
 
     Raises:
@@ -123,9 +108,19 @@ def _element(c_type: str) -> Element | None:
     return None
 
 
+def size_of(c_type: str) -> int:
+    """Return the size of a C type in bytes; 0 if it is unknown."""
+    found = _element(c_type)
+    return 0 if found is None else _bytes(found.dtype) * found.components
+
+
+def _bytes(dtype: str) -> int:
+    return 1 if dtype == "bool" else int(dtype.partition("_")[0].lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
+
+
 def _several(dtype: str, count: int) -> Element:
-    size = int(re.sub(r"\D", "", dtype)) // 8 * count
-    return Element(dtype=dtype, components=count, alignment=0 if count in (1, 3) else min(size, 16))
+    alignment = 0 if count in (1, 3) else min(_bytes(dtype) * count, 16)
+    return Element(dtype=dtype, components=count, alignment=alignment)
 
 
 def _number(c_type: str) -> str | None:

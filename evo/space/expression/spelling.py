@@ -1,4 +1,4 @@
-"""Converts tokens of C, SQL and other languages to Python."""
+"""Converts tokens and phrases of C, SQL and other languages to Python."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -105,6 +105,54 @@ _NAMESPACE = re.compile(r"\b[A-Za-z_]\w*::")
 def with_sizes(text: str) -> str:
     """Return the text with calls of ``sizeof`` replaced by their values."""
     return _SIZEOF.sub(lambda found: str(_SIZES[found[1]]), text)
+
+
+_NAME = r"[A-Za-z_]\w*"
+_PHRASES: Sequence[tuple[str, str]] = (
+    (r"/\*.*?\*/", " "),
+    (r"^\s*(?:assert|return|require|requires|constraint)\s+", ""),
+    (
+        rf"\$\{{({_NAME})\}}|\$\(({_NAME})\)|\{{\{{\s*({_NAME})\s*\}}\}}|\{{({_NAME})\}}|%({_NAME})%|@({_NAME})",
+        r"\1\2\3\4\5\6",
+    ),
+    (rf"({_NAME})\s+between\s+(\w+)\s+and\s+(\w+)", r"\2 <= \1 <= \3"),
+    (rf"({_NAME})\s+in\s+[\[(]?(\w+)\s*(?:\.\.=?|:)\s*(\w+)[\])]?", r"\2 <= \1 <= \3"),
+    (rf"({_NAME})\s+(?:is\s+)?(?:divisible\s+by|(?:a\s+)?multiple\s+of)\s+(\w+)", r"\1 % \2 == 0"),
+    (rf"(\w+)\s+divides\s+({_NAME})", r"\2 % \1 == 0"),
+    (rf"({_NAME})(\s*(?:[<>]=?|[!=]=)\s*\w+\s+(?:and|or|&&|\|\|)\s*)(?=[<>!=])", r"\1\2\1 "),
+    (rf"({_NAME})(\s+(?:and|or|&&|\|\|)\s*)(?=[<>]|[!=]=)", r"\1\2\1 "),
+    (rf"^\s*({_NAME})\s+xor\s+({_NAME})\s*$", r"(not \1) != (not \2)"),
+    (r"^\s*if\s+(.+?)(?:\s+then\b|:)\s*(.+)$", r"not (\1) or (\2)"),
+    (r"^(?!.*\belse\b)(.+?)\s+if\s+(.+)$", r"not (\2) or (\1)"),
+    (r"^(.+?)\s+unless\s+(.+)$", r"(\1) or (\2)"),
+)
+"""Pairs (regular expression, replacement) for phrases of other languages. They are applied in this order."""
+
+
+def with_phrases(text: str) -> str:
+    """Convert phrases such as ``a between 1 and 8`` to Python's syntax.
+
+    Comments and the marks of placeholders, as in ``${NAME}`` and ``@NAME``, are removed.
+    """
+    for phrase, meant in _PHRASES:
+        text = re.sub(phrase, meant, text, flags=re.IGNORECASE | re.DOTALL)
+    return _without_commas(text)
+
+
+def _without_commas(text: str) -> str:
+    """Return the text with `and` in place of commas between conditions, and without the commas in ``1,024``."""
+    depth, parts = 0, [""]
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    joined = parts[0]
+    for part in parts[1:]:
+        grouped = re.search(r"(?<![\w.])\d{1,3}$", joined.replace(",", "")[-4:]) or re.search(r"\d{3}$", joined)
+        joined += part if grouped and re.match(r"\d{3}(?!\w)", part) else f" and {part}"
+    return joined
 
 
 def foreign(text: str) -> dict[str, str]:

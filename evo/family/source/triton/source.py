@@ -80,9 +80,9 @@ def parsed(text: str, file: str) -> ast.Module:
         raise InvalidInput(file, "has an expression that is nested too deeply; split it") from error
 
 
-def kernels_of(text: str, file: str) -> tuple[Kernel, ...]:
+def kernels_of(tree: ast.Module) -> tuple[Kernel, ...]:
     """Return the functions of a source that are decorated with ``@triton.jit``, in order."""
-    found = (_kernel(node) for node in parsed(text, file).body if isinstance(node, ast.FunctionDef))
+    found = (_kernel(node) for node in tree.body if isinstance(node, ast.FunctionDef))
     return tuple(each for each in found if each is not None)
 
 
@@ -242,10 +242,11 @@ def sliced(text: str, entry: str, file: str) -> str:
         InvalidInput: the source is not Python, has no kernel with this name, or the kernel uses a name that is neither
             a kernel, a constant nor imported from Triton.
     """
-    names = [each.name for each in kernels_of(text, file)]
+    tree = parsed(text, file)
+    names = [each.name for each in kernels_of(tree)]
     if entry not in names:
         raise InvalidInput(f"{file}: entry", unknown(entry, names, "functions under @triton.jit"))
-    return needed(text, [entry], file)
+    return _needed(text, tree, [entry], file)
 
 
 def definitions(text: str, file: str) -> dict[str, ast.stmt]:
@@ -268,7 +269,10 @@ def needed(text: str, names: Collection[str], file: str) -> str:
     Raises:
         InvalidInput: the source is not Python, or a part is neither a kernel, a constant nor imported from Triton.
     """
-    tree = parsed(text, file)
+    return _needed(text, parsed(text, file), names, file)
+
+
+def _needed(text: str, tree: ast.Module, names: Collection[str], file: str) -> str:
     lines, kept = text.split("\n"), [""] * (text.count("\n") + 1)
     statements, modules = _statements_by_name(tree), _modules(tree)
     waiting, seen = [*names], set[str]()
