@@ -35,6 +35,7 @@ from workers.build import Artefact, Unit, toolkit
 from workers.build.cache import Cache
 from workers.build.cached import compile_cached
 from workers.system import line_process
+from workers.system.seconds import Countdown
 
 PROBLEMS = (
     ("sdpa", "B=2,H=8,S=512,D=64", ("sm_80",)),
@@ -290,18 +291,17 @@ def test_compiler_result_is_used_even_if_the_compiler_is_killed_right_afterwards
     answer = json.dumps({"binary": None, "log": "told", "ptx": ""})
     program = f"input(); print({answer!r}, flush=True)"
     monkeypatch.setattr(line_process, "_command", lambda _: (sys.executable, "-c", program))
-    monkeypatch.setattr(line_process.threading, "Timer", LateTimer)
+    monkeypatch.setattr(line_process.LineProcess, "_watch", late)
     quick = NvrtcCompiler()
     assert quick.compile(QUICK, timeout_s=1) == CompileFailed(log="told")
     assert quick._processes._idle.empty(), "it is dead"
 
 
-class LateTimer(threading.Timer):
-    """A timer that expires while it is cancelled."""
-
-    def cancel(self) -> None:
-        self.function(*self.args)
-        super().cancel()
+def late(process: line_process.LineProcess, _: Countdown, answered: threading.Event, late: threading.Event) -> None:
+    """Kill the process just after its answer, as if the time limit had expired at that moment."""
+    answered.wait()
+    late.set()
+    process._popen.kill()
 
 
 def test_half_precision_header_is_found(compiler: NvrtcCompiler) -> None:
