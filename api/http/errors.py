@@ -150,7 +150,8 @@ def answer(request: Request, status: int, detail: str, *, error: EvoError | None
     """Return a problem document for programs, or a page for people.
 
     Args:
-        error: the error to report, if it is an `EvoError`. It determines the ``code`` of the document.
+        error: the error to report if it is an `EvoError`, else None. It determines the ``code`` of the document and the
+            text of the page.
     """
     code = CODES.get(status, EvoError.code) if error is None else error.code
     page = getattr(request.app.state, "error_page", None)

@@ -87,7 +87,10 @@ class Coordination:
         self.session = session
 
     def lock(self, search_id: int) -> LockedSearch | None:
-        """Lock a search until the transaction ends, and increment its revision. Return None if the search has ended."""
+        """Lock a search until the transaction ends, increment its revision, and return its state.
+
+        The result is None if the search has ended or does not exist.
+        """
         row = self.session.execute(_LOCK, {"search": search_id}).first()
         return None if row is None or row.state in TERMINAL else LockedSearch(*row)
 

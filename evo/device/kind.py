@@ -122,5 +122,5 @@ def kind_of(name: DeviceKind) -> Kind:
 
 
 def implemented_kinds() -> tuple[DeviceKind, ...]:
-    """Return the device kinds for which a family can have kernels of its own."""
+    """Return the device kinds that run kernels. A family can declare kernels for each of them."""
     return tuple(name for name, kind in kinds().items() if kind.runs == "kernels")

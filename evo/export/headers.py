@@ -47,7 +47,7 @@ def unpack_headers(content: bytes) -> dict[str, bytes]:
     """Return the files of a ZIP that a worker sent, after checking names and sizes.
 
     Raises:
-        InvalidInput: the content is not a ZIP, is too large, or contains a path that leads outside the folder.
+        InvalidInput: the content is not a ZIP, is too large, or contains a path outside the folders of headers.
     """
     try:
         with open_zip(content, most_files=MOST_FILES) as archive:

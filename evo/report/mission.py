@@ -31,7 +31,7 @@ class Mission:
 
     Attributes:
         problems: problem keys. They are searched one after another, each for the same time.
-        model: model of the GPU for which the targets are set.
+        model: model of the GPU for which the goals are set.
         policy: fields that override the default policy.
         trials: maximum number of trials of each search; None if only the time limits them.
         rehearsal: True for a small run that only tests the procedure. Its times are meaningless.
@@ -277,9 +277,9 @@ class Limits:
 
 
 def goals_table(mission: Mission, search: SearchView, work: Work | None, reached_us: float) -> str:
-    """Return a table of the targets with their status, as Markdown.
+    """Return a table of the goals with their status, as Markdown.
 
-    In a rehearsal, no time is compared with a target, because the problems are smaller.
+    In a rehearsal, no time is compared with a goal, because the problems are smaller.
     """
     if mission.rehearsal:
         rows = [(time_text(goal.time_us), goal.source, "not compared") for goal in mission.goals]
@@ -294,7 +294,7 @@ def goals_table(mission: Mission, search: SearchView, work: Work | None, reached
 
 
 def _on_the_goal_model(goal: Goal, reached_us: float, least_us: float) -> str:
-    """Return the status of a target. A reached target is never "impossible", even if the datasheet implies it."""
+    """Return the status of a goal. A reached goal is never "impossible", even if the datasheet implies it."""
     if reached_us <= goal.time_us:
         return "reached"
     return _impossible(goal, least_us) or f"open: the time is {factor_text(reached_us / goal.time_us)} the goal"

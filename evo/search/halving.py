@@ -84,7 +84,7 @@ def continues(mine: VariantProgress, others: Sequence[VariantProgress], *, stagn
 
 
 def stagnates(costs: Costs) -> bool:
-    """Return True if none of the last `STAGNATION` trials of a search lowered the lowest cost by `LEAST_GAIN`.
+    """Return True if none of the last `STAGNATION` trials lowered the lowest cost by the fraction `LEAST_GAIN` or more.
 
     Args:
         costs: cost of every ended trial of all variants, in the order in which the trials ended; None for a trial

@@ -166,7 +166,7 @@ def storable(value: T) -> T:
         value: a text, or dataclasses, mappings and tuples of texts and other values.
 
     Returns:
-        A copy of the value with the replaced characters.
+        A copy of the value with these characters replaced.
     """
     found: Any = _storable(value)
     return found  # type: ignore[no-any-return]

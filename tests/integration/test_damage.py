@@ -269,7 +269,7 @@ LOST_LOGS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("change", LOST_LOGS)
-def test_writes_are_refused_after_the_log_of_an_open_database_was_changed(living: Database, change: str) -> None:
+def test_writes_are_refused_after_damage_to_the_write_ahead_log(living: Database, change: str) -> None:
     act, reason = LOST_LOGS[change]
     log = log_of(file_of(living))
     act(log)

@@ -199,7 +199,7 @@ def test_database_with_any_file_name_keeps_its_data_when_reopened(tmp_path: Path
     assert {each.name for each in path.parent.iterdir()} <= {name, f"{name}-wal", f"{name}-shm"}
 
 
-def test_sqlite_connection_has_the_settings_of_a_service(file: Database) -> None:
+def test_sqlite_connection_has_wal_foreign_keys_and_a_busy_timeout(file: Database) -> None:
     with file.engine.connect() as connection:
         pragmas = {name: connection.execute(text(f"PRAGMA {name}")).scalar() for name in PRAGMAS}
     assert pragmas == PRAGMAS

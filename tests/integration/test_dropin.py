@@ -142,7 +142,7 @@ def test_exported_package_computes_attention_and_decoding_with_grouped_heads(fas
     assert (served(fast), reasons(fast)) == (3, [])
 
 
-def test_exported_package_computes_attention_in_the_layout_of_projections(fast: Any) -> None:
+def test_exported_package_computes_attention_on_transposed_bshd_tensors(fast: Any) -> None:
     import torch
 
     projected = (drawn(1, 12, heads * 8, seed=heads).view(1, 12, heads, 8).transpose(1, 2) for heads in (4, 2, 2))

@@ -74,7 +74,7 @@ def test_mission_report_marks_no_goal_reached_on_a_gpu_other_than_the_l4() -> No
     assert "reached |" not in text
 
 
-def test_mission_rehearsal_compares_no_goal() -> None:
+def test_mission_rehearsal_compares_no_time_with_a_goal() -> None:
     text = mission_report(REHEARSAL, [result(1.0)], [WORK], [])
     assert "**A rehearsal" in text
     assert text.count("not compared") == 6

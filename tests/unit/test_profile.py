@@ -42,7 +42,7 @@ def test_profile_rule_lists_the_unmet_requirements() -> None:
     assert "DRAM throughput, fraction of the peak lower by at least 10%" in unmet.text
 
 
-def test_profile_changes_are_not_required_without_an_incumbent() -> None:
+def test_requirements_on_changes_of_profiler_counters_apply_only_with_an_incumbent() -> None:
     assert rules(profiled(challenger=GOOD), POLICIES["l4-final"])["profile"].passed
 
 

@@ -150,7 +150,7 @@ def test_packed_python_family_keeps_its_digest(tmp_path: Path) -> None:
         ('("N",)', "(WIDTH,)", "line 17: `(WIDTH,)` is not a literal"),
         ("def cpu(", "def cpux(", "line 26: there is no `cpux`, did you mean `cpu`? Device kinds: cpu, cuda, triton"),
         ("TILE=(8, 16)", "TILE", "the tunable `TILE` has no values; write `TILE=[8, 16]`"),
-        ("TILE=(8, 16), *", "*TILE", "takes its tunables by name"),
+        ("TILE=(8, 16), *", "*TILE", "must not have *args"),
         ("def cuda(ROWS=[1, 2]): ...", "def cuda(ROWS=[1, 2]): pass", ""),
         ('source="scale.cu", ', "", "a `source` or `template`, or the source as its docstring"),
         ("def reference(", "def referense(", "`referense`"),

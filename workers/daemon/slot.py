@@ -56,7 +56,8 @@ class Slot:
     `run` needs its own thread. The other methods may be called from any thread.
 
     Args:
-        status: text with the current step of a long job. The `Performer` that executes the job sets this text.
+        status: holds the current step of a long job. The `Performer` sets the step, and heartbeats report it. None
+            creates a new object.
     """
 
     def __init__(

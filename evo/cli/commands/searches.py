@@ -188,7 +188,7 @@ def gc(
 ) -> None:
     """Delete old searches and artefacts, but never the evidence of a champion."""
     if keep_days is None and artefacts_gb is None:
-        raise InvalidInput("gc", "nothing to collect; give --keep-days or --artefacts-gb")
+        raise InvalidInput("gc", "no limit is given; give --keep-days, --artefacts-gb or both")
     with connect(where) as connection:
         gone = connection.client.collect(keep_days=keep_days, artefact_limit_gb=artefacts_gb, dry_run=dry_run)
     if as_json:

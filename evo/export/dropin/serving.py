@@ -84,7 +84,8 @@ class Operation:
         family: family of the kernels that compute the function.
         plain: computes the function with PyTorch, for the backward pass. Its arguments are the terms (a tuple of the
             function's arguments other than tensors) and then the inputs.
-        describe: takes a tuple of inputs and the terms; returns `Call`, or `Unserved` if no kernel fits.
+        describe: takes a tuple of inputs and the terms; returns a description of the call (`Call`), or `Unserved`
+            if no kernel fits.
     """
 
     name: str

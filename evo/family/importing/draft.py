@@ -391,10 +391,12 @@ def _fields(
 
 
 def with_usual_values(fields: Sequence[DraftField], step: int = 1) -> tuple[DraftField, ...]:
-    """Return the fields, in which extents without a stated value have different default values.
+    """Return the fields with a usual default value for each field that has none (`UNSTATED`).
+
+    Each chosen value differs from all other default values.
 
     Args:
-        step: number that divides these values.
+        step: the chosen values are multiples of this number.
     """
     taken = {each.default for each in fields if each.default != UNSTATED}
     found = list[DraftField]()

@@ -201,7 +201,7 @@ class Indices:
             self._limits.setdefault(each, {})[_UNCLEAR if limit is UNKNOWN else ast.unparse(limit)] = limit
 
     def _sums(self, name: str, depth: int) -> tuple[list[_Sum], bool]:
-        """Return the indices of an array that can be read, and True if these are all its indices."""
+        """Return the indices of all uses of an array, and True if the list is complete."""
         uses = self._uses.get(name, [])
         sums, certain = list[_Sum](), depth <= _DEEPEST and len(uses) <= _MOST
         for use in uses if certain else ():
@@ -211,7 +211,11 @@ class Indices:
         return sums, certain
 
     def _use(self, node: Node, depth: int) -> tuple[list[_Sum], bool]:
-        """Return the indices of one use of a pointer, and True if these are all its indices."""
+        """Return the indices that one use of a pointer accesses, and True if the list is complete.
+
+        A use such as ``p[i]`` has one index. If the use assigns the pointer to another variable, the list has the
+        indices of that variable's uses. It is incomplete, for example, if the pointer is passed to an unknown function.
+        """
         base, is_element = _Sum(), False
         for around in self._body.ancestors(node):
             match around.type:
@@ -236,7 +240,13 @@ class Indices:
         return [base], False
 
     def _pointer(self, node: Node, around: Node, base: _Sum, depth: int) -> tuple[list[_Sum], bool]:
-        """Return the indices of the use of a pointer, to which an index was added, in the node around it."""
+        """Return the indices for an expression that is a pointer, such as ``p + i``, and True if the list is complete.
+
+        Args:
+            node: the expression.
+            around: the node that contains the expression, such as an assignment or a call.
+            base: the sum that the expression adds to the pointer.
+        """
         match around.type:
             case "init_declarator" | "assignment_expression":
                 target = part(around, "declarator") or part(around, "left")

@@ -172,7 +172,7 @@ def called(node: Node) -> str:
 
 
 def last_name(node: Node | None) -> str:
-    """Return the last name of ``own::f<int>``, here ``f``."""
+    """Return the last part of a qualified name without template arguments: ``f`` for ``own::f<int>``."""
     while node is not None and (inner := part(node, "name")) is not None:
         node = inner
     return written(node)

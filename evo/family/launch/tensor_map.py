@@ -91,7 +91,7 @@ class MapFormula:
             raise InvalidInput(self.shape[0].field, f"shape {found.shape} {text}")
         row = found.shape[-1] * size
         if len(found.shape) > 1 and row % 16:
-            raise InvalidInput(self.shape[-1].field, f"a row has {row} bytes here, but must have a multiple of 16")
+            raise InvalidInput(self.shape[-1].field, f"a row has {row} bytes here, which is not a multiple of 16")
         for expression, extent in zip(self.box, found.box, strict=True):
             if not 1 <= extent <= MOST_OF_A_BOX:
                 raise InvalidInput(

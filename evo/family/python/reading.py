@@ -121,9 +121,8 @@ class _Class:
 def _tunables(node: ast.FunctionDef) -> Iterator[tuple[str, Any]]:
     arguments = node.args
     if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
-        raise _refused(
-            node, f"`{node.name}` takes its tunables by name, each with its values: `def {node.name}(TILE=[8, 16])`"
-        )
+        reason = f"`{node.name}` must not have *args, **kwargs or positional-only parameters"
+        raise _refused(node, f"{reason}; write each tunable with its values: `def {node.name}(TILE=[8, 16])`")
     defaults = [*[None] * (len(arguments.args) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
     for name, default in zip([*arguments.args, *arguments.kwonlyargs], defaults, strict=True):
         if default is None:

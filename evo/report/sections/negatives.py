@@ -121,7 +121,11 @@ def _of_tunable(name: str, measured: Sequence[Found], winner: Config, confidence
 class _Met:
     """Pairs of trials that compare one value of a tunable with the winner's value.
 
-    `ratios` contains the time ratio of each pair, by the binaries of the two trials.
+    Attributes:
+        ratios: time with the value, divided by the time with the winner's value. The key contains the two binaries in
+            the same order, so each pair of binaries counts once.
+        same_binary: number of pairs of trials with equal binaries. They have no ratio.
+        direct_ratio: see `Comparison`.
     """
 
     ratios: dict[tuple[Binary, Binary], float] = field(default_factory=dict)

@@ -64,10 +64,11 @@ def value_alone(tree: ast.expr) -> str | None:
 
 
 def compared(tree: ast.expr) -> ast.expr | None:
-    """Return the condition without numbers and texts as operands of ``and`` or ``or``: each is compared with a name.
+    """Return the condition that the author probably means, if a number or text is an operand of ``and`` or ``or``.
 
-    For example, ``x == 1 or 2`` becomes ``x in (1, 2)``. The result is None if the name is unclear. A condition without
-    such operands is returned unchanged.
+    Each such operand is compared with the expression that the operand before it compares: ``x == 1 or 2`` becomes
+    ``x in (1, 2)``. The result is None if there is no such comparison. A condition without such operands is returned
+    unchanged.
     """
     if not any(isinstance(node, ast.BoolOp) and any(map(_is_value, node.values)) for node in ast.walk(tree)):
         return tree

@@ -120,8 +120,9 @@ class Chat:
             except httpx.ConnectError as error:
                 reason = f"{self.base_url} cannot be reached: {error}"
             except httpx.HTTPError as error:
+                cause = error or type(error).__name__
                 raise ModelFailed(
-                    f"no complete answer arrived: {error or type(error).__name__}", charged=True
+                    f"no complete answer arrived from the model's service: {cause}", charged=True
                 ) from error
             else:
                 if response.status_code == httpx.codes.OK:

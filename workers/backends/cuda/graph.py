@@ -90,7 +90,7 @@ class GraphTimer:
 
 
 class RestoredTimer:
-    """Times kernel calls before each of which arguments must be restored.
+    """Times calls of a kernel whose arguments must be restored before each call.
 
     A sample is one CUDA graph. The graph first restores the arguments of all calls, and then makes the calls between
     two events.

@@ -8,7 +8,7 @@ calls the kernel once on each of several buffer sets, and takes three samples pe
 - *known*: all sets hold the timed inputs. A kernel that recognises its inputs is faster than in *new*.
 - *same*: equally many calls on a single set. A kernel that stores answers by address is faster than in *known*.
 
-The inputs are written just before each sample, and the calls before each sample are the same.
+The same calls are made before each sample. Then the inputs of the sample are written.
 """
 
 import time

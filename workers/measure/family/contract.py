@@ -84,10 +84,10 @@ def check_yardstick(operand: Operand, values: NDArray[Any], where: str) -> NDArr
 
 
 def array_of(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
-    """Return, as an array in host memory, an input or output that reference.py made. Python integers are not rounded.
+    """Return an input or output of reference.py as an array in host memory. Python integers are not rounded.
 
     Raises:
-        FamilyError: the result contains values that are not real numbers.
+        FamilyError: the values are not real numbers, or the array is masked.
     """
     made = on_host(made)
     if isinstance(made, np.ma.MaskedArray):

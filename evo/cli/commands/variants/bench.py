@@ -100,7 +100,7 @@ def kernelbench(
 
     files = [each for each in problems_in(folder) if only is None or each.stem in only]
     if not files:
-        raise InvalidInput("--only", f"{folder} has no problem of this name")
+        raise InvalidInput("--only", f"{folder} has no problem named {' or '.join(only or ())}")
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput("--out", f"{out} already exists; name a new folder")
     prices = prices_of(price_in, price_out, budget_usd)

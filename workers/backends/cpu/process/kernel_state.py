@@ -133,10 +133,10 @@ def state_of(pid: int) -> KernelState:
 
 
 def writes_code(pid: int) -> bool:
-    """Return True if a process has changed its machine code. Return False if the system does not show changes.
+    """Return True if a process has changed its machine code; False if not, or if the system refuses the information.
 
-    If a process writes to a page of a file, the system gives it a private copy of the page. The copy stays visible even
-    if the process restores the contents.
+    If a process writes to a page of a file, the system gives the process a private copy of the page. The copy stays
+    visible even if the process restores the contents.
     """
     try:
         pages = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
