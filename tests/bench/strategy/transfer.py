@@ -39,7 +39,7 @@ class Start:
     """Results of searches of one space with one kind of advice.
 
     Attributes:
-        p100: score after 100 evaluations.
+        p100: mean score over 10 to 100 evaluations.
         trials: median number of trials until a config is within 5 % of the optimum's speed; infinite if half of the
             runs found none.
     """
