@@ -60,6 +60,17 @@ def test_importing_strategies_loads_neither_optuna_nor_scipy() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_verdict_without_an_incumbent_does_not_load_the_statistics_of_scipy() -> None:
+    """Loading them takes a second in the service and in each worker."""
+    code = (
+        "import sys; from tests.unit.test_promotion import *;"
+        "judged = verdict(confirmation(np.random.default_rng(1), challenger_us=100, incumbent_us=None, torch=120));"
+        "print(judged.baseline_speedup); sys.exit('scipy.stats' in sys.modules)"
+    )
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (made.returncode, made.stdout.startswith("Interval(")) == (0, True), made.stdout + made.stderr
+
+
 def test_subprocess_bytecode_is_cached_even_if_the_environment_disables_it(tmp_path: Path) -> None:
     (tmp_path / "imported.py").write_text("VALUE = 1\n")
     given = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": str(tmp_path / "cache")}

@@ -1,20 +1,26 @@
+from typing import Any
+
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evo.promotion.statistics import (
     EFFECT_CAP,
+    RESAMPLES,
     Interval,
     at_most_one_in,
     bootstrap_interval,
     hedges_g,
+    independent_ratio_interval,
     median_error,
     order_interval,
     paired_p_value,
     prediction_interval,
     ratio_interval,
     unshared,
+    upper_quantile,
 )
 
 
@@ -186,3 +192,31 @@ def test_error_rate_bound_after_correct_outputs_has_its_nominal_coverage(right: 
 
 def test_error_rate_bound_without_checked_outputs_is_one() -> None:
     assert at_most_one_in(0, 0.95) == 1
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.95, 0.999])
+@pytest.mark.parametrize("count", [2, 3, 40])
+def test_bootstrap_intervals_are_those_of_scipy(count: int, confidence: float) -> None:
+    a, b = (np.random.default_rng(seed).lognormal(size=count + seed) for seed in (0, 5))
+    settings: dict[str, Any] = {
+        "n_resamples": RESAMPLES,
+        "confidence_level": confidence,
+        "method": "percentile",
+        "vectorized": True,
+    }
+    found = bootstrap_interval(a, confidence, np.random.default_rng(7))
+    expected = scipy.stats.bootstrap((a,), np.median, **settings, rng=np.random.default_rng(7)).confidence_interval
+    assert (found.low, found.high) == pytest.approx(expected, rel=1e-12)
+
+    def ratio(one: np.ndarray, other: np.ndarray, axis: int) -> Any:
+        return np.median(one, axis=axis) / np.median(other, axis=axis)
+
+    found = independent_ratio_interval(a, b, confidence, np.random.default_rng(7))
+    expected = scipy.stats.bootstrap((a, b), ratio, **settings, rng=np.random.default_rng(7)).confidence_interval
+    assert (found.low, found.high) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("freedom", [1, 4, 14, 99])
+@pytest.mark.parametrize("level", [0.5, 0.025, 0.001, 1e-5])
+def test_quantiles_of_students_t_are_those_of_scipy(level: float, freedom: int) -> None:
+    assert upper_quantile(level, freedom) == pytest.approx(scipy.stats.t.isf(level, freedom), rel=1e-9, abs=1e-12)

@@ -129,11 +129,12 @@ def _conditional(mean: float, limit: float, error: float) -> float:
         error: standard deviation of the variable.
     """
     from scipy.optimize import brentq
-    from scipy.stats import norm
+    from scipy.special import log_ndtr
 
     def surplus(theta: float) -> float:
         short = (limit - theta) / error
-        return float(theta + error * np.exp(norm.logpdf(short) - norm.logsf(short))) - mean
+        density = -(short**2 + math.log(2.0 * math.pi)) / 2.0
+        return theta + error * math.exp(density - float(log_ndtr(-short))) - mean
 
     return 0.0 if surplus(0.0) >= 0.0 else float(brentq(surplus, 0.0, mean))
 
