@@ -18,6 +18,7 @@ from db.repositories.artefacts import Artefacts
 from evo.export.headers import pack_headers
 from evo.messages.job import Evaluate, Lease
 from evo.promotion import Rule
+from evo.report.comparison import FEWEST
 from evo.text.visible import visible
 from evo.trial.outcome import CaseError, CompileFailed, Measured, Pruned, WrongAnswer
 from evo.trial.results import ConfirmReport, EvaluateReport, OutputChecks, OverwriteCheck, Profiled
@@ -211,6 +212,13 @@ def test_artefacts_are_served_as_downloads(stage: Stage, page: httpx.Client) -> 
     assert HOSTILE in log.text
     assert page.get(f"/artefacts/{files['binary']}/x.html").headers["content-type"] == "application/octet-stream"
     assert page.get(f"/artefacts/{'0' * 64}/x").status_code == 404
+
+
+def test_comparison_page_states_what_a_comparison_needs(stage: Stage, page: httpx.Client) -> None:
+    best = min(stage.trials(1), key=lambda each: each.time_us or 0).id
+    failed = trials(stage, 2)[0]
+    needed = f"A comparison needs at least {FEWEST} samples of each trial, of the same timing protocol."
+    assert needed in text_of(shown(page, f"/compare?left={best}&right={failed}"))
 
 
 def test_comparison_page_labels_its_result_as_indicative_only(stage: Stage, page: httpx.Client) -> None:

@@ -28,7 +28,7 @@ from db.repositories.artefacts import Artefacts
 from evo.errors import InvalidInput
 from evo.messages.view import SearchView, TrialView
 from evo.messages.view.runs import Runs
-from evo.report.comparison import Comparison, compare
+from evo.report.comparison import FEWEST, Comparison, compare
 from evo.text.wording import count_text
 from evo.trial.outcome import Estimated, Measured
 from evo.trial.timing import Timing
@@ -131,6 +131,13 @@ class Compared:
     rounds: Drawing | None
     profiles: tuple[tuple[str, Difference], ...]
     caveats: tuple[str, ...]
+
+    @property
+    def why_not_compared(self) -> str:
+        """The reason why there is no comparison."""
+        if self.left.trial.id == self.right.trial.id:
+            return "Choose two different trials."
+        return f"A comparison needs at least {FEWEST} samples of each trial, of the same timing protocol."
 
 
 def compared(session: Session, store: Artefacts, trials: Sequence[int], now: datetime) -> Compared:
