@@ -23,15 +23,16 @@ class Pair:
         search_id: search of the confirmation.
         challenger: number, in this search, of the trial that challenged the other trial.
         processes: number of fresh processes from which `speedup` is computed.
-        one, other: samples of the trials in the first process. None if the report is no longer stored.
+        job_id: job of the confirmation.
+        ahead: True if the first trial is the challenger; False if it is the incumbent.
     """
 
     speedup: Interval
     search_id: int
     challenger: int
     processes: int
-    one: Timing | None = None
-    other: Timing | None = None
+    job_id: int
+    ahead: bool
 
 
 def pair_of(session: Session, one: TrialRow, other: TrialRow) -> Pair | None:
@@ -49,18 +50,22 @@ def pair_of(session: Session, one: TrialRow, other: TrialRow) -> Pair | None:
             ahead = _same(session, job.trial, one) and _same(session, incumbent, other)
             if not ahead and not (_same(session, job.trial, other) and _same(session, incumbent, one)):
                 continue
-            report = Leases(session).report_of(job.id)
-            sides = (report.challenger, report.incumbent) if isinstance(report, ConfirmReport) else (None, None)
-            first, second = sides if ahead else sides[::-1]
             found = Pair(
                 speedup=verdict.speedup if ahead else _inverse(verdict.speedup),
                 search_id=search_id,
                 challenger=job.trial.number,
                 processes=verdict.processes,
-                one=first,
-                other=second,
+                job_id=job.id,
+                ahead=ahead,
             )
     return found
+
+
+def rounds_of(session: Session, pair: Pair) -> tuple[Timing | None, Timing | None]:
+    """Return the samples of both trials in the first process; None for both if the report is no longer stored."""
+    report = Leases(session).report_of(pair.job_id)
+    sides = (report.challenger, report.incumbent) if isinstance(report, ConfirmReport) else (None, None)
+    return sides if pair.ahead else sides[::-1]
 
 
 def _same(session: Session, one: TrialRow, other: TrialRow) -> bool:

@@ -15,7 +15,7 @@ from api.auth.permission import allow
 from api.dependencies import ServiceDep
 from api.http.routing import page_router
 from api.schemas import Id
-from api.views import Pair, pair_of, search_view, trial_view
+from api.views import Pair, pair_of, rounds_of, search_view, trial_view
 from api.web.content.artefact_list import ArtefactReader, File, TrialFiles
 from api.web.content.difference import Difference, View, difference
 from api.web.content.listing import beginning
@@ -162,7 +162,7 @@ def compared(session: Session, store: Artefacts, trials: Sequence[int], now: dat
         drawing=drawing(known, WHOLE),
         comparison=_comparison(left, right),
         pair=pair,
-        rounds=None if pair is None else _rounds(pair, left, right),
+        rounds=None if pair is None else _rounds(rounds_of(session, pair), left, right),
         profiles=tuple(_profiles(left.artefacts, right.artefacts)),
         caveats=tuple(_caveats(left, right)),
     )
@@ -186,8 +186,8 @@ def _comparison(left: Half, right: Half) -> Comparison | None:
     return compare(left.timing, right.timing, left.search.policy, rng)
 
 
-def _rounds(pair: Pair, left: Half, right: Half) -> Drawing | None:
-    sides = {left.name: pair.one, right.name: pair.other}
+def _rounds(timings: tuple[Timing | None, Timing | None], left: Half, right: Half) -> Drawing | None:
+    sides = dict(zip((left.name, right.name), timings, strict=True))
     return drawing({name: timing for name, timing in sides.items() if timing is not None}, WHOLE)
 
 
