@@ -383,8 +383,20 @@ def test_comparison_shows_the_paired_ratio_of_a_confirmation(tmp_path: Path) -> 
         assert f"Right time divided by left time: {estimate} , {low} … {high} (95% interval)" in page(other, one)
         assert f"Right time divided by left time: {1 / speedup['estimate']:.4g}× ," in page(one, other)
         assert f"Trial {other} of search {search} challenged the other trial." in page(one, other)
+        assert (
+            _paired_us(page(one, other), other)
+            == _paired_us(page(other, one), other)
+            < _paired_us(page(one, other), one)
+        )
         quick = next(number for number in range(8) if number not in {each["trial"] for each in view["challenges"]})
         assert "No confirmation timed these two trials in the same rounds." in page(one, quick)
+
+
+def _paired_us(text: str, trial: int) -> float:
+    """Return the median of a trial's rounds as the comparison shows it, in µs."""
+    rounds = text.partition("Interquartile range")[2].partition("Quick samples")[0]
+    (shown,) = re.findall(rf"trial {trial} of search \d+ ([\d.]+) µs", rounds)
+    return float(shown)
 
 
 def test_gain_of_the_search_is_in_view_report_and_terminal(stage: Stage) -> None:
