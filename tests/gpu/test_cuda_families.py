@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evo.family import Candidate, Launch
+from evo.family import Candidate
 from evo.family.problem import Problem
 from evo.trial import Config
 from evo.trial.objective import Objective
@@ -304,8 +304,7 @@ def load(bench: Workbench, package: Package, problem: Problem, config: Config) -
     entry = package.family.implementation("cuda").entry
     path, _ = compiled(source, bench.gpu, bench.folder, entry, candidate.target(bench.gpu.architecture))
     assert candidate.launch is not None
-    launch = Launch(**vars(candidate.launch))
-    return bench.session.load(path, entry, call_arguments(candidate), launch), candidate
+    return bench.session.load(path, entry, call_arguments(candidate), candidate.launch), candidate
 
 
 def assert_correct(bench: Workbench, package: Package, config: Config, on: list[Trial], launches: int = 3) -> None:
@@ -316,8 +315,8 @@ def assert_correct(bench: Workbench, package: Package, config: Config, on: list[
         loaded, candidate = load(bench, package, problem, config)
         for golden in (each.golden for each in cases):
             buffers = bench.session.allocate(call_arguments(candidate), golden.inputs)
-            errors = verify(bench.session, loaded, buffers, golden, launches=launches, deterministic=True)
-            assert all(error.passed for error in errors), (problem, config, errors)
+            checked = verify(bench.session, loaded, buffers, golden, launches=launches, deterministic=True)
+            assert all(error.passed for error in checked.errors), (problem, config, checked.errors)
 
 
 @pytest.mark.parametrize(("family", "text"), SHAPES)
