@@ -22,7 +22,7 @@ from tests.integration.cheats_of_surroundings import WORKS_BETWEEN_CALLS
 from tests.integration.workbench import cpu
 from tests.measured import measured
 from tests.tiers import one_in
-from workers.backends import Session, Timer, driver
+from workers.backends import HostSession, Timer, driver
 from workers.build import Artefact, Unit
 from workers.build.kernel import Argument
 from workers.measure.checks.contents import Contents
@@ -80,14 +80,16 @@ FEW = mixture(GOLDENS[0], "a few elements near known ones")
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+def session(tmp_path_factory: pytest.TempPathFactory) -> HostSession:
     """One session for all kernels, on the last core."""
     folder = measured(tmp_path_factory.mktemp("cache"))
-    return driver("cpu").open(cpu(folder), Objective(), folder)
+    opened = driver("cpu").open(cpu(folder), Objective(), folder)
+    assert isinstance(opened, HostSession)
+    return opened
 
 
 def refusal(
-    session: Session, name: str, body: str, folder: Path, arguments: tuple[Argument, ...] = ARGUMENTS
+    session: HostSession, name: str, body: str, folder: Path, arguments: tuple[Argument, ...] = ARGUMENTS
 ) -> str | None:
     """Return the reason why the runner refuses a kernel, or None."""
     try:
@@ -97,7 +99,7 @@ def refusal(
     return None
 
 
-def attempts(session: Session, name: str, body: str, folder: Path) -> Iterator[str | None]:
+def attempts(session: HostSession, name: str, body: str, folder: Path) -> Iterator[str | None]:
     """Yield the result of `refusal` for each process of a short confirmation: some faults show only by chance."""
     for number in range(FEW_PROCESSES):
         place = folder / str(number)
@@ -114,7 +116,7 @@ def built(text: str, folder: Path) -> Path:
     return path
 
 
-def climb(session: Session, path: Path, arguments: tuple[Argument, ...]) -> None:
+def climb(session: HostSession, path: Path, arguments: tuple[Argument, ...]) -> None:
     """Verify and time a kernel."""
     plan = ProofPlan.draw([7], 1)
     apart = session.load(path, "f", arguments, None, elsewhere=plan.core)
@@ -159,7 +161,7 @@ def kind(trick: str) -> str:
 
 
 @pytest.mark.parametrize("trick", one_in(4, CHEATS, of=kind))
-def test_cheating_kernel_is_refused(session: Session, tmp_path: Path, trick: str) -> None:
+def test_cheating_kernel_is_refused(session: HostSession, tmp_path: Path, trick: str) -> None:
     body, words = CHEATS[trick]
     if words in NEEDS_CORES:
         if (os.cpu_count() or 1) < 2:
@@ -171,13 +173,13 @@ def test_cheating_kernel_is_refused(session: Session, tmp_path: Path, trick: str
 
 
 @pytest.mark.parametrize("kind", one_in(3, HONEST))
-def test_correct_kernel_is_accepted_by_all_checks(session: Session, tmp_path: Path, kind: str) -> None:
+def test_correct_kernel_is_accepted_by_all_checks(session: HostSession, tmp_path: Path, kind: str) -> None:
     assert refusal(session, kind, HONEST[kind], tmp_path) is None
 
 
 @pytest.mark.parametrize("alignment", [1, 32])
 def test_aligned_loads_crash_unless_the_family_declares_the_alignment(
-    session: Session, tmp_path: Path, alignment: int
+    session: HostSession, tmp_path: Path, alignment: int
 ) -> None:
     body = (
         "typedef float V __attribute__((vector_size(32)));"
@@ -194,7 +196,7 @@ def test_aligned_loads_crash_unless_the_family_declares_the_alignment(
 
 
 def test_kernel_that_reuses_its_result_on_unchanged_in_place_arguments_is_refused(
-    session: Session, tmp_path: Path
+    session: HostSession, tmp_path: Path
 ) -> None:
     if (os.cpu_count() or 1) < 2:
         pytest.skip("one core")
@@ -213,7 +215,7 @@ def test_kernel_that_reuses_its_result_on_unchanged_in_place_arguments_is_refuse
 
 @pytest.mark.parametrize("kind", ["a thread that works between its calls", "a thread that is joined"])
 def test_kernel_that_uses_a_core_while_other_kernels_are_timed_is_refused(
-    session: Session, tmp_path: Path, kind: str
+    session: HostSession, tmp_path: Path, kind: str
 ) -> None:
     kernels, timers = [], dict[str, Timer]()
     for name, body in {kind: HONEST.get(kind, WORKS_BETWEEN_CALLS), "plain": HONEST["plain"]}.items():
@@ -229,7 +231,7 @@ def test_kernel_that_uses_a_core_while_other_kernels_are_timed_is_refused(
 
 @pytest.mark.parametrize("register", ["rbx", "rbp", "r12", "r13", "r14", "r15"])
 def test_callee_saved_registers_are_compared_after_each_call_of_a_sample(
-    session: Session, tmp_path: Path, register: str
+    session: HostSession, tmp_path: Path, register: str
 ) -> None:
     body = f'right(x, y); if (++calls == 3) __asm__ volatile("mov $7, %{register}");'
     kernel = session.load(built(source("third call", body), tmp_path), "f", ARGUMENTS, None)
@@ -237,7 +239,7 @@ def test_callee_saved_registers_are_compared_after_each_call_of_a_sample(
     assert session.residue(kernel) == f"leaves the register {register} changed, which a function must restore"
 
 
-def test_kernel_processes_of_one_runner_run_as_different_users(session: Session, tmp_path: Path) -> None:
+def test_kernel_processes_of_one_runner_run_as_different_users(session: HostSession, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only the superuser changes the user of a process")
     kernels = [session.load(built(source("plain", HONEST["plain"]), tmp_path), "f", ARGUMENTS, None) for _ in range(2)]
@@ -266,7 +268,7 @@ RAMPS = {
 
 
 @pytest.mark.parametrize("kind", RAMPS)
-def test_integer_inputs_change_between_consecutive_calls(session: Session, tmp_path: Path, kind: str) -> None:
+def test_integer_inputs_change_between_consecutive_calls(session: HostSession, tmp_path: Path, kind: str) -> None:
     if (os.cpu_count() or 1) < 2:
         pytest.skip("one core")
     body, words = RAMPS[kind]
@@ -305,7 +307,7 @@ SPECIAL = {
 
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_outputs_for_nan_negative_zero_and_subnormal_inputs_are_verified(
-    session: Session, tmp_path: Path, kind: str
+    session: HostSession, tmp_path: Path, kind: str
 ) -> None:
     formula, output = SPECIAL[kind]
     one, x = GOLDENS[0], GOLDENS[0].inputs["x"].copy()
@@ -368,7 +370,7 @@ LEARNS = """
 """C code of a kernel that predicts the next buffers from earlier calls, and counts its correct predictions."""
 
 
-def test_kernel_cannot_predict_the_next_buffers_of_timed_cold_calls(session: Session, tmp_path: Path) -> None:
+def test_kernel_cannot_predict_the_next_buffers_of_timed_cold_calls(session: HostSession, tmp_path: Path) -> None:
     kernel = session.load(built(source("learns", LEARNS), tmp_path), "f", ARGUMENTS, None)
     sets = session.allocate_sets(ARGUMENTS, GOLDENS[0].inputs, 32)
     shares: dict[bool, float] = {}

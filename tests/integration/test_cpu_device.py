@@ -16,7 +16,7 @@ import pytest
 from evo.export.loader.float_control import FloatControl, preserved
 from evo.trial.objective import Objective
 from tests.integration.workbench import cpu
-from workers.backends import LaunchError, Session, driver
+from workers.backends import HostSession, LaunchError, Session, driver
 from workers.backends.cpu.device import CpuDriver
 from workers.backends.cpu.timers import MINIMUM_SAMPLE_S, CallTimer
 from workers.build import Artefact, Unit
@@ -111,6 +111,10 @@ def test_launch_error_of_an_unloadable_library_has_the_message_of_the_linker(
     kernel = session.load(path, entry, [], None)
     with pytest.raises(LaunchError, match=reason):
         session.call(kernel, session.allocate([], {}))
+
+
+def test_cpu_session_offers_the_checks_that_need_kernels_on_the_host(folder: Path) -> None:
+    assert isinstance(driver("cpu").open(cpu(folder), Objective(), folder), HostSession)
 
 
 def test_kernel_gets_scalars_and_buffers_in_the_order_of_its_arguments(folder: Path, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ class FakeBuffers:
 class FakeSession:
     """A session that calls Python functions with the buffers' arrays and counts launches."""
 
-    cold_bytes, places = 1 << 20, True
+    cold_bytes = 1 << 20
 
     def __init__(self) -> None:
         self.launches = 0
@@ -92,9 +92,6 @@ class FakeSession:
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
         return self.left_running
-
-    def finish(self, kernel: Any) -> str | None:
-        return None
 
     def load(
         self,

@@ -185,7 +185,7 @@ class Buffers(Protocol):
         ...
 
     def write_part(self, name: str, place: int | slice, value: Any) -> None:
-        """Overwrite elements of an input. Only allowed if `Session.places` is True.
+        """Overwrite elements of an input. Only allowed for buffers of a `HostSession`.
 
         The caller must restore the whole input later with `renew`.
 
@@ -271,11 +271,6 @@ class Session(Protocol):
         """
         ...
 
-    @property
-    def places(self) -> bool:
-        """True if `Buffers.place` and `CallMode` have an effect on this device."""
-        ...
-
     def limit_memory(self, most_bytes: int) -> None:
         """Limit the memory that kernels may allocate, if the device can count this memory separately.
 
@@ -328,41 +323,12 @@ class Session(Protocol):
         """
         ...
 
-    def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int, *, jitter: int = 0) -> float:
-        """Call the kernel from two threads at once, each with one half of the buffer sets in rotation.
-
-        Requires `Session.places`. Return the average time of a call of the first thread in µs.
-
-        Args:
-            calls: number of calls of the first thread. The second thread calls the kernel at least once on each set of
-                the second half.
-            jitter: seed of random waits between the calls of the second thread. If 0, both threads begin each call
-                together.
-        """
-        ...
-
-    def call_while(self, kernel: Any, buffers: Buffers, calls: int, change: Change) -> Overlap | None:
-        """Call the kernel repeatedly while another core changes buffers. Requires `Session.places`.
-
-        Args:
-            calls: number of calls, unless `change` ends them earlier.
-            change: function that changes buffers. It starts together with the first call.
-
-        Returns:
-            The number and the time of the calls, or None if no second core is available.
-        """
-        ...
-
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
         """Return a timer that calls the kernel on the sets in rotation. One set gives hot times, many sets cold times.
 
         Args:
             once: True to make exactly one call per set in each sample, even if such a sample is very short.
         """
-        ...
-
-    def batch_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
-        """Return a timer that calls the kernel on the sets in rotation, `calls` times per sample. Requires `places`."""
         ...
 
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
@@ -394,13 +360,6 @@ class Session(Protocol):
         """
         ...
 
-    def finish(self, kernel: Any) -> str | None:
-        """Let the process of a kernel exit normally. Return a description of a fault during the exit, or None.
-
-        Requires `Session.places`.
-        """
-        ...
-
     def self_test(self) -> str | None:
         """Run a kernel with a known result. Return a description of a wrong result, or None.
 
@@ -411,6 +370,44 @@ class Session(Protocol):
 
     def environment(self) -> Mapping[str, str]:
         """Return facts that are stored with a measurement, e.g. clocks, temperature, throttling and versions."""
+        ...
+
+
+@runtime_checkable
+class HostSession(Session, Protocol):
+    """Session whose kernels run on the host. `Buffers.place`, `Buffers.write_part` and `CallMode` have an effect."""
+
+    def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int, *, jitter: int = 0) -> float:
+        """Call the kernel from two threads at once, each with one half of the buffer sets in rotation.
+
+        Return the average time of a call of the first thread in µs.
+
+        Args:
+            calls: number of calls of the first thread. The second thread calls the kernel at least once on each set of
+                the second half.
+            jitter: seed of random waits between the calls of the second thread. If 0, both threads begin each call
+                together.
+        """
+        ...
+
+    def call_while(self, kernel: Any, buffers: Buffers, calls: int, change: Change) -> Overlap | None:
+        """Call the kernel repeatedly while another core changes buffers.
+
+        Args:
+            calls: number of calls, unless `change` ends them earlier.
+            change: function that changes buffers. It starts together with the first call.
+
+        Returns:
+            The number and the time of the calls, or None if no second core is available.
+        """
+        ...
+
+    def batch_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
+        """Return a timer that calls the kernel on the sets in rotation, `calls` times per sample."""
+        ...
+
+    def finish(self, kernel: Any) -> str | None:
+        """Let the process of a kernel exit normally. Return a description of a fault during the exit, or None."""
         ...
 
 

@@ -16,6 +16,7 @@ from workers.backends import (
     DeviceLostError,
     DeviceUnfitError,
     Driver,
+    HostSession,
     LaunchError,
     Session,
     Timer,
@@ -83,7 +84,7 @@ class Bench:
         terms, reference, golden = prepared.terms, prepared.reference, prepared.golden
         assert golden is not None
         chosen = driver(terms.device.kind)
-        mixtures = reference.mixtures(terms.cases, golden) if session.places else ()
+        mixtures = reference.mixtures(terms.cases, golden) if isinstance(session, HostSession) else ()
         confinement.limit(terms.memory_limit_bytes, address_space=chosen.limits_address_space)
         session.limit_memory(terms.memory_limit_bytes)
         buffers = BufferSets(terms=terms, session=session, golden=golden)

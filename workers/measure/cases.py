@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evo.trial.outcome import CaseError, Pruned
-from workers.backends import Buffers
+from workers.backends import Buffers, HostSession
 from workers.build.kernel import KernelFile
 from workers.measure.bench import Bench, Candidate
 from workers.measure.checks.contents import HELD_BACK
@@ -64,7 +64,7 @@ def _verify_case(bench: Bench, plan: CasePlan, request: Verify, proof: ProofPlan
             deterministic=bench.terms.objective.deterministic,
             stale=content > 0,
             fixed=bench.terms.fixed,
-            brief=bench.session.places,
+            brief=isinstance(bench.session, HostSession),
         )
         errors += verified.errors
         if timed and content == 0:
@@ -72,13 +72,14 @@ def _verify_case(bench: Bench, plan: CasePlan, request: Verify, proof: ProofPlan
         if timed:
             rights.append(buffers.sibling())
             rights[-1].rewrite(buffers)
-    right = remember(buffers, goldens[-1]) if bench.session.places else {}  # before calls on other inputs
+    on_host = isinstance(bench.session, HostSession)
+    right = remember(buffers, goldens[-1]) if on_host else {}  # before calls on other inputs
     candidate = Candidate(
         kernel=kernel, arguments=file.arguments, rights=tuple(rights), deferred=timed and request.deferred
     )
     if timed and not request.deferred:
         _verify_mixtures(bench, candidate, buffers)
-    if bench.session.places:
+    if on_host:
         launches_elsewhere = (bench.session, kernel, buffers, goldens[-1], proof.launches)
         verify_elsewhere(*launches_elsewhere, right=right, fixed=bench.terms.fixed)
         bench.proofs[f"proof of {plan.name}"] = proof.words
@@ -86,7 +87,7 @@ def _verify_case(bench: Bench, plan: CasePlan, request: Verify, proof: ProofPlan
         _verify_two_threads(bench, candidate, buffers)
     if timed:
         bench.candidates[request.candidate] = candidate
-    elif bench.session.places and (fault := bench.session.finish(kernel)):
+    elif isinstance(bench.session, HostSession) and (fault := bench.session.finish(kernel)):
         raise WrongAnswerError(f"case {plan.name}: {fault}")
     return errors
 
@@ -112,7 +113,7 @@ def verify_deferred(bench: Bench, candidate: Candidate) -> None:
 
 def _verify_two_threads(bench: Bench, candidate: Candidate, buffers: Buffers) -> None:
     """Verify concurrent calls of two threads: one uses the timed buffers, the other a separate buffer set."""
-    if not (bench.session.places and bench.terms.reentrant):
+    if not (isinstance(bench.session, HostSession) and bench.terms.reentrant):
         return
     contents = bench.buffers.contents(candidate.arguments)
     contents_by_thread = [contents.of(buffers), 0]

@@ -60,9 +60,7 @@ class _AtReturn:
 
 
 class CpuSession:
-    """A `workers.backends.Session` for this machine's cores. Kernels run in separate processes."""
-
-    places = True
+    """A `workers.backends.HostSession` for this machine's cores. Kernels run in separate processes."""
 
     def __init__(self, device: Device, objective: Objective, folder: Path) -> None:
         compiler = CCompiler(find_compiler())

@@ -64,8 +64,6 @@ class CudaSession:
         CudaUnusableError: the GPU is no longer present, or the driver cannot open it.
     """
 
-    places = False
-
     def __init__(self, device: Device, folder: Path, compiler: NvrtcCompiler) -> None:
         import cupy
 

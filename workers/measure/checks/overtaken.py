@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from evo.reference.encoding import is_floating
 from evo.trial.results import Changing
-from workers.backends import Buffers, Pace, Session, TrespassError
+from workers.backends import Buffers, HostSession, Pace, TrespassError
 from workers.build.kernel import Argument
 from workers.measure.family.expected_output import Arrays, ExpectedOutput
 from workers.measure.timing import Moment
@@ -69,7 +69,7 @@ _WHY = "The kernel answers with data that it kept from earlier inputs"
 
 
 def judge_overtaken(
-    session: Session,
+    session: HostSession,
     kernel: Any,
     buffers: Buffers,
     arguments: Sequence[Argument],
@@ -135,7 +135,7 @@ def judge_overtaken(
 
 
 def changing(
-    session: Session,
+    session: HostSession,
     kernel: Any,
     buffers: Buffers,
     arguments: Sequence[Argument],

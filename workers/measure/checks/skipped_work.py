@@ -13,7 +13,7 @@ from evo.promotion.policy import Policy
 from evo.reference.encoding import is_floating
 from evo.trial.results import OverwriteCheck, Repetition
 from evo.trial.timing import Timing
-from workers.backends import Buffers, Timer
+from workers.backends import Buffers, HostSession, Timer
 from workers.measure.bench import Bench, Candidate, require_undamaged
 from workers.measure.checks.contents import HELD_BACK
 from workers.measure.checks.overtaken import changing, judge_overtaken
@@ -104,7 +104,7 @@ def repeat_check(
 def changing_inputs(bench: Bench, candidate: Candidate, found: OverwriteCheck, moment: Moment) -> OverwriteCheck:
     """Verify and time consecutive calls while their inputs change. Return `found` with the measured times."""
     plan, arguments = bench.terms.cases[0], candidate.arguments
-    if not (bench.session.places and bench.buffers.nominal.inputs):
+    if not (isinstance(bench.session, HostSession) and bench.buffers.nominal.inputs):
         return found
     (buffers,) = bench.buffers.sets("hot", arguments)
     contents, call_us = bench.buffers.contents(arguments), (found.repeated or found.answered).median_us
@@ -211,8 +211,8 @@ def _disagreement(
     sets, limits, confidence = found.poisoned.calls_per_sample, bench.terms.device.limits, policy.skip_confidence
     limit = most_disagreement(candidate.arguments, sets, limits, policy)
     suspicions = [disagreement(found.poisoned, found.repeated, limit, confidence)]
-    if bench.session.places:  # only kernels of such devices share memory with the loop that calls them
-        batches = _batches_of_two_lengths(bench, candidate, timed, found.repeated or found.answered)
+    if isinstance(bench.session, HostSession):  # only these kernels share memory with the loop that calls them
+        batches = _batches_of_two_lengths(bench, bench.session, candidate, timed, found.repeated or found.answered)
         suspicions.append(shortened(*batches, policy.max_ring_ratio, confidence))
     if (calls := found.repetition) is not None:
         sets, what = calls.known.calls_per_sample, "inputs and outputs"
@@ -221,12 +221,14 @@ def _disagreement(
     return max(filter(None, suspicions), key=lambda each: each.proved, default=None)
 
 
-def _batches_of_two_lengths(bench: Bench, candidate: Candidate, timed: Timing, other: Timing) -> tuple[Timing, Timing]:
+def _batches_of_two_lengths(
+    bench: Bench, session: HostSession, candidate: Candidate, timed: Timing, other: Timing
+) -> tuple[Timing, Timing]:
     """Return samples of short batches, and samples of batches as long as in the timed rounds."""
     mode = bench.terms.objective.cache
     sets = bench.buffers.sets(mode, candidate.arguments)
     lengths = {"short": short_batch(timed, other), "timed": timed.calls_per_sample}
-    timers = {name: bench.session.batch_timer(candidate.kernel, sets, calls) for name, calls in lengths.items()}
+    timers = {name: session.batch_timer(candidate.kernel, sets, calls) for name, calls in lengths.items()}
     samples = interleave(timers, SHORT_ROUNDS, rng=np.random.default_rng(0), warm=mode == "hot")
     short, long = (
         replace(timed, samples_us=tuple(samples[name]), calls_per_sample=calls) for name, calls in lengths.items()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from workers.backends import Buffers, DeviceLostError, Session, TrespassError
+from workers.backends import Buffers, DeviceLostError, HostSession, TrespassError
 from workers.measure.family.expected_output import ExpectedOutput
 from workers.measure.verify import WrongAnswerError, judge
 
@@ -39,7 +39,7 @@ _DECLARE = ". If callers never do that, declare reentrant = false under [cpu] in
 
 
 def judge_two_threads(
-    session: Session,
+    session: HostSession,
     kernel: Any,
     sets: Sequence[Buffers],
     rights: Sequence[Buffers],
