@@ -25,7 +25,7 @@ test-gpu: .venv/.test       ## the tests that need a CUDA device
 test-gpu-long: .venv/.test  ## the GPU tests that take minutes each
 	$(BIN)/python -m pytest -v -m "gpu and long" tests/gpu $(ARGS)
 
-check: .venv/.check         ## format, lint, types, import contracts, packaging; types and lint of the pages' scripts
+check: .venv/.check .venv/.test  ## format, lint, types, import contracts, packaging; types and lint of the pages' scripts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m tests.packaging
 	$(BIN)/deno check --no-remote --no-npm --no-lock api/web/static && $(BIN)/deno lint --quiet api/web/static tests/integration/scripts
 

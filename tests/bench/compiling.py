@@ -123,7 +123,7 @@ def _built(job: tuple[str, str, str, Config]) -> Build:
     launch = Launch(**vars(candidate.launch))
     resources = _compiler().resources(made, launch, device)
     refused = _compiler().refusal(resources, launch, device) or gate(resources, Policy())
-    return Build(seconds=seconds, refusal=refused and refused.resource)
+    return Build(seconds=seconds, refusal=refused.resource if refused else None)
 
 
 @cache

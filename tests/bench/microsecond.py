@@ -42,8 +42,9 @@ uint64_t make_calls(void (*f)(const float *, float *), const float *x, float *y,
   return now_ns() - start;
 }
 """
-ARGUMENTS = tuple(
-    Argument(name=name, role=role, dtype="float32", shape=(16,)) for name, role in (("x", "input"), ("y", "output"))
+ARGUMENTS = (
+    Argument(name="x", role="input", dtype="float32", shape=(16,)),
+    Argument(name="y", role="output", dtype="float32", shape=(16,)),
 )
 TURNS = 2000
 """Number of dependent multiplications and additions, which take about 1 µs on a fast core."""

@@ -58,7 +58,9 @@ def course(database: Path) -> Course:
         store.close()
     reports = [attempt.result for _, attempt in rows[1:] if isinstance(attempt.result, EvaluateReport)]
     worked_s = sum(each.stages.compile_s + each.stages.verify_s + each.stages.measure_s for each in reports)
-    passed_s = (rows[-1][1].ended_at - rows[0][1].ended_at).total_seconds()
+    first, last = rows[0][1].ended_at, rows[-1][1].ended_at
+    assert first is not None and last is not None, "attempts that are done have ended"
+    passed_s = (last - first).total_seconds()
     told_ms = [trial.overhead_ms for trial, _ in rows if trial.overhead_ms is not None]
     return Course(
         trials_per_s=len(reports) / passed_s,

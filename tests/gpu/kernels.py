@@ -83,7 +83,7 @@ class Changeable:
             (place / file).write_text(text.replace(old, new))
         package = find(str(place))
         problem = package.family.problem("", "cuda")
-        config = package.family.space(problem, self.gpu, Objective()).default() | tunables
+        config = {**package.family.space(problem, self.gpu, Objective()).default(), **tunables}
         return evaluate_config(
             package, config, problem=problem, device=self.gpu, folder=self.cache, policy=QUICK
         ).report

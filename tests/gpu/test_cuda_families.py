@@ -11,7 +11,7 @@ import pytest
 
 from evo.family import Candidate
 from evo.family.problem import Problem
-from evo.trial import Config
+from evo.trial import Config, Value
 from evo.trial.objective import Objective
 from templates.registry import Package, find
 from templates.render import render
@@ -121,7 +121,7 @@ SHAPES = [
     ("gemm", "M=75,N=136,K=200,epilogue=bias_gelu_tanh"),
     ("gemm", "M=203,N=328,K=840,residual=true"),
 ]
-ATTENTION = [
+ATTENTION: list[Config] = [
     {},
     {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 128, "Q_IN_REGISTERS": False, "ROW_SUM": "deferred", "UNROLL": 1},
     {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 32, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": True}
@@ -132,11 +132,11 @@ ATTENTION = [
     | {"PRODUCER_REGISTERS": 24, "Q_IN_REGISTERS": False, "COPY": "tma"},
     {"BLOCK_N": 80, "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "CTAS_PER_SM": 2, "COPY": "tma"},
     {"BLOCK_N": 96, "WARPS_KV": 2, "MERGE": "spread", "COPY_TOGETHER": False, "POLYNOMIALS": 1},
-    {"BLOCK_N": 128, "WARPS_KV": 2, "PARTS_APART": True, "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "COPY": "tma"}
-    | {"Q_IN_REGISTERS": False, "POLYNOMIALS": 3, "UNROLL": 1},
+    {"BLOCK_N": 128, "WARPS_KV": 2, "PARTS_APART": True, "PRODUCER_WARPS": 1, "COPY_TOGETHER": False}
+    | {"Q_IN_REGISTERS": False, "POLYNOMIALS": 3, "UNROLL": 1, "COPY": "tma"},
 ]
-OF_A_CLUSTER = {"SPLIT_MERGE": "cluster", "COPY_TOGETHER": False, "Q_IN_REGISTERS": False, "ROW_SUM": "deferred"}
-OF_A_CLUSTER |= {"K_STAGES": 0, "V_STAGES": 0, "RESCALE": "always", "UNROLL": 1}
+OF_A_CLUSTER: dict[str, Value] = {"SPLIT_MERGE": "cluster", "COPY_TOGETHER": False, "Q_IN_REGISTERS": False}
+OF_A_CLUSTER |= {"K_STAGES": 0, "V_STAGES": 0, "ROW_SUM": "deferred", "RESCALE": "always", "UNROLL": 1}
 BY_BOXES = {**OF_A_CLUSTER, "COPY": "tma", "PRODUCER_WARPS": 1, "PARTS_APART": True, "STORE": "stmatrix"}
 SHARED_KEYS: list[tuple[str, Config]] = [
     ("B=1,H=3,S=387,D=64", {**BY_BOXES, "KV_SPLITS": 2, "BLOCK_N": 128, "PV_BEHIND": True}),
@@ -144,9 +144,9 @@ SHARED_KEYS: list[tuple[str, Config]] = [
     ("B=1,H=2,S=512,D=128,causal=true", {**BY_BOXES, "KV_SPLITS": 4, "BLOCK_N": 64, "BLOCK_M": 128, "WARPS_M": 8}),
     ("B=1,H=2,S=512,D=128,causal=true", {**OF_A_CLUSTER, "KV_SPLITS": 8, "BLOCK_N": 32, "PRODUCTS": "mma"}),
 ]
-AHEAD = {"BLOCK_M": 128, "WARPS_M": 8, "PRODUCER_WARPS": 4, "PRODUCER_REGISTERS": 24, "COPY": "tma", "CTAS_PER_SM": 1}
+AHEAD: dict[str, Value] = {"BLOCK_M": 128, "WARPS_M": 8, "PRODUCER_WARPS": 4, "PRODUCER_REGISTERS": 24, "COPY": "tma"}
 AHEAD |= {"Q_STAGES": 2, "COPY_TOGETHER": False, "PV_BEHIND": True, "IN_TURNS": True, "Q_IN_REGISTERS": False}
-AHEAD |= {"ROW_SUM": "deferred", "STORE": "stmatrix", "UNROLL": 1}
+AHEAD |= {"ROW_SUM": "deferred", "STORE": "stmatrix", "UNROLL": 1, "CTAS_PER_SM": 1}
 SEVERAL_ITEMS: list[tuple[str, Config]] = [
     ("B=4,H=20,S=387,D=64", {**AHEAD, "BLOCK_N": 96, "SCHEDULE": "stream_k"}),
     ("B=4,H=10,S=515,D=128", {**AHEAD, "BLOCK_N": 160, "SCHEDULE": "stream_k", "L2_PREFETCH": 256}),
@@ -155,7 +155,8 @@ SEVERAL_ITEMS: list[tuple[str, Config]] = [
     ("B=4,H=16,S=387,D=64", {"PRODUCTS": "mma", "BLOCK_N": 32, "CTAS_PER_SM": 2, "SCHEDULE": "stream_k"}),
 ]
 """Attention whose blocks process several whole items and a share of the remaining items, or only shares."""
-BOXES = {"COPY": "tma", "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "Q_IN_REGISTERS": False, "ROW_SUM": "deferred"}
+BOXES: dict[str, Value] = {"COPY": "tma", "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "Q_IN_REGISTERS": False}
+BOXES |= {"ROW_SUM": "deferred"}
 HEAD_SIZES: list[tuple[str, Config]] = [
     ("B=1,H=3,S=387,D=96", {**BOXES, "BLOCK_N": 96, "UNROLL": 1}),
     ("B=1,H=3,S=387,D=96", {**BOXES, "BLOCK_N": 128, "PANEL": 32, "STORE": "stmatrix", "PV_BEHIND": True}),
@@ -183,7 +184,7 @@ LAYOUTS: list[tuple[str, Config]] = [
     ("B=4,H=10,S=515,D=128,softcap=50", {**AHEAD, "BLOCK_N": 96}),
 ]
 """Attention with different layouts of heads, with ragged and packed sequences, and with capped or biased scores."""
-MATRICES = [
+MATRICES: list[Config] = [
     {},
     {"WARPS_M": 8, "WARPS_N": 1, "BLOCK_N": 256, "STAGES": 4, "CTAS_PER_SM": 1, "UNROLL": 2},
     {"BLOCK_M": 64, "WARPS_N": 1, "BLOCK_N": 64, "SPLIT_K": 3, "STORE": "stmatrix"},
@@ -196,8 +197,8 @@ MATRICES = [
     {"BLOCK_M": 16, "WARPS_M": 1, "WARPS_N": 4, "WARPS_K": 2, "SPLIT_K": 8, "STAGES": 2}
     | {"MERGE": "cluster", "PRODUCTS": "mma"},
 ]
-OF_WARPGROUPS = {"Q_IN_REGISTERS": False, "ROW_SUM": "deferred"}
-CODES = [
+OF_WARPGROUPS: Config = {"Q_IN_REGISTERS": False, "ROW_SUM": "deferred"}
+CODES: list[Config] = [
     {"BLOCK_N": 64, "UNROLL": 1},
     {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 128, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "PV_BEHIND": True}
     | {"IN_TURNS": True, "UNROLL": 1, "PRODUCER_REGISTERS": 40},
@@ -205,12 +206,12 @@ CODES = [
     {"BLOCK_N": 192, "K_STAGES": 1, "V_STAGES": 1, "COPY_TOGETHER": False, "ACCUMULATE": "chained", "UNROLL": 1},
 ]
 DEEP = {"BLOCK_M": 128, "BLOCK_K": 128, "GROUP_M": 2, "FRAGMENTS_AHEAD": False, "WARPS_M": 8, "WARPS_N": 1}
-BYTES = [
+BYTES: list[Config] = [
     {**DEEP, "BLOCK_N": 256, "COPY": "tma", "PROMOTE": 1, "PRODUCER_REGISTERS": 24, "STORE": "stmatrix"},
     {**DEEP, "WARPS_M": 4, "BLOCK_N": 64, "PROMOTE": 1, "SPLIT_K": 2, "STAGES": 3},
     {**DEEP, "WARPS_M": 4, "BLOCK_N": 64, "PROMOTE": 1, "SPLIT_K": 2, "STAGES": 3, "MERGE": "cluster"},
 ]
-FEW_BITS = [
+FEW_BITS: list[Config] = [
     {**DEEP, "BLOCK_N": 256, "COPY": "tma"},
     {**DEEP, "BLOCK_N": 128, "COPY": "tma", "PROMOTE": 2, "PRODUCER_REGISTERS": 40, "CLUSTER": 2, "CTAS_PER_SM": 1},
 ]
@@ -232,8 +233,8 @@ WARPGROUPS: list[tuple[str, str, Config]] = [
     *(("gemm_fp8", "M=1000,N=1024,K=1040,scaling=row,epilogue=bias", each) for each in FEW_BITS),
 ]
 """Problems and configs with warpgroup products, which need sm_90."""
-ONE_SLOT = {"COPY": "tma", "BLOCK_N": 32, "K_STAGES": 1, "V_STAGES": 1, "COPY_TOGETHER": False, "PRODUCER_WARPS": 1}
-ONE_SLOT |= {"Q_IN_REGISTERS": False, "STORE": "stmatrix", "L2_PREFETCH": 256}
+ONE_SLOT: dict[str, Value] = {"COPY": "tma", "BLOCK_N": 32, "K_STAGES": 1, "V_STAGES": 1, "COPY_TOGETHER": False}
+ONE_SLOT |= {"PRODUCER_WARPS": 1, "Q_IN_REGISTERS": False, "STORE": "stmatrix", "L2_PREFETCH": 256}
 REFILLED: list[tuple[str, Config]] = [
     ("B=4,H=16,S=1024,D=64", {"ROW_SUM": "deferred", "RESCALE": "always", "MIN_BLOCKS": 2, "UNROLL": 1}),
     (
@@ -243,9 +244,10 @@ REFILLED: list[tuple[str, Config]] = [
     ),
 ]
 """Attention configs with mma.sync. Each was once wrong, before the copy engine waited for pending reads."""
-SPLIT_AND_STAGED = {"PRODUCTS": "mma", "KV_SPLITS": 2, "WARPS_KV": 1, "BLOCK_M": 64, "WARPS_M": 4, "BLOCK_N": 32}
-SPLIT_AND_STAGED |= {"PV": "half", "ACCUMULATE": "chained", "K_STAGES": 2, "V_STAGES": 2, "COPY_TOGETHER": False}
-SPLIT_AND_STAGED |= {"MERGE": "one", "PARTS_APART": False, "PV_BEHIND": False, "IN_TURNS": False, "QK_AHEAD": False}
+SPLIT_AND_STAGED: dict[str, Value] = {"PRODUCTS": "mma", "KV_SPLITS": 2, "WARPS_KV": 1, "BLOCK_M": 64, "WARPS_M": 4}
+SPLIT_AND_STAGED |= {"BLOCK_N": 32, "PV": "half", "ACCUMULATE": "chained", "K_STAGES": 2, "V_STAGES": 2}
+SPLIT_AND_STAGED |= {"COPY_TOGETHER": False, "MERGE": "one", "PARTS_APART": False, "PV_BEHIND": False}
+SPLIT_AND_STAGED |= {"IN_TURNS": False, "QK_AHEAD": False}
 SPLIT_AND_STAGED |= {"TILE_READY": "meeting", "LAYOUT": "none", "STORE": "staged", "RESCALE": "always", "UNROLL": 1}
 SPLIT_AND_STAGED |= {"MIN_BLOCKS": 1, "MAX_REGISTERS": 0, "VECTOR": 16, "CTAS_PER_SM": 0, "PRODUCER_WARPS": 0}
 WRITTEN_IN_CUDA = ("sdpa", "sdpa_decode", "sdpa_fp8", "gemm", "gemm_fp8", "quantize_e4m3")

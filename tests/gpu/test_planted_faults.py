@@ -45,8 +45,8 @@ class Workshop:
         self.evaluator = Evaluator("cuda", folder / "cache", folder)
         self.copy = Families(folder / "families").add(self.package)
 
-    def outcome(self, fault: str, **changes: object) -> Outcome:
-        work = self.assignment(**changes)
+    def outcome(self, fault: str, *, policy: Policy = POLICY, device: Device | None = None) -> Outcome:
+        work = self.assignment(policy=policy, device=device)
         config: Config = {self.tunable: fault, "REPEAT": 1}
         return self.evaluator.evaluate(
             work, Evaluate(number=0, config=config), self.evaluator.build(work, config)
@@ -60,18 +60,21 @@ class Workshop:
         report = self.evaluator.confirm(work, job, self.evaluator.prepare(work, job))
         return report, judge(report, POLICY, 1, np.random.default_rng(0))
 
-    def assignment(self, problem: str = "N=256", **changes: object) -> Assignment:
+    def assignment(
+        self, problem: str = "N=256", *, policy: Policy = POLICY, device: Device | None = None
+    ) -> Assignment:
+        """Return the terms of a search. Without `device`, it is the GPU of the evaluator."""
         family = self.package.family
         terms = SearchTerms(
             search_id=1,
             family=FamilyRef(name=family.name, digest=self.package.digest, location=self.package.location),
             problem=family.problem(problem, "cuda"),
-            device=self.gpu,
+            device=device or self.gpu,
             objective=Objective(),
-            policy=POLICY,
+            policy=policy,
             seed=7,
         )
-        return Assignment(terms=replace(terms, **changes), copy=self.copy)  # type: ignore[arg-type]
+        return Assignment(terms=terms, copy=self.copy)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread, because proposals are timed by processor time
 
 from evo.errors import EvoError, InvalidInput
-from tests.bench.strategy import asking, report, tournament
+from tests.bench.strategy import asking, ours, report, tournament
 from tests.bench.strategy.agreement import check_baseline
 from tests.bench.strategy.archive import Archive
 from tests.bench.strategy.baseline import SHARE
@@ -114,7 +114,7 @@ def _chosen(names: Sequence[str] | None, quick: bool) -> list[Contestant]:
     Raises:
         InvalidInput: a contestant does not exist.
     """
-    variants = {each.name for each in [*report.ours.variants(), *report.ours.steps(), *report.ours.crowded()]}
+    variants = {each.name for each in [*ours.variants(), *ours.steps(), *ours.crowded()]}
     everybody = [each for each in tournament.contestants().values() if each.name not in variants]
     known = [each.name for each in everybody]
     if unknown := [name for name in names or () if name not in known]:

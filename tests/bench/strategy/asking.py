@@ -73,10 +73,10 @@ def ours(name: str, space: Space, lengths: Sequence[int] = LENGTHS) -> list[Cost
 def stock(lengths: Sequence[int] = LENGTHS) -> list[Cost]:
     """Return the costs of Optuna's TPE on a space of twelve integers, after the same numbers of trials."""
     import optuna
-    from optuna.distributions import IntDistribution
+    from optuna.distributions import BaseDistribution, IntDistribution
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    distributions = {f"T{index}": IntDistribution(0, 9) for index in range(12)}
+    distributions: dict[str, BaseDistribution] = {f"T{index}": IntDistribution(0, 9) for index in range(12)}
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0))
     rng = np.random.default_rng(0)
     costs = []

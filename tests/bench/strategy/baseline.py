@@ -6,6 +6,7 @@ Source: Willemsen et al., *A methodology for comparing optimization algorithms f
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from tests.bench.strategy.ground import Floats, Ground
 
@@ -36,6 +37,6 @@ def horizon_s(ground: Ground, workers: int, share: float = SHARE) -> float:
     return evaluations_until(ground.falling_us, share) * ground.mean_cost_s / workers
 
 
-def _rank(evaluations: Floats, count: int) -> np.ndarray:
-    ranks = np.round(evaluations * (count + 1) / (evaluations + 1)).astype(np.intp)
+def _rank(evaluations: Floats, count: int) -> npt.NDArray[np.intp]:
+    ranks: npt.NDArray[np.intp] = np.round(evaluations * (count + 1) / (evaluations + 1)).astype(np.intp)
     return np.minimum(ranks, count - 1)

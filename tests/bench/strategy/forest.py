@@ -297,7 +297,7 @@ class Forest:
         """Return indices of points, chosen by probability of being good minus similarity to chosen points."""
         leaves: Nodes = self._model.apply(points)
         worth = np.mean([worth[leaves[:, tree]] for tree, worth in enumerate(self._worth)], axis=0)
-        alike, chosen = np.zeros(len(points)), []
+        alike, chosen = np.zeros(len(points)), list[int]()
         left = np.ones(len(points), dtype=np.bool_)
         for _ in range(min(count, len(points))):
             score = worth - SIMILARITY_PENALTY * alike / max(1, len(chosen))

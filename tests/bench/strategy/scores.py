@@ -49,7 +49,8 @@ def by_evaluations(ground: Ground, curves_us: Floats, upto: Sequence[int]) -> Fl
 def by_time(ground: Ground, curves_us: Floats, share: float = SHARE) -> Floats:
     """Return the mean of P at the times of `moments_s`, shape (1,). The curves have shape (seeds, POINTS)."""
     random_us = expected_us(ground.falling_us, _evaluations(ground, share))
-    return improvement(random_us, _middle(curves_us), ground.optimum_us).mean(keepdims=True)
+    score: Floats = improvement(random_us, _middle(curves_us), ground.optimum_us).mean(keepdims=True)
+    return score
 
 
 def moments_s(ground: Ground, workers: int, share: float = SHARE) -> Floats:

@@ -96,7 +96,7 @@ def _facade(ground: Ground, seed: int, folder: str) -> Any:
             known = set(previous_configs)
             drawn = rng.choice(len(valid), min(CHALLENGERS, len(valid)), replace=False)
             new = [valid[place] for place in drawn if valid[place] not in known]
-            worth = np.asarray(self._acquisition_function(new)).ravel()  # type: ignore[misc]
+            worth = np.asarray(self._acquisition_function(new)).ravel()
             return [(float(worth[place]), new[place]) for place in np.argsort(-worth, kind="stable")]
 
     scenario = Scenario(

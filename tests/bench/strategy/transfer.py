@@ -95,7 +95,7 @@ def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, l
     """Return results by kind of advice and by space; None if there is no such advice."""
     return {
         name: [
-            _start(ground, {way: configs}, strategy, seeds) if configs or advice is nothing else None
+            _start(ground, configs, way=way, strategy=strategy, seeds=seeds) if configs or advice is nothing else None
             for ground in grounds
             for configs in [advice(ground, grounds)]
         ]
@@ -103,9 +103,10 @@ def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, l
     }
 
 
-def _start(ground: Ground, begun: dict[Way, Sequence[Config]], strategy: str, seeds: int) -> Start:
+def _start(ground: Ground, begun: Sequence[Config], *, way: Way, strategy: str, seeds: int) -> Start:
     def advised(context: Context) -> Strategy:
-        return STRATEGIES[strategy](replace(context, **begun))
+        started = replace(context, advice=begun) if way == "advice" else replace(context, warm_starts=begun)
+        return STRATEGIES[strategy](started)
 
     course = Course(clock="steps", trials=TRIALS)
     runs = [Simulation(ground, OurPlayer(ground, advised, seed), course).play() for seed in range(seeds)]

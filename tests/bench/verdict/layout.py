@@ -38,6 +38,10 @@ class Shifted:
     def suffix(self) -> str:
         return self.inner.suffix
 
+    @property
+    def sandbox(self) -> str:
+        return self.inner.sandbox
+
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
         skipped = f'__asm__(".text\\n.skip {self.code_bytes}, 0x90");\n'
         return self.inner.compile(replace(unit, source=skipped + unit.source), timeout_s=timeout_s)
