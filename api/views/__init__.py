@@ -3,14 +3,12 @@
 from api.views.brief import brief_view
 from api.views.champion import ablation_views, champion_view
 from api.views.fleet import family_view, worker_view
-from api.views.pair import Pair, pair_of, rounds_of
 from api.views.search import challenge_views, listed_views, search_view, search_views
 from api.views.tally import Tally, elapsed_s
 from api.views.trial import source_of, trial_view, trial_views
 from api.views.variant import proposal_view, variant_view, variant_views
 
 __all__ = [
-    "Pair",
     "Tally",
     "ablation_views",
     "brief_view",
@@ -19,9 +17,7 @@ __all__ = [
     "elapsed_s",
     "family_view",
     "listed_views",
-    "pair_of",
     "proposal_view",
-    "rounds_of",
     "search_view",
     "search_views",
     "source_of",

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 from sqlalchemy.orm import Session
 
 from api.views.champion import champion_view
-from api.views.pair import pair_of
 from api.views.tally import Tally, elapsed_s
 from db.models import AttemptRow, DeliveryRow, DeviceRow, FamilyRow, SearchRow, TrialRow, Webhook
+from db.queries.pair import pair_of
 from db.repositories.archive import BUNDLE, Archive
 from db.repositories.champions import Champions
 from db.repositories.deliveries import Deliveries

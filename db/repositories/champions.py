@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, and_, or_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from db.engine.events import Events
 from db.models import ChampionRow, SearchRow, TrialRow
@@ -187,14 +187,8 @@ class Champions:
     def rolled_back_kernel(self, search: SearchRow, trial: TrialRow) -> ChampionRow | None:
         """Return the latest rolled-back champion whose kernel is that of a trial, or None.
 
-        Only champions of the search's family, problem, device model and objective are considered. Two kernels are the
-        same if their binaries are equal, or if their configs are equal and the family has not changed.
+        Only champions of the search's family, problem, device model and objective are considered.
         """
-        same: ColumnElement[bool] = and_(
-            TrialRow.config_key == trial.config_key, ChampionRow.family_digest == search.family_digest
-        )
-        if trial.binary_digest is not None:
-            same = or_(same, TrialRow.binary_digest == trial.binary_digest)
         query = (
             select(ChampionRow)
             .join(TrialRow, TrialRow.id == ChampionRow.trial_id)
@@ -204,7 +198,7 @@ class Champions:
                 ChampionRow.problem_key == search.problem_key,
                 ChampionRow.device_model == search.device.model,
                 ChampionRow.objective_key == search.objective.key,
-                same,
+                same_kernel(TrialRow, ChampionRow.family_digest, trial, search),
             )
         )
         return self.session.scalars(query.order_by(ChampionRow.id.desc())).first()
@@ -254,6 +248,22 @@ class Champions:
             if not earlier.rolled_back:
                 return earlier
         return None
+
+
+def same_kernel(
+    stored: type[TrialRow], family_digest: InstrumentedAttribute[str], trial: TrialRow, search: SearchRow
+) -> ColumnElement[bool]:
+    """Return the condition that a stored trial has the same kernel as a trial of the same problem and device model.
+
+    Two kernels are the same if their binaries are equal, or if their configs are equal and the family has not changed.
+
+    Args:
+        stored: the table of trials, or an alias of it.
+        family_digest: column with the digest of the stored trial's family.
+        search: search of `trial`.
+    """
+    same = and_(stored.config_key == trial.config_key, family_digest == search.family_digest)
+    return same if trial.binary_digest is None else or_(same, stored.binary_digest == trial.binary_digest)
 
 
 def _key(champion: ChampionRow) -> tuple[str, str, str, str]:

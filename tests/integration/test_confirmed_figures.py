@@ -12,17 +12,20 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from sqlalchemy import select
+from sqlalchemy import event, select
 
-from api.views import trial_views
+from api.views import search_view, trial_views
 from api.views.tally import search_summaries
 from api.web.pages.search.board import board_of
 from api.web.pages.search_report.sheet import read
-from db.models import TrialRow
+from db.models import ChampionRow, JobRow, TrialRow
 from db.queries.landscape import Landscape, Trends
 from db.queries.leaderboard import Leaderboard
+from db.queries.pair import pair_of
 from db.queries.selection import Order, Selection
 from db.repositories.archive import Archive
+from db.repositories.champions import Champions
+from db.repositories.leases import Leases
 from evo.cli.console.display import LineScreen, best_text, unconfirmed_text
 from evo.cli.console.search_result import print_report
 from evo.messages.job import Lease
@@ -360,6 +363,59 @@ def test_gain_over_a_default_that_was_incumbent_is_the_ratio_of_paired_rounds(st
     default = view.gains[0]
     assert paired is not None and default.ratio == paired
     assert not default.provisional and "in the same rounds" in default.words
+
+
+def test_confirmation_pairs_no_trial_of_another_objective(stage: Stage) -> None:
+    """A trial with the incumbent's config in a search of cold times was not timed in the rounds of a confirmation."""
+    stage.submit(budget={"trials": 1}, strategy="portfolio")
+    list(stage.play())
+    hot = stage.submit(budget={"trials": 8}, strategy="portfolio")
+    list(stage.play())
+    cold = stage.submit(budget={"trials": 1}, from_default=True, objective={"cache": "cold"})
+    list(stage.play())
+    best = stage.view(hot).best
+    assert best is not None
+    with stage.database.read() as session:
+        challenger, default, elsewhere = (
+            Archive(session).numbered(search, number) for search, number in ((hot, best.number), (hot, 0), (cold, 0))
+        )
+        assert default.proposal.config == elsewhere.proposal.config
+        assert pair_of(session, challenger, default) is not None
+        assert pair_of(session, challenger, elsewhere) is None
+
+
+def test_statements_of_a_search_view_are_as_many_with_one_as_with_five_paired_confirmations(stage: Stage) -> None:
+    search = stage.submit(budget={"trials": 8}, strategy="portfolio", policy=policy(challenge_every=1))
+    list(stage.play())
+
+    def statements_of_a_view() -> list[str]:
+        asked: list[str] = []
+        with stage.database.read() as session:
+            event.listen(session.connection(), "before_cursor_execute", lambda *given: asked.append(given[2]))
+            search_view(session, search, stage.now)
+        return asked
+
+    with stage.database.write() as session:
+        first, *others = (job for job in Leases(session).confirmations(search) if job.incumbent_id is not None)
+        for job in others:
+            job.incumbent_id = None
+    of_one = statements_of_a_view()
+    with stage.database.write() as session:
+        champion = Champions(session).champions()[0]
+        for trial in Archive(session).trials(search)[1:5]:
+            incumbent = copied(champion, trial_id=trial.id, current=False)
+            session.add(incumbent)
+            session.flush()
+            session.add(copied(first, incumbent_id=incumbent.id))
+    with stage.database.read() as session:
+        assert sum(job.incumbent_id is not None for job in Leases(session).confirmations(search)) == 5
+    assert statements_of_a_view() == of_one
+
+
+def copied(row: ChampionRow | JobRow, **changed: object) -> ChampionRow | JobRow:
+    """Return a copy of a row, with some columns changed and without its id."""
+    columns = {name: getattr(row, name) for name in type(row).__mapper__.columns.keys() if name != "id"}  # noqa: SIM118
+    return type(row)(**columns | changed)
 
 
 def test_comparison_shows_the_paired_ratio_of_a_confirmation(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from api.auth.permission import allow
 from api.dependencies import ServiceDep
 from api.http.routing import page_router
 from api.schemas import Id
-from api.views import Pair, pair_of, rounds_of, search_view, trial_view
+from api.views import search_view, trial_view
 from api.web.content.artefact_list import ArtefactReader, File, TrialFiles
 from api.web.content.difference import Difference, View, difference
 from api.web.content.listing import beginning
@@ -23,6 +23,7 @@ from api.web.drawings.samples import WHOLE, Drawing, drawing
 from api.web.pages.trial.sheet import Setting, settings_of, source_difference, timings_of
 from api.web.rendering import render
 from api.web.trial_reference import TrialReference, parse_reference
+from db.queries.pair import Pair, pair_of, rounds_of
 from db.repositories.archive import Archive
 from db.repositories.artefacts import Artefacts
 from evo.errors import InvalidInput
