@@ -15,11 +15,16 @@ class Clock:
 
 def wait(countdown: Countdown, clock: Clock, *, late_s: float = 0.0) -> float:
     """Wait until the countdown is over; return the seconds of all waits."""
-    waited_s = 0.0
-    while (step_s := countdown.next_s()) > 0.0:
-        clock.now_s += step_s + late_s
-        waited_s += step_s
-    return waited_s
+    steps_s: list[float] = []
+
+    def pass_time(step_s: float) -> bool:
+        steps_s.append(step_s)
+        clock.now_s += step_s + late_s * (step_s > 0.0)
+        return False
+
+    assert countdown.until(pass_time) is False
+    assert steps_s[-1] == 0.0
+    return sum(steps_s)
 
 
 @pytest.mark.parametrize("limit_s", [0.0, 0.2, 0.5, 7.3, 60.0])
@@ -33,9 +38,15 @@ def test_countdown_of_a_running_process_ends_at_its_limit(limit_s: float) -> Non
 def test_time_in_which_the_process_was_stopped_does_not_count(stopped_s: float) -> None:
     clock = Clock()
     countdown = Countdown(10.0, clock)
-    for _ in range(3):
-        assert countdown.next_s() == TICK_S
+    steps_s: list[float] = []
+
+    def stop(step_s: float) -> bool:
+        steps_s.append(step_s)
         clock.now_s += stopped_s
+        return len(steps_s) == 3
+
+    assert countdown.until(stop) is True
+    assert steps_s == [TICK_S] * 3
     assert countdown.left_s() == pytest.approx(10.0 - 3 * TICK_S)
 
 

@@ -135,11 +135,8 @@ class Child:
             if self._end is not None:
                 selector.register(self._end, selectors.EVENT_READ)
             while b"\n" not in self._pending:
-                wait_s = countdown.next_s()
-                ready = [key.fileobj for key, _ in selector.select(wait_s)]
+                ready = [key.fileobj for key, _ in countdown.until(selector.select)]
                 if not ready:
-                    if wait_s > 0.0:
-                        continue
                     self.kill()
                     raise ChildTimeoutError(f"no answer within {timeout_s:g} s")
                 if stdout not in ready:

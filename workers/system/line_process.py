@@ -84,11 +84,9 @@ class LineProcess:
 
     def _watch(self, countdown: Countdown, answered: threading.Event, late: threading.Event) -> None:
         """Kill the process if there is no answer in time."""
-        while (wait_s := countdown.next_s()) > 0.0:
-            if answered.wait(wait_s):
-                return
-        late.set()
-        self._popen.kill()
+        if not countdown.until(answered.wait):
+            late.set()
+            self._popen.kill()
 
     def _how_it_ended(self) -> str:
         try:

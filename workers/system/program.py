@@ -74,25 +74,23 @@ def _run(
 
 def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[int | None, str]:
     """Wait for the end of a process. Return its exit status (None after the time limit) and its output."""
-    countdown, kept = Countdown(timeout_s), bytearray()
+    kept = bytearray()
     reader = threading.Thread(target=_read, args=(process.stdout, kept), daemon=True)
     reader.start()
-    while reader.is_alive() and (wait_s := countdown.next_s()) > 0.0:
-        reader.join(wait_s)
-    status = None if reader.is_alive() else _status(process, countdown)
+
+    def over(seconds: float) -> bool:
+        reader.join(seconds)
+        if not reader.is_alive():  # the process has closed its output
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+        return process.returncode is not None
+
+    status = process.returncode if Countdown(timeout_s).until(over) else None
     if status is None:
         _kill(process)
         process.wait()
         reader.join(_GRACE_S)  # a descendant that left the process group may still hold the pipe
     return status, kept.decode(errors="replace")
-
-
-def _status(process: subprocess.Popen[bytes], countdown: Countdown) -> int | None:
-    """Wait for the end of a process that has closed its output. Return None if the time is over."""
-    while (status := process.poll()) is None and (wait_s := countdown.next_s()) > 0.0:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(wait_s)
-    return status
 
 
 def _read(output: IO[bytes], kept: bytearray) -> None:

@@ -3,6 +3,9 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
+
+Result = TypeVar("Result")
 
 TICK_S = 0.5
 LONGEST_TICK_S = 3.0
@@ -52,6 +55,13 @@ class Countdown:
         self._left_s -= passed_s if passed_s < LONGEST_TICK_S else TICK_S
         return self._left_s if self._left_s > 1e-3 else 0.0
 
-    def next_s(self) -> float:
-        """Return the seconds to wait before the next call of this method, or 0 if the time is over."""
-        return min(TICK_S, self.left_s())
+    def until(self, wait: Callable[[float], Result]) -> Result:
+        """Call a function until its result is true or the time is over, and return its last result.
+
+        Args:
+            wait: function that waits at most the given number of seconds. It is last called with 0 seconds.
+        """
+        while True:
+            step_s = min(TICK_S, self.left_s())
+            if (result := wait(step_s)) or step_s == 0.0:
+                return result
