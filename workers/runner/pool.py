@@ -166,8 +166,7 @@ def _not_opened(outcome: Outcome) -> str:
                 "increase verify_timeout_s in the policy, which determines this limit"
             )
         case Crashed(reason=reason):
-            verb = "was " * reason.startswith("killed")
-            return f"reference.py: the process that runs inputs() and reference() {verb}{reason}"
+            return f"reference.py: the process that runs inputs() and reference() crashed: {reason}"
     return f"the runner could not be opened: {outcome.kind}"
 
 
