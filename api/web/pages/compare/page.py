@@ -134,11 +134,19 @@ class Compared:
     caveats: tuple[str, ...]
 
     @property
+    def why_not_paired(self) -> str:
+        """The reason why there is no confirmation of both trials."""
+        return self._unless_same("No confirmation timed these two trials in the same rounds.")
+
+    @property
     def why_not_compared(self) -> str:
         """The reason why there is no comparison."""
-        if self.left.trial.id == self.right.trial.id:
-            return "Choose two different trials."
-        return f"A comparison needs at least {FEWEST} samples of each trial, of the same timing protocol."
+        return self._unless_same(
+            f"A comparison needs at least {FEWEST} samples of each trial, of the same timing protocol."
+        )
+
+    def _unless_same(self, reason: str) -> str:
+        return "Choose two different trials." if self.left.trial.id == self.right.trial.id else reason
 
 
 def compared(session: Session, store: Artefacts, trials: Sequence[int], now: datetime) -> Compared:
