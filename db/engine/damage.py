@@ -27,7 +27,6 @@ MAGIC = 0x377F0682
 """First word of a log. Its lowest bit is set if checksums are computed over big-endian words."""
 AT_ONCE = 1024
 """Number of frames whose checksums are computed together."""
-LOG_REMOVED = "its write-ahead log was removed"
 SECOND_LOOK_S = 0.2
 """Seconds before damage is checked again, in case another program was writing to the file during the first check."""
 
@@ -85,6 +84,38 @@ class LockedFiles:
         with self._lock:
             while self._descriptors:
                 os.close(self._descriptors.popitem()[1])
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Loss of files or contents of an open database.
+
+    Attributes:
+        how: description of the loss.
+        remedy: how to save what can be saved.
+    """
+
+    how: str
+    remedy: str
+
+
+class FileCut(Loss):
+    """The database file was truncated."""
+
+
+RESTORE = "end the service, restore a backup, and start it again"
+_RESTART = "end the service, which then writes what it still holds into the database file, and start it again"
+
+FILE_REMOVED = Loss(
+    "its file was removed or replaced",
+    "end the service, put the file back where it was, or restore a backup, and start it again",
+)
+FILE_OVERWRITTEN = Loss(
+    "another program wrote to its file",
+    "end the service, restore a backup (not needed if only the time of the file was changed), and start it again",
+)
+LOG_REMOVED = Loss("its write-ahead log was removed", _RESTART)
+LOG_REPLACED = Loss("its write-ahead log was replaced", _RESTART)
 
 
 def damage(database: Path, files: LockedFiles) -> str | None:
@@ -172,11 +203,8 @@ def written(database: Path, files: LockedFiles) -> Written | None:
     return Written(salts=index.salts, copied=index.copied, changed_ns=status.st_mtime_ns, size=status.st_size)
 
 
-def lost_frames(database: Path, files: LockedFiles) -> str | None:
-    """Return a description of the loss if the write-ahead log of an open database lacks frames that its index lists.
-
-    Return None if no frame is missing.
-    """
+def lost_frames(database: Path, files: LockedFiles) -> Loss | None:
+    """Return the loss if the write-ahead log of an open database lacks frames that its index lists, else None."""
     index, path = read_index(database, files), _log_path(database)
     if index is None:
         return None
@@ -189,7 +217,8 @@ def lost_frames(database: Path, files: LockedFiles) -> str | None:
         return None
     if read_index(database, files) != index:  # another process has changed the log in the meantime
         return None
-    return "its write-ahead log was " + ("overwritten" if size >= index.log_bytes else f"cut to {size} bytes")
+    how = "overwritten" if size >= index.log_bytes else f"cut to {size} bytes"
+    return Loss(f"its write-ahead log was {how}", RESTORE)
 
 
 def _damage(database: Path, files: LockedFiles) -> str | None:

@@ -10,7 +10,20 @@ from sqlalchemy import URL, Connection, Engine, ExceptionContext, NullPool, crea
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from db.engine.damage import LOG_REMOVED, LockedFiles, Written, damage, lost_frames, written
+from db.engine.damage import (
+    FILE_OVERWRITTEN,
+    FILE_REMOVED,
+    LOG_REMOVED,
+    LOG_REPLACED,
+    RESTORE,
+    FileCut,
+    LockedFiles,
+    Loss,
+    Written,
+    damage,
+    lost_frames,
+    written,
+)
 from db.engine.location import Location
 from db.engine.signals import Topic
 from db.engine.unavailable import OTHER_TABLES, StoreUnavailable
@@ -77,8 +90,8 @@ class SQLite:
             connection.exec_driver_sql("ROLLBACK")
             raise self._lost(loss)
 
-    def _lost_log(self, connection: Connection) -> str | None:
-        """Return how the write-ahead log that a connection opened was removed or replaced, or None if it is intact.
+    def _lost_log(self, connection: Connection) -> Loss | None:
+        """Return the loss if the write-ahead log that a connection opened was removed or replaced, else None.
 
         If the log is lost, readers do not see new writes.
         """
@@ -88,7 +101,7 @@ class SQLite:
             found = None
         if connection.info.setdefault("log", found) == found:
             return None
-        return LOG_REMOVED if found is None else "its write-ahead log was replaced"
+        return LOG_REMOVED if found is None else LOG_REPLACED
 
     def _refuse_lost_file(self, *_: object) -> None:
         """Check that the path still leads to the opened file, because writes would otherwise be lost.
@@ -99,8 +112,8 @@ class SQLite:
         if (loss := self._lost_file()) is not None:
             raise self._lost(loss)
 
-    def _lost_file(self) -> str | None:
-        """Return how the opened file was removed, replaced, truncated or overwritten, or None if it is unchanged."""
+    def _lost_file(self) -> Loss | None:
+        """Return the loss if the opened file was removed, replaced, truncated or overwritten, else None."""
         try:
             state = self.path.stat()
             found, size = (state.st_dev, state.st_ino), state.st_size
@@ -108,34 +121,25 @@ class SQLite:
             found, size = None, 0
         self._opened = self._opened or found
         if found != self._opened:
-            return "its file was removed or replaced"
+            return FILE_REMOVED
         if size < self._bytes and (size == 0 or damage(self._real, self._files) is not None):
-            return f"its file was cut to {size} bytes"
+            return FileCut(f"its file was cut to {size} bytes", RESTORE)
         self._bytes = size
         if (now := written(self._real, self._files)) is not None:
             self._overwritten |= self._written is not None and self._written.overwritten(now)
             self._written = now
-        return "another program wrote to its file" if self._overwritten else None
+        return FILE_OVERWRITTEN if self._overwritten else None
 
     def refuse_lost(self) -> None:
         if (loss := self._loss()) is not None:
             raise self._lost(loss)
 
-    def _loss(self) -> str | None:
+    def _loss(self) -> Loss | None:
         return self._lost_file() or lost_frames(self._real, self._files)
 
-    def _lost(self, loss: str) -> StoreUnavailable:
-        remedy = "end the service, put the file back where it was, or restore a backup, and start it again"
-        if "cut" in loss or "overwritten" in loss:
-            remedy = "end the service, restore a backup, and start it again"
-        elif "wrote" in loss:
-            remedy = (
-                "end the service, restore a backup (not needed if only the time of the file was changed), and start it "
-                "again"
-            )
-        elif "log" in loss:
-            remedy = "end the service, which then writes what it still holds into the database file, and start it again"
-        return StoreUnavailable(f"database {self.path}: {loss} while it was in use; {remedy}", public=loss)
+    def _lost(self, loss: Loss) -> StoreUnavailable:
+        message = f"database {self.path}: {loss.how} while it was in use; {loss.remedy}"
+        return StoreUnavailable(message, public=loss.how)
 
     def _on_error(self, context: ExceptionContext) -> BaseException | None:
         """Return the error to raise in place of an error of the driver, or None to keep the driver's error.
@@ -159,7 +163,7 @@ class SQLite:
         not do this if the file was moved. A truncated file is therefore renamed during the block, and gets its name
         back at the end.
         """
-        cut = (self._lost_file() or "").startswith("its file was cut")
+        cut = isinstance(self._lost_file(), FileCut)
         aside = self._real.with_name(f"{self._real.name}.cut")
         if cut:
             self._real.rename(aside)
