@@ -188,9 +188,12 @@ class Written:
         return unchanged and (later.changed_ns, later.size) != (self.changed_ns, self.size)
 
 
-def written(database: Path, files: LockedFiles) -> Written | None:
-    """Return the state of an open database file. Return None if the log is empty or a checkpoint may be running."""
-    index = read_index(database, files)
+def written(database: Path, index: Index | None, files: LockedFiles) -> Written | None:
+    """Return the state of an open database file. Return None if the log is empty or a checkpoint may be running.
+
+    Args:
+        index: the index of the log, read before. It is read again, because a checkpoint may have begun in between.
+    """
     if index is None or not index.frames or index.copied != index.attempted:
         return None
     try:
@@ -203,9 +206,9 @@ def written(database: Path, files: LockedFiles) -> Written | None:
     return Written(salts=index.salts, copied=index.copied, changed_ns=status.st_mtime_ns, size=status.st_size)
 
 
-def lost_frames(database: Path, files: LockedFiles) -> Loss | None:
+def lost_frames(database: Path, index: Index | None, files: LockedFiles) -> Loss | None:
     """Return the loss if the write-ahead log of an open database lacks frames that its index lists, else None."""
-    index, path = read_index(database, files), _log_path(database)
+    path = _log_path(database)
     if index is None:
         return None
     try:

@@ -17,11 +17,13 @@ from db.engine.damage import (
     LOG_REPLACED,
     RESTORE,
     FileCut,
+    Index,
     LockedFiles,
     Loss,
     Written,
     damage,
     lost_frames,
+    read_index,
     written,
 )
 from db.engine.location import Location
@@ -109,10 +111,13 @@ class SQLite:
         Raises:
             StoreUnavailable: the file was removed, replaced, truncated or overwritten.
         """
-        if (loss := self._lost_file()) is not None:
+        if (loss := self._lost_file(self._index())) is not None:
             raise self._lost(loss)
 
-    def _lost_file(self) -> Loss | None:
+    def _index(self) -> Index | None:
+        return read_index(self._real, self._files)
+
+    def _lost_file(self, index: Index | None) -> Loss | None:
         """Return the loss if the opened file was removed, replaced, truncated or overwritten, else None."""
         try:
             state = self.path.stat()
@@ -125,7 +130,7 @@ class SQLite:
         if size < self._bytes and (size == 0 or damage(self._real, self._files) is not None):
             return FileCut(f"its file was cut to {size} bytes", RESTORE)
         self._bytes = size
-        if (now := written(self._real, self._files)) is not None:
+        if (now := written(self._real, index, self._files)) is not None:
             self._overwritten |= self._written is not None and self._written.overwritten(now)
             self._written = now
         return FILE_OVERWRITTEN if self._overwritten else None
@@ -135,7 +140,8 @@ class SQLite:
             raise self._lost(loss)
 
     def _loss(self) -> Loss | None:
-        return self._lost_file() or lost_frames(self._real, self._files)
+        index = self._index()
+        return self._lost_file(index) or lost_frames(self._real, index, self._files)
 
     def _lost(self, loss: Loss) -> StoreUnavailable:
         message = f"database {self.path}: {loss.how} while it was in use; {loss.remedy}"
@@ -163,7 +169,7 @@ class SQLite:
         not do this if the file was moved. A truncated file is therefore renamed during the block, and gets its name
         back at the end.
         """
-        cut = isinstance(self._lost_file(), FileCut)
+        cut = isinstance(self._lost_file(self._index()), FileCut)
         aside = self._real.with_name(f"{self._real.name}.cut")
         if cut:
             self._real.rename(aside)
