@@ -10,9 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
+from evo.cli.commands import doctor
+from evo.cli.service.locations import LocalDatabase
 from tests.integration.blank import prepared
 from tests.integration.commands import CommandLine, recording
+from tests.integration.serving import announcing, client_of
+from tests.integration.stage import DEVICE
 
 RECORDING = str(Path(__file__).parents[1] / "data" / "synthetic.json")
 EXAMPLES = Path(__file__).parents[2] / "docs" / "guides" / "examples"
@@ -275,6 +280,25 @@ def test_search_with_an_unwritable_cache_succeeds_and_reports_the_cache_once(
     assert ended.out.count("cannot be written (Not a directory): no result is lost") == 1
     findings = line.run("doctor", "--json").json["findings"]
     assert [each["found"] for each in findings if each["what"] in ("cache", "database")] == [False, True]
+
+
+def test_doctor_reports_two_workers_that_offer_one_device(tmp_path: Path) -> None:
+    database = tmp_path / "evo.db"
+    device = TypeAdapter(type(DEVICE)).dump_python(DEVICE, mode="json")
+    with announcing(database) as url, client_of(url) as client:
+
+        def findings_after_registration_of(worker: str) -> list[doctor.Finding]:
+            body = {"name": f"name of {worker}", "host": "here", "devices": [device]}
+            client.put(f"/workers/{worker}", json=body).raise_for_status()
+            return sorted(doctor._workers(LocalDatabase.of(database)), key=lambda each: each.what)
+
+        assert findings_after_registration_of("w1") == []
+        both = findings_after_registration_of("w2")
+    for finding, own, other in zip(both, ("w1", "w2"), ("w2", "w1"), strict=True):
+        assert (finding.what, finding.found) == (f"worker name of {own}", False)
+        assert finding.needed_for == "undisturbed measurements"
+        offered = f"{own}: Toy CPU (cpu-0) is also offered by worker name of {other} on here (id {other}): "
+        assert finding.detail.startswith(offered)
 
 
 def test_doctor_lists_missing_tools_and_how_to_install_them(line: CommandLine) -> None:
