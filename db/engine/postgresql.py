@@ -46,8 +46,8 @@ effect, and keepalives do not help because the machine still acknowledges packet
 """
 CONNECT_S = 5
 FIRST_ANSWER_S = 15.0
-"""Seconds without an answer to the first statement. A pooler without a free connection accepts a client and lets its
-first statement wait.
+"""Seconds without an answer to the first statement. An overloaded server or a pooler without a free connection accepts
+a client and lets its first statement wait.
 """
 RECONNECT_S = 1.0
 
@@ -215,7 +215,7 @@ class LimitedConnection(psycopg.Connection[Any]):
                 raise
             self.pgconn.finish()
             raise psycopg.OperationalError(
-                f"the server did not answer within {limit_s:g} s{'' if self.configured else _POOLER}"
+                f"the server did not answer within {limit_s:g} s{'' if self.configured else _OVERLOADED}"
             ) from error
 
 
@@ -252,7 +252,10 @@ _SETTINGS = {
 notices within half a minute that the machine of a service died, and frees its locks.
 """
 
-_POOLER = "; if a pooler is between, its pool may be too small: allow 13 connections for each service process"
+_OVERLOADED = (
+    "; it may be overloaded or, if a pooler is between, the pool may be too small (allow "
+    f"{CONNECTIONS + 1} connections for each service process)"
+)
 _PRESENT = text(
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND mode = 'ShareLock' "
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from db.engine.location import Location
+from db.engine.postgresql import LimitedConnection
 from db.engine.session import Database
 from db.engine.unavailable import StoreUnavailable
 from tests.integration.local import local
@@ -193,6 +194,16 @@ def test_connection_is_given_up_and_replaced_if_the_server_does_not_answer(
         with way() as session:
             assert session.execute(text("SELECT 1")).scalar() == 1
     database.close()
+
+
+def test_error_of_an_unanswered_first_statement_names_the_server_and_a_pooler(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("db.engine.postgresql.FIRST_ANSWER_S", 0.2)
+    with LimitedConnection.connect(**parameters(location)) as connection:
+        causes = r"0\.2 s; it may be overloaded or, if a pooler is between, the pool may be too small \(allow 13 "
+        with pytest.raises(psycopg.OperationalError, match=f"the server did not answer within {causes}"):
+            connection.execute("SELECT pg_sleep(30)")
 
 
 def test_service_is_not_ready_while_the_server_does_not_answer(
