@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from evo.device import Device, kind_of
+from evo.reference.encoding import encoded
 from tests.gpu.kernels import OUT, Workbench, X, compiled, one_block
 from workers.backends import LaunchError, Timer
+from workers.backends.cuda.buffers import DISTANCES
 from workers.backends.cuda.device import CudaSession
 from workers.backends.cuda.machine.copy_bandwidth import with_measured_copies
 from workers.backends.distance import distance
@@ -233,15 +235,16 @@ def test_measured_copy_bandwidth_is_near_the_tabulated_peak(gpu: Device, tmp_pat
     assert 0.6 < ceilings.bytes_per_s / gpu.ceilings.bytes_per_s < 1.05
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", DISTANCES)
 def test_output_distance_is_equal_on_gpu_and_host(session: CudaSession, dtype: str) -> None:
     rng = np.random.default_rng(0)
     right = rng.standard_normal((3, 1001))
-    values = (right + rng.normal(0, 1e-3, right.shape)).astype(dtype)
-    values[0, 5], values[2, 7:9] = np.inf, np.frombuffer(b"\xff" * values.itemsize, dtype)[0]
+    values = encoded(right + rng.normal(0, 1e-3, right.shape), dtype)
+    values[0, 5] = encoded(np.array([np.nan]), dtype)[0]
+    values.view(f"u{values.itemsize}")[2, 7:9] = int.from_bytes(b"\xff" * values.itemsize)
     argument = Argument(name="sum", role="output", dtype=dtype, shape=values.shape)  # named like the counters
     buffers = session.allocate((argument,), {})
     buffers._buffers["sum"].write(values)  # type: ignore[attr-defined]
-    found, expected = buffers.distance("sum", right), distance(values, right)
+    found, expected = buffers.distance("sum", right), distance(values, right, dtype)
     assert (found.unwritten, found.not_finite, found.max_abs) == (2, 3, expected.max_abs)
     assert found.squares == pytest.approx(expected.squares, rel=1e-12)

@@ -15,7 +15,7 @@ GUARD_BYTES = 4096
 MOST_BUFFERS = 64
 """Maximum number of arguments of a kernel. CUDA limits the size of all parameters to 4 KB."""
 
-DISTANCES = ("float16", "float32", "float64")
+DISTANCES = ("float16", "bfloat16", "float8_e5m2", "float8_e4m3", "float32", "float64")
 """Dtypes of outputs that the device compares with their references. The host compares outputs of other dtypes."""
 
 Span: TypeAlias = tuple[int, int]

@@ -51,28 +51,56 @@ struct Distance {
     double squares;
 };
 
-__device__ double widened(unsigned short bits) {
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-    return value;
-}
-__device__ double widened(unsigned bits) { return __uint_as_float(bits); }
-__device__ double widened(unsigned long long bits) { return __longlong_as_double(bits); }
+// Number formats: the integer type that stores a number, and the number as a double, which is exact.
+struct Float16 {
+    using Bits = unsigned short;
+    __device__ static double value(Bits bits) {
+        float value;
+        asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+        return value;
+    }
+};
+struct Bfloat16 {  // the upper half of a float
+    using Bits = unsigned short;
+    __device__ static double value(Bits bits) { return __uint_as_float(unsigned(bits) << 16); }
+};
+struct Float8E5M2 {  // the upper half of a float16
+    using Bits = unsigned char;
+    __device__ static double value(Bits bits) { return Float16::value(bits << 8); }
+};
+struct Float8E4M3 {  // a float16 with a smaller exponent, except that NaN has the largest magnitude and infinity is missing
+    using Bits = unsigned char;
+    __device__ static double value(Bits bits) {
+        const unsigned magnitude = bits & 0x7f;
+        if (magnitude == 0x7f) return __uint_as_float(0x7fffffff);
+        return Float16::value((bits & 0x80) << 8 | magnitude << 7) * 256;  // the exponent biases are 15 and 7
+    }
+};
+struct Float32 {
+    using Bits = unsigned;
+    __device__ static double value(Bits bits) { return __uint_as_float(bits); }
+};
+struct Float64 {
+    using Bits = unsigned long long;
+    __device__ static double value(Bits bits) { return __longlong_as_double(bits); }
+};
 
-template <class BITS>
-__device__ void measure(const BITS* values, const double* reference, unsigned long long count, Distance* far) {
+template <class FORMAT>
+__device__ void measure(const typename FORMAT::Bits* values, const double* reference, unsigned long long count,
+                        Distance* far) {
+    using Bits = typename FORMAT::Bits;
     Distance mine{};
     double most = 0;
     const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
     for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
-        const BITS bits = values[i];
-        const double difference = widened(bits) - reference[i];
+        const Bits bits = values[i];
+        const double difference = FORMAT::value(bits) - reference[i];
         if (difference - difference == 0) {
             mine.squares += difference * difference;
             most = fmax(most, fabs(difference));
         } else {
             ++mine.not_finite;
-            mine.unwritten += bits == BITS(~BITS(0));
+            mine.unwritten += bits == Bits(~Bits(0));
         }
     }
     mine.max_bits = __double_as_longlong(most);
@@ -89,11 +117,14 @@ __device__ void measure(const BITS* values, const double* reference, unsigned lo
     atomicAdd(&far->squares, mine.squares);
 }
 
-#define DISTANCE(NAME, BITS)                                                                                     \
-    extern "C" __global__ void NAME(const BITS* values, const double* reference, unsigned long long count,       \
-                                    Distance* far) {                                                             \
-        measure(values, reference, count, far);                                                                  \
+#define DISTANCE(NAME, FORMAT)                                                                                         \
+    extern "C" __global__ void NAME(const FORMAT::Bits* values, const double* reference, unsigned long long count,     \
+                                    Distance* far) {                                                                   \
+        measure<FORMAT>(values, reference, count, far);                                                                \
     }
-DISTANCE(distance_float16, unsigned short)
-DISTANCE(distance_float32, unsigned)
-DISTANCE(distance_float64, unsigned long long)
+DISTANCE(distance_float16, Float16)
+DISTANCE(distance_bfloat16, Bfloat16)
+DISTANCE(distance_float8_e5m2, Float8E5M2)
+DISTANCE(distance_float8_e4m3, Float8E4M3)
+DISTANCE(distance_float32, Float32)
+DISTANCE(distance_float64, Float64)
