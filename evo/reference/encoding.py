@@ -126,10 +126,24 @@ def _encoded(values: Array, dtype: str) -> Array:
     if dtype not in FORMATS:
         return values.astype(dtype)
     values = values.astype(np.float32, copy=False)
-    if FORMATS[dtype].bits > 8:
-        return _nearest(values, dtype)
+    if dtype == "bfloat16":
+        return _bfloat16(values)
     bits = values.view(np.uint32)
     return _lookup(_codes(dtype), bits >> _BELOW | ((bits & ((1 << _BELOW) - 1)) != 0))
+
+
+def _bfloat16(values: Array) -> Array:
+    bits = values.view(np.uint32)
+    codes = bits >> 16
+    codes &= 1
+    codes += 0x7FFF  # half a unit of the last place, or the next smaller number if the code without rounding is even
+    codes += bits
+    codes >>= 16
+    codes = codes.astype(np.uint16)
+    missing = np.isnan(values)
+    if missing.any():
+        codes[missing] = FORMATS["bfloat16"].nan | bits[missing] >> 31 << 15
+    return codes
 
 
 def _is_numpys(values: object) -> bool:
@@ -168,9 +182,8 @@ def _rounded(magnitudes: Array, form: Format) -> Array:
     bits = magnitudes.view(np.int32)
     half_and_even = (1 << (dropped - 1)) - 1 + ((bits >> dropped) & 1)
     codes = ((bits + half_and_even) >> dropped) - ((_FLOAT32_BIAS - form.bias) << form.mantissa_bits)
-    if form.bias != _FLOAT32_BIAS:  # with float32's bias, subnormal numbers are already right
-        small = codes < 1 << form.mantissa_bits
-        codes[small] = np.rint(np.ldexp(magnitudes[small], form.bias - 1 + form.mantissa_bits))
+    small = codes < 1 << form.mantissa_bits
+    codes[small] = np.rint(np.ldexp(magnitudes[small], form.bias - 1 + form.mantissa_bits))
     limited: Array = np.minimum(codes, form.largest)
     return limited
 

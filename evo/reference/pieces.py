@@ -14,7 +14,12 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 PIECE = 1 << 16
-"""Number of elements of a piece. Its temporary arrays fit a core's cache."""
+"""Minimum number of elements of a piece. The temporary arrays of small pieces fit a core's cache."""
+
+MOST_PIECES = 1 << 10
+"""Maximum number of pieces of an array. Threads exchange the interpreter lock after each call of NumPy, and wait for it
+if the pieces of a large array are small: with 8,000 pieces of 2**29 elements, 4 to 8 of 16 cores were busy.
+"""
 
 DRAWN_TOGETHER = 1 << 20
 """Number of random numbers drawn from one generator."""
@@ -55,14 +60,15 @@ def _pool() -> ThreadPoolExecutor:
     return _pools[here]
 
 
-def in_pieces(compute: Callable[[slice], T], size: int, *, piece: int = PIECE) -> list[T]:
+def in_pieces(compute: Callable[[slice], T], size: int, *, piece: int | None = None) -> list[T]:
     """Return the results of `compute` for consecutive pieces of an array, in order.
 
     Args:
         compute: function of a slice. Several threads call it at the same time if there are many pieces.
         size: number of elements of the array.
-        piece: number of elements per piece.
+        piece: number of elements per piece. None for `PIECE`, or more for a large array.
     """
+    piece = piece or max(PIECE, -(-size // MOST_PIECES))
     pieces = [slice(start, min(start + piece, size)) for start in range(0, size, piece)]
     if len(pieces) < _MANY_PIECES:
         return [compute(each) for each in pieces]

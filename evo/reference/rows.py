@@ -23,8 +23,10 @@ GPU_BLOCK_ELEMENTS = 1 << 27
 def normal_rows(rng: np.random.Generator, shape: tuple[int, ...], mean: float, deviation: float) -> NDArray[np.float32]:
     """Draw from N(`mean`, `deviation`²), directly in float32."""
     drawn = normals(rng, shape)
-    drawn *= np.float32(deviation)
-    drawn += np.float32(mean)
+    if deviation != 1.0:
+        drawn *= np.float32(deviation)
+    if mean:
+        drawn += np.float32(mean)
     return drawn
 
 

@@ -10,6 +10,7 @@ import pytest
 from evo.reference.encoding import decoded, encoded
 from evo.reference.pieces import (
     DRAWN_TOGETHER,
+    MOST_PIECES,
     PIECE,
     allocated,
     copied,
@@ -27,6 +28,14 @@ def test_pieces_cover_an_array_once_and_in_order(size: int) -> None:
     pieces = in_pieces(lambda piece: (piece.start, piece.stop), size)
     assert [start for start, _ in pieces] == list(range(0, size, PIECE))
     assert sum(stop - start for start, stop in pieces) == size
+
+
+@pytest.mark.parametrize("size", [MOST_PIECES * PIECE, MOST_PIECES * PIECE + 1, 3 * MOST_PIECES * PIECE + 5])
+def test_large_arrays_have_a_bounded_number_of_pieces(size: int) -> None:
+    pieces = in_pieces(lambda piece: (piece.start, piece.stop), size)
+    assert MOST_PIECES // 2 < len(pieces) <= MOST_PIECES
+    assert [start for start, _ in pieces] == [0, *(stop for _, stop in pieces[:-1])]
+    assert pieces[-1][1] == size
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (5, DRAWN_TOGETHER // 2 + 3)])
