@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -248,3 +249,13 @@ def test_output_distance_is_equal_on_gpu_and_host(session: CudaSession, dtype: s
     found, expected = buffers.distance("sum", right), distance(values, right, dtype)
     assert (found.unwritten, found.not_finite, found.max_abs) == (2, 3, expected.max_abs)
     assert found.squares == pytest.approx(expected.squares, rel=1e-12)
+
+
+def test_calls_that_allocate_memory_are_timed_with_pytorch_in_the_process(session: CudaSession) -> None:
+    """Each buffer set keeps its result, so the capture allocates memory that earlier calls did not need."""
+    torch = pytest.importorskip("torch")
+    import cupy
+
+    ones = torch.ones(1 << 22, device="cuda")
+    calls = [[lambda: ones * 2] * 6, [partial(cupy.multiply, cupy.ones(1 << 22), 2)] * 6]
+    assert all(0.5 < session.callable_timer(each).sample() < 1e4 for each in calls)

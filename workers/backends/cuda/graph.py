@@ -149,7 +149,8 @@ def _torch_graph(stream: Any, calls: Sequence[Callable[[], object]], sets: int) 
 
     outside = torch.cuda.ExternalStream(stream.ptr)  # type: ignore[no-untyped-call,unused-ignore]
     graph = torch.cuda.CUDAGraph()
-    with stream, torch.cuda.graph(graph, stream=outside, capture_error_mode="thread_local"):
+    # relaxed, as CuPy captures, because calls of CuPy may allocate device memory
+    with stream, torch.cuda.graph(graph, stream=outside, capture_error_mode="relaxed"):
         _call(calls, sets)
 
     def replay() -> None:
