@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from evo.family import DRAWN, JUDGED, Operand
 from evo.reference.encoding import is_floating
+from evo.reference.library import GpuNeededError
 from evo.reference.pieces import copied, largest_magnitude, norm
 from workers.backends.distance import distance
 from workers.build.cache import LIMIT_BYTES, Cache, cache_key
@@ -88,6 +89,7 @@ class Reference:
         self._module = ReferenceModule(path, family_digest)
         self.slowest_s = 0.0
         self._most_kept_bytes = LIMIT_BYTES // _CACHE_SHARE
+        self._ready: dict[tuple[str, tuple[int, ...]], ExpectedOutput] = {}
 
     def function(self, name: str) -> Callable[..., Any] | None:
         """Return a function of reference.py, wrapped so that it raises only `FamilyError`, or None if it is missing."""
@@ -102,7 +104,8 @@ class Reference:
     def goldens(self, plans: Sequence[CasePlan], drawn: Sequence[Arrays]) -> dict[str, tuple[ExpectedOutput, ...]]:
         """Return the expected outputs of each case, by case name, in the order of the case's seeds.
 
-        The outputs are computed in parallel as far as cores and memory permit.
+        The outputs are computed in parallel as far as cores and memory permit. After a GpuNeededError, the outputs that
+        need no GPU are ready, and the next call computes only the others.
 
         Args:
             plans: cases with their seeds.
@@ -115,9 +118,20 @@ class Reference:
         asked = _cases_and_seeds(plans)
         self._most_kept_bytes = LIMIT_BYTES // (_CACHE_SHARE * len(asked))
         with _pool_for(drawn) as pool:
-            made = list(pool.map(self.golden, *zip(*asked, strict=True), drawn))
+            done = list(pool.map(self._golden_if_allowed, *zip(*asked, strict=True), drawn))
+        made = [golden for golden in done if golden is not None]
+        if len(made) < len(done):
+            raise GpuNeededError("expected outputs are computed on the GPU, which another process may be using")
+        self._ready.clear()
         self._refuse_zeros(plans, made)
         return {plan.name: tuple(golden for golden in made if golden.case == plan.name) for plan in plans}
+
+    def _golden_if_allowed(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays) -> ExpectedOutput | None:
+        """Return the expected output for one set of inputs, or None if it needs the GPU inside `without_gpu`."""
+        with suppress(GpuNeededError):
+            if (plan.name, seed) not in self._ready:
+                self._ready[plan.name, seed] = self.golden(plan, seed, inputs)
+        return self._ready.get((plan.name, seed))
 
     def _refuse_zeros(self, plans: Sequence[CasePlan], made: Sequence[ExpectedOutput]) -> None:
         """Reject expected outputs that are zero in all cases, because a kernel that writes zeros would pass."""
