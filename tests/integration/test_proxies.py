@@ -205,7 +205,7 @@ def running(configuration: Configuration, service: str, folder: Path) -> Iterato
 
 def started(configuration: Configuration, service: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
     """Start a proxy, and return its process and port. If another program takes the port first, try another port."""
-    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin", "HOME": str(folder)}
+    environment = {"PATH": f"{os.environ['PATH']}:/usr/sbin", "HOME": str(folder)}
     for _ in range(5):
         port = free_port()
         command = configuration(service, port, folder)
