@@ -44,7 +44,7 @@ bench-ladder: .venv/.bench  ## the steps of hand-written attention against each 
 bench-zoo: .venv/.bench     ## the zoo's calls against all baselines; --device cpu: in small (ARGS="--seconds 20 --within 500 rmsnorm")
 	$(BIN)/python -m tests.bench.zoo $(ARGS)
 
-bench-triton: .venv/.bench  ## Triton's tutorials, found configs against their own (ARGS="FOLDER --seconds 60 matmul")
+bench-triton: .venv/.bench  ## Triton's tutorials, found configs against their own (ARGS="FOLDER --seconds 60 --helion 60 matmul")
 	$(BIN)/python -m tests.bench.triton_tutorials $(ARGS)
 
 bench-operations: .venv/.bench    ## ten operations by written variants against PyTorch, through brief and submit alone (ARGS="--out FOLDER rope")

@@ -1,6 +1,6 @@
 """Imports Triton's tutorials unedited, searches them, and compares with the choice of ``@triton.autotune``.
 
-    python -m tests.bench.triton_tutorials FOLDER [--seconds 60] [--compile-only] [NAME …]
+    python -m tests.bench.triton_tutorials FOLDER [--seconds 60] [--helion 60] [--compile-only] [NAME …]
 
 FOLDER contains unchanged files of ``python/tutorials`` of Triton's repository: 01-vector-add.py, 02-fused-softmax.py,
 03-matrix-multiplication.py, 05-layer-norm.py, 06-fused-attention.py. Each file is imported by ``kernel-evo import``.
@@ -10,12 +10,18 @@ call is a baseline of the search, so it is timed in the same process, interleave
 dozens of configs, which takes longer than a worker waits for a baseline. In tutorials without ``@triton.autotune``, the
 baseline is the launch that the tutorial computes itself.
 
-The benchmark needs a GPU, PyTorch and Triton; with ``--compile-only``, it needs only Triton.
+With ``--helion SECONDS``, Helion's autotuner searches for so long, also in a separate process, the config of a Helion
+kernel of the same operation (`helion_kernels.py`). This kernel is then a further baseline.
+
+The benchmark needs a GPU, PyTorch and Triton, and Helion for ``--helion``; with ``--compile-only``, it needs only
+Triton.
 """
 
 import argparse
 import json
 import math
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,7 +39,9 @@ from templates.registry import find
 from tests.bench.searching import BenchError, Effort, Match, search
 
 CHOOSING_S = 900.0
-"""Time limit of ``@triton.autotune`` in seconds."""
+"""Time limit of ``@triton.autotune`` or of Helion's autotuner in seconds."""
+
+HELION_KERNELS = Path(__file__).with_name("helion_kernels.py")
 
 LOADER = '''
 import ast
@@ -41,6 +49,7 @@ import json
 from pathlib import Path
 
 CHOICES = Path(__file__).with_name("choices.json")
+HELION = Path(__file__).with_name("helion.json")
 
 
 def tutorial():
@@ -84,8 +93,22 @@ def on_gpu(inputs):
     return {name: torch.from_numpy(array).cuda() for name, array in inputs.items()}
 
 
+def with_helion(problem, tensors):
+    """Return a call of Helion's kernel with the config that its autotuner stored."""
+    import helion
+    import helion_kernels
+
+    arguments = helion_arguments(problem, tensors)
+    bound = getattr(helion_kernels, HELION_KERNEL).bind(arguments)
+    bound.set_config(helion.Config.load(HELION))
+    return lambda: bound(*arguments)
+
+
 def cuda_baselines(problem):
-    return {"tutorial": lambda inputs: call(problem, on_gpu(inputs), tutorial())}
+    offered = {"tutorial": lambda inputs: call(problem, on_gpu(inputs), tutorial())}
+    if HELION.exists():
+        offered["helion"] = lambda inputs: with_helion(problem, on_gpu(inputs))
+    return offered
 
 
 def normal(rng, *shape, dtype=np.float16):
@@ -102,7 +125,9 @@ class Tutorial:
         fields: default values by problem field.
         arguments: shape, dtype and tolerance ``(rel_l2, max_abs)`` by argument.
         table: keys of ``[triton]`` to change.
-        python: source text of ``inputs``, ``reference`` and ``call``, which is the tutorial's own launch.
+        python: source text of ``inputs``, of ``reference``, of ``call``, which is the tutorial's own launch, and of
+            ``helion_arguments``, which returns the arguments of the Helion kernel.
+        helion: function of `helion_kernels.py`.
     """
 
     file: str
@@ -111,6 +136,7 @@ class Tutorial:
     arguments: Mapping[str, tuple[list[str], str, tuple[float, float] | None]]
     table: Mapping[str, Any] = field(default_factory=dict)
     python: str
+    helion: str = ""
 
 
 ROWS = {"type": "int", "default": 4096, "min": 1}
@@ -120,6 +146,7 @@ TUTORIALS: Mapping[str, Tutorial] = {
     "vector-add": Tutorial(
         file="01-vector-add.py",
         entry="add_kernel",
+        helion="add",
         fields={"n_elements": 1 << 24},
         arguments={
             **{name: (["n_elements"], "float32", None) for name in "xy"},
@@ -136,11 +163,16 @@ def reference(problem, inputs):
 
 def call(problem, tensors, names):
     return lambda: names["add"](tensors["x"], tensors["y"])
+
+
+def helion_arguments(problem, tensors):
+    return tensors["x"], tensors["y"]
 """,
     ),
     "fused-softmax": Tutorial(
         file="02-fused-softmax.py",
         entry="softmax_kernel",
+        helion="softmax",
         fields={"n_rows": 4096, "n_cols": 4096},
         arguments={
             "input": (["n_rows", "n_cols"], "float32", None),
@@ -172,11 +204,16 @@ def reference(problem, inputs):
 
 def call(problem, tensors, names):
     return lambda: names["softmax"](tensors["input"])
+
+
+def helion_arguments(problem, tensors):
+    return (tensors["input"],)
 """,
     ),
     "matmul": Tutorial(
         file="03-matrix-multiplication.py",
         entry="matmul_kernel",
+        helion="matmul",
         fields={"M": 2048, "N": 2048, "K": 2048},
         arguments={
             "a": (["M", "K"], "float16", None),
@@ -211,11 +248,16 @@ def reference(problem, inputs):
 
 def call(problem, tensors, names):
     return lambda: names["matmul"](tensors["a"], tensors["b"])
+
+
+def helion_arguments(problem, tensors):
+    return tensors["a"], tensors["b"]
 """,
     ),
     "layer-norm": Tutorial(
         file="05-layer-norm.py",
         entry="_layer_norm_fwd_fused",
+        helion="layer_norm",
         fields={"N": 8192, "eps": 1e-5, "ROWS": ROWS},
         arguments={
             "X": (["ROWS", "N"], "float16", None),
@@ -246,11 +288,16 @@ def reference(problem, inputs):
 def call(problem, tensors, names):
     layer_norm, n = names["LayerNorm"].apply, problem["N"]
     return lambda: layer_norm(tensors["X"], (n,), tensors["W"], tensors["B"], problem["eps"])
+
+
+def helion_arguments(problem, tensors):
+    return tensors["X"], tensors["W"], tensors["B"], problem["eps"]
 """,
     ),
     "fused-attention": Tutorial(
         file="06-fused-attention.py",
         entry="_attn_fwd",
+        helion="attention",
         fields={
             "sm_scale": 0.5,
             "Z": 2,
@@ -315,6 +362,11 @@ def call(problem, tensors, names):
     grid = lambda meta: (triton.cdiv(n, meta["BLOCK_M"]), z * h, 1)
     given = {"N_CTX": n, "HEAD_DIM": d, "FP8_OUTPUT": False, "STAGE": 1, "warp_specialize": False, "IS_HOPPER": True}
     return lambda: names["_attn_fwd"][grid](problem["sm_scale"], m, z, h, *described, **given)
+
+
+def helion_arguments(problem, tensors):
+    q, k, v = (tensors[name].flatten(0, 1) for name in "qkv")
+    return q, k, v, problem["sm_scale"]
 """,
     ),
 }
@@ -340,9 +392,9 @@ def family_of(tutorial: Tutorial, files: Path, folder: Path) -> Path:
         ]
     table |= dict(tutorial.table)
     (place / "family.toml").write_text(toml_text(document), encoding="utf-8")
-    (place / "reference.py").write_text(
-        f"import numpy as np\n\nFILE = {tutorial.file!r}\n{LOADER}{tutorial.python}", encoding="utf-8"
-    )
+    names = f"FILE, HELION_KERNEL = {tutorial.file!r}, {tutorial.helion!r}"
+    text = f"import numpy as np\n\n{names}\n{LOADER}{tutorial.python}"
+    (place / "reference.py").write_text(text, encoding="utf-8")
     return place
 
 
@@ -350,10 +402,12 @@ def _fits(config: Mapping[str, Any], tunables: Mapping[str, list[Any]]) -> bool:
     return all(name in tunables and value in tunables[name] for name, value in config.items())
 
 
-def compare(name: str, files: Path, folder: Path, seconds: float) -> tuple[str, float | None]:
+def compare(name: str, files: Path, folder: Path, seconds: float, helion_s: float) -> tuple[str, float | None]:
     """Search a tutorial. Return a line of the table, and the speed-up over the tutorial's choice, if known."""
     place = family_of(TUTORIALS[name], files, folder / name)
     choose(place)
+    if helion_s:
+        choose_with_helion(place, TUTORIALS[name].helion, helion_s)
     effort = Effort(trials=100_000, minutes=seconds / 60, sample=0, rounds=0, seed=0, device="cuda")
     found = search(Match(family=str(place), problem="", minutes=seconds / 60), effort, folder / "searches")
     return _line(name, found)
@@ -365,21 +419,38 @@ def choose(place: Path) -> None:
     Raises:
         BenchError: the tutorial fails or takes too long. The message contains its last line of output.
     """
-    problem = json.dumps(dict(find(str(place)).family.problem("", "cuda")))
     code = "import json, sys; import reference; reference.choose(json.loads(sys.argv[1]))"
+    _run(place, ["-c", code], "its own choice", {})
+
+
+def choose_with_helion(place: Path, kernel: str, seconds: float) -> None:
+    """Let Helion's autotuner choose the config of its kernel, and store the config next to the reference.
+
+    Raises:
+        BenchError: see `choose`.
+    """
+    shutil.copy(HELION_KERNELS, place)
+    budget = {"HELION_AUTOTUNE_BUDGET_SECONDS": f"{seconds:g}"}
+    _run(place, [HELION_KERNELS.name, kernel], "Helion's choice", budget)
+
+
+def _run(place: Path, program: list[str], what: str, environment: Mapping[str, str]) -> None:
+    """Run a Python program in the family's folder. Its last argument is the family's problem as JSON."""
+    problem = json.dumps(dict(find(str(place)).family.problem("", "cuda")))
     try:
         done = subprocess.run(
-            [sys.executable, "-c", code, problem],
+            [sys.executable, *program, problem],
             cwd=place,
+            env=os.environ | environment,
             capture_output=True,
             text=True,
             timeout=CHOOSING_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise BenchError(f"its own choice took longer than {CHOOSING_S:g} s") from None
+        raise BenchError(f"{what} took longer than {CHOOSING_S:g} s") from None
     if done.returncode:
-        raise BenchError(f"its own choice failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+        raise BenchError(f"{what} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
 
 
 def _line(name: str, found: SearchView) -> tuple[str, float | None]:
@@ -390,7 +461,12 @@ def _line(name: str, found: SearchView) -> tuple[str, float | None]:
     ratio = own.median_us / found.best.time_us
     config = ", ".join(f"{key}={value}" for key, value in found.best.config.items())
     shown = "–" if speedup is None else f"{speedup}"
-    return f"{name:<16}{found.best.time_us:>10.2f}{own.median_us:>12.2f}{ratio:>9.3f}  {shown:<10} {config}", ratio
+    helion = found.baselines.get("helion")
+    others = f"{helion.median_us:>10.2f}" if helion else f"{'–':>10}"
+    return (
+        f"{name:<16}{found.best.time_us:>10.2f}{own.median_us:>12.2f}{others}{ratio:>9.3f}  {shown:<10} {config}",
+        ratio,
+    )
 
 
 def compiled(name: str, files: Path, folder: Path) -> str:
@@ -410,6 +486,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", type=Path, metavar="FOLDER")
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--helion", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--compile-only", action="store_true")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(TUTORIALS))
     asked = parser.parse_intermixed_args()
@@ -422,13 +499,13 @@ def main() -> int:
                 if asked.compile_only:
                     lines.append(compiled(name, asked.files, folder))
                     continue
-                line, ratio = compare(name, asked.files, folder, asked.seconds)
+                line, ratio = compare(name, asked.files, folder, asked.seconds, asked.helion)
             except BenchError as error:
                 line, ratio = f"{name:<16} {error}", None
             lines.append(line)
             ratios += [ratio] if ratio else []
             print(line, flush=True)
-    print(f"\n{'tutorial':<16}{'found µs':>10}{'its own µs':>12}{'ratio':>9}  confirmed  config")
+    print(f"\n{'tutorial':<16}{'found µs':>10}{'its own µs':>12}{'Helion µs':>10}{'ratio':>9}  confirmed  config")
     print("\n".join(lines))
     if ratios:
         print(f"geometric mean {math.prod(ratios) ** (1 / len(ratios)):.3f} of {len(ratios)}")

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -257,5 +258,8 @@ def test_calls_that_allocate_memory_are_timed_with_pytorch_in_the_process(sessio
     import cupy
 
     ones = torch.ones(1 << 22, device="cuda")
-    calls = [[lambda: ones * 2] * 6, [partial(cupy.multiply, cupy.ones(1 << 22), 2)] * 6]
+    calls: list[list[Callable[[], object]]] = [
+        [lambda: ones * 2] * 6,
+        [partial(cupy.multiply, cupy.ones(1 << 22), 2)] * 6,
+    ]
     assert all(0.5 < session.callable_timer(each).sample() < 1e4 for each in calls)

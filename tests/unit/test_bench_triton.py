@@ -1,5 +1,6 @@
 """Baselines of Triton's tutorials: the choice of ``@triton.autotune`` is made once and used by every process."""
 
+import ast
 import json
 import sys
 from collections.abc import Callable
@@ -9,7 +10,7 @@ import pytest
 
 from tests.bench import triton_tutorials
 from tests.bench.searching import BenchError
-from tests.bench.triton_tutorials import TUTORIALS, Tutorial, choose, family_of
+from tests.bench.triton_tutorials import TUTORIALS, Tutorial, choose, choose_with_helion, family_of
 from workers.measure.family.dependencies import Siblings
 
 TRITON = '''
@@ -66,9 +67,53 @@ def launched(x, BLOCK):
 def unused():
     raise ValueError
 """
+HELION = '''
+"""Stands for Helion."""
+
+import json
+from pathlib import Path
+
+
+class Config:
+    @staticmethod
+    def load(path):
+        return json.loads(Path(path).read_text())
+'''
+HELION_KERNELS = '''
+"""Stands for kernels of Helion. The config is the search's budget, the kernel and its arguments."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+
+class doubled:
+    def bind(self, arguments):
+        return self
+
+    def set_config(self, config):
+        self.config = config
+
+    def __call__(self, x):
+        return 2 * x, self.config
+
+
+doubled = doubled()
+
+if __name__ == "__main__":
+    import reference
+
+    kernel, problem = sys.argv[1], json.loads(sys.argv[2])
+    given = reference.helion_arguments(problem, {"x": problem["N"]})
+    config = [os.environ["HELION_AUTOTUNE_BUDGET_SECONDS"], kernel, *given]
+    Path("helion.json").write_text(json.dumps(config))
+'''
+STAND_INS = ("triton", "helion", "helion_kernels", "reference")
 TUTORIAL = Tutorial(
     file="own.py",
     entry="kernel",
+    helion="doubled",
     fields={"N": 64},
     arguments={"x": (["N"], "float32", None), "out": (["N"], "float32", (1e-6, 1e-6))},
     python="""
@@ -86,6 +131,10 @@ def on_gpu(inputs):
 
 def call(problem, tensors, names):
     return lambda: names["launched"](tensors["x"])
+
+
+def helion_arguments(problem, tensors):
+    return (tensors["x"],)
 """,
 )
 
@@ -99,23 +148,23 @@ def place(tmp_path: Path) -> Path:
     (place / "triton").mkdir()
     (place / "triton" / "__init__.py").write_text(TRITON)
     (place / "triton" / "language.py").write_text(LANGUAGE)
+    (place / "helion.py").write_text(HELION)
     return place
 
 
-def baseline(place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
+def baseline(place: Path, monkeypatch: pytest.MonkeyPatch, name: str = "tutorial") -> Callable[[], object]:
     monkeypatch.syspath_prepend(str(place))
     monkeypatch.chdir(place)
     finders = [
         each for each in sys.meta_path if not isinstance(each, Siblings)
     ]  # modules imported by families of other tests
     monkeypatch.setattr(sys, "meta_path", finders)
-    for name in [each for each in sys.modules if each.partition(".")[0] in ("triton", "reference")]:
-        monkeypatch.delitem(sys.modules, name)
+    for module in [each for each in sys.modules if each.partition(".")[0] in STAND_INS]:
+        monkeypatch.delitem(sys.modules, module)
     import reference  # type: ignore[import-not-found]
 
     offered = reference.cuda_baselines({"N": 64})
-    assert list(offered) == ["tutorial"]
-    prepared: Callable[[], object] = offered["tutorial"]({"x": None})
+    prepared: Callable[[], object] = offered[name]({"x": 7})
     return prepared
 
 
@@ -146,6 +195,27 @@ def test_slow_autotune_choice_is_stopped(place: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(triton_tutorials, "CHOOSING_S", 0.2)
     with pytest.raises(BenchError, match=r"took longer than 0\.2 s"):
         choose(place)
+
+
+def test_helion_baseline_uses_the_config_of_its_own_search(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = tmp_path / "helion_kernels.py"
+    kernels.write_text(HELION_KERNELS)
+    monkeypatch.setattr(triton_tutorials, "HELION_KERNELS", kernels)
+    with pytest.raises(KeyError, match="helion"):
+        baseline(place, monkeypatch, "helion")
+    choose_with_helion(place, "doubled", 45.0)
+    assert baseline(place, monkeypatch, "helion")() == (14, ["45", "doubled", 64])
+
+
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_helion_kernel_of_every_triton_tutorial_exists(name: str) -> None:
+    """The file is only parsed, because Helion is not a requirement of the tests."""
+    tree = ast.parse(triton_tutorials.HELION_KERNELS.read_text())
+    defined = [each.name for each in tree.body if isinstance(each, ast.FunctionDef)]
+    assert TUTORIALS[name].helion in defined
+    assert "def helion_arguments(problem, tensors):" in TUTORIALS[name].python
 
 
 @pytest.mark.parametrize("name", TUTORIALS)
