@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from workers.backends import Buffers
 from workers.backends.cpu.memory import HostBuffers
-from workers.backends.cuda.buffers import DeviceBuffers, GuardedBuffer, Span
+from workers.backends.cuda.buffers import GUARD_BYTES, DeviceBuffers, DeviceReferences, GuardedBuffer, Span
 from workers.backends.distance import Distance, distance
 from workers.build.kernel import Argument
 
@@ -20,27 +20,40 @@ FIRST, SECOND = ({"x": np.arange(start, start + 8, dtype=np.float32)} for start 
 Allocate = Callable[[Mapping[str, NDArray[Any]]], Buffers]
 
 
+class OutOfMemory(RuntimeError):
+    status = 2
+
+
 class HostRuntime:
-    """A fake of CuPy's ``cuda.runtime`` on host memory, with the functions that buffers use."""
+    """A fake of CuPy's ``cuda.runtime`` on host memory, with the functions that buffers use.
+
+    Args:
+        free_bytes: size of the memory.
+    """
 
     memcpyHostToDevice, memcpyDeviceToHost, memcpyDeviceToDevice = 1, 2, 3  # noqa: N815 - CuPy's names
 
-    def __init__(self) -> None:
+    def __init__(self, free_bytes: int = 1 << 30) -> None:
+        self.free_bytes, self.uploads = free_bytes, 0
         self._held: dict[int, ctypes.Array[ctypes.c_char]] = {}
 
     def malloc(self, size: int) -> int:
+        if size > self.free_bytes:
+            raise OutOfMemory
+        self.free_bytes -= size
         memory = ctypes.create_string_buffer(size)
         self._held[ctypes.addressof(memory)] = memory
         return ctypes.addressof(memory)
 
     def free(self, pointer: int) -> None:
-        del self._held[pointer]
+        self.free_bytes += len(self._held.pop(pointer))
 
     def memset(self, pointer: int, byte: int, size: int) -> None:
         ctypes.memset(pointer, byte, size)
 
     def memcpy(self, to: int, source: int, size: int, kind: int) -> None:
         assert kind in (1, 2, 3)
+        self.uploads += kind == self.memcpyHostToDevice
         ctypes.memmove(to, source, size)
 
     def deviceSynchronize(self) -> None: ...
@@ -97,3 +110,43 @@ def test_rewrite_copies_outputs_and_keeps_inputs(allocate: Allocate) -> None:
     moving.refill(allocate(SECOND))
     assert np.array_equal(right.read("x"), FIRST["x"])
     assert right.damage() is None
+
+
+def test_references_in_device_memory_are_kept_up_to_a_limit() -> None:
+    runtime = HostRuntime()
+    references = DeviceReferences(runtime, 3 * 80)
+    arrays = [np.arange(start, start + 10, dtype=np.float64) for start in range(5)]
+    for values in (*arrays[:3], *arrays[:3]):
+        assert np.array_equal(references.buffer(values).read(), values)
+    assert runtime.uploads == 3
+    held = runtime.free_bytes
+    for values in arrays[3:]:
+        references.buffer(values)
+    assert runtime.free_bytes == held
+    assert np.array_equal(references.buffer(arrays[0]).read(), arrays[0]), "a removed reference is copied again"
+    assert runtime.uploads == 6
+
+
+def test_reference_larger_than_the_limit_is_kept_alone() -> None:
+    runtime = HostRuntime()
+    before, references = runtime.free_bytes, DeviceReferences(runtime, 100)
+    small, large = np.zeros(2), np.zeros(1000)
+    references.buffer(small)
+    references.buffer(large)
+    assert before - runtime.free_bytes == large.nbytes + 2 * GUARD_BYTES
+
+
+def test_host_compares_outputs_whose_references_do_not_fit_in_device_memory() -> None:
+    runtime = HostRuntime()
+    references, kernels = DeviceReferences(runtime, 1 << 20), HostKernels()
+
+    class Comparing(HostKernels):
+        def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
+            references.buffer(reference)
+            return kernels.distance(buffer, reference)
+
+    buffers = DeviceBuffers((X, OUT), FIRST, runtime, Comparing())
+    scribble(buffers, "out", 7.0)
+    expected = buffers.distance("out", np.ones(8))
+    runtime.free_bytes = 0
+    assert buffers.distance("out", np.ones(8)) == expected

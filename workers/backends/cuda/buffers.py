@@ -1,6 +1,7 @@
 """Array arguments of kernels in GPU memory, with a guard band on both sides of every buffer."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -16,7 +17,9 @@ MOST_BUFFERS = 64
 """Maximum number of arguments of a kernel. CUDA limits the size of all parameters to 4 KB."""
 
 DISTANCES = ("float16", "bfloat16", "float8_e5m2", "float8_e4m3", "float32", "float64")
-"""Dtypes of outputs that the device compares with their references. The host compares outputs of other dtypes."""
+"""Dtypes of outputs that the device compares with their references. The host compares other outputs, and outputs whose
+references do not fit in device memory.
+"""
 
 Span: TypeAlias = tuple[int, int]
 """Address and size in bytes."""
@@ -30,7 +33,11 @@ class Kernels(Protocol):
         ...
 
     def distance(self, buffer: "GuardedBuffer", reference: NDArray[np.float64]) -> Distance:
-        """Return the distance of a buffer from its expected values. The dtype of the buffer must be in `DISTANCES`."""
+        """Return the distance of a buffer from its expected values. The dtype of the buffer must be in `DISTANCES`.
+
+        Raises:
+            MemoryError: the expected values do not fit in the free device memory.
+        """
         ...
 
 
@@ -83,6 +90,34 @@ class GuardedBuffer:
     @property
     def _bands(self) -> Mapping[str, int]:
         return {"before": self._base, "after": self.pointer + self.size}
+
+
+class DeviceReferences:
+    """Expected values in device memory, which are kept for later comparisons with the same array.
+
+    Args:
+        most_bytes: maximum size of all kept arrays. The oldest are removed first. A larger array is kept alone.
+    """
+
+    def __init__(self, runtime: Any, most_bytes: int) -> None:
+        self._runtime, self._most_bytes = runtime, most_bytes
+        self._kept: dict[int, tuple[NDArray[np.float64], GuardedBuffer]] = {}
+
+    def buffer(self, values: NDArray[np.float64]) -> GuardedBuffer:
+        """Return a buffer with these values.
+
+        Raises:
+            MemoryError: the values do not fit in the free device memory.
+        """
+        if id(values) not in self._kept:
+            while self._kept and sum(each.size for _, each in self._kept.values()) + values.nbytes > self._most_bytes:
+                del self._kept[next(iter(self._kept))]
+            argument = Argument(name="reference", role="input", dtype="float64", shape=values.shape)
+            with cuda_errors():
+                buffer = GuardedBuffer(argument, self._runtime)
+                buffer.write(values)
+            self._kept[id(values)] = values, buffer
+        return self._kept[id(values)][1]
 
 
 class DeviceBuffers:
@@ -186,9 +221,10 @@ class DeviceBuffers:
 
     def distance(self, name: str, reference: NDArray[Any]) -> Distance:
         buffer = self._buffers[name]
-        if buffer.argument.dtype not in DISTANCES:
-            return distance(self.read(name), reference, buffer.argument.dtype)
-        return self._kernels.distance(buffer, reference)
+        if buffer.argument.dtype in DISTANCES:
+            with suppress(MemoryError):
+                return self._kernels.distance(buffer, reference)
+        return distance(self.read(name), reference, buffer.argument.dtype)
 
     def remember(self, name: str) -> Remembered:
         return self._sum_of([name])[0]

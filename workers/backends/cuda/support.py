@@ -15,7 +15,7 @@ from evo.device import Device
 from evo.family import Launch
 from evo.trial.outcome import CompileFailed
 from workers.backends import Timer
-from workers.backends.cuda.buffers import MOST_BUFFERS, GuardedBuffer, Span
+from workers.backends.cuda.buffers import MOST_BUFFERS, DeviceReferences, GuardedBuffer, Span
 from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler
 from workers.backends.cuda.graph import GraphTimer
 from workers.backends.cuda.launch import BoundKernel, cuda_errors
@@ -27,6 +27,9 @@ from workers.build.kernel import Argument
 
 _COPY_BYTES = 4 * 256 * 16
 """Number of bytes that a block of the kernel `copy` copies: four 16-byte words per thread."""
+
+_REFERENCES_SHARE = 8
+"""Kept references take at most the device's memory divided by this number."""
 
 
 class SupportKernels:
@@ -46,7 +49,7 @@ class SupportKernels:
             self._module.load(binary)
             sums = Argument(name="sum", role="output", dtype="uint64", shape=(MOST_BUFFERS,))
             self._counters = GuardedBuffer(sums, cuda.runtime)
-        self._references: dict[int, tuple[NDArray[np.float64], GuardedBuffer]] = {}
+        self._references = DeviceReferences(cuda.runtime, (device.memory_bytes or 0) // _REFERENCES_SHARE)
 
     def anchor(self) -> Timer:
         """Return a timer of the anchor: a kernel with a fixed amount of arithmetic on every multiprocessor."""
@@ -86,8 +89,8 @@ class SupportKernels:
         return [int(each) for each in self._counted()[: len(spans)]]
 
     def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
-        """Return the distance of an output from its expected values. The dtype of the output must be in `DISTANCES`."""
-        right, elements = self._reference(reference), buffer.argument.elements
+        """See `Kernels.distance`."""
+        right, elements = self._references.buffer(reference), buffer.argument.elements
         found = replace(buffer.argument, name="found")  # the output could be named `sum`, like the counters
         count = Argument(name="count", role="scalar", dtype="int64", value=elements)
         pointers = {"found": buffer.pointer, "reference": right.pointer, "sum": self._counters.pointer}
@@ -123,16 +126,6 @@ class SupportKernels:
     def _grid(self) -> int:
         """Number of blocks with which a launch occupies every multiprocessor."""
         return self._limits["sm_count"] * 8
-
-    def _reference(self, values: NDArray[np.float64]) -> GuardedBuffer:
-        """Return a device buffer with expected values. If the array was passed before, return the earlier buffer."""
-        if id(values) not in self._references:
-            argument = Argument(name="reference", role="input", dtype="float64", shape=values.shape)
-            with cuda_errors():
-                buffer = GuardedBuffer(argument, self._cuda.runtime)
-                buffer.write(values)
-            self._references[id(values)] = values, buffer
-        return self._references[id(values)][1]
 
     def _clear(self) -> None:
         self._counters.fill(0)
