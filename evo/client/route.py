@@ -1,5 +1,6 @@
 """Route of requests: directly to the service, or through the proxy in the environment variables."""
 
+import os
 import socket
 import ssl
 from urllib.parse import urlsplit
@@ -9,6 +10,9 @@ import httpx
 
 from evo.errors import InvalidInput
 from evo.text.secrets import masked
+
+TLS_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
+"""Environment variables that name files which Python or httpx opens for each TLS connection."""
 
 
 def is_direct(url: str) -> bool:
@@ -50,9 +54,10 @@ def http_client(
         transport: replaces the network in tests.
 
     Raises:
-        InvalidInput: the proxy in the environment variables cannot be used.
+        InvalidInput: the proxy or the certificates in the environment variables cannot be used.
     """
     through_proxy = transport is None and not is_direct(url)
+    verification = _verification(url)
     try:
         return httpx.Client(
             base_url=url,
@@ -60,7 +65,7 @@ def http_client(
             timeout=timeout,
             transport=transport,
             trust_env=through_proxy,
-            verify=_verification(url),
+            verify=verification,
         )
     except (ValueError, ImportError, httpx.InvalidURL) as error:
         if not through_proxy:
@@ -76,5 +81,17 @@ def _verification(url: str) -> ssl.SSLContext | bool:
     """Return TLS settings that respect SSL_CERT_FILE.
 
     The result is False for a URL without https, because loading all certificate authorities is slow.
+
+    Raises:
+        InvalidInput: the certificates or keys that the environment variables name cannot be used.
     """
-    return httpx.create_ssl_context(trust_env=True) if url.startswith("https:") else False
+    if not url.startswith("https:"):
+        return False
+    try:
+        return httpx.create_ssl_context(trust_env=True)
+    except OSError as error:  # includes ssl.SSLError
+        named = [f"{name}={value}" for name in TLS_VARIABLES if (value := os.environ.get(name))]
+        raise InvalidInput(
+            "TLS",
+            f"the certificates cannot be loaded ({error}); correct or unset {', '.join(named) or TLS_VARIABLES[0]}",
+        ) from error

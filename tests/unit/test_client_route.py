@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import httpx
 import pytest
@@ -66,6 +67,28 @@ def test_error_of_an_unusable_proxy_names_the_variables(monkeypatch: pytest.Monk
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(InvalidInput, match=r"ALL_PROXY.*NO_PROXY=evo\.example\.org"):
         Client("http://evo.example.org")
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSLKEYLOGFILE"])
+@pytest.mark.parametrize("url", ["https://evo.example.org", "https://127.0.0.1:8765/evo"])
+def test_error_of_an_unusable_file_of_tls_names_its_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, url: str
+) -> None:
+    """InvalidInput names the missing file, and a URL without https does not open it."""
+    missing = tmp_path / "missing" / "file.pem"
+    monkeypatch.setenv(variable, str(missing))
+    with pytest.raises(InvalidInput, match=f"TLS: .*No such file.*unset .*{variable}={missing}"):
+        Client(url)
+    Client(url.replace("https:", "http:")).close()
+
+
+def test_error_of_a_file_without_certificates_names_its_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "cut.pem").write_text("-----BEGIN CERTIFICATE-----\n")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cut.pem"))
+    with pytest.raises(InvalidInput, match=r"certificates cannot be loaded .*unset SSL_CERT_FILE=.*cut\.pem"):
+        Client("https://evo.example.org")
 
 
 def test_remote_client_uses_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
