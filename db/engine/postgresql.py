@@ -22,6 +22,7 @@ from db.engine.sqlite import refuse_foreign
 from db.engine.unavailable import OTHER_TABLES, StoreUnavailable
 from db.models import Base
 from evo.errors import EvoError, InvalidInput
+from evo.text.shell import joined
 
 log = structlog.get_logger("database")
 
@@ -82,7 +83,20 @@ class PostgreSQL:
 
     def before_upgrade(self, connection: Connection) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
-        refuse_foreign(str(self.location), inspect(connection).get_table_names())
+        tables = inspect(connection).get_table_names()
+        refuse_foreign(str(self.location), tables)
+        if not tables:
+            self._refuse_encoding(connection)
+
+    def _refuse_encoding(self, connection: Connection) -> None:
+        """Refuse a database that cannot store every character, e.g. of an `initdb` with the locale C."""
+        encoding = connection.execute(text("SELECT current_setting('server_encoding')")).scalar_one()
+        if encoding != "UTF8":
+            again = joined(["createdb", "--encoding", "UTF8", "--template", "template0", self._url.database or ""])
+            raise EvoError(
+                f"database {self.location}: its encoding is {encoding}, but kernel-evo needs UTF8. Nothing was written "
+                f"to it. Create the database again: `{again}`"
+            )
 
     def after_upgrade(self, connection: Connection) -> None:
         """Advance sequences that are behind the ids of their tables, as after a restore of the rows alone, or on a
@@ -303,6 +317,8 @@ POOLED = "a pooler changed the session between two transactions; use session mod
 
 _REMEDIES = {
     "08": "the connection was refused or lost; check the server, the URL, and a pooler if any (use session mode)",
+    "22P05": "its encoding cannot store a character of this text; move it into a database with the encoding UTF8 "
+    "(`pg_dump`, `createdb --encoding UTF8 --template template0`, `pg_restore`)",
     "26": POOLED,
     "42P05": POOLED,
     "53": "the server has run out of connections, memory or disk space; free some and try again",

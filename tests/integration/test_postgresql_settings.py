@@ -11,9 +11,10 @@ import pytest
 from sqlalchemy import text
 
 from db.engine.location import Location
-from db.engine.postgresql import LimitedConnection
+from db.engine.postgresql import LimitedConnection, PostgreSQL
 from db.engine.session import Database
 from db.engine.unavailable import StoreUnavailable
+from evo.errors import EvoError
 from tests.integration.local import local
 from tests.postgresql import Server, parameters
 from tests.tiers import one_in
@@ -80,6 +81,42 @@ def test_error_explains_postgresql_defaults_that_prevent_writing(
     postgresql.run(f"ALTER DATABASE {name_of(location)} SET {setting}")
     with pytest.raises(StoreUnavailable, match=words):
         Database.open(location)
+
+
+@pytest.fixture(params=["SQL_ASCII", "LATIN1", "EUC_JP"])
+def other_encoding(postgresql: Server, request: pytest.FixtureRequest) -> Iterator[Location]:
+    """An empty database that cannot store every character, as `initdb` creates it with the locale C."""
+    made = postgresql.create()
+    postgresql.run(f"DROP DATABASE {name_of(made)}")
+    options = f"ENCODING '{request.param}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+    postgresql.run(f"CREATE DATABASE {name_of(made)} {options}")
+    yield made
+    postgresql.run(f"DROP DATABASE {name_of(made)} WITH (FORCE)")
+
+
+def test_new_database_with_an_encoding_other_than_utf8_is_refused(other_encoding: Location) -> None:
+    remedy = f"needs UTF8.*`createdb --encoding UTF8 --template template0 {name_of(other_encoding)}`"
+    for _ in range(2):  # the first attempt writes nothing
+        with pytest.raises(EvoError, match=remedy):
+            Database.open(other_encoding)
+
+
+def test_character_that_an_older_database_cannot_store_gives_503(
+    other_encoding: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that an earlier version created opens, and the response names the remedy."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(PostgreSQL, "_refuse_encoding", lambda *_: None)
+        Database.open(other_encoding).close()
+    with local(other_encoding) as rest:
+        rest.prepare()
+        search = rest.submit()
+        stored = rest.http.patch(f"searches/{search['id']}", json={"notes": "größer → 🚀"})
+        found = rest.http.get("searches", params={"device": "größer → 🚀"})
+        listed = rest.http.get("searches")
+    assert {stored.status_code, found.status_code} <= {200, 503}
+    assert "createdb --encoding UTF8" in stored.text or stored.json()["notes"] == "größer → 🚀"
+    assert listed.status_code == 200
 
 
 def test_requests_succeed_after_idle_connections_were_terminated(postgresql: Server, location: Location) -> None:
