@@ -6,7 +6,8 @@ from typing import Literal, TypeAlias
 
 from evo.errors import Conflict
 from evo.trial import Trial
-from evo.trial.outcome import CompileFailed, InvalidConfig, LaunchFailed, WrongAnswer
+from evo.trial.explain import detail_text
+from evo.trial.outcome import CompileFailed, Crashed, InvalidConfig, LaunchFailed, TimedOut, WrongAnswer
 
 State: TypeAlias = Literal["running", "paused", "stopping", "finished", "cancelled", "failed", "ablating"]
 Command: TypeAlias = Literal["pause", "resume", "stop", "cancel", "finish", "fail", "ablate"]
@@ -59,6 +60,12 @@ def transition(state: State, command: Command) -> State:
 ALIKE = 6
 """Number of ended trials after which a search ends if all of them failed for the same reason."""
 
+RUN_ALIKE = 24
+"""Number of ended trials after which a search ends if all of them failed in the same way while the kernel ran.
+
+The number is larger than `ALIKE`, because the config may cause such a failure: half of a space may crash.
+"""
+
 _ERROR = re.compile(r"\berror\b\s*+(?:#?+[A-Z]*+\d++(?:-D)?+\s*+)?+:\s*(?P<what>.+)", re.IGNORECASE)
 _BY_CONFIG = re.compile(
     r"static.?assert|#error|too (?:much|many|large|big|small)|exceed|out of (?:range|memory|registers)|overflow|"
@@ -88,6 +95,8 @@ def common_failure(ended: Sequence[Trial], tunables: Collection[str] = ()) -> st
     may cause the fault. Unwritten outputs, which contain NaN, do not count as the same wrong answer, because configs
     may cause them. The result is also None if there are fewer than `ALIKE` trials.
 
+    After `RUN_ALIKE` trials, crashes, exceeded time limits and all wrong answers count, whatever their numbers.
+
     Args:
         tunables: names of the tunables that have more than one value.
     """
@@ -95,32 +104,55 @@ def common_failure(ended: Sequence[Trial], tunables: Collection[str] = ()) -> st
         return f"the first {len(ended)} configs fail to compile with the same error: {error}"
     if len(ended) < ALIKE:
         return None
+    return _failed_start(ended) or _common_answer(ended, tunables) or _failure_while_running(ended, tunables)
+
+
+def _failed_start(ended: Sequence[Trial]) -> str | None:
     first = ended[0].outcome
-    if _reason(ended[0]) is None or any(type(trial.outcome) is not type(first) for trial in ended):
+    if not isinstance(first, InvalidConfig | LaunchFailed) or _BY_CONFIG.search(first.reason):
         return None
-    reasons = [reason for trial in ended if (reason := _reason(trial)) is not None]
-    if isinstance(first, WrongAnswer):
-        return _common_answer(ended, reasons, tunables)
-    if len({re.sub(r"\d+", "#", reason) for reason in reasons}) > 1 or _BY_CONFIG.search(reasons[0]):
+    if any(type(trial.outcome) is not type(first) or _alike(trial) != _alike(ended[0]) for trial in ended):
         return None
     what = "cannot be launched" if isinstance(first, LaunchFailed) else "cannot be rendered"
-    return f"the first {len(ended)} configs {what} for the same reason: {reasons[0]}"
+    return f"the first {len(ended)} configs {what} for the same reason: {first.reason}"
 
 
-def _common_answer(ended: Sequence[Trial], reasons: Sequence[str], tunables: Collection[str]) -> str | None:
-    varied = all(len({trial.config[name] for trial in ended}) > 1 for name in tunables)
-    if len(set(reasons)) > 1 or " instead of " not in reasons[0] or not varied:
+def _common_answer(ended: Sequence[Trial], tunables: Collection[str]) -> str | None:
+    first = ended[0].outcome
+    if not isinstance(first, WrongAnswer) or " instead of " not in first.reason or not _varied(ended, tunables):
+        return None
+    if any(not isinstance(trial.outcome, WrongAnswer) or trial.outcome.reason != first.reason for trial in ended):
         return None
     return (
         f"the first {len(ended)} configs, which differ in every tunable, return the same wrong value, so the fault is "
-        f"probably in the kernel's source or in reference.py: {reasons[0]}"
+        f"probably in the kernel's source or in reference.py: {first.reason}"
     )
 
 
-def _reason(trial: Trial) -> str | None:
-    """Return why a trial could not be rendered or launched, or what was wrong in its outputs; None otherwise."""
-    outcome = trial.outcome
-    return outcome.reason if isinstance(outcome, InvalidConfig | LaunchFailed | WrongAnswer) else None
+def _failure_while_running(ended: Sequence[Trial], tunables: Collection[str]) -> str | None:
+    first = ended[0].outcome
+    if len(ended) < RUN_ALIKE or not isinstance(first, Crashed | TimedOut | WrongAnswer):
+        return None
+    if not _varied(ended, tunables) or any(_alike(trial) != _alike(ended[0]) for trial in ended):
+        return None
+    return (
+        f"the first {len(ended)} configs, which differ in every tunable, fail in the same way, so the fault is "
+        f"probably in the kernel's source or in family.toml: {detail_text(first)}"
+    )
+
+
+def _varied(ended: Sequence[Trial], tunables: Collection[str]) -> bool:
+    """Return True if the trials have at least two values of each tunable."""
+    return all(len({trial.config[name] for trial in ended}) > 1 for name in tunables)
+
+
+def _alike(trial: Trial) -> str | None:
+    """Return the description of a trial's outcome with ``#`` in place of numbers; None if the trial has not ended."""
+    return None if trial.outcome is None else _unnumbered(detail_text(trial.outcome))
+
+
+def _unnumbered(text: str) -> str:
+    return re.sub(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?", "#", text)
 
 
 def _error(trial: Trial) -> str | None:
@@ -130,7 +162,7 @@ def _error(trial: Trial) -> str | None:
     error = _first_error(trial.outcome.log)
     if error is None or _BY_CONFIG.search(error):
         return None
-    return re.sub(r"\d+", "#", error)
+    return _unnumbered(error)
 
 
 def _first_error(log: str) -> str | None:

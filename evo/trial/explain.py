@@ -47,9 +47,10 @@ def detail_text(outcome: Outcome) -> str:
         case InvalidConfig() | LaunchFailed() | ReferenceFailed() | WrongAnswer() | InvalidMeasurement():
             text = outcome.reason
         case TimedOut():
-            text = f"the {outcome.stage} stage exceeded {duration_text(outcome.limit_s)}"
-            if outcome.stage == "verify":
-                text += "; make the cases smaller (`case_problem` in family.toml), or raise verify_timeout_s"
+            smaller = "make the cases smaller (`case_problem` in family.toml), or " if outcome.stage == "verify" else ""
+            limit = outcome.stage if outcome.stage in {"compile", "measure"} else "verify"
+            remedy = f"{smaller}raise {limit}_timeout_s of the policy"
+            text = f"the {outcome.stage} stage exceeded {duration_text(outcome.limit_s)}; {remedy}"
         case Crashed():
             text = f"while in {outcome.stage}: {outcome.reason}"
         case Impossible():

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from evo.trial.outcome import TimedOut
 from workers.build.cache import Cache
 from workers.measure.baselines import prepare_baselines
 from workers.measure.family.reference import Reference
+from workers.runner.pool import CandidateFault
 
 CONTRACT = "def inputs(problem, distribution, rng): return {}\ndef reference(problem, inputs): return {}\n"
 
@@ -32,3 +34,9 @@ def test_missing_baseline_function_for_the_device_is_reported(
     assert found.timers == {}
     assert list(found.unavailable) == ([function] if missing else [])
     assert (missing or "") in found.unavailable.get(function, "")
+
+
+def test_failure_of_the_timing_process_is_reported_in_words() -> None:
+    """The text is the reason why no baseline has a time."""
+    text = str(CandidateFault(TimedOut(stage="measure", limit_s=120.0)))
+    assert text == "the measure stage exceeded 2 min 00 s; raise measure_timeout_s of the policy"

@@ -8,11 +8,12 @@ from rich.console import Console
 
 from evo.cli.console.display import LineScreen, LiveScreen, head, left_text, screen, share_done, speedup_text
 from evo.cli.console.output import console, facts, styled, table
-from evo.cli.console.search_result import print_report
+from evo.cli.console.search_result import print_failures, print_report
 from evo.messages.view import ChallengeView, ChampionView, ProvingView, SpaceView, WarmStartView
 from evo.messages.view.champion import CalledTime
 from evo.promotion import Rule, Verdict
 from evo.search.search import Budget
+from evo.trial.outcome import Cancelled, Crashed
 from tests.unit.views import CHAMPION, NOW, PROMOTED, REFUSED, ROLLED_BACK, VERDICT, finished, trial, view
 
 
@@ -219,6 +220,15 @@ def test_report_labels_a_champion_slower_than_every_baseline() -> None:
 )
 def test_report_states_the_reason_why_the_search_ended(changes: dict[str, object], ending: str) -> None:
     assert reported(finished(**changes), [], "", "sdpa").startswith(ending)
+
+
+def test_cancelled_trials_are_no_examples_of_failures() -> None:
+    out = Console(file=io.StringIO(), width=160)
+    cancelled = replace(trial(1, 8.0), outcome=Cancelled())
+    print_failures(out, [cancelled, replace(trial(2, 8.0), outcome=Crashed(stage="verify", reason="SIGSEGV"))])
+    assert isinstance(out.file, io.StringIO)
+    text = out.file.getvalue()
+    assert "crashed, e.g. trial 2" in text and "while in verify: SIGSEGV" in text and "cancelled" not in text
 
 
 def test_report_without_champion_has_the_command_that_measures_the_best_config() -> None:

@@ -39,11 +39,15 @@ TIMING = Timing(samples_us=(9.0, 10.0, 11.0))
         (CompileFailed(log="kernel.c:1: error: no\n"), "kernel.c:1: error: no"),
         (OverResources(resource="registers", used=300, limit=255), "registers: 300 of at most 255"),
         (WrongAnswer(reason="leaves outputs unwritten"), "leaves outputs unwritten"),
-        (TimedOut(stage="measure", limit_s=30), "the measure stage exceeded 30 s"),
+        (
+            TimedOut(stage="measure", limit_s=30),
+            "the measure stage exceeded 30 s; raise measure_timeout_s of the policy",
+        ),
+        (TimedOut(stage="open", limit_s=30), "the open stage exceeded 30 s; raise verify_timeout_s of the policy"),
         (
             TimedOut(stage="verify", limit_s=30),
             "the verify stage exceeded 30 s; make the cases smaller (`case_problem` in family.toml), or raise "
-            "verify_timeout_s",
+            "verify_timeout_s of the policy",
         ),
         (Crashed(stage="measure", reason="SIGSEGV"), "while in measure: SIGSEGV"),
         (Impossible(timing=TIMING, floor_us=50.0), "10 µs, but the work takes at least 50 µs, so it was not done"),

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from evo.search.lifecycle import ALIKE, common_failure, same_error
+from evo.search.lifecycle import ALIKE, RUN_ALIKE, common_failure, same_error
 from evo.trial import Proposal, Trial
+from evo.trial.explain import detail_text
 from evo.trial.outcome import (
     CompileFailed,
     Crashed,
@@ -102,6 +103,34 @@ def test_launch_failure_common_to_the_first_configs_is_reported(outcome: Outcome
 )
 def test_failures_that_depend_on_the_config_are_not_a_common_failure(outcome: Outcome) -> None:
     assert common_failure(trials(*([outcome] * (3 * ALIKE)))) is None
+
+
+@pytest.mark.parametrize(
+    "outcomes",
+    [
+        [Crashed(stage="verify", reason=f"killed by SIGSEGV (peak memory {70 + n} MiB)") for n in range(RUN_ALIKE)],
+        [TimedOut(stage="verify", limit_s=30.0)] * RUN_ALIKE,
+        [WrongAnswer(reason="`out` holds NaN or infinity in 8 of 8 elements")] * RUN_ALIKE,
+        [
+            WrongAnswer(reason=f"`out` is off the reference by rel_l2 0.{n}e-{n} (limit 1e-06)")
+            for n in range(RUN_ALIKE)
+        ],
+    ],
+    ids=lambda outcomes: outcomes[0].kind,
+)
+def test_many_equal_failures_of_running_kernels_are_a_common_failure(outcomes: list[Outcome]) -> None:
+    ended = trials(*outcomes)
+    reason = common_failure(ended, ["A"])
+    assert reason is not None and f"the first {RUN_ALIKE} configs" in reason and detail_text(outcomes[0]) in reason
+    assert common_failure(ended[:-1], ["A"]) is None
+    same = [replace(each, proposal=Proposal(config={"A": 1}, origin="random")) for each in ended]
+    assert common_failure(same, ["A"]) is None, "the only value of A may be at fault"
+    assert common_failure([*ended, *trials(MEASURED)], ["A"]) is None
+
+
+def test_failures_of_running_kernels_in_different_cases_are_not_a_common_failure() -> None:
+    cases = [WrongAnswer(reason=f"case {name}: `out` holds NaN") for name in ("nominal", "tail") * RUN_ALIKE]
+    assert common_failure(trials(*cases), ["A"]) is None
 
 
 def test_wrong_answers_with_different_values_are_not_a_common_failure() -> None:

@@ -12,6 +12,7 @@ import structlog
 
 from evo.errors import CannotJudge, EvoError
 from evo.promotion.policy import Policy
+from evo.trial.explain import detail_text
 from evo.trial.outcome import Crashed, LaunchFailed, Outcome, ReferenceFailed, TimedOut
 from workers.build.families import Assignment
 from workers.runner.child import Ahead, Child, ChildDiedError, ChildTimeoutError
@@ -59,7 +60,7 @@ class CandidateFault(EvoError, RuntimeError):
     """The candidate failed, and its runner is no longer trusted."""
 
     def __init__(self, outcome: Outcome) -> None:
-        super().__init__(str(outcome))
+        super().__init__(detail_text(outcome))
         self.outcome = outcome
 
 
@@ -71,7 +72,7 @@ class _UnprovenError(EvoError, RuntimeError):
     """The runner failed on a known-good kernel."""
 
     def __init__(self, outcome: Outcome) -> None:
-        super().__init__(str(outcome))
+        super().__init__(detail_text(outcome))
         self.outcome = outcome
 
 
