@@ -9,12 +9,14 @@ from urllib.parse import urlsplit
 from sqlalchemy.orm import Session
 
 from api.views.champion import champion_view
+from api.views.fleet import worker_view
 from api.views.tally import Tally, elapsed_s
 from db.models import AttemptRow, DeliveryRow, DeviceRow, FamilyRow, SearchRow, TrialRow, Webhook
 from db.queries.pair import pair_of
 from db.repositories.archive import BUNDLE, Archive
 from db.repositories.champions import Champions
 from db.repositories.deliveries import Deliveries
+from db.repositories.fleet import Fleet
 from db.repositories.leases import Leases
 from db.repositories.readable import readable_items
 from evo.device.estimate.roofline import Roofline
@@ -31,6 +33,7 @@ from evo.messages.view import (
     WebhookView,
 )
 from evo.messages.view.search import gap_texts
+from evo.messages.worker_state import SERVED, worker_obstacle
 from evo.search.gain import Best, Gain, Tried, gains
 from evo.search.lifecycle import TERMINAL
 from evo.trial import Config
@@ -44,7 +47,11 @@ EARLY = 128
 def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[SearchView, ...]:
     counts = Archive(session).counts([row.id for row in rows])
     deliveries = Deliveries(session).of([row.id for row in rows if row.webhook is not None])
-    return tuple(_search_view(session, row, counts[row.id], now, deliveries.get(row.id)) for row in rows)
+    views = tuple(_search_view(session, row, counts[row.id], now, deliveries.get(row.id)) for row in rows)
+    if not any(view.state in SERVED for view in views):
+        return views
+    workers = tuple(worker_view(row, row.devices, now) for row in Fleet(session).workers())
+    return tuple(replace(view, unserved=worker_obstacle(workers, view)) for view in views)
 
 
 def listed_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> Sequence[SearchView]:

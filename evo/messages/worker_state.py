@@ -5,11 +5,15 @@ from datetime import UTC, datetime
 
 from evo.device import Device
 from evo.messages.view import ProvingView, SearchView, SlotView, WorkerView
+from evo.search.lifecycle import State
 from evo.text.shell import command
 from evo.text.wording import duration_text
 
 SILENT_S = 45.0
 """Seconds without a message after which a worker counts as gone."""
+
+SERVED: frozenset[State] = frozenset({"running", "stopping", "ablating"})
+"""States of a search in which it has jobs for workers."""
 
 
 def worker_text(worker: WorkerView, now: datetime | None = None) -> str:
@@ -33,7 +37,7 @@ def silence(worker: WorkerView, now: datetime | None = None) -> float:
 def is_interrupted(search: SearchView, workers: Sequence[WorkerView]) -> bool:
     """Return True if a search should make progress, but no device of a connected worker takes its jobs."""
     served = any(_serves(worker, device, search) for worker in workers for device in worker.devices)
-    return search.state in {"running", "stopping", "ablating"} and not served
+    return search.state in SERVED and not served
 
 
 def _serves(worker: WorkerView, device: Device, search: SearchView) -> bool:
@@ -72,7 +76,9 @@ def _left_text(proving: ProvingView, left_s: float) -> str:
 
 
 def worker_obstacle(workers: Sequence[WorkerView], search: SearchView, *, now: datetime | None = None) -> str | None:
-    """Return the reason why a search makes no progress; None if a worker can serve the search."""
+    """Return the reason why no worker measures for a search; None if one does, or if the search has no jobs."""
+    if search.state not in SERVED:
+        return None
     device = search.device
     offering = [worker for worker in workers if any(map(search.is_for, worker.devices))]
     if not offering:

@@ -30,6 +30,7 @@ from evo.messages.job import Lease
 from evo.strategy import DEFAULT, STRATEGIES
 from evo.trial.outcome import Abandoned, Outcome
 from evo.trial.results import EvaluateReport, Report
+from tests.integration.inside import BROWSER
 from tests.integration.serving import announced, client_of, process_of, served, wait_until
 from tests.integration.stage import DEVICE, DIGEST, QUICK, TOY, VALID, answer
 
@@ -220,6 +221,31 @@ def test_drained_worker_gets_no_jobs_until_it_is_resumed(rest: Rest) -> None:
     assert rest.http.post("/workers/w1/resume").json()["drain"] is False
     assert len(rest.claim()) == 1
     assert rest.http.post("/workers/nobody/drain").status_code == 404
+
+
+def test_api_and_pages_state_why_no_worker_measures_for_a_search(rest: Rest) -> None:
+    rest.prepare()
+    search = rest.submit()
+    pages, page = str(rest.http.base_url).removesuffix("/api/v1/"), f"/searches/{search['id']}"
+
+    def reasons() -> set[str | None]:
+        (listed,) = rest.http.get("/searches").json()["items"]
+        return {rest.http.get(page).json()["unserved"], listed["unserved"]}
+
+    assert reasons() == {None}
+    rest.http.post("/workers/w1/drain")
+    assert reasons() == {"Worker w1 is drained: `kernel-evo workers resume w1` lets it work again."}
+    for address in ("/", page):
+        html = rest.http.get(pages + address, headers=BROWSER).text
+        assert "Worker w1 is drained: <code>kernel-evo workers resume w1</code> lets it work again." in html
+    rest.http.post(f"{page}/pause")
+    assert reasons() == {None}, "a paused search has no jobs for a worker"
+    rest.http.post(f"{page}/resume")
+    rest.http.post("/workers/w1/resume")
+    slot = {"device_uuid": DEVICE.uuid, "activity": "exhausted", "detail": "the disk is full"}
+    assert rest.http.post("/workers/w1/heartbeat", json={"slots": [slot]}).status_code == 200
+    assert reasons() == {"Toy CPU of worker w1 is not measuring now: the disk is full."}
+    assert "not measuring now: the disk is full." in rest.http.get(pages + page, headers=BROWSER).text
 
 
 def test_quarantined_device_gets_no_jobs_until_a_user_clears_it(rest: Rest) -> None:

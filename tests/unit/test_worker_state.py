@@ -127,6 +127,10 @@ def test_search_without_a_connected_worker_is_shown_as_interrupted(
     [
         ({"drain": True}, "Search 3 waits. Worker vm is drained: `kernel-evo workers resume vm` lets it work again."),
         ({"slots": (ASIDE,)}, "Search 3 waits. AMD EPYC is quarantined: Xid 79. Once it is repaired, kernel-evo"),
+        (
+            {"slots": (replace(SLOT, activity="waiting", detail="process 7 holds the device"),)},
+            "Search 3 waits. AMD EPYC of worker vm is not measuring now: process 7 holds the device.",
+        ),
         ({"left_at": NOW}, "No worker serves search 3 now. Continue it: kernel-evo worker --url http://s"),
     ],
 )

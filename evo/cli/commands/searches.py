@@ -69,19 +69,21 @@ def _print_searches(views: "Iterable[SearchView]", workers: "Sequence[WorkerView
     from evo.messages.worker_state import is_interrupted, worker_obstacle
 
     rows = table(">search", "state", "family", "problem", "device", ">trials", ">best", ">speed-up")
-    interrupted = dict[int, str]()
+    interrupted, waiting = set[int](), dict[int, str]()
     for view in views:
         best = best_time_text(view)
         if is_interrupted(view, workers):
-            interrupted[view.id] = worker_obstacle(workers, view) or ""
+            interrupted.add(view.id)
+        if (reason := view.obstacle or worker_obstacle(workers, view)) is not None or view.id in interrupted:
+            waiting[view.id] = reason or ""
         state = "interrupted" if view.id in interrupted else view.state
         cells = (state, view.family, spaced_text(view.problem), view.place, f"{view.finished:,}", best)
         rows.add_row(str(view.id), *cells, factor_text(view.speedup))
     out = console()
     if rows.row_count:
         out.print(rows)
-        for number, reason in interrupted.items():
-            if "kernel-evo workers" in reason:  # a command for a drained worker or a quarantined device
+        for number, reason in waiting.items():
+            if number not in interrupted or "kernel-evo workers" in reason:  # the reason contains the remedy
                 out.print(f"Search {number} waits. {reason}")
                 continue
             way = f"kernel-evo search --resume {number}" if where.url is None else "kernel-evo worker"

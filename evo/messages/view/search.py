@@ -191,6 +191,7 @@ class SearchView(Deferred):
         unchallenged: reason why the best trial never challenged the incumbent; None if it did.
         obstacle: reason why the search's jobs wait, as last reported by a worker; None if a job has been leased or
             reported since.
+        unserved: reason why no connected worker measures for a running search, with a remedy; None if a worker does.
         retired: former champions of the search, newest first.
         device_uuid: UUID of the only device that receives jobs of the search; None if any matching device does.
         variant: name of the variant that the search tunes; None for the family's own implementation.
@@ -242,6 +243,7 @@ class SearchView(Deferred):
     proving: ProvingView | None = None
     unchallenged: str | None = None
     obstacle: str | None = None
+    unserved: str | None = None
     retired: tuple[RetiredView, ...] = ()
     source: str | None = None
     unconfirmed: BestView | None = None

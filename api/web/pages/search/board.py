@@ -15,7 +15,6 @@ from db.queries.genealogy import Genealogy
 from db.queries.landscape import Landscape, Points, Trends
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions, Retired
-from db.repositories.fleet import Fleet
 from evo.messages.view import ChampionView, SearchView, TrialView
 from evo.report import Front, FrontRow
 from evo.search.lifecycle import TERMINAL
@@ -78,7 +77,6 @@ class Board:
         fallen: last champion from this search, if no champion from this search is current.
         since: ``rolled back`` or ``retired``, by trial number, for promoted trials whose champion is no longer current.
         charts: chart of the best time so far for wide windows, and one for phones.
-        attended: True if a connected worker has a device for the search.
         trade_off: trials by two objectives, or by time and metric. None if time is the only objective.
     """
 
@@ -88,7 +86,6 @@ class Board:
     spark: Spark | None = None
     fallen: ChampionView | None = None
     since: Mapping[int, str] = field(default_factory=dict)
-    attended: bool = True
     trade_off: Weighing | None = None
 
     @property
@@ -127,13 +124,8 @@ def _spark(search: SearchView, lows: Points) -> Spark | None:
     return spark_of(lows, scale_of(search.objective, estimated=search.estimated))
 
 
-def board_of(session: Session, search_id: int, now: datetime, *, connected_since: datetime | None = None) -> Board:
-    """Return the board of one search, with its charts and latest failures.
-
-    Args:
-        connected_since: workers that sent a request after this time count as connected. If None, `attended` is not
-            checked.
-    """
+def board_of(session: Session, search_id: int, now: datetime) -> Board:
+    """Return the board of one search, with its charts and latest failures."""
     archive, search = Archive(session), search_view(session, search_id, now)
     failed = trial_views(session, archive.latest_failures(search_id, FAILURES))
     long = search.finished > DRAWN
@@ -147,7 +139,6 @@ def board_of(session: Session, search_id: int, now: datetime, *, connected_since
         trade_off=_weighing(session, search),
         fallen=_fallen(session, search, retired),
         since={each.trial: "rolled back" if each.rolled_back else "retired" for each in reversed(retired)},
-        attended=connected_since is None or search.state in TERMINAL or _attended(session, search, connected_since),
     )
 
 
@@ -202,11 +193,6 @@ def _weighing(session: Session, search: SearchView) -> Weighing | None:
 def _fallen(session: Session, search: SearchView, retired: Sequence[Retired]) -> ChampionView | None:
     own = search.champion is not None and search.champion.search_id == search.id
     return None if own or not retired else champion_view(Champions(session).champion(retired[0].id))
-
-
-def _attended(session: Session, search: SearchView, connected_since: datetime) -> bool:
-    offered = [row.device for row in Fleet(session).devices(connected_since)]
-    return any(search.fits(device) for device in offered)
 
 
 def _failure(trial: TrialView) -> Failure:

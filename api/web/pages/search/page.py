@@ -73,8 +73,7 @@ def command_search(search_id: Id, request: Request, service: ServiceDep) -> Resp
 
 
 def _board(session: Session, service: Service, search_id: int) -> Board:
-    conductor = service.conductor
-    return board_of(session, search_id, conductor.clock(), connected_since=conductor.connected_since())
+    return board_of(session, search_id, service.conductor.clock())
 
 
 def _leaderboard(session: Session, service: Service, search: SearchView, address: Address) -> dict[str, Any]:
