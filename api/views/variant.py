@@ -7,6 +7,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
+from api.views.pair import pair_of
 from api.views.tally import Tally
 from db.models import ProposalRow, SearchRow, TrialRow, VariantRow
 from db.repositories.archive import Archive
@@ -14,6 +15,7 @@ from db.repositories.champions import Champions
 from db.repositories.variants import FAMILY, Variants, unknown_variant
 from evo.errors import NotFound
 from evo.messages.view import FailureView, ProposalView, VariantView
+from evo.promotion.leading import Source
 from evo.trial.explain import failure_text
 from evo.trial.outcome import Estimated, Measured
 
@@ -30,21 +32,21 @@ def variant_views(session: Session, search_id: int) -> tuple[VariantView, ...]:
     numbers = {base.id: FAMILY, **{row.tuning_id: row.number for row in rows}}
     failures = _failures(session, counts)
 
-    def view(tuning: SearchRow, row: VariantRow | None, base_cost: float | None) -> VariantView:
+    def view(tuning: SearchRow, row: VariantRow | None, own: TrialRow | None) -> VariantView:
         return _view(
             session,
             base,
             tuning=tuning,
             row=row,
             counts=counts[tuning.id],
-            base_cost=base_cost,
+            own=own,
             numbers=numbers,
             failures=failures[tuning.id],
         )
 
     first = view(base, None, None)
-    base_cost = None if first.best is None else first.best.rank
-    return (first, *(view(searches[row.tuning_id], row, base_cost) for row in rows))
+    own = None if first.best is None else Archive(session).numbered(base.id, first.best.number)
+    return (first, *(view(searches[row.tuning_id], row, own) for row in rows))
 
 
 def variant_view(session: Session, search_id: int, number: int) -> VariantView:
@@ -66,7 +68,7 @@ def _view(
     tuning: SearchRow,
     row: VariantRow | None,
     counts: dict[str | None, int],
-    base_cost: float | None,
+    own: TrialRow | None,
     numbers: Mapping[int, int],
     failures: Sequence[FailureView],
 ) -> VariantView:
@@ -74,6 +76,7 @@ def _view(
     best = tally.best
     champion = Champions(session).incumbent(base)
     trial = None if best is None else Archive(session).numbered(tuning.id, best.number)
+    ratio, ratio_source = (None, None) if row is None else _ratio(session, trial, own)
     return VariantView(
         search_id=base.id,
         number=FAMILY if row is None else row.number,
@@ -91,7 +94,8 @@ def _view(
         submitted_at=tuning.created_at,
         most_trials=tuning.budget.trials if row is None else row.most_trials,
         best=best,
-        ratio=None if row is None or best is None or base_cost is None else best.rank / base_cost,
+        ratio=ratio,
+        ratio_source=ratio_source,
         speedup=tally.speedup,
         share=None if best is None or tuning.roofline is None else tuning.roofline.share(best.time_us),
         tuning_gain=_tuning_gain(session, tuning.id),
@@ -101,6 +105,35 @@ def _view(
         same_as=None if trial is None else _same_as(session, trial, numbers),
         failures=tuple(failures),
     )
+
+
+def _ratio(session: Session, trial: TrialRow | None, own: TrialRow | None) -> tuple[float, Source] | tuple[None, None]:
+    """Return the ratio of two trials' times or costs with its source, both from the same source.
+
+    The ratio is confirmed only if a confirmation timed both trials in the same rounds, because confirmed times of
+    different runs are not comparable.
+
+    Args:
+        trial: best trial of the variant.
+        own: best trial of the family's own implementation.
+    """
+    if trial is None or own is None:
+        return None, None
+    if trial.quick_us is not None and own.quick_us is not None and (pair := pair_of(session, own, trial)) is not None:
+        return pair.speedup.estimate, "confirmed"
+    mine, theirs = _quick_rank(trial), _quick_rank(own)
+    if mine is None or not theirs:
+        return None, None
+    return mine / theirs, "estimated" if isinstance(trial.outcome, Estimated) else "quick"
+
+
+def _quick_rank(trial: TrialRow) -> float | None:
+    """Return the cost or, without a metric, the time in µs that the quick samples or the estimate gave."""
+    outcome = trial.outcome
+    if not isinstance(outcome, Measured | Estimated):
+        return None
+    time_us = outcome.time_us if isinstance(outcome, Estimated) else outcome.timing.median_us
+    return time_us if outcome.cost is None else outcome.cost
 
 
 def _mechanisms(trial: TrialRow | None) -> tuple[str, ...]:

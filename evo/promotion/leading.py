@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from evo.promotion.statistics import Interval
 from evo.promotion.verdict import Verdict
+from evo.text.wording import factor_text, time_text
 from evo.trial.timing import Timing
 
 Source: TypeAlias = Literal["quick", "confirmed", "refuted", "estimated"]
@@ -36,6 +37,13 @@ class Figure:
     @property
     def confirmed(self) -> bool:
         return self.source == "confirmed"
+
+    @property
+    def text(self) -> str:
+        """The value with its source in brackets, e.g. ``10.8 µs (quick)``. An estimate has the sign ≈ instead."""
+        estimated = self.source == "estimated"
+        value = time_text(self.value, estimated=estimated) if self.unit == "us" else factor_text(self.value)
+        return value if estimated else f"{value} ({self.source})"
 
     @property
     def words(self) -> str:

@@ -110,7 +110,7 @@ def _tried(brief: BriefView, tried: TriedView) -> tuple[str, str]:
     lines = [_title(tried)]
     if best is not None:
         share = "" if view.share is None else f", {percent_text(view.share)} of the limit"
-        speedup = "" if view.speedup is None else f", {view.speedup:.2f}× the fastest baseline"
+        speedup = f", {view.speedup_text}" if view.speedup_text else ""
         modelled = "estimated, never run: " if best.estimated else ""
         lines.append(f"{modelled}{view.best_text}{share}{speedup}, with {settings_text(best.config)}.")
     if view.mechanisms:

@@ -31,7 +31,12 @@ class SpeedUp:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """Result of one submitted variant. `trouble` is the first line of its error; empty if the variant works."""
+    """Result of one submitted variant.
+
+    Attributes:
+        time_us: quick time or estimate of its best config; None if the variant does not work.
+        trouble: first line of its error; empty if the variant works.
+    """
 
     name: str
     time_us: float | None
@@ -46,6 +51,7 @@ class Result:
 
     Attributes:
         confirmed: True if the best time is from a confirmation.
+        quick_us: quick time of the best variant in µs, with which the first variant is compared.
         share: roofline time divided by the time of the best variant; None if unknown.
         trouble: reason why no variant could be submitted; empty if there is none.
     """
@@ -56,6 +62,7 @@ class Result:
     best_us: float | None = None
     best: str = ""
     confirmed: bool = False
+    quick_us: float | None = None
     speedups: Mapping[str, SpeedUp] = field(default_factory=dict)
     share: float | None = None
     usd: float = 0.0
@@ -68,7 +75,7 @@ class Result:
 
     @property
     def naive_us(self) -> float | None:
-        """Time in µs of the first variant that works; None if no variant works."""
+        """Quick time in µs of the first variant that works; None if no variant works."""
         return next((each.time_us for each in self.attempts if each.time_us is not None), None)
 
     @property
@@ -180,7 +187,7 @@ def _row(each: Result) -> str:
         f"{time_text(each.best_us)}{'' if each.confirmed else ' (quick)'}",
         *(str(each.speedups.get(name, "not measured")) for name in (EAGER, COMPILED)),
         "" if each.share is None else percent_text(each.share),
-        "" if naive is None else f"{naive / each.best_us:.2f}× its speed",
+        "" if naive is None or each.quick_us is None else f"{naive / each.quick_us:.2f}× its speed",
         "" if each.tuning_gain is None else f"{each.tuning_gain:.2f}×",
     )
     return f"| {' | '.join(cells)} |"

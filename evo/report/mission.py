@@ -155,7 +155,7 @@ def _shape(mission: Mission, result: Result, work: Work | None) -> Iterator[str]
     limits = Limits.of(search.device, work, search.objective)
     if limits:
         reached = percent_text(limits.least_us / reached_us)
-        yield f"The least possible time here is {limits}: {reached} is reached."
+        yield f"The least possible time here is {limits}: {reached} is reached{_by(search)}."
     yield goals_table(mission, search, work, reached_us)
     yield _decision(search)
 
@@ -236,6 +236,12 @@ def _reached(result: Result) -> float | None:
     return None if result.search.best is None else result.search.best.time_us
 
 
+def _by(search: SearchView) -> str:
+    """Return a mark for statements about a time that no confirmation measured; empty for a confirmed time."""
+    unconfirmed = search.champion is None and search.best is not None and search.best.source != "confirmed"
+    return " (by quick samples, not confirmed)" if unconfirmed else ""
+
+
 def _timing(result: Result) -> Timing | None:
     outcome = None if result.best is None else result.best.outcome
     return outcome.timing if isinstance(outcome, Measured) else None
@@ -288,7 +294,10 @@ def goals_table(mission: Mission, search: SearchView, work: Work | None, reached
     bound = f"\n\nThe least possible time on {mission.model} is {limits}, by its datasheet." if limits else ""
     same = search.device.model == mission.model
     judged = _on_the_goal_model if same else _on_another_model
-    rows = [(time_text(goal.time_us), goal.source, judged(goal, reached_us, limits.least_us)) for goal in mission.goals]
+    rows = [
+        (time_text(goal.time_us), goal.source, f"{judged(goal, reached_us, limits.least_us)}{_by(search)}")
+        for goal in mission.goals
+    ]
     here = "here" if same else f"on {search.device.model}, which cannot be compared"
     return table((f"goal on {mission.model}", "from", here), rows) + bound
 

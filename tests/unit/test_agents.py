@@ -39,7 +39,7 @@ def test_submit_tool_answers_with_time_and_ratio() -> None:
     service = Service()
     text = tools(service).submit(1, {"k.c": "good"}, "wider", name="wide", table={"tunables": {"W": [1]}})
     assert "5 µs" in text
-    assert "0.500 times the time of the family's own" in text
+    assert "That is 0.500× the time of the family's own implementation (quick)." in text
     assert service.document == {"tunables": {"W": [1]}, "idea": "wider", "author": "ana", "name": "wide"}
 
 

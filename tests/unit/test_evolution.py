@@ -73,6 +73,7 @@ def view(number: int, *, time_us: float | None, parents: tuple[int, ...] = (0,),
         submitted_at=NOW,
         best=None if time_us is None else BestView(number=0, config={}, time_us=time_us),
         ratio=None if number == 0 or time_us is None else time_us / 10.0,
+        ratio_source=None if number == 0 or time_us is None else "quick",
         share=None if time_us is None else share,
         failures=(failure,) if time_us is None else (),
     )

@@ -153,7 +153,15 @@ def test_kernelbench_import_into_a_folder_with_files_is_refused(tmp_path: Path) 
 def result(ratio: float | None, *, best_us: float | None = 2.0) -> Result:
     attempts = (Attempt(name="naive", time_us=8.0), Attempt(name="best", time_us=best_us, tuning_gain=1.5))
     speedups = {} if ratio is None else {"torch": SpeedUp(ratio=ratio, low=ratio - 0.1, high=ratio + 0.1)}
-    return Result(problem="p", attempts=attempts, best_us=best_us, best="best", speedups=speedups, usd=0.25)
+    return Result(
+        problem="p",
+        attempts=attempts,
+        best_us=best_us,
+        quick_us=None if best_us is None else 0.5 * best_us,
+        best="best",
+        speedups=speedups,
+        usd=0.25,
+    )
 
 
 def test_fast_p_counts_correct_kernels_above_the_threshold() -> None:
@@ -169,7 +177,7 @@ def test_kernelbench_summary_has_validity_medians_and_cost() -> None:
     assert found.medians["torch"].low <= 2.0 <= found.medians["torch"].high
     assert found.tuning_gain == 1.5
     table = markdown(results)
-    assert "4.00× its speed" in table
+    assert "8.00× its speed" in table, "both times are quick"
     assert "cannot be \\| imported" in table
     assert summary([]).validity is None
 

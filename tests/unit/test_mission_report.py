@@ -92,3 +92,21 @@ def test_mission_report_warns_about_a_shared_gpu(users: str) -> None:
     assert shared.best is not None
     spoilt = replace(shared, best=replace(shared.best, environment={"shared_with": users}))
     assert f"also used by {users}: the times are not reliable" in report(spoilt)
+
+
+def test_mission_report_marks_statements_that_rest_on_quick_samples() -> None:
+    quick = result(18.0)
+    text = report(replace(quick, search=replace(quick.search, champion=None)))
+    assert "| reached (by quick samples, not confirmed) |" in text
+    assert "open: the time is 1.12× the goal (by quick samples, not confirmed)" in text
+    assert "49% is reached (by quick samples, not confirmed)." in text
+    assert "not confirmed)" not in report(quick)
+
+
+def test_mission_report_does_not_compare_a_confirmed_time_with_a_quick_baseline() -> None:
+    """The champion of an earlier search was confirmed without baselines."""
+    earlier = result(18.0)
+    verdict = replace(VERDICT, baseline=None, baseline_speedup=None)
+    champion = replace(CHAMPION, time_us=18.0, verdict=verdict)
+    text = report(replace(earlier, search=replace(earlier.search, champion=champion)))
+    assert "Decision: open; no baseline was timed with the champion, so its gain is not known." in text

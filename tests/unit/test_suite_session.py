@@ -1,5 +1,6 @@
 """Searches of a suite, with a fake service: shares of the budget, results shared between calls, skipped calls."""
 
+import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from evo.cli.console.suite_result import SuiteResult, suite_document
+from evo.cli.console.suite_result import SuiteResult, print_suite, suite_document
 from evo.cli.exits import Exit
 from evo.cli.service.locations import ServiceRef
 from evo.cli.session import follow as following
@@ -18,7 +19,10 @@ from evo.cli.session.request import Request
 from evo.cli.session.suites import Shared
 from evo.errors import Conflict
 from evo.messages.view import BestView, Page, SearchView, TrialView
+from evo.promotion.leading import Figure
 from evo.search.suite import suite_from
+from evo.trial.outcome import Measured
+from evo.trial.timing import Timing
 from templates import registry
 from tests.unit.views import CHAMPION, NOW, view
 
@@ -221,3 +225,27 @@ def test_suite_call_without_a_suitable_device_is_listed_with_the_reason(service:
 def test_suite_without_any_search_ends_with_the_exit_code_nothing_found(service: Service) -> None:
     found = searched((999,), Shared(trials=4))
     assert found.exit is Exit.NOTHING_FOUND
+
+
+def test_suite_report_names_the_source_and_the_baseline_of_each_speed_up(service: Service) -> None:
+    found = searched((8,), Shared(trials=2))
+    (call, ended), out = found.searched[0], Console(file=io.StringIO(), width=200)
+    speedup = Figure(value=1.5, unit="x", source="confirmed", against="confirmed-baseline")
+    assert ended.best is not None
+    best = replace(ended.best, time_us=30.0, source="confirmed", quick_us=25.0, speedup=speedup)
+    shown = replace(found, searched=((call, replace(ended, best=best, fastest_baseline="quick-baseline")),))
+    print_suite(out, shown, 2, "")
+    assert isinstance(out.file, io.StringIO)
+    text = out.file.getvalue()
+    assert "30 µs (confirmed)" in text and "1.50× (confirmed) confirmed-baseline" in text
+    assert "quick-baseline" not in text
+    document = suite_document(shown, 2)["calls"][0]
+    assert (document["source"], document["speedup"], document["baseline"]) == ("confirmed", 1.5, "confirmed-baseline")
+
+
+@pytest.mark.parametrize("cost", [None, 75.0])
+def test_configs_of_a_suite_are_compared_by_quick_costs(cost: float | None) -> None:
+    timing = Timing(samples_us=(25.0,))
+    quick = replace(trial(1, {"ROWS": 8}, 25.0), outcome=Measured(timing=timing, cost=cost), cost=cost)
+    confirmed = replace(quick, time_us=30.0, quick_us=25.0, cost=None if cost is None else 90.0)
+    assert quick.quick_cost == confirmed.quick_cost == (cost or 25.0)

@@ -16,7 +16,6 @@ from evo.cli.console.output import facts
 from evo.device import kind_of
 from evo.messages.view import SearchView, TrialView, WarmStartView
 from evo.messages.worker_state import confirmation_text
-from evo.promotion.leading import Figure
 from evo.search.lifecycle import TERMINAL
 from evo.text.wording import count_text, duration_text, factor_text, outcome_text, percent_text, spaced_text, time_text
 
@@ -130,17 +129,8 @@ def best_time_text(view: SearchView) -> str:
     if view.best is None:
         return "–"
     if view.objective.metric is not None:
-        return f"{view.objective.metric_text(view.best.cost)} at {figure_text(view.best.time)}"
-    return figure_text(view.best.time)
-
-
-def figure_text(figure: Figure | None) -> str:
-    """Return a time or speed-up with its source in brackets. An estimate has the sign ≈ in place of a source."""
-    if figure is None:
-        return "–"
-    estimated = figure.source == "estimated"
-    value = time_text(figure.value, estimated=estimated) if figure.unit == "us" else factor_text(figure.value)
-    return value if estimated else f"{value} ({figure.source})"
+        return f"{view.objective.metric_text(view.best.cost)} at {view.best.time.text}"
+    return view.best.time.text
 
 
 def unconfirmed_text(view: SearchView) -> str | None:

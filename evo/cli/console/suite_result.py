@@ -11,7 +11,7 @@ from evo.cli.exits import Exit
 from evo.messages.view import SearchView
 from evo.search.suite import Call, Suite
 from evo.search.suite.selection import SIZES, ConfigSet, Measurements, Unseen, best_set, leave_one_out
-from evo.text.wording import factor_text, settings_text, spaced_text, time_text
+from evo.text.wording import settings_text, spaced_text
 
 LONG = "as long"
 
@@ -54,10 +54,11 @@ def print_suite(out: Console, result: SuiteResult, size: int, where: str) -> Non
     out.print(styled("\n", (f"Suite {suite.name}", "bold")))
     rows = table("call", "family", "problem", ">time", "over the fastest baseline", "champion")
     for call, view in result.searched:
-        best = None if view.best is None else view.best.time_us
-        over = "–" if view.speedup is None else f"{factor_text(view.speedup)} {view.fastest_baseline}"
+        speedup = None if view.best is None else view.best.speedup
+        over = "–" if speedup is None else f"{speedup.text} {speedup.against}"
         champion = "none" if view.champion is None else str(view.champion.id)
-        rows.add_row(call.name, view.family, spaced_text(call.problem), time_text(best), over, champion)
+        time = "–" if view.best is None else view.best.time.text
+        rows.add_row(call.name, view.family, spaced_text(call.problem), time, over, champion)
     out.print(rows)
     for name, reason in result.left_out.items():
         out.print(f"{name} was not searched: {reason}")
@@ -110,6 +111,7 @@ def suite_document(result: SuiteResult, size: int) -> dict[str, Any]:
 
 
 def _call(call: Call, view: SearchView) -> dict[str, Any]:
+    speedup = None if view.best is None else view.best.speedup
     return {
         "name": call.name,
         "family": view.family,
@@ -118,9 +120,10 @@ def _call(call: Call, view: SearchView) -> dict[str, Any]:
         "search": view.id,
         "champion": None if view.champion is None else view.champion.id,
         "time_us": None if view.best is None else view.best.time_us,
+        "source": None if view.best is None else view.best.source,
         "config": None if view.best is None else view.best.config,
-        "speedup": view.speedup,
-        "baseline": view.fastest_baseline,
+        "speedup": None if speedup is None else speedup.value,
+        "baseline": None if speedup is None else speedup.against,
     }
 
 

@@ -155,7 +155,8 @@ class Contest:
             attempts=attempts,
             best_us=best.best.time_us,
             best=best.name,
-            confirmed=best.best.source != "quick",
+            confirmed=best.best.source == "confirmed",
+            quick_us=best.best.quick_us or best.best.time_us,
             speedups=_speedups(client, tuning),
             share=best.share,
             usd=usd,
@@ -169,7 +170,7 @@ def _attempt(view: VariantView) -> Attempt:
         trouble = view.failures[0].detail.strip().split("\n")[0] if view.failures else view.reason or view.state
     return Attempt(
         name=view.name,
-        time_us=None if view.best is None else view.best.time_us,
+        time_us=None if view.best is None else view.best.quick_us or view.best.time_us,
         tuning_gain=view.tuning_gain,
         trials=view.finished,
         trouble=trouble,
@@ -179,11 +180,12 @@ def _attempt(view: VariantView) -> Attempt:
 def _speedups(client: Client, tuning: SearchView) -> dict[str, SpeedUp]:
     """Return the speed-up over each baseline, by the baseline's name.
 
-    The speed-up is computed from the confirmation of the champion or, without a champion, from the quick samples of the
-    best trial.
+    The speed-up is computed from the confirmation of the search's champion. Without one, it is the confirmed speed-up
+    of the best trial or, without a confirmation, it is computed from the quick samples of the best trial.
     """
     rng = np.random.default_rng(0)
-    report = None if tuning.champion is None else tuning.champion.report
+    own = tuning.champion is not None and tuning.champion.search_id == tuning.id
+    report = tuning.champion.report if own and tuning.champion is not None else None
     if report is not None and report.challenger is not None and report.baselines:
         mine = report.challenger.samples_us
         return {
@@ -195,6 +197,9 @@ def _speedups(client: Client, tuning: SearchView) -> dict[str, SpeedUp]:
         }
     if tuning.best is None:
         return {}
+    found = tuning.best.speedup
+    if found is not None and found.confirmed and found.interval is not None:
+        return {found.against or "": SpeedUp(ratio=found.value, **_ends(found.interval))}
     trials = client.trials(tuning.id, sort="rank", outcome="measured").items
     outcome = next((each.outcome for each in trials if each.number == tuning.best.number), None)
     if not isinstance(outcome, Measured):

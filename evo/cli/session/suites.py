@@ -293,7 +293,11 @@ class _Conductor:
             entry.view = self._look(entry.view)
 
     def _measurements(self, family: str) -> Measurements:
-        """Return the measured times or costs of every call's best configs on the problems of the family."""
+        """Return the measured times or costs of every call's best configs on the problems of the family.
+
+        They are quick times, because only the best configs are confirmed, and times of different sources are not
+        comparable.
+        """
         entries = [entry for entry in self._entries.values() if entry.view and entry.view.family == family]
         configs: list[Config] = []
         for entry in entries:
@@ -302,9 +306,8 @@ class _Conductor:
         costs: dict[str, dict[int, float]] = {entry.call.name: {} for entry in entries}
         for name, view in self._views_of(entries):  # exchanges come last, and measured their configs in one session
             for trial in self._trials(view):
-                if trial.time_us is not None and trial.config in configs:
-                    cost = trial.time_us if trial.cost is None else trial.cost
-                    costs[name][configs.index(trial.config)] = cost
+                if trial.quick_cost is not None and trial.config in configs:
+                    costs[name][configs.index(trial.config)] = trial.quick_cost
         return Measurements(
             problems={entry.call.name: entry.view.problem for entry in entries if entry.view},
             weights={entry.call.name: entry.call.weight for entry in entries},

@@ -7,7 +7,7 @@ from datetime import datetime
 from evo.messages.view.page import Deferred
 from evo.promotion.leading import Confirmation, Figure, Source, leading_speedup, leading_time
 from evo.trial import Config
-from evo.trial.outcome import Estimated, Outcome
+from evo.trial.outcome import Estimated, Measured, Outcome
 from evo.trial.results import ConfirmReport, Stages
 from evo.trial.timing import Timing
 
@@ -79,6 +79,16 @@ class TrialView(Deferred):
     def time(self) -> Figure | None:
         """The trial's time with its source and interval; None if there is no time."""
         return leading_time(self.time_us, self.confirmed, estimated=isinstance(self.outcome, Estimated))
+
+    @property
+    def quick_cost(self) -> float | None:
+        """The cost or, without a metric, the time in µs that the quick samples or the estimate gave. None if there is
+        none. Unlike `cost`, it is comparable between confirmed and other trials of a search.
+        """
+        if self.quick_us is None:
+            return self.time_us if self.cost is None else self.cost
+        cost = self.outcome.cost if isinstance(self.outcome, Measured) else None
+        return self.quick_us if cost is None else cost
 
     def speedup(self, baselines: Mapping[str, Timing]) -> Figure | None:
         """Return the speed-up over the fastest baseline; None if there is no baseline.

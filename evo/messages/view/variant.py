@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from evo.messages.view.search import BestView
+from evo.promotion.leading import Source
 from evo.search.lifecycle import TERMINAL, State
-from evo.text.wording import time_text
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
 
@@ -58,6 +58,8 @@ class VariantView:
         most_trials: maximum number of trials; None if only the search's limits apply.
         ratio: best time of the variant divided by the best time of the family's own implementation; below 1, the
             variant is faster. In a search with a metric, the ratio of the costs; below 1, the variant is better.
+        ratio_source: ``confirmed`` if a confirmation timed both kernels in the same rounds, ``quick`` if the ratio is
+            computed from the quick samples of both, ``estimated`` for estimates. None without a ratio.
         speedup: speed-up over the fastest baseline.
         share: fraction of the roofline limit that the best trial reaches; None if no limit is known.
         tuning_gain: time of the first measured config divided by the time of the best config; in a search with a
@@ -87,6 +89,7 @@ class VariantView:
     most_trials: int | None = None
     best: BestView | None = None
     ratio: float | None = None
+    ratio_source: Source | None = None
     speedup: float | None = None
     share: float | None = None
     tuning_gain: float | None = None
@@ -103,14 +106,29 @@ class VariantView:
 
     @property
     def best_text(self) -> str:
-        """The best time as text; empty if nothing was timed.
+        """The best time with its source as text; empty if nothing was timed.
 
-        In a search with a metric, the metric's value precedes the time: ``812 at 10.8 µs``.
+        In a search with a metric, the metric's value precedes the time: ``812 at 10.8 µs (quick)``.
         """
         if self.best is None:
             return ""
-        time = time_text(self.best.time_us)
+        time = self.best.time.text
         return time if self.objective.metric is None else f"{self.objective.metric_text(self.best.cost)} at {time}"
+
+    @property
+    def ratio_text(self) -> str:
+        """The ratio with its meaning and source, e.g. ``0.950× the time of the family's own implementation (quick)``.
+        Empty without a ratio.
+        """
+        if self.ratio is None:
+            return ""
+        return f"{self.ratio:.3f}× the {self.quantity} of the family's own implementation ({self.ratio_source})"
+
+    @property
+    def speedup_text(self) -> str:
+        """The speed-up of the best trial with its source and baseline; empty without a baseline."""
+        found = None if self.best is None else self.best.speedup
+        return "" if found is None else f"{found.text} over {found.against}, the fastest baseline"
 
     @property
     def rank(self) -> tuple[float, int]:

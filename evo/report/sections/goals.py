@@ -49,14 +49,22 @@ def judged(goal: Goal, material: Material) -> GoalResult | None:
     if reached_us is None:
         return None
     if goal.time_us is not None:
-        found, missing = time_text(reached_us, estimated=material.search.estimated), reached_us / goal.time_us
+        found = time_text(reached_us, estimated=material.search.estimated) + _mark(material)
+        missing = reached_us / goal.time_us
         return _judged(GoalResult(goal=goal, found=found, missing=missing, time_us=goal.time_us), material)
     if goal.factor is None or saving is None:
         return None
-    found, missing = factor_text(saving.factor), goal.factor / saving.factor
+    found, missing = factor_text(saving.factor) + _mark(material), goal.factor / saving.factor
     return _judged(
         GoalResult(goal=goal, found=found, missing=missing, time_us=saving.baseline_us / goal.factor), material
     )
+
+
+def _mark(material: Material) -> str:
+    """Return `` (quick)`` for figures of a trial that was not confirmed, else an empty text."""
+    best, estimated = material.search.best, material.search.estimated
+    quick = material.champion is None and best is not None and best.source == "quick"
+    return " (quick)" if quick and not estimated else ""
 
 
 def decision(material: Material, terms: Terms) -> str:
@@ -152,6 +160,8 @@ def _reached(result: GoalResult, material: Material) -> str:
     """
     verdict = None if material.champion is None else material.champion.verdict
     if verdict is None or verdict.challenger is None:
+        if material.search.best is not None and material.search.best.source == "confirmed":
+            return "reached in a confirmation, but the trial was not promoted"
         return "reached by the quick samples of a trial that was not confirmed"
     predicted = _predicted(result.goal, material)
     if predicted is None:

@@ -106,8 +106,8 @@ def _limit(material: Material, cache: str) -> tuple[str, ...] | None:
     unknown = "not estimated" if search.estimated else "not measured"
     reached = unknown if time_us is None else f"{'≈ ' * search.estimated}{percent_text(limit.share(time_us))}"
     time = time_text(time_us, estimated=search.estimated)
-    if confirmed:
-        time = f"{time} (confirmed)"
+    if time_us is not None and not search.estimated:
+        time = f"{time} ({'confirmed' if confirmed else 'quick'})"
     return cache, time, time_text(limit.floor_us), bound_text(limit.bound), reached
 
 

@@ -105,11 +105,11 @@ def _feedback(view: VariantView) -> Iterator[str]:
     yield f"Variant {view.number} of search {view.search_id} ({view.name}): {view.state}{reason}."
     yield f"{count_text(view.finished, 'trial')} ended{'' if view.ended else '; more are to come'}."
     if view.best is not None:
-        yield f"Best: {view.best_text} with {settings_text(view.best.config)}, {view.best.source}."
+        yield f"Best: {view.best_text} with {settings_text(view.best.config)}."
     if view.ratio is not None:
-        yield f"That is {view.ratio:.3f} times the {view.quantity} of the family's own implementation."
-    if view.speedup is not None:
-        yield f"It runs {view.speedup:.2f} times as fast as the fastest baseline."
+        yield f"That is {view.ratio_text}."
+    if view.speedup_text:
+        yield f"Speed-up: {view.speedup_text}."
     if view.share is not None:
         yield f"It reaches {percent_text(view.share)} of the limit of the device."
     if view.champion:

@@ -94,11 +94,7 @@ def insights(proposals: Sequence[ProposalView], variants: Sequence[VariantView])
     kept: dict[str, str] = {}
     for proposal, variant in _tested(proposals, variants):
         if not _contradicts(variant) and variant.best is not None:
-            ratio = (
-                ""
-                if variant.ratio is None
-                else f", {variant.ratio:.2f}× the {variant.quantity} of the family's own implementation"
-            )
+            ratio = f", {variant.ratio_text}" if variant.ratio_text else ""
             kept.setdefault(proposal.insight, f"variant {variant.number}: {variant.best_text}{ratio}")
     return kept
 

@@ -20,7 +20,7 @@ from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
 from evo.errors import InvalidInput
 from evo.text.visible import visible
-from evo.text.wording import count_text, time_text
+from evo.text.wording import count_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -217,8 +217,8 @@ def _print_proposal(out: "Console", proposal: "ProposalView", variant: "VariantV
     elif variant.best is None:
         what += f"variant {variant.number} ({variant.name}) does not work: {variant.reason}"
     else:
-        ratio = "" if variant.ratio is None else f", {variant.ratio:.2f}× the time of the family's own implementation"
-        what += f"variant {variant.number} ({variant.name}) takes {time_text(variant.best.time_us)}{ratio}"
+        ratio = f", {variant.ratio_text}" if variant.ratio_text else ""
+        what += f"variant {variant.number} ({variant.name}) takes {variant.best_text}{ratio}"
     out.print(visible(what), markup=False, highlight=False)
 
 

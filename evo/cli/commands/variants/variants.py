@@ -222,7 +222,7 @@ def show_table(out: "Console", views: "Iterable[VariantView]") -> None:
     """Print the variants of a search with their best times."""
     rows = table("variant", "name", "made from", "author", "state", "trials", "best", "of family's", "of the limit")
     for view in views:
-        ratio = "" if view.ratio is None else percent_text(view.ratio)
+        ratio = "" if view.ratio is None else f"{percent_text(view.ratio)} ({view.ratio_source})"
         share = "" if view.share is None else percent_text(view.share)
         made_from = ", ".join(map(str, view.parents))
         mark = " (champion)" if view.champion else ""
@@ -253,9 +253,9 @@ def _show(view: "VariantView", *, as_json: bool) -> None:
     if view.best is not None:
         rows.add_row("best", f"{view.best_text}, trial {view.best.number} of search {view.tuning_id}")
     if view.ratio is not None:
-        rows.add_row("against the family", f"{view.ratio:.3f}× the {view.quantity} of the family's own implementation")
-    if view.speedup is not None:
-        rows.add_row("against baselines", f"{view.speedup:.2f}× the speed of the fastest baseline")
+        rows.add_row("against the family", view.ratio_text)
+    if view.speedup_text:
+        rows.add_row("against baselines", view.speedup_text)
     if view.share is not None:
         rows.add_row("of the limit", percent_text(view.share))
     if view.tuning_gain is not None:
