@@ -117,6 +117,8 @@ def _search_view(
     tally, champion = Tally.of(session, row, counts), Champions(session).incumbent(row)
     costs_ms = Archive(session).costs_ms(row.id)
     challenges = challenge_views(session, row.id)
+    webhook = None if row.webhook is None else _webhook_view(row.webhook, delivery)
+    undelivered = () if webhook is None or webhook.trouble is None else (webhook.trouble,)
     return SearchView(
         id=row.id,
         state=row.state,
@@ -156,7 +158,7 @@ def _search_view(
         archived=row.archived_at is not None,
         cost=row.budget.spent(elapsed_s(row, now)),
         warm_start=row.warm_start,
-        webhook=None if row.webhook is None else _webhook_view(row.webhook, delivery),
+        webhook=webhook,
         requirements=row.requirements or Requirements(),
         device_uuid=row.device_uuid,
         proving=None if row.state in TERMINAL else _confirmation(session, row, now),
@@ -165,7 +167,7 @@ def _search_view(
         retired=tuple(RetiredView(**vars(each)) for each in Champions(session).retired_of(row.id)),
         source=_source(row.family),
         unconfirmed=tally.unconfirmed,
-        warnings=(*(row.baselines.warnings if row.baselines else ()), *gap_texts(challenges)),
+        warnings=(*(row.baselines.warnings if row.baselines else ()), *undelivered, *gap_texts(challenges)),
     )
 
 

@@ -115,6 +115,10 @@ def test_webhook_is_retried_by_later_processes_and_finally_given_up(stage: Stage
     for pause_s in (*PAUSES_S, 10**6):
         courier_of(stage, receiver).run()
         courier_of(stage, receiver).run()
+        if pause_s == PAUSES_S[0]:
+            (warning,) = stage.view(search).warnings
+            assert warning.startswith("The webhook's message to http://8.8.8.8/… was not delivered in 1 attempt: ")
+            assert warning.endswith("the receiver answered 500. It is sent again later: check the receiver.")
         stage.wait(pause_s)
     courier_of(stage, receiver).run()
     assert receiver.answers == []
@@ -122,6 +126,7 @@ def test_webhook_is_retried_by_later_processes_and_finally_given_up(stage: Stage
     webhook = stage.view(search).webhook
     assert webhook is not None
     assert (webhook.given_up, webhook.error, webhook.delivered_at) == (True, "the receiver answered 404", None)
+    assert [each for each in stage.view(search).warnings if "It is not sent again: check the receiver" in each]
 
 
 def test_webhook_of_a_dead_process_is_delivered_by_a_living_process(stage: Stage) -> None:

@@ -162,6 +162,19 @@ class WebhookView:
     error: str | None = None
     given_up: bool = False
 
+    @property
+    def trouble(self) -> str | None:
+        """Warning about a message that was not delivered, with the remedy; None if there is none."""
+        if self.error is None or self.delivered_at is not None:
+            return None
+        ending = (
+            "It is not sent again: check the receiver, and read the result here or in REST"
+            if self.given_up
+            else "It is sent again later: check the receiver"
+        )
+        tries = count_text(self.attempts, "attempt")
+        return f"The webhook's message to {self.url} was not delivered in {tries}: {self.error}. {ending}."
+
 
 @dataclass(frozen=True, kw_only=True)
 class SearchView(Deferred):
@@ -198,8 +211,8 @@ class SearchView(Deferred):
         missing_baselines: reasons why baselines could not be timed, by baseline name.
         baselines_done: True once the baselines were timed. If `baselines` and `missing_baselines` are still empty, the
             family has no baselines.
-        warnings: problems of the family that do not stop the search, each with a remedy, followed by the texts of
-            `quick_gaps`.
+        warnings: problems of the family and of the webhook that do not stop the search, each with a remedy, followed by
+            the texts of `quick_gaps`.
     """
 
     id: int
