@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session, selectinload
 from db.engine.events import Events
 from db.models import DeviceRow, WorkerRow, table
 from db.repositories.leases import Leases
+from db.repositories.readable import readable
 from evo.device import Device
 from evo.device.kind import implemented_kinds
 from evo.errors import Conflict, NotFound
@@ -178,9 +179,9 @@ class Fleet:
         return self.session.scalars(query.order_by(DeviceRow.uuid)).all()
 
     def workers(self) -> Sequence[WorkerRow]:
-        """Return every worker with its devices, most recently seen first."""
+        """Return every worker with its devices, most recently seen first. Workers that cannot be read are left out."""
         query = select(WorkerRow).options(selectinload(WorkerRow.devices))
-        return self.session.scalars(query.order_by(WorkerRow.seen_at.desc(), WorkerRow.id)).all()
+        return readable(self.session, query.order_by(WorkerRow.seen_at.desc(), WorkerRow.id))
 
     def some(self, worker_ids: Collection[str]) -> Sequence[WorkerRow]:
         """Return the workers with these ids, with their devices. Ids of deleted workers are left out."""

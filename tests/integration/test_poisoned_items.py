@@ -376,6 +376,18 @@ def test_damaged_document_in_any_table_does_not_block_lists(tmp_path: Path, dama
         assert damaged >= 20
 
 
+def test_unreadable_device_does_not_block_the_views_of_running_searches(tmp_path: Path) -> None:
+    """Views of running searches read all workers, to state why no worker measures."""
+    with local(tmp_path / "evo.db") as rest:
+        rest.prepare()
+        rest.submit(budget={"trials": 6})
+        assert rest.http.get("searches/1").json()["unserved"] is None
+        with rest.service.database.write() as session:
+            session.execute(text("UPDATE devices SET device = '[7'"))
+        assert "No worker has Toy CPU" in rest.http.get("searches/1").json()["unserved"]
+        assert [each["id"] for each in rest.http.get("searches").json()["items"]] == [1]
+
+
 OWN = ("searches/1", "searches/1/trials/0", "searches/1/report.md", "searches/1/variants", "champions/1", "trials/1")
 OWN_PAGES = (
     *(
