@@ -7,9 +7,9 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from api.views.pair import pair_of
 from api.views.tally import Tally
 from db.models import ProposalRow, SearchRow, TrialRow, VariantRow
+from db.queries.pair import pair_of
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions
 from db.repositories.variants import FAMILY, Variants, unknown_variant
