@@ -16,6 +16,7 @@ from workers.runner.pool import Runners, TroubleError, UnfitError
 from workers.runner.process import Runner
 from workers.runner.protocol import Compare, Ready, Refused, Reply, Trouble, Verify
 from workers.system.device_lock import GaveUp
+from workers.system.exhaustion import MachineExhausted
 
 WORK = cast(
     Assignment,
@@ -43,7 +44,8 @@ def opening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[list[C
                 raise ChildDiedError("was killed by signal SIGKILL", killed=happen is killed)
             return Ready()
 
-        fake: Any = type("Child", (), {"__init__": lambda self, threads: None, "ask": ask, "interrupt": lambda _: None})
+        methods = {"ask": ask, "interrupt": lambda _: None, "kill": lambda _: None}
+        fake: Any = type("Child", (), {"__init__": lambda self, threads: None, **methods})
         monkeypatch.setattr(pool, "Child", fake)
         monkeypatch.setattr(pool, "Prove", lambda **_: "prove")
         monkeypatch.setattr(pool, "open_request", lambda *_, **__: "open")
@@ -97,12 +99,36 @@ def test_device_is_unfit_only_after_three_kills_during_its_check(
         return Ready()
 
     fake: Any = pool.Child
-    fake.ask, fake.kill = prove, lambda _: None
+    fake.ask = prove
     if kills < 3:
         assert runners_.fresh(WORK)
         return
     with pytest.raises(UnfitError, match="Toy CPU: a known-good kernel crashes: killed by SIGKILL"):
         runners_.fresh(WORK)
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (Trouble(reason="free disk space", exhausted=True), MachineExhausted),
+        (Trouble(reason="reference.py, import: SyntaxError"), TroubleError),
+        (Refused(outcome=Crashed(stage="open", reason="the device was lost")), TroubleError),
+    ],
+)
+def test_runner_that_cannot_be_opened_is_ended(
+    opening: Callable[[list[Callable[[Runners], None]]], Runners],
+    monkeypatch: pytest.MonkeyPatch,
+    reply: Reply,
+    error: type[Exception],
+) -> None:
+    runners, started, ended = opening([]), list[object](), list[object]()
+    fake: Any = pool.Child
+    monkeypatch.setattr(fake, "__init__", lambda self, threads: started.append(self))
+    monkeypatch.setattr(fake, "ask", lambda _, request, limit_s: Ready() if request == "prove" else reply)
+    monkeypatch.setattr(fake, "kill", lambda self: ended.append(self))  # noqa: PLW0108 - it must be a method
+    with pytest.raises(error):
+        runners.fresh(WORK)
+    assert started == ended != []
 
 
 def test_interrupted_runner_is_not_restarted(

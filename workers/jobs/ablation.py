@@ -13,7 +13,7 @@ from workers.jobs.confirmation import budget_s, compare
 from workers.jobs.stopwatch import Status, Stopwatch
 from workers.measure.checks.output import refusal
 from workers.runner.child import Child
-from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, trouble
+from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, outcome_of
 from workers.runner.protocol import Compare, Compared, Verified, Verify
 
 CHAMPION = "champion"
@@ -64,7 +64,7 @@ class Ablation:
                 raise ChampionFault(refusal)
             self._measure(indices)
         except (ChampionFault, TroubleError) as error:
-            failure = error.outcome if isinstance(error, ChampionFault) else trouble(error)
+            failure = error.outcome if isinstance(error, ChampionFault) else outcome_of(error)
             return AblateReport(failure=failure, stages=self._watch.stages)
         return AblateReport(
             changes=tuple(self._found[index] for index in range(len(self._job.changed))),

@@ -24,7 +24,7 @@ from workers.jobs.stopwatch import Status, Stopwatch
 from workers.measure.checks.output import refusal, together
 from workers.runner.child import Child
 from workers.runner.plan import imports
-from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, trouble
+from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, outcome_of
 from workers.runner.protocol import Compare, Compared, Save, Saved, Verified, Verify
 from workers.system import machine
 from workers.system.scratch import scratch
@@ -84,8 +84,7 @@ class Confirmation:
         try:
             report = self._examined(self._repeated(self._first()))
         except (CandidateFault, TroubleError) as error:
-            failure = error.outcome if isinstance(error, CandidateFault) else trouble(error)
-            report = ConfirmReport(failure=failure, failed=self._suspect)
+            report = ConfirmReport(failure=outcome_of(error), failed=self._suspect)
         finally:
             self._instruments.runners.discard()
         return replace(report, stages=self._watch.stages, steps=self._watch.steps)
@@ -144,11 +143,12 @@ class Confirmation:
 
         They run only if the samples would promote the challenger.
         """
-        self._instruments.runners.discard()  # ends the runners that were prepared for further comparisons
+        runners = self._instruments.runners
+        runners.discard()  # ends the runners that were prepared for further comparisons
         sanitizer, profiler = self._instruments.sanitizer, self._instruments.profiler
         if not promising(report, self._terms.policy, self._costs(report)):
             return replace(report, sanitizers=_not_sanitized(NOT_WON if sanitizer else NO_SANITIZER))
-        with self._watch.stage("verify_s"), self._drawn() as child:
+        with self._watch.stage("verify_s"), runners.drawn(self._work, *self._draws(1)) as child:
             if sanitizer is None:
                 report = replace(report, sanitizers=_not_sanitized(NO_SANITIZER))
             else:
@@ -246,11 +246,6 @@ class Confirmation:
         finally:
             with self._watch.step(process, "end"):
                 child.kill()
-
-    @contextmanager
-    def _drawn(self) -> Iterator[Child]:
-        with self._instruments.runners.drawn(self._work, *self._draws(1)) as child:
-            yield child
 
     def _verify(self, child: Child, side: Side, *, launches: int) -> tuple[CaseError, ...]:
         self._suspect = side

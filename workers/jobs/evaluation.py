@@ -37,7 +37,7 @@ from workers.jobs.confirmation import Confirmation, Instruments, Side, budget_s,
 from workers.jobs.stopwatch import Status, Stopwatch
 from workers.runner.child import Child
 from workers.runner.killed import undisturbed
-from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, trouble
+from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, outcome_of
 from workers.runner.protocol import Compare, Measure, Sampled, Verified, Verify
 
 Preparation: TypeAlias = Mapping[str, Built]
@@ -239,8 +239,8 @@ class Evaluator:
             with watch.stage("measure_s"), self._fresh(replace(work, timed_only=True)) as child:
                 compared = compare(child, request, work)
         except (CandidateFault, TroubleError) as error:
-            failure = error.outcome if isinstance(error, CandidateFault) else trouble(error)
-            return BaselineReport(timings={}, unavailable={"all": str(error)}, failure=failure, stages=watch.stages)
+            missing = {"all": str(error)}
+            return BaselineReport(timings={}, unavailable=missing, failure=outcome_of(error), stages=watch.stages)
         return BaselineReport(
             timings=compared.baselines,
             unavailable=compared.unavailable,
@@ -284,12 +284,10 @@ class Evaluator:
                 verified = _verify(child, terms, built, limits)
             with watch.stage("measure_s"):
                 sampled = _measure(child, terms, limits)
-        except CandidateFault as fault:
-            return fault.outcome, {}
-        except TroubleError as error:
-            if self._raise_trouble:
+        except (CandidateFault, TroubleError) as error:
+            if self._raise_trouble and isinstance(error, TroubleError):
                 raise
-            return trouble(error), {}
+            return outcome_of(error), {}
         if sampled.pruned:
             return Pruned(timing=sampled.timing, threshold_us=limits.prune_us or 0.0), sampled.environment
         measured = Measured(

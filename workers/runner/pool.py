@@ -19,7 +19,6 @@ from workers.runner.child import Ahead, Child, ChildDiedError, ChildTimeoutError
 from workers.runner.killed import MOST_ATTEMPTS
 from workers.runner.plan import open_request
 from workers.runner.protocol import Draw, Load, Open, Prepare, Prove, Ready, Refused, Reply, Request, Trouble, Unfit
-from workers.system.device_lock import GaveUp
 from workers.system.exhaustion import MachineExhausted
 from workers.system.interruption import Interruption
 from workers.system.seconds import Seconds
@@ -119,8 +118,10 @@ def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_
     raise TroubleError(f"the runner answered {reply.kind} instead of {expected.__name__.lower()}")
 
 
-def trouble(error: TroubleError) -> Outcome:
-    """Return the outcome of a trial that could not be judged."""
+def outcome_of(error: CandidateFault | TroubleError) -> Outcome:
+    """Return the outcome of a candidate that failed, or that could not be judged."""
+    if isinstance(error, CandidateFault):
+        return error.outcome
     reason = str(error)
     return ReferenceFailed(reason=reason) if isinstance(error, ReferenceTroubleError) else LaunchFailed(reason=reason)
 
@@ -255,7 +256,20 @@ class Runners:
             GaveUp: the job was interrupted.
         """
         request = open_request(work, self._folder, *entropy, process=process, modules=modules)
-        return self._opened(work, request, attempt=1, another=another)
+        attempt = 1
+        while True:
+            try:
+                return self._opened(work, request, another=another)
+            except _UnprovenError as error:
+                outcome = error.outcome
+                failure: EvoError = UnfitError(f"{work.terms.device.model}: {_unproven(outcome)}")
+            except CandidateFault as fault:  # there is no candidate yet
+                self.interruption.check()
+                outcome, failure = fault.outcome, ReferenceTroubleError(_not_opened(fault.outcome))
+            if not _worth_another(outcome, attempt):
+                raise failure
+            attempt += 1
+            _LOG.warning("runner.opened_again", search=work.terms.search_id)
 
     def prepare(self, work: Assignment, *entropy: int, process: int = 0, modules: tuple[str, ...] = ()) -> None:
         """Start the runner that `fresh` will return for the same arguments, and let it compute expected outputs.
@@ -316,7 +330,14 @@ class Runners:
             return child
         return Child(threads=threads)
 
-    def _opened(self, work: Assignment, request: Open, *, attempt: int, another: bool) -> Child:
+    def _opened(self, work: Assignment, request: Open, *, another: bool) -> Child:
+        """Start a runner and open it. If this fails, end the runner.
+
+        Raises:
+            CandidateFault: the runner died or timed out after the known-good kernel had succeeded.
+            _UnprovenError: the runner died or timed out while it ran the known-good kernel.
+            EvoError: as `fresh` raises it.
+        """
         self.interruption.check()
         self.opening = Seconds()
         with self.opening.of("start"):
@@ -332,24 +353,13 @@ class Runners:
                     ask(child, request, Ready, stage="open", limit_s=limit_s)
             self._busy = child
             self.interruption.check()
-        except CandidateFault as fault:  # there is no candidate yet
-            self.interruption.check()
-            if not _worth_another(fault.outcome, attempt):
-                raise ReferenceTroubleError(_not_opened(fault.outcome)) from None
-        except _UnprovenError as error:
-            child.kill()
-            if not _worth_another(error.outcome, attempt):
-                raise UnfitError(f"{work.terms.device.model}: {_unproven(error.outcome)}") from None
         except TroubleError as error:
             child.kill()
             raise ReferenceTroubleError(str(error)) from None
-        except (UnfitError, GaveUp):
+        except BaseException:
             child.kill()
             raise
-        else:
-            return child
-        _LOG.warning("runner.opened_again", search=work.terms.search_id)
-        return self._opened(work, request, attempt=attempt + 1, another=another)
+        return child
 
     def _prove(self, child: Child, work: Assignment) -> None:
         """Run a known-good kernel, because an earlier runner that crashed may have left the device broken.
