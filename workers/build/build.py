@@ -248,17 +248,16 @@ class _Build:
     def _make(self, problem: Problem) -> _Compiled:
         candidate, source = self._render(problem)
         self.source = self.source or source
-        unit = self._unit(candidate, source)
+        device = self.terms.device
+        unit = self.copy.unit(device.kind, source, candidate.target(device.architecture))
         artefact = self._compile(unit)
         ptx = artefact.ptx.decode(errors="replace")
         candidate = candidate.compiled(ptx)
-        entry = symbol_of(self.copy.family.implementation(self.terms.device.kind).entry, ptx)
+        entry = symbol_of(self.copy.family.implementation(device.kind).entry, ptx)
         launch = candidate.launch.named(ptx) if candidate.launch else None
         arguments = call_arguments(candidate)
         launched: Sequence[Step | None] = steps(entry, arguments, launch) or (None,)
-        used = [
-            self.compiler.resources(artefact, each.launch if each else None, self.terms.device) for each in launched
-        ]
+        used = [self.compiler.resources(artefact, each.launch if each else None, device) for each in launched]
         self.used = self.used or most_used(used)
         for resources, step in zip(used, launched, strict=True):
             self._require_fit(resources, step, artefact.ptx)
@@ -291,10 +290,6 @@ class _Build:
         if self.copy.family.variant is not None and (fault := outside(source)) is not None:
             raise _Refused(CompileFailed(log=f"error: {fault}"))
         return candidate, source
-
-    def _unit(self, candidate: Candidate, source: str) -> Unit:
-        device = self.terms.device
-        return self.copy.unit(device.kind, source, candidate.target(device.architecture))
 
     def _compile(self, unit: Unit) -> Artefact:
         if unit.untrusted and self.terms.policy.untrusted == "sandbox" and not self.compiler.sandbox:

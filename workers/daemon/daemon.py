@@ -280,8 +280,7 @@ class Worker:
             _LOG.warning("goodbye.failed", reason=str(error))
 
     def _beat_s(self) -> float:
-        third = min((lease.lease_s / 3 for lease in self._context.held.leases), default=BEAT_S)
-        return min(BEAT_S, third)
+        return min([BEAT_S, *(lease.lease_s / 3 for lease in self._context.held.leases)])
 
     def _attempts(self) -> list[int]:
         """Return the ids of attempts whose leases must be renewed: those of held jobs and of undelivered results."""

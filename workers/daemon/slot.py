@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -234,10 +234,11 @@ class Slot:
         return done.accounted(pending, prepared, begun_s=begun_s, ended_s=time.monotonic(), still_s=still_s)
 
     def _measure(self, pending: Pending, built: Preparation) -> Performed:
-        lease, unwanted, proof_s = pending.lease, self._unwanted(pending.lease), 0.0
+        lease, proof_s = pending.lease, 0.0
+        unwanted = partial(self._unwanted, lease)
         with exclusive(self.device.uuid, unwanted=unwanted, on_busy=self._busy) as lock_s, self._performing(lease):
             report = self._performer.perform(pending.work, lease.job, built)
-            if doubtful(report) and not unwanted():
+            if doubtful(report) and not self._unwanted(lease):
                 self._doing = ("testing", "a known-good kernel must succeed, because a candidate crashed")
                 begun_s = time.monotonic()
                 with suppress(TroubleError):  # a fault of the family
@@ -267,7 +268,7 @@ class Slot:
         return Performed(report=replace(duplicate, stages=stages, environment=environment))
 
     def _deliver(self, lease: Lease, report: Report, built: Preparation) -> None:
-        if self._unwanted(lease)() and (self._context.held.revoked(lease) or died(report)):
+        if self._unwanted(lease) and (self._context.held.revoked(lease) or died(report)):
             self._drop(lease)
             return
         if isinstance(report, EvaluateReport):
@@ -275,9 +276,9 @@ class Slot:
             _LOG.info("trial", search=lease.terms.search_id, **summary(lease, report))
         self._context.outbox.post(self._shipping.pack(lease, report, built))
 
-    def _unwanted(self, lease: Lease) -> Callable[[], bool]:
-        """Return a function that returns True if the lease was revoked or the worker is stopping."""
-        return lambda: self._context.stopping.is_set() or self._context.held.revoked(lease)
+    def _unwanted(self, lease: Lease) -> bool:
+        """Return True if the lease was revoked or the worker is stopping."""
+        return self._context.stopping.is_set() or self._context.held.revoked(lease)
 
     # Leases without a result
 
@@ -351,7 +352,7 @@ class Slot:
     @contextmanager
     def _performing(self, lease: Lease) -> Iterator[None]:
         with self._lock:
-            if self._unwanted(lease)():
+            if self._unwanted(lease):
                 raise GaveUp("the measurement is no longer needed")
             self._performer.begin()
             self._current = lease

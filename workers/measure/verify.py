@@ -335,23 +335,23 @@ def _rounded(case: CaseError, reference: NDArray[Any]) -> str:
 
 def _describe_stray(name: str, values: NDArray[Any]) -> str:
     """Describe the elements of an in-place argument that hold poison, although the inputs held none."""
-    stray = np.ascontiguousarray(values).view(f"u{values.itemsize}") == int.from_bytes(
-        bytes([POISON]) * values.itemsize
-    )
-    where = f"the first at {np.argwhere(stray)[0].tolist()}"
     fault = "computed from memory outside the arrays, or from an output before it is written"
-    return f"`{name}` has {int(stray.sum())} of {values.size} elements {fault}, {where}; check the indices"
+    return f"{_describe_poisoned(name, values, fault)}; check the indices"
 
 
 def _describe_unwritten(name: str, values: NDArray[Any], reference: NDArray[Any]) -> str:
-    bits = np.ascontiguousarray(values).view(f"u{values.itemsize}")
-    untouched = bits == int.from_bytes(bytes([POISON]) * values.itemsize)
-    where = f"the first at {np.argwhere(untouched)[0].tolist()}"
     way_out = "Write all elements. If some must keep their contents, declare the contents in family.toml (`init`)"
-    lost = f"`{name}` has {int(untouched.sum())} of {values.size} elements never written, {where}. {way_out}"
+    lost = f"{_describe_poisoned(name, values, 'never written')}. {way_out}"
     if np.issubdtype(values.dtype, np.inexact):  # the sum of a number and poison, which is NaN, is poison
         return f"{lost}. {_reads_first(name)}"
     return f"{lost}{_added(values, reference, name)}"
+
+
+def _describe_poisoned(name: str, values: NDArray[Any], fault: str) -> str:
+    bits = np.ascontiguousarray(values).view(f"u{values.itemsize}")
+    poisoned = bits == int.from_bytes(bytes([POISON]) * values.itemsize)
+    where = f"the first at {np.argwhere(poisoned)[0].tolist()}"
+    return f"`{name}` has {int(poisoned.sum())} of {values.size} elements {fault}, {where}"
 
 
 def _reads_first(name: str) -> str:

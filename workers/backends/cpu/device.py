@@ -95,9 +95,7 @@ class CpuSession:
         if forbidden := forbidden_imports(binary):
             raise LaunchError(f"the kernel uses {', '.join(forbidden)}: {NO_KERNEL_MAY}")
         cores = self._cores if elsewhere is None else self._other_cores(elsewhere)
-        process = self._process(binary, entry, cores, timed=elsewhere is None)
-        self._processes.add(process)
-        return process
+        return self._process(binary, entry, cores, timed=elsewhere is None)
 
     def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
         return host_sets(arguments, inputs, 1)[0]
@@ -148,7 +146,8 @@ class CpuSession:
         return KernelTimer(cast(KernelProcess, kernel), arrays, rng=self._orders, calls=calls)
 
     def _process(self, library: Path, entry: str, cores: Sequence[int], *, timed: bool) -> KernelProcess:
-        return KernelProcess(
+        """Start and record a kernel process."""
+        process = KernelProcess(
             program=self._program,
             library=library,
             entry=entry,
@@ -157,6 +156,8 @@ class CpuSession:
             timed=timed,
             memory_bytes=self._memory_bytes,
         )
+        self._processes.add(process)
+        return process
 
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
         return CallTimer(calls)
@@ -167,7 +168,6 @@ class CpuSession:
     def floor(self) -> Timer:
         """Return a timer of an empty function that is called in the same way as kernels."""
         process = self._process(self._support_path, "empty", self._cores, timed=True)
-        self._processes.add(process)
         buffer = Argument(name="x", role="input", dtype="float32", shape=(1,))
         arguments = [replace(buffer, name=f"x{number}") for number in range(_TYPICAL_ARGUMENTS)]
         return KernelTimer(process, [HostBuffers(arguments, {})], rng=self._orders)

@@ -340,9 +340,7 @@ class KernelProcess:
         start, stop, changes, signal_number, heap, restored_ns = self._answer()
         over, cpu_after = time.perf_counter_ns(), self._process.cpu_ns()
         self._rested, cpu_ns = (over, cpu_after), cpu_after - cpu_before
-        claimed_ns = stop - start
-        if not began <= start <= stop <= over:
-            claimed_ns = -1
+        claimed_ns = stop - start if began <= start <= stop <= over else -1
         self._process.listen()
         if not (flags & TOGETHER or self.pace.halted):
             self._require_made(calls)
