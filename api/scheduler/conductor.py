@@ -233,10 +233,10 @@ class Conductor:
             StaleLease: the lease had ended, so the result was discarded.
             InvalidInput: the report does not fit the job.
         """
-        (receipts,) = self._take([Delivery(attempt_id=attempt_id, token=token, report=report)])
-        if isinstance(receipts, EvoError):
-            raise receipts
-        return receipts
+        (receipt,) = self._take([Delivery(attempt_id=attempt_id, token=token, report=report)])
+        if isinstance(receipt, EvoError):
+            raise receipt
+        return receipt
 
     def report_many(self, deliveries: Sequence[Delivery]) -> list[Answer]:
         """Accept several results, each once. Return their answers in the same order."""
@@ -299,8 +299,8 @@ class Conductor:
         latest = now + timedelta(seconds=self.lease_s)
         with self.database.read() as session:
             deliveries_ahead = Deliveries(session).any_ahead(now, SLACK)
-            ahead = deliveries_ahead or Leases(session).any_after(latest + SLACK)
-            ahead = ahead or Fleet(session).any_after(now + SLACK)
+            leases_ahead = Leases(session).any_after(latest + SLACK)
+            ahead = deliveries_ahead or leases_ahead or Fleet(session).any_after(now + SLACK)
             others = missed_s != 0.0 and self.database.others(session)
             ran_on = others and self._others_ran(session, missed_s)
         if missed_s == 0.0 and away_s == 0.0 and not ahead:

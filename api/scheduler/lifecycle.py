@@ -12,7 +12,7 @@ from api.scheduler.leasing.transaction import SearchTransaction
 from api.scheduler.results.store import queue_confirmation
 from db.engine.events import Events
 from db.engine.signals import WORK, announce
-from db.models import SearchRow, VariantRow
+from db.models import ChampionRow, SearchRow, VariantRow
 from db.repositories.ablations import Ablations
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions
@@ -46,9 +46,10 @@ def is_due(active: ActiveSearch, now: datetime) -> bool:
         return True
     if active.state == "stopping":
         return not active.search.history.pending
+    if active.state != "running":
+        return False
     stops = active.search.stop_reason(active.elapsed_s(now)) is not None or _unjudgeable(active) is not None
-    stops = stops or _may_repeat(active)
-    return active.state == "running" and (stops or _may_challenge(active, now, ended=False))
+    return stops or _may_repeat(active) or _may_challenge(active, now, ended=False)
 
 
 def follow(transaction: SearchTransaction, now: datetime) -> None:
@@ -158,11 +159,10 @@ def _unjudgeable(active: ActiveSearch) -> str | None:
     tunables = [each.name for each in active.search.space.tunables if len(each.values) > 1]
     if (reason := common_failure(ended, tunables)) is not None:
         return reason
-    fewest = active.search.policy.reference_failures
-    if len(ended) < fewest or not all(isinstance(trial.outcome, ReferenceFailed) for trial in ended):
+    if not ended or len(ended) < active.search.policy.reference_failures:
         return None
     outcome = ended[0].outcome
-    if not isinstance(outcome, ReferenceFailed):
+    if not isinstance(outcome, ReferenceFailed) or any(not isinstance(each.outcome, ReferenceFailed) for each in ended):
         return None
     return f"no config can be judged: {outcome.reason}"
 
@@ -203,13 +203,8 @@ def _bar(transaction: SearchTransaction, search: SearchRow) -> ChallengeLimit | 
     champion = champions.incumbent(search)
     if champion is None:
         return None
-    digest = champions.binary_digest(champion)
-    here_us = None
     active = transaction.active
-    if champion.search_id == search.id:
-        here_us = comparable_us(champion.evidence.verdict, active.timed_baselines)
-    if here_us is not None:
-        here_us /= active.search.challengers.slowdown(champion.trial_number)
+    here_us = _time_here_us(active, champion)
     try:
         cost = active.cost_of(champion, champion.time_us)
         here = None if here_us is None else active.cost_of(champion, here_us)
@@ -220,10 +215,21 @@ def _bar(transaction: SearchTransaction, search: SearchRow) -> ChallengeLimit | 
         config=champion.config,
         cost=cost,
         here=here,
-        binary_digest=digest,
+        binary_digest=champions.binary_digest(champion),
         foreign=champion.family_digest != search.family_digest,
     )
     return bar(incumbent, active.search.history.finished, search.policy)
+
+
+def _time_here_us(active: ActiveSearch, champion: ChampionRow) -> float | None:
+    """Return a champion's time, corrected to be comparable with the quick samples of the search that found it.
+
+    Return None if another search found the champion, or if the time is not comparable.
+    """
+    if champion.search_id != active.id:
+        return None
+    time_us = comparable_us(champion.evidence.verdict, active.timed_baselines)
+    return None if time_us is None else time_us / active.search.challengers.slowdown(champion.trial_number)
 
 
 def _why_none(transaction: SearchTransaction, to_beat: ChallengeLimit) -> str | None:

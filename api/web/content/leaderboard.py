@@ -255,7 +255,7 @@ def _row(search: SearchView, trial: TrialView, shared: Config) -> Row:
         relative=RelativeTime.of(search, trial.time_us, trial.confirmed),
         chips=tuple(chips),
         figures=_figures(outcome.resources) if isinstance(outcome, Measured | Estimated) else (),
-        detail="" if outcome is None or isinstance(outcome, Measured) else _one_line(detail_text(outcome)),
+        detail="" if outcome is None or isinstance(outcome, Measured) else headline(detail_text(outcome)),
         trial=trial,
     )
 
@@ -264,10 +264,6 @@ def _interval(trial: TrialView, timing: object) -> Interval | None:
     if trial.confirmed is not None and trial.confirmed.time is not None:
         return trial.confirmed.time
     return order_interval(timing.samples_us, CONFIDENCE) if isinstance(timing, Timing) else None
-
-
-def _one_line(text: str) -> str:
-    return headline(text)
 
 
 def _figures(resources: Mapping[str, float]) -> tuple[str, ...]:
