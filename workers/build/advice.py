@@ -30,8 +30,7 @@ def missing_header(log: str, unit: Unit) -> Iterator[str]:
     """Yield advice for each header that was not found."""
     for match in _MISSING.finditer(log):
         name = next(each for each in match.groups() if each is not None).strip()
-        under_nvrtc = unit.language == "cuda" and unit.compiler != "nvcc"
-        yield _under_nvrtc(name, unit) if under_nvrtc else _under_c(name, unit)
+        yield _under_nvrtc(name, unit) if _by_nvrtc(unit) else _under_c(name, unit)
 
 
 def counterpart(name: str) -> str | None:
@@ -41,13 +40,24 @@ def counterpart(name: str) -> str | None:
     return f"cuda/std/{cpp}" if found and is_standard(name) else None
 
 
+_BY_NVCC = 'or compile with nvcc, if it is installed (`compiler = "nvcc"` under [cuda])'
+
+
+def _by_nvrtc(unit: Unit) -> bool:
+    return unit.language == "cuda" and unit.compiler != "nvcc"
+
+
+def _table(unit: Unit) -> str:
+    """Return the table of family.toml for the unit's device kind."""
+    return "cuda" if unit.language == "cuda" else "cpu"
+
+
 def _under_nvrtc(name: str, unit: Unit) -> str:
     if not is_standard(name):
         if name.startswith(_CCCL):
             way = "install CUDA's C++ libraries for your CUDA version, e.g. pip install 'cuda-toolkit[cccl]'"
             return f"<{name}> is not installed; {way}"
         return _elsewhere(name, unit)
-    nvcc = 'or compile with nvcc, if it is installed (`compiler = "nvcc"` under [cuda])'
     guarded = "put `#ifndef __CUDACC_RTC__` in the line before and `#endif` in the line after"
     other = counterpart(name)
     if name in BUILT_IN:
@@ -56,7 +66,7 @@ def _under_nvrtc(name: str, unit: Unit) -> str:
         instead = f"write `#include <{other}>` instead"
     else:
         instead = f"there is no replacement for device code, so remove the `#include`, or {guarded}"
-    return f"NVRTC has no standard library, so no <{name}>; {instead}; {nvcc}"
+    return f"NVRTC has no standard library, so no <{name}>; {instead}; {_BY_NVCC}"
 
 
 def _under_c(name: str, unit: Unit) -> str:
@@ -69,7 +79,7 @@ def _elsewhere(name: str, unit: Unit) -> str:
     """Return advice on a missing header. Variants get no advice on flags, because they cannot specify folders."""
     if unit.untrusted:
         return f"{name} was not submitted with the source; submit the header too, and include it by its file name"
-    table = "cuda" if unit.language == "cuda" else "cpu"
+    table = _table(unit)
     if name.startswith("../"):
         inside = f"put {name.rpartition('/')[2]} into that folder and include it without `../`"
         start = f'add the folder to which {name} is relative: `flags = ["-I/that/folder"]` under [{table}]'
@@ -149,6 +159,10 @@ class Macros:
     file: str
     text: str
 
+    def is_source(self, file: str) -> bool:
+        """Return True if the name of a file in a compiler message is that of the source, and not of a header."""
+        return file in (self.file, Path(self.file).name)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
@@ -192,12 +206,10 @@ def advised(log: str, unit: Unit, macros: Macros | None) -> str:
 def _options(log: str, unit: Unit) -> Iterator[str]:
     """Yield advice for each option that the compiler does not know, e.g. an option of nvcc with NVRTC."""
     for name in dict.fromkeys("".join(found) for found in _UNKNOWN_OPTION.findall(log)):
-        if unit.language == "cuda" and unit.compiler != "nvcc":
-            nvcc = 'or compile with nvcc, if it is installed (`compiler = "nvcc"` under [cuda])'
-            yield f"NVRTC has no option {name}; remove it from `flags` under [cuda], {nvcc}"
+        if _by_nvrtc(unit):
+            yield f"NVRTC has no option {name}; remove it from `flags` under [cuda], {_BY_NVCC}"
         else:
-            table = "cuda" if unit.language == "cuda" else "cpu"
-            yield f"the compiler has no option {name}; remove it from `flags` under [{table}]"
+            yield f"the compiler has no option {name}; remove it from `flags` under [{_table(unit)}]"
 
 
 def _limits(log: str) -> Iterator[str]:
@@ -215,8 +227,7 @@ def redefinition(log: str, unit: Unit, macros: Macros | None) -> str | None:
         return None
     for found in REDEFINED.finditer(log):
         name = found["gcc"] or found["nvrtc"]
-        own = found["file"] in (macros.file, Path(macros.file).name)
-        if name in macros.kinds and not own:
+        if name in macros.kinds and not macros.is_source(found["file"]):
             where = f"{found['file']}:{found['a'] or found['b']}"
             what = f"removes {name}" if found["how"] == "undefined" else f"gives {name} another value"
             return _renamed(name, f"{where} {what}", unit, macros) + ", and in the source"
@@ -240,7 +251,7 @@ def _collisions(log: str, locations: Sequence[_Place], unit: Unit, macros: Macro
         return
     found: dict[str, tuple[str, bool]] = {}
     for before, location in pairwise([_Place(file="", line=0, text=""), *locations]):
-        own = location.file in (macros.file, Path(macros.file).name)
+        own = macros.is_source(location.file)
         misread = any(_NOT_A_NAME.search(each.text) for each in (before, location))
         for name in _names_at(location, own, macros, misread=misread):
             found.setdefault(name, (f"{location.file}:{location.line}", own))
@@ -294,7 +305,7 @@ def _directive(line: str) -> bool:
 
 
 def _line(location: _Place, macros: Macros) -> str:
-    if location.file in (macros.file, Path(macros.file).name):
+    if macros.is_source(location.file):
         lines = macros.text.splitlines()
     else:
         try:
@@ -348,5 +359,6 @@ def _standard(unit: Unit) -> Iterator[str]:
     if unit.language not in ("c++", "cuda") or any("-std=" in flag for flag in unit.flags):
         return
     if _CPP20.search(unit.source):
-        option, table = ("--std", "cuda") if unit.language == "cuda" else ("-std", "cpu")
-        yield f'The source is compiled as C++17. If it is C++20, write `flags = ["{option}=c++20"]` under [{table}]'
+        option = "--std" if unit.language == "cuda" else "-std"
+        flags = f'`flags = ["{option}=c++20"]` under [{_table(unit)}]'
+        yield f"The source is compiled as C++17. If it is C++20, write {flags}"

@@ -228,8 +228,9 @@ def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: C
     a confirmation needs it in every process. Without an incumbent, the fastest baseline is also kept, because the
     candidate is compared only with this baseline.
     """
-    typical_us = {name: _typical_us(timer) for name, timer in (*timers.items(), *baselines.timers.items())}
-    cost_s = {name: _round_s(timer, typical_us[name]) for name, timer in (*timers.items(), *baselines.timers.items())}
+    every = {**timers, **baselines.timers}
+    typical_us = {name: _typical_us(timer) for name, timer in every.items()}
+    cost_s = {name: _round_s(timer, typical_us[name]) for name, timer in every.items()}
     if request.only is None:
         for name, reason in _left_out(timers, baselines, request, typical_us, cost_s).items():
             del baselines.timers[name]
