@@ -204,12 +204,11 @@ class VariantDesk:
 
     def _refuse_again(self, session: Session, base_id: int, made: _Composed) -> None:
         """Refuse an implementation that equals that of another variant, even if name, author and idea differ."""
-        own = _implementation(made.family.document)
+        own, sources = _implementation(made.family.document), _sources(made.files)
         for row in Variants(session).of(base_id):
             family = Archive(session).search(row.tuning_id).family
-            if _implementation(family.document) == own and _sources(files_of(session, self.artefacts, family)) == (
-                _sources(made.files)
-            ):
+            same = _implementation(family.document) == own
+            if same and _sources(files_of(session, self.artefacts, family)) == sources:
                 raise Conflict(
                     f"variant {row.number} of search {base_id} has the same files; change them, or wait for its result"
                 )

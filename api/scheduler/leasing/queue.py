@@ -79,11 +79,9 @@ class WorkQueue:
         for _ in range(MAX_RACES):
             try:
                 with self._registry.transaction(search_id) as transaction:
-                    return (
-                        self._all(transaction, requests)
-                        if transaction
-                        else [_ended(search_id, each) for each in requests]
-                    )
+                    if transaction is None:
+                        return [_ended(search_id, each) for each in requests]
+                    return self._all(transaction, requests)
             except StrategyFailed as error:
                 if len(requests) > 1:
                     raise  # the batcher then serves the requests one by one, so that no valid result is lost

@@ -30,13 +30,6 @@ def check(report: Report) -> None:
     Raises:
         InvalidInput: a field of the report is invalid.
     """
-    if isinstance(report, EvaluateReport) and isinstance(report.outcome, Abandoned | Cancelled):
-        remedy = "return the lease instead (POST /attempts/ID/release)"
-        raise InvalidInput(
-            "report.outcome.kind", f"only the service assigns the outcome {report.outcome.kind}; {remedy}"
-        )
-    if isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
-        check_figures("report.outcome.time_us", report.outcome.time_us, TIME_US)
     check_figures("report", report)
     for where, timing in _timings(report):
         if not timing.samples_us:
@@ -45,13 +38,14 @@ def check(report: Report) -> None:
             raise InvalidInput(
                 f"{where}.power", "must have equally many samples_us and samples_w, at least one of each"
             )
-    if isinstance(report, EvaluateReport):
-        _check_outcome(report.outcome)
-    if isinstance(report, ConfirmReport):
-        _check_rounds(report)
-    if isinstance(report, AblateReport):
-        for index, each in enumerate(report.changes):
-            _check_change(f"report.changes.{index}", each)
+    match report:
+        case EvaluateReport():
+            _check_outcome(report.outcome)
+        case ConfirmReport():
+            _check_rounds(report)
+        case AblateReport():
+            for index, each in enumerate(report.changes):
+                _check_change(f"report.changes.{index}", each)
 
 
 def check_answer(report: Report, job: Job, terms: SearchTerms) -> None:
@@ -98,8 +92,11 @@ def _check_incumbent(report: ConfirmReport, job: Confirm) -> None:
 
 
 def _check_outcome(outcome: Outcome) -> None:
-    """Refuse an outcome that contradicts its measured values."""
+    """Refuse an outcome that contradicts its measured values, or that only the service assigns."""
     match outcome:
+        case Abandoned() | Cancelled():
+            remedy = "return the lease instead (POST /attempts/ID/release)"
+            raise InvalidInput("report.outcome.kind", f"only the service assigns the outcome {outcome.kind}; {remedy}")
         case Measured(cases=cases):
             for index, case in enumerate(cases):
                 if not case.passed:
@@ -238,6 +235,7 @@ FIGURE: Range = (-LARGEST_FIGURE, LARGEST_FIGURE)
 
 _FIELDS: Mapping[tuple[type, str], Range] = {
     (Timing, "samples_us"): TIME_US,
+    (Estimated, "time_us"): TIME_US,
     (Power, "samples_us"): TIME_US,
     (Power, "samples_w"): WATTS,
     (Timing, "calls_per_sample"): CALLS,
