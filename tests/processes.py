@@ -6,9 +6,10 @@ import psutil
 def arguments_of(process: psutil.Process) -> list[str]:
     """Return the command line of a process; empty if the process has ended or is a zombie."""
     try:
-        return process.cmdline()
+        arguments: list[str] = process.cmdline()
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return []
+    return arguments
 
 
 def ended(process: psutil.Process) -> bool:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import dropwhile
 
@@ -53,7 +53,7 @@ class Feed:
 
     async def follow(
         self, after: EventPosition, *, search_id: int | None = None
-    ) -> AsyncIterator[Sequence[ServerEvent]]:
+    ) -> AsyncGenerator[Sequence[ServerEvent]]:
         """Yield batches of events after a position until the feed is closed.
 
         At least once a minute, a batch is yielded, so that the caller can check its time limit. The batch may be empty.

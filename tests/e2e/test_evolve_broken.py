@@ -85,7 +85,7 @@ def ended(words: list[str], folder: Path) -> dict[str, Any]:
 
 
 def cost(proposal: dict[str, Any]) -> float:
-    return (PRICES["in"] * proposal["tokens_in"] + PRICES["out"] * proposal["tokens_out"]) / 1e6
+    return float(PRICES["in"] * proposal["tokens_in"] + PRICES["out"] * proposal["tokens_out"]) / 1e6
 
 
 @pytest.mark.timeout(900)

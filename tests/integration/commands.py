@@ -67,7 +67,8 @@ class Running:
     @property
     def family(self) -> list[psutil.Process]:
         """Descendant processes of the command."""
-        return psutil.Process(self.process.pid).children(recursive=True)
+        children: list[psutil.Process] = psutil.Process(self.process.pid).children(recursive=True)
+        return children
 
     def interrupt(self) -> None:
         """Send SIGINT to the process group, like Ctrl-C in a terminal."""

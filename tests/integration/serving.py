@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from api.app import create_app, open_database
 from api.server import address, listen
 from api.settings import Settings
+from db.engine.location import Location
 from db.engine.ownership import running_service
 from tests.integration.blank import prepared
 
@@ -22,7 +23,7 @@ PATIENCE_S = 200.0
 
 
 @contextmanager
-def served(database: Path, *, lease_s: float = 60.0, host: str = "127.0.0.1") -> Iterator[str]:
+def served(database: Location | Path, *, lease_s: float = 60.0, host: str = "127.0.0.1") -> Iterator[str]:
     """Yield the URL of a service in this process that is configured for `host` but listens on loopback."""
     with listening(create_app(Settings(db=prepared(database), lease_s=lease_s, host=host))) as url:
         yield url
@@ -95,8 +96,8 @@ def announced(database: Path) -> str:
     return urls[0]
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until the condition holds; fail after the time limit."""
+def wait_until(condition: Callable[[], object]) -> None:
+    """Wait until the condition returns a true value; fail after the time limit."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, "it took too long"

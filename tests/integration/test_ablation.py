@@ -17,6 +17,7 @@ from evo.errors import Conflict, InvalidInput
 from evo.messages.job import Ablate, Confirm, Lease, SlotReport
 from evo.messages.view import AblationView
 from evo.messages.worker_state import confirmation_text
+from evo.trial import Value
 from evo.trial.outcome import WrongAnswer
 from evo.trial.results import Ablated, AblateReport, ConfirmReport
 from templates.registry import BUILTIN, find
@@ -32,7 +33,7 @@ def searched(stage: Stage) -> int:
     return search
 
 
-def known(stage: Stage, search: int) -> dict[tuple[str, object], AblationView]:
+def known(stage: Stage, search: int) -> dict[tuple[str, Value], AblationView]:
     with stage.database.read() as session:
         return {(each.change.tunable, each.change.value): each for each in ablation_views(session, search)}
 

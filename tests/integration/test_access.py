@@ -91,7 +91,7 @@ def test_every_route_admits_exactly_the_roles_of_its_access_rule(callers: Caller
             "?after=nowhere" if path.endswith("/events") else ""
         )  # otherwise the stream would not end
         for role, client in callers.clients.items():
-            granted = effective([role]) if role in ROLES else {role} & {JOINER}  # type: ignore[list-item]
+            granted = effective([role]) if role in ROLES else {role} & {JOINER}
             response = client.request(method, url, headers={"Range": "bytes=0-0"}, extensions={"timeout": {}})
             allowed = not rule or bool(rule & granted)
             to_the_door = response.headers.get("location", "").startswith("/sign-in")
@@ -208,7 +208,8 @@ def test_token_expiry_follows_the_clock_of_the_service(callers: Callers, monkeyp
     token_id = callers.token("viewer", expires_in_s=1000).split("_")[1]
 
     def expired() -> bool:
-        return {each["id"]: each for each in callers.admin.get(f"{API}/tokens").json()["items"]}[token_id]["expired"]
+        tokens = {each["id"]: each for each in callers.admin.get(f"{API}/tokens").json()["items"]}
+        return bool(tokens[token_id]["expired"])
 
     assert expired() is False
     conductor = callers.service.app.state.service.conductor
@@ -220,7 +221,7 @@ def test_token_expiry_follows_the_clock_of_the_service(callers: Callers, monkeyp
 @pytest.mark.parametrize("secret", ["", "nonsense", "kev_0123456789ab_" + "x" * 43, "ключ", "kev_" + "0" * 500])
 def test_malformed_and_unknown_tokens_are_refused(callers: Callers, secret: str) -> None:
     client = callers.service.client(address=f"10.0.0.{len(secret) % 200}")
-    response = client.get(f"{API}/searches", headers={"Authorization": b"Bearer " + secret.encode()})
+    response = client.get(f"{API}/searches", headers={b"Authorization": b"Bearer " + secret.encode()})
     assert response.status_code == 401
     assert response.headers["www-authenticate"].startswith("Bearer")
     assert secret not in response.text or not secret
@@ -457,7 +458,7 @@ def test_network_service_does_not_start_without_tokens(tmp_path: Path) -> None:
     database = Database.open(path)
     with pytest.raises(OpenNetwork, match="kernel-evo token create"):
         refuse_open_network(settings, database)
-    elsewhere = Settings(db="postgresql://evo@db.example.org/evo", host="0.0.0.0")  # type: ignore[arg-type]
+    elsewhere = Settings(db="postgresql://evo@db.example.org/evo", host="0.0.0.0")
     with pytest.raises(OpenNetwork, match=r"start the service on 127\.0\.0\.1 .* --url http://127.0.0.1:8765"):
         refuse_open_network(elsewhere, database)
     refuse_open_network(Settings(db=path, host="::1"), database)

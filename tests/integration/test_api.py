@@ -47,7 +47,7 @@ class Rest:
     http: httpx.Client
 
     def prepare(self) -> None:
-        body = {"name": "toy", "document": TOY, "location": None}
+        body: dict[str, Any] = {"name": "toy", "document": TOY, "location": None}
         assert self.http.put(f"/families/{DIGEST}", json=body).status_code == 200
         devices = [TypeAdapter(type(DEVICE)).dump_python(DEVICE, mode="json")]
         body = {"name": "w1", "host": "here", "devices": devices}

@@ -127,7 +127,7 @@ def current_position(stage: Stage) -> EventPosition:
 
 def batches(stage: Stage, *, limit: int) -> list[list[ServerEvent]]:
     """Return all events, read in batches."""
-    found, place = [], EventPosition()
+    found, place = list[list[ServerEvent]](), EventPosition()
     while True:
         with stage.database.read() as session:
             batch = read_batch(session, place, stage.now, limit=limit)

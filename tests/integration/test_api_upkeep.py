@@ -212,13 +212,12 @@ def test_garbage_collection_deletes_old_searches_except_searches_of_champions(
         stage.conductor.orders.command(search, "cancel")
     with stage.database.write() as session:
         Archive(session).search(kept).archived_at = stage.now
-    others = [stage.submit(seed=seed, problem="N=16") for seed in (4, 5)]
-    for search in others:
+    for search in [stage.submit(seed=seed, problem="N=16") for seed in (4, 5)]:
         stage.conductor.orders.command(search, "cancel")
     monkeypatch.setattr("api.operations.periodic.SEARCHES_AT_ONCE", 2)
     stage.wait(2 * 86400)
     assert collector.collect(keep_days=3, artefact_limit_gb=None) == Collected()
-    limits = {"keep_days": 1.0, "artefact_limit_gb": 100e-9}
+    limits: dict[str, Any] = {"keep_days": 1.0, "artefact_limit_gb": 100e-9}
     expected = Collected(
         searches_deleted=3,
         searches_thinned=1,
@@ -458,7 +457,7 @@ def test_garbage_collection_deletes_nothing_by_age_after_the_clock_jumped_ahead(
     search = stage.submit()
     stage.conductor.orders.command(search, "cancel")
     lost, steady = [0.0], [1e6]
-    monkeypatch.setattr(periodic.time, "monotonic", lambda: steady[0])
+    monkeypatch.setattr("api.operations.periodic.time.monotonic", lambda: steady[0])
     collector = Collector(
         stage.database, Artefacts(tmp_path / "a"), clock=lambda: stage.now, keep_days=30.0, lost_s=lambda: lost[0]
     )

@@ -14,8 +14,8 @@ import pytest
 from evo.device.estimate.target import known
 from templates.registry import find
 from tests.integration.commands import CommandLine
-from tests.integration.test_cuda_on_host import declared, error, reference
-from tests.simt.host import ORDERS, build, compiler
+from tests.integration.test_cuda_on_host import declared, reference
+from tests.simt.host import ORDERS, build, compiler, error
 from tests.tiers import one_in
 from workers.backends.cuda.compilers.nvrtc_library import installed
 

@@ -158,7 +158,7 @@ def test_detached_search_runs_in_the_background(line: CommandLine) -> None:
     assert f"{line.database.name}.search-1.log" in started.out
     assert "kernel-evo watch 1" in started.out
     service = running_service(line.database)
-    assert service is not None
+    assert service is not None and service.url is not None
     background = psutil.Process(service.pid).parent()
     assert background is not None
     family = [background, *background.children(recursive=True)]

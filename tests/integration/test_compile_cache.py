@@ -36,7 +36,7 @@ class CountingCompiler:
 
     def __init__(self, compiler: Compiler) -> None:
         self.compiler, self.count = compiler, 0
-        self.version, self.suffix = compiler.version, compiler.suffix
+        self.version, self.suffix, self.sandbox = compiler.version, compiler.suffix, compiler.sandbox
         self.resources, self.refusal = compiler.resources, compiler.refusal
 
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:

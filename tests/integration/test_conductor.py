@@ -304,7 +304,7 @@ def test_next_fastest_trial_challenges_when_a_confirmation_fails(stage: Stage) -
 
 def test_confirmation_corrects_a_too_short_time_also_after_a_restart(stage: Stage) -> None:
     search = stage.submit(policy=policy(challenge_every=3))
-    corrected = {}
+    corrected: dict[int, object] = {}
     while not corrected:
         (lease,) = stage.claim()
         report = answer(lease)
@@ -347,6 +347,7 @@ def test_champion_confirmed_on_a_slowed_device_is_not_challenged_by_slower_trial
     while leases := stage.claim():
         report = answer(leases[0])
         if isinstance(leases[0].job, Confirm):
+            assert isinstance(report, ConfirmReport)
             confirmed.append(leases[0].job.challenger)
             slower = timing(1.5 * toy_time_us(leases[0].job.challenger))
             report = replace(report, challenger=slower, challenger_again=slower, baselines={"library": timing(30.0)})

@@ -96,8 +96,9 @@ def test_search_view_shows_an_unconfirmed_trial_only_if_its_quick_time_beats_the
         if view.best is None or view.best.source != "confirmed":
             continue
         assert view.best.quick_us is not None
-        others = [trial for trial in stage.trials(search) if trial.source == "quick" and trial.time_us is not None]
-        faster = [trial for trial in others if trial.time_us < view.best.quick_us]
+        others = [trial for trial in stage.trials(search) if trial.source == "quick"]
+        best_us = view.best.quick_us
+        faster = [trial for trial in others if trial.time_us is not None and trial.time_us < best_us]
         first = min(faster, key=lambda trial: (trial.time_us, trial.number), default=None)
         assert (view.unconfirmed and view.unconfirmed.number) == (first and first.number)
         if view.unconfirmed is not None:
@@ -138,7 +139,8 @@ def ranked(stage: Stage, search: int, *, sort: str, limit: int) -> tuple[list[in
     """Return the trial numbers of a ranking and the ranks. Check that pages, cursors and a text filter agree."""
     order = Order(key="rank", descending=sort.startswith("-"))
     with stage.database.read() as session:
-        board, selection, paged, place = Leaderboard(session), Selection(searches=(search,), order=order), [], None
+        board, selection = Leaderboard(session), Selection(searches=(search,), order=order)
+        paged, place = list[TrialRow](), None
         filtered = replace(selection, text="BLOCK")
         while rows := board.after(selection, place, limit=limit):
             offset = len(paged)

@@ -6,6 +6,7 @@ import os
 import platform
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_timing_sample_repeats_a_short_call_until_the_minimum_duration() -> None
 
 def test_timing_sample_calls_the_kernel_on_every_buffer_set_in_turn() -> None:
     called: list[int] = []
-    timer = CallTimer([lambda number=number: called.append(number) for number in range(3)])
+    timer = CallTimer([partial(called.append, number) for number in range(3)])
     timer.sample()
     assert called == [position % 3 for position in range(len(called))]
 

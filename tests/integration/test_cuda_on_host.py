@@ -16,7 +16,7 @@ import pytest
 
 from evo.device.estimate.target import known
 from evo.family.problem import Problem
-from evo.trial import Config
+from evo.trial import Config, Value
 from evo.trial.objective import Objective
 from templates.registry import Package, find
 from templates.render import render
@@ -37,7 +37,7 @@ LADDER = (
     ("sum in registers", PLAIN),
     ("three stages", CAUSAL),
 )
-SDPA = {"BLOCK_M": 32, "WARPS_M": 2, "WARPS_KV": 2, "BLOCK_N": 64, "K_STAGES": 2, "V_STAGES": 2}
+SDPA: dict[str, Value] = {"BLOCK_M": 32, "WARPS_M": 2, "WARPS_KV": 2, "BLOCK_N": 64, "K_STAGES": 2, "V_STAGES": 2}
 DIFFERENTLY = (
     {"QK_AHEAD": True, "MERGE": "spread", "STORE": "stmatrix"},
     {"COPY_TOGETHER": False, "PRODUCER_WARPS": 1, "PARTS_APART": True},
@@ -85,11 +85,11 @@ KEYS = (
 )
 """Attention in which query heads share key heads, with more keys than queries, and with windows of different sizes."""
 
-BOXES_OF_KEYS = {"PRODUCTS": "wgmma", "COPY": "tma", "PRODUCER_WARPS": 1, "WARPS_KV": 1, "COPY_TOGETHER": False}
-BOXES_OF_KEYS |= {"BLOCK_M": 64, "WARPS_M": 4, "Q_IN_REGISTERS": False}
-ALL_KEYS = {"K_STAGES": 0, "V_STAGES": 0, "COPY_TOGETHER": False}
-SHARED = {"KV_SPLITS": 2, "SPLIT_MERGE": "cluster", "K_STAGES": 1, "V_STAGES": 1, "COPY_TOGETHER": False}
-LAYOUTS = (
+BOXES_OF_KEYS: dict[str, Value] = {"PRODUCTS": "wgmma", "COPY": "tma", "PRODUCER_WARPS": 1, "WARPS_KV": 1}
+BOXES_OF_KEYS |= {"COPY_TOGETHER": False, "BLOCK_M": 64, "WARPS_M": 4, "Q_IN_REGISTERS": False}
+ALL_KEYS: dict[str, Value] = {"K_STAGES": 0, "V_STAGES": 0, "COPY_TOGETHER": False}
+SHARED: Config = {"KV_SPLITS": 2, "SPLIT_MERGE": "cluster", "K_STAGES": 1, "V_STAGES": 1, "COPY_TOGETHER": False}
+LAYOUTS: tuple[tuple[str, Config], ...] = (
     ("B=2,H=4,KV=2,S=75,S_KV=139,D=64,layout=bshd", {"STORE": "direct"}),
     ("B=2,H=4,KV=2,S=75,D=64,layout=bshd,causal=true,dtype=bfloat16", {**BOXES_OF_KEYS, **ALL_KEYS}),
     ("B=2,H=4,KV=2,S=75,D=64,layout=qkv,causal=true", {**ALL_KEYS, "PRODUCER_WARPS": 1, "PARTS_APART": True}),
@@ -228,7 +228,7 @@ QUANTISE = (
 
 ROWS = {"VECTOR": 4, "THREADS_PER_ROW": 64, "ROWS_PER_BLOCK": 4, "CTAS_PER_SM": 1}
 TILES = {"TILE_ROWS": 32, "TILE_COLUMNS": 32, "THREADS": 64}
-DECODE = {"PRODUCTS": "mma", "ROWS": 8, "COPY": "registers", "WARPS": 4, "SPLITS": 3, "CTAS_PER_SM": 0}
+DECODE: Config = {"PRODUCTS": "mma", "ROWS": 8, "COPY": "registers", "WARPS": 4, "SPLITS": 3, "CTAS_PER_SM": 0}
 EVENLY = {"WARPS": 1, "SPLITS": 1, "CTAS_PER_SM": 1}
 """Tunables that give fewer blocks than tiles: some blocks process two tiles, of different heads."""
 MEMORY_BOUND = (
@@ -414,7 +414,7 @@ def test_attention_in_every_tensor_layout_is_correct_on_the_host(text: str, chan
     assert max(errors(kernel, package, problem, "normal")) < LIMITS[str(problem["dtype"])]
 
 
-SCORES = (
+SCORES: tuple[tuple[str, Config], ...] = (
     ("B=1,H=3,S=139,D=64,softcap=20", {}),
     ("B=1,H=2,KV=1,S=75,S_KV=139,D=64,alibi=true,dtype=bfloat16", {"QK_AHEAD": True, "STORE": "stmatrix"}),
     (
@@ -648,7 +648,7 @@ def test_persistent_attention_is_correct_and_equal_in_every_execution_order(text
     config = {**declared(package), **change}
     assert not package.family.violations(config, problem, FEW, Objective())
     kernel = build(package, config, problem, FEW)
-    assert kernel.launch.grid[0] == FEW.limits["sm_count"] * change["CTAS_PER_SM"]
+    assert kernel.launch.grid[0] == FEW.limits["sm_count"] * int(change["CTAS_PER_SM"])
     inputs = reference(package).inputs(problem, "normal", np.random.default_rng(5))
     exact = reference(package).reference(problem, inputs)
     results = [kernel(inputs, order=order, eager=eager) for order, eager in ORDERS]

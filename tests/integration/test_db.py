@@ -144,7 +144,7 @@ def test_older_database_is_upgraded_with_its_rows_references_and_indexes(tmp_pat
         assert len(Archive(session).trials(search)) == trials
         assert session.execute(text("PRAGMA foreign_key_check")).all() == []
         assert session.execute(text("SELECT DISTINCT token FROM attempts")).scalars().all() == ["kept"]
-        numbers = dict(session.execute(text("SELECT name, seq FROM sqlite_sequence")).all())
+        numbers = {row.name: row.seq for row in session.execute(text("SELECT name, seq FROM sqlite_sequence"))}
     assert (numbers["searches"], numbers["trials"]) == (40, 50), "events name numbers that were assigned before"
     database.close()
     with closing(sqlite3.connect(path)) as connection:

@@ -83,7 +83,7 @@ def test_container_health_check_ignores_proxy_variables(tmp_path: Path) -> None:
     elsewhere = dict.fromkeys(("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"), "http://127.0.0.1:9")
     with served(tmp_path / "evo.db") as url:
         port = url.rpartition(":")[2]
-        checked = run(sys.executable, *(word.replace("8765", port) for word in command[1:]), **elsewhere)
+        checked = run(sys.executable, *(word.replace("8765", port) for word in command[1:]), folder=ROOT, **elsewhere)
     assert checked.returncode == 0, checked.stderr
     assert run(sys.executable, *(word.replace("8765", port) for word in command[1:])).returncode != 0
 
@@ -299,8 +299,9 @@ def test_setup_script_creates_the_first_tokens_and_replaces_lost_tokens(tmp_path
         "ADMIN_TOKEN_FILE": str(tmp_path / "admin"),
         "WORKER_TOKENS": str(tmp_path),
         "SETUP_PORT": free_port(),
+        "PATH": f"{BIN}:{os.environ['PATH']}",
     }
-    said = run("sh", DEPLOY / "setup.sh", PATH=f"{BIN}:{os.environ['PATH']}", **environment)
+    said = run("sh", DEPLOY / "setup.sh", folder=ROOT, **environment)
     assert said.returncode == 0, said.stderr
     tokens = {name: (tmp_path / name).read_text() for name in ("admin", "cpu/token", "cuda/token")}
     assert len(set(tokens.values())) == 3
@@ -308,7 +309,7 @@ def test_setup_script_creates_the_first_tokens_and_replaces_lost_tokens(tmp_path
     # As after a restore into another installation: one folder is empty, another has a foreign token.
     (tmp_path / "admin").unlink()
     (tmp_path / "cpu" / "token").write_text(tokens["cpu/token"].replace("kev_", "kev_x", 1))
-    restored = run("sh", DEPLOY / "setup.sh", PATH=f"{BIN}:{os.environ['PATH']}", **environment)
+    restored = run("sh", DEPLOY / "setup.sh", folder=ROOT, **environment)
     assert (restored.returncode, restored.stdout.count("made")) == (0, 2), restored.stderr
     assert (tmp_path / "cuda" / "token").read_text() == tokens["cuda/token"]
     assert not list(tmp_path.rglob("*.new"))

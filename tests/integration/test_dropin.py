@@ -5,7 +5,7 @@ import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -244,7 +244,7 @@ def test_exported_package_computes_rotary_embedding_in_both_layouts(
     assert served(fast) == 2
 
 
-CALLS = {
+CALLS: dict[str, Callable[[Any], Any]] = {
     "cross_entropy": lambda f: (f.cross_entropy, (drawn(6, 40), whole([3, -100, 39, 0, -100, 7]))),
     "rotary": lambda f: (f.apply_rotary_pos_emb, rotation()),
     "packed": lambda f: (lambda p: f.scaled_dot_product_attention(*p.permute(2, 0, 3, 1, 4).unbind(0)), (packed(),)),
@@ -423,7 +423,7 @@ def test_strict_mode_errors_name_the_unsupported_argument(fast: Any) -> None:
     weight = drawn(40)
     apart = drawn(6, 80)[:, ::2]
     shifted = drawn(6 * 40 + 1)[1:].view(6, 40)
-    calls = (
+    calls: tuple[tuple[Callable[[], object], str], ...] = (
         (lambda: fast.rms_norm(apart, (40,), weight), "input is not contiguous in memory"),
         (lambda: fast.rms_norm(shifted, (40,), weight), "input has an address that is not a multiple of 64 bytes"),
         (lambda: fast.rms_norm(drawn(6, 40), (40,), weight.to("meta")), "weight is on meta, input on cpu"),
@@ -456,10 +456,11 @@ def test_calls_with_mismatched_shapes_use_no_kernel_and_fail_like_pytorch(fast: 
         with pytest.raises(theirs.type):
             call(fast)
         assert reason in reasons(fast)[-1]
-    for added in (
+    sums: tuple[Callable[[], object], ...] = (
         lambda: fast.add_rms_norm(drawn(12, 20), drawn(12, 20), weight),
         lambda: fast.add_layer_norm(x, x, weight, drawn(39)),
-    ):
+    )
+    for added in sums:
         with pytest.raises(RuntimeError):
             added()
     assert served(fast) == 0
@@ -568,11 +569,12 @@ def test_unsupported_calls_fall_back_to_pytorch(fast: Any) -> None:
     torch.testing.assert_close(
         fast.linear(sparse, drawn(8, 40, seed=1)), functional.linear(sparse, drawn(8, 40, seed=1))
     )
-    for wrong in (
+    wrongs: tuple[Callable[[Any], object], ...] = (
         lambda f: f.softmax(x, 7),
         lambda f: f.linear(x, drawn(8, 39)),
         lambda f: f.rms_norm(x, (39,), weight),
-    ):
+    )
+    for wrong in wrongs:
         with pytest.raises((IndexError, RuntimeError)) as theirs:
             wrong(functional)
         with pytest.raises(theirs.type):

@@ -64,4 +64,4 @@ def test_only_a_reply_about_exhaustion_raises_machine_exhausted() -> None:
         (Trouble(reason="reference.py fails"), TroubleError),
     ):
         with pytest.raises(error):
-            ask(Says(reply), Open.__new__(Open), Unfit, stage="open", limit_s=1.0)  # type: ignore[arg-type,type-var]
+            ask(Says(reply), Open.__new__(Open), Unfit, stage="open", limit_s=1.0)  # type: ignore[arg-type]

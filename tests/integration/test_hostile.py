@@ -20,7 +20,7 @@ from api.schemas import Result
 from evo.errors import InvalidInput
 from evo.family import Family
 from evo.family.problem import split_assignments
-from evo.messages.job import Baseline, Confirm, Evaluate, FamilyRef, Lease, SearchTerms
+from evo.messages.job import Baseline, Confirm, Evaluate, FamilyRef, Job, Lease, SearchTerms
 from evo.promotion.policy import Policy
 from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed, Measured, Outcome, WrongAnswer
@@ -121,7 +121,8 @@ def test_random_reports_are_accepted_or_raise_invalid_input(count: int) -> None:
         seed=0,
     )
     config = {"BLOCK": 8, "UNROLL": 2}
-    jobs = [Evaluate(number=0, config=config), Baseline(), Confirm(challenger=config, incumbent=config, seed=1)]
+    confirm = Confirm(challenger=config, incumbent=config, seed=1)
+    jobs: list[Job] = [Evaluate(number=0, config=config), Baseline(), confirm]
     leases = [Lease(attempt_id=1, token="t", lease_s=60.0, terms=terms, job=job) for job in jobs]
     for _ in range(count):
         try:

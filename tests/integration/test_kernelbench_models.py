@@ -41,6 +41,7 @@ def test_family_of_a_kernelbench_model_has_valid_inputs_and_references(path: Pat
 
     assert {"own", "scaled"} <= set(found.distributions)
     for case in family.case_problems(family.problem(small), "cuda"):
+        assert case.problem is not None
         inputs = module.inputs(case.problem, case.case.inputs, np.random.default_rng(3))
         again = module.inputs(case.problem, case.case.inputs, np.random.default_rng(3))
         right, rough = module.reference(case.problem, inputs), module.yardstick(case.problem, inputs)

@@ -30,7 +30,7 @@ from evo.trial.outcome import (
     TimedOut,
     WrongAnswer,
 )
-from evo.trial.results import EvaluateReport
+from evo.trial.results import ConfirmReport, EvaluateReport
 from evo.trial.timing import Bars
 from templates.registry import find
 from tests.integration.workbench import FAMILIES, QUICK, config, cpu, faulty, terms
@@ -57,11 +57,10 @@ class Workshop:
         self.evaluator = Evaluator("cpu", folder, scratch)
         self.copy = Families(scratch / "families").add(faulty())
 
-    def work(self, **changes: object) -> Assignment:
-        device = changes.pop("device", self.device)
-        return Assignment(terms=terms(device, faulty(), **changes), copy=self.copy)
+    def work(self, *, device: Device | None = None, **changes: Any) -> Assignment:
+        return Assignment(terms=terms(device or self.device, faulty(), **changes), copy=self.copy)
 
-    def report(self, fault: str = "none", unroll: int = 1, bars: Bars = Bars(), **changes: object) -> EvaluateReport:
+    def report(self, fault: str = "none", unroll: int = 1, bars: Bars = Bars(), **changes: Any) -> EvaluateReport:
         work = self.work(**changes)
         job = Evaluate(number=0, config=config(fault, unroll), bars=bars)
         return self.evaluator.evaluate(work, job, self.evaluator.build(work, job.config))
@@ -501,6 +500,7 @@ def test_promising_challenger_is_sanitized_and_timed_in_further_processes(
     assert threads.skipped == "the kernel runs on one thread"
     assert report.repeated_against == "incumbent"
     assert [len(each.challenger.samples_us) for each in report.repeats] == [5, 5]
+    assert isinstance(report, ConfirmReport)
     prediction = judge(report, policy, 1, np.random.default_rng(0)).prediction
     assert prediction is not None
     assert (prediction.rounds, len(prediction.found)) == (5, 3)
@@ -553,6 +553,7 @@ def test_confirmation_without_an_incumbent_times_the_challenger_twice(workshop: 
     assert report.incumbent is None
     assert report.challenger is not None
     assert report.challenger_again is not None
+    assert isinstance(report, ConfirmReport)
     rules = {rule.name: rule for rule in judge(report, QUICK, 1, np.random.default_rng(0)).rules}
     assert rules["work"].passed, rules["work"].text
     assert rules["answers"].passed, rules["answers"].text
@@ -573,6 +574,7 @@ def test_kernel_that_skips_work_if_its_outputs_contain_the_result_is_not_promote
         shown = "if each call has its own (inputs and )?outputs|after its inputs had changed"
         assert re.search(shown, report.failure.reason)
         return
+    assert isinstance(report, ConfirmReport)
     verdict = judge(report, QUICK, 1, np.random.default_rng(0))
     assert not verdict.promote
     assert "does less work if its outputs already hold the answer" in verdict.summary
@@ -603,6 +605,7 @@ def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
         assert "after its inputs had changed" in report.failure.reason
     assert report.answers is not None
     assert report.answers.wrong == pytest.approx(report.answers.judged / 97, rel=0.3)
+    assert isinstance(report, ConfirmReport)
     verdict = judge(report, QUICK, 1, np.random.default_rng(0))
     assert not verdict.promote
     counted = f"Not promoted. {report.answers.wrong:,} of {report.answers.judged:,} timed calls that were judged gave"

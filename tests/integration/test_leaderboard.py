@@ -38,8 +38,8 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     stage = Stage(tmp_path_factory.mktemp("board") / "evo.db" if own else request.getfixturevalue("postgresql").lend())
     stage.register_worker()
     stage.register_family(DOCUMENT, OTHER_DIGEST)
-    request = SearchRequest(family_digest=OTHER_DIGEST, strategy="random", seed=1, policy={"challenge_every": 99})
-    assert stage.conductor.orders.submit(request) == SEARCH
+    asked = SearchRequest(family_digest=OTHER_DIGEST, strategy="random", seed=1, policy={"challenge_every": 99})
+    assert stage.conductor.orders.submit(asked) == SEARCH
     stage.hand_in(stage.one())
     for _ in range(COUNT - 1):
         lease = stage.one()
@@ -213,7 +213,7 @@ def http(stage: Stage) -> Iterator[httpx.Client]:
 
 def test_trial_list_cursor_of_a_different_order_is_refused(stage: Stage, http: httpx.Client) -> None:
     path = f"/searches/{SEARCH}/trials"
-    words = {"sort": "-BLOCK", "where": "LAYOUT=row", "limit": 3}
+    words: dict[str, str | int] = {"sort": "-BLOCK", "where": "LAYOUT=row", "limit": 3}
     seen, cursor = [], None
     while True:
         page = http.get(path, params={**words, **({"cursor": cursor} if cursor else {})}).json()

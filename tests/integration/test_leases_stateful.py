@@ -1,8 +1,10 @@
 """Random sequences of claims, reports, losses, commands and restarts: every trial ends exactly once."""
 
 import os
+from collections.abc import Callable
 from itertools import count, cycle
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -161,13 +163,19 @@ ANYTHING = settings(
 )
 
 
+def run_state_machine(start: Callable[[], Leasing], *, max_examples: int) -> None:
+    """Run random sequences of actions. Hypothesis accepts any function that returns a state machine."""
+    run_state_machine_as_test(cast(Any, start), settings=settings(ANYTHING, max_examples=max_examples))
+
+
 @pytest.mark.parametrize("examples", one_in(2, EXAMPLES))
 def test_random_action_sequences_keep_the_lease_invariants_on_sqlite(tmp_path: Path, examples: int) -> None:
     numbers = count()
-    run_state_machine_as_test(
-        lambda: Leasing(Location.of(tmp_path / f"{next(numbers)}.db"), 1),
-        settings=settings(ANYTHING, max_examples=examples),
-    )
+
+    def empty() -> Leasing:
+        return Leasing(Location.of(tmp_path / f"{next(numbers)}.db"), 1)
+
+    run_state_machine(empty, max_examples=examples)
 
 
 @pytest.mark.long
@@ -179,7 +187,7 @@ def test_random_action_sequences_keep_the_lease_invariants_on_postgresql(postgre
         postgresql.take_back(location)
         return Leasing(postgresql.lend(), 3)
 
-    run_state_machine_as_test(empty, settings=settings(ANYTHING, max_examples=(examples + 1) // 2))
+    run_state_machine(empty, max_examples=(examples + 1) // 2)
     postgresql.take_back(location)
 
 

@@ -1,5 +1,6 @@
 """Every CUDA template compiles for each of its architectures. NVRTC needs neither a GPU nor a driver."""
 
+import ctypes
 import importlib
 import json
 import os
@@ -416,7 +417,7 @@ def test_initial_configs_compile_without_spills_or_serialised_warpgroup_products
     problem = package.family.problem(text, "cuda")
     tunables = package.family.implementation("cuda").tunables
     for start in begin(package.family, text, architecture):
-        config = {each.name: each.values[each.default_index] for each in tunables} | start | change
+        config = {**{each.name: each.values[each.default_index] for each in tunables}, **start, **change}
         assert not package.family.violations(config, problem, device, Objective())
         candidate = package.family.candidate(config, problem, device, Objective())
         source = render(package, "cuda", config, problem, candidate.derived)
@@ -505,7 +506,7 @@ def test_occupancy_is_the_share_of_resident_warps() -> None:
 
 def test_low_register_config_is_valid_on_every_architecture() -> None:
     """The config is valid on every architecture, so no space is empty. Building all spaces would take minutes."""
-    few = {"BLOCK_N": 32, "UNROLL": 1, "Q_IN_REGISTERS": False, "LAYOUT": "none"}
+    few: Config = {"BLOCK_N": 32, "UNROLL": 1, "Q_IN_REGISTERS": False, "LAYOUT": "none"}
     short = (32, 64, 96, 128)
     sizes = [*(("sdpa", D, "") for D in (*short, 192, 256)), *(("sdpa_fp8", D, "") for D in short)]
     layouts = [("sdpa_fp8", D, ",causal=true,v_layout=columns") for D in short]
@@ -517,7 +518,8 @@ def test_low_register_config_is_valid_on_every_architecture() -> None:
         problem = family.problem(f"B=1,H=2,S=272,D={size}{text}", "cuda")
         for device in (known("sm_80"), known("sm_89"), known("sm_90")):
             if runs(family, device):
-                assert not family.violations(config | few | weights, problem, device, Objective()), (name, text, size)
+                whole = {**config, **few, **weights}
+                assert not family.violations(whole, problem, device, Objective()), (name, text, size)
 
 
 @pytest.mark.parametrize("changes", [{}, {"WARPS_KV": 2, "PARTS_APART": True}, {"BLOCK_M": 192, "WARPS_M": 12}])
@@ -529,10 +531,11 @@ def test_consumer_warps_take_at_most_the_registers_that_producers_release(change
     declared = {each.name: each.values[each.default_index] for each in family.implementation("cuda").tunables}
     config = {**declared, **start, **changes}
     derived = family.candidate(config, problem, device, Objective()).derived
-    threads, workers = derived["threads_per_block"], 32 * int(config["WARPS_M"]) * int(config["WARPS_KV"])
+    threads, workers = int(derived["threads_per_block"]), 32 * int(config["WARPS_M"]) * int(config["WARPS_KV"])
     launched_with = int(device.limits["registers"]) // threads // 8 * 8
-    given = launched_with - config["PRODUCER_REGISTERS"]
-    assert workers * (derived["worker_registers"] - launched_with) <= 32 * config["PRODUCER_WARPS"] * given
+    given = launched_with - int(config["PRODUCER_REGISTERS"])
+    taken = int(derived["worker_registers"]) - launched_with
+    assert workers * taken <= 32 * int(config["PRODUCER_WARPS"]) * given
 
 
 class Installed:
@@ -544,7 +547,7 @@ class Installed:
         self.versions, self.builtins, self.loaded = versions, builtins, list[str]()
         paths = [Path(path) for path in versions if "/" in path]
         monkeypatch.setattr(nvrtc_library, "in_wheels", lambda folder, pattern: iter(paths))
-        monkeypatch.setattr(nvrtc_library.ctypes, "CDLL", self.load)
+        monkeypatch.setattr(ctypes, "CDLL", self.load)
 
     def load(self, path: str, mode: int = 0) -> SimpleNamespace:
         if path not in self.versions and path not in self.builtins:

@@ -30,7 +30,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def page(stage: Stage) -> Iterator[httpx.Client]:
-    with served(stage.location) as url, httpx.Client(base_url=url, headers=BROWSER, timeout=60) as client:  # type: ignore[arg-type]
+    with served(stage.location) as url, httpx.Client(base_url=url, headers=BROWSER, timeout=60) as client:
         yield client
 
 

@@ -490,7 +490,7 @@ def test_unreadable_rows_are_skipped_in_paginated_lists(tmp_path: Path) -> None:
             ("searches/1/trials", "number", [0, 4, 5]),
             ("searches/1/trials?sort=-number", "number", [5, 4, 0]),
         ):
-            listed, cursor = [], None
+            listed, cursor = list[int](), None
             while not listed or cursor is not None:
                 given = {"limit": 1} | ({} if cursor is None else {"cursor": cursor})
                 page = rest.http.get(path, params=httpx.QueryParams(path.partition("?")[2]).merge(given)).json()

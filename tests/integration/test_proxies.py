@@ -223,7 +223,7 @@ def started(configuration: Configuration, service: str, folder: Path) -> tuple[s
 def test_proxy_configurations_of_the_guide_work(tmp_path: Path, proxy: Any) -> None:
     if shutil.which(proxy.__name__) is None:
         pytest.skip(f"{proxy.__name__} is not installed")
-    settings = Settings(db=prepared(tmp_path / "evo.db"), trusted_proxies="127.0.0.1")  # type: ignore[arg-type]
+    settings = Settings(db=prepared(tmp_path / "evo.db"), trusted_proxies="127.0.0.1")
     with listening(create_app(settings)) as url, running(proxy, url, tmp_path) as port:
         made = httpx.post(f"{url}{API}/tokens", json={"name": "root", "roles": ["admin"]}, trust_env=False)
         token = made.json()["secret"]

@@ -8,12 +8,12 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from evo.device import Device
-from evo.messages.job import SearchTerms
 from evo.trial.objective import Objective
 from tests.integration.workbench import cpu, faulty, terms
 from tests.measured import measured
@@ -51,9 +51,9 @@ def runner_of(child: Child) -> psutil.Process:
     return runner
 
 
-def request(tmp_path: Path, device: Device, folder: Path, **changes: object) -> Open:
-    these: SearchTerms = terms(device, faulty(), **changes)
-    return open_request(Assignment(terms=these, copy=Families(tmp_path).add(faulty())), folder)
+def request(tmp_path: Path, device: Device, folder: Path, **changes: Any) -> Open:
+    work = Assignment(terms=terms(device, faulty(), **changes), copy=Families(tmp_path).add(faulty()))
+    return open_request(work, folder)
 
 
 def test_runner_has_its_own_process_session(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:

@@ -19,7 +19,7 @@ from workers.backends.cpu.compiler import CCompiler, find_compiler
 from workers.backends.cuda.compilers.nvcc import NvccCompiler
 from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.build import Artefact, Unit
-from workers.system import confine, sandbox
+from workers.system import confine
 from workers.system.sandbox import environment, sandbox_here, sandboxed
 
 SECRET = "swordfish-4711"
@@ -52,7 +52,7 @@ def confined(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tm
             pytest.skip("bubblewrap is not installed")
         script = tmp_path / "confine.py"
         script.write_text(Path(confine.__file__).read_text().replace("_LEAST_ABI = 3", "_LEAST_ABI = 1000"))
-        monkeypatch.setattr(sandbox.confine, "__file__", str(script))
+        monkeypatch.setattr(confine, "__file__", str(script))
     sandbox_here.cache_clear()
     if request.param not in sandbox_here():
         sandbox_here.cache_clear()
@@ -167,7 +167,7 @@ def test_sandboxed_command_ends_when_its_runner_is_killed(confined: str, tmp_pat
     program = "import pathlib, sys; from workers.system.program import run; run(sys.argv[1:], pathlib.Path.cwd(), 300)"
     command = sandboxed(["sleep", "300"])
     runner = psutil.Popen([sys.executable, "-c", program, *command], cwd=tmp_path)
-    deadline, asleep = time.monotonic() + 20, []
+    deadline, asleep = time.monotonic() + 20, list[psutil.Process]()
     while not asleep:
         assert time.monotonic() < deadline
         started = runner.children(recursive=True)
@@ -188,7 +188,7 @@ def test_environment_of_sandboxed_commands_has_no_secrets(monkeypatch: pytest.Mo
 def test_missing_sandbox_support_is_detected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     script = tmp_path / "confine.py"
     script.write_text(f"raise SystemExit({confine.UNCONFINED})")
-    monkeypatch.setattr(sandbox.confine, "__file__", str(script))
+    monkeypatch.setattr(confine, "__file__", str(script))
     sandbox_here.cache_clear()
     try:
         assert sandbox_here() == ""

@@ -45,7 +45,7 @@ def test_cleanup_removes_only_scratch_folders_of_killed_processes(tmp_path: Path
 
 
 def test_cleanup_keeps_a_scratch_folder_that_a_process_is_about_to_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    flock, swept = fcntl.flock, []
+    flock, swept = fcntl.flock, list[int]()
 
     def late(descriptor: int, operation: int) -> None:
         if not swept:

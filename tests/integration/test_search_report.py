@@ -25,7 +25,7 @@ from tests.integration.stage import Stage, timing, toy_time_us
 from tests.integration.test_api_pages import HOSTILE, Outline
 
 TARGETS = "conservative=15us,stretch=10.5us,dream=0.1ns,factor=3x"
-TERMS = {"cost_per_hour": 3.6, "calls_per_second": 1000, "targets": TARGETS}
+TERMS: dict[str, str | float] = {"cost_per_hour": 3.6, "calls_per_second": 1000, "targets": TARGETS}
 
 
 @pytest.fixture(scope="module")

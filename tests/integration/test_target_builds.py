@@ -32,7 +32,7 @@ TARGET = Objective(target="NVIDIA L4")
 class FakeCompiler:
     """A fake compiler whose builds use a given number of registers per architecture."""
 
-    version, suffix = "pretended", ".cubin"
+    version, suffix, sandbox = "pretended", ".cubin", ""
 
     def __init__(self, **registers: int) -> None:
         self.registers = registers

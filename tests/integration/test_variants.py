@@ -460,10 +460,10 @@ def test_variants_of_a_search_by_metric_are_compared_by_cost(lab: Lab) -> None:
     assert own.best is not None
     assert variant.best is not None
     for best in (own.best, variant.best):
-        assert best.rank == pytest.approx(best.time_us / best.config["UNROLL"])
+        assert best.rank == pytest.approx(best.time_us / int(best.config["UNROLL"]))
     assert variant.ratio == pytest.approx(variant.best.rank / own.best.rank, rel=0.01)
     ended = lab.stage.trials(variant.tuning_id)
-    expected = [trial.time_us / trial.config["UNROLL"] for trial in ended if trial.time_us is not None]
+    expected = [trial.time_us / int(trial.config["UNROLL"]) for trial in ended if trial.time_us is not None]
     assert costs == pytest.approx(expected)
     assert variant.tuning_gain == pytest.approx(expected[0] / min(expected))
     assert variant.quantity == "cost (minimise: time_us / UNROLL)"

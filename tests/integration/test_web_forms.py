@@ -29,7 +29,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def page(stage: Stage) -> Iterator[httpx.Client]:
-    with served(stage.location) as url, httpx.Client(base_url=url, headers=BROWSER, timeout=60) as client:  # type: ignore[arg-type]
+    with served(stage.location) as url, httpx.Client(base_url=url, headers=BROWSER, timeout=60) as client:
         device = {"kind": "cpu", "model": "Toy CPU", "architecture": "x", "uuid": "cpu-0", "limits": {"cores": 2}}
         device["software"] = {"compiler": "gcc 13"}
         client.put("/api/v1/workers/w1", json={"name": "w1", "host": "here", "devices": [device]}).raise_for_status()

@@ -81,7 +81,8 @@ class FakeSession:
 
     def limit_memory(self, most_bytes: int) -> None: ...
 
-    def call(self, kernel: Kernel, buffers: FakeBuffers, mode: CallMode = CallMode()) -> None:
+    def call(self, kernel: Kernel, buffers: Buffers, mode: CallMode = CallMode()) -> None:
+        assert isinstance(buffers, FakeBuffers)
         self.launches += 1
         kernel(buffers.arrays)
 

@@ -7,6 +7,7 @@ from evo.promotion.ablation import Change, changes, weigh
 from evo.promotion.policy import Policy
 from evo.space import Constraint, Space, Tunable
 from evo.space.expression import Expression
+from evo.trial import Config
 from evo.trial.results import Ablated
 from evo.trial.timing import Timing
 
@@ -27,7 +28,7 @@ SPACE = Space(
         constraint("FAST or PAD == 0 and STAGES == 1", "only the fast one may"),
     ],
 )
-CHAMPION = {"FAST": True, "LAYOUT": "row", "STAGES": 2, "PAD": 8}
+CHAMPION: Config = {"FAST": True, "LAYOUT": "row", "STAGES": 2, "PAD": 8}
 
 
 def test_ablation_changes_one_switch_at_a_time() -> None:

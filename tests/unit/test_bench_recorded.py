@@ -9,6 +9,7 @@ import pytest
 
 from evo.device.estimate.target import known
 from evo.errors import InvalidInput
+from evo.trial import Config
 from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed, Measured
 from evo.trial.timing import Timing
@@ -61,7 +62,7 @@ def test_recording_alternates_between_spaces_in_proportion_to_their_remaining_co
 
 
 def test_recorded_lines_are_parsed_back_with_truncated_compiler_logs() -> None:
-    config = {"A": 1, "B": True, "C": "x"}
+    config: Config = {"A": 1, "B": True, "C": "x"}
     measured = Measured(timing=Timing(samples_us=(1.5, 1.25), anchor_us=3.0), resources={"registers": 32.0})
     line = Line(config=config, outcome=measured, compile_s=0.5, verify_s=0.25, benchmark_s=0.125)
     assert Line.read(line.text()) == line

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -53,7 +54,7 @@ from tests.bench.strategy.sources import sources
 FAILED = "RuntimeFailedConfig"
 
 
-def ground(times_ms: list[float | str], cost_s: float = 1.0) -> Ground:
+def ground(times_ms: Sequence[float | str], cost_s: float = 1.0) -> Ground:
     """Return a recorded space with configs 0, 1, 2, … of one tunable."""
     cache = {
         str(x): {"x": x, "time": time, "compile_time": 400 * cost_s, "benchmark_time": 600 * cost_s}
@@ -585,7 +586,8 @@ def test_source_digest_of_a_run_covers_its_imports() -> None:
 
 
 def test_digest_of_a_recorded_space_depends_on_outcomes_and_costs() -> None:
-    digests = {ground(times).digest for times in ([1.0, 2.0], [2.0, 1.0], [1.0, FAILED], [1.0, "InvalidConfig"])}
+    several: list[list[float | str]] = [[1.0, 2.0], [2.0, 1.0], [1.0, FAILED], [1.0, "InvalidConfig"]]
+    digests = {ground(times).digest for times in several}
     assert len(digests) == 4
     assert ground([1.0, 2.0]).digest == ground([1.0, 2.0]).digest
     assert ground([1.0, 2.0], cost_s=2.0).digest != ground([1.0, 2.0]).digest

@@ -16,10 +16,9 @@ from evo.export.headers import unpack_headers
 from evo.messages.job import FamilyRef
 from templates import bundle, registry
 from templates.bundle import digest_of, family_of, pack, unpack
-from tests.data.families import __path__ as families
 from workers.build.families import Families, FamilyMismatch
 
-FAULTY = Path(next(iter(families))) / "faulty"
+FAULTY = Path(__file__).parent.parent / "data" / "families" / "faulty"
 ENOUGH = {"family.toml": b'name = "x"', "reference.py": b""}
 
 

@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -323,7 +324,7 @@ def test_tables_keep_their_width_with_a_dumb_terminal(
 
 
 def test_display_of_a_family_without_baselines_does_not_wait_for_a_baseline() -> None:
-    none = {"speedup": None, "roofline": None, "baselines": {}, "fastest_baseline": None, "best": None}
+    none: dict[str, Any] = {"speedup": None, "roofline": None, "baselines": {}, "fastest_baseline": None, "best": None}
     assert speedup_text(view(**none)) == "no baseline measured yet"
     assert speedup_text(view(**none, baselines_done=True)) == "no baseline"
     assert speedup_text(view(**none, state="failed")) == "no baseline"

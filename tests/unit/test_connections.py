@@ -28,7 +28,7 @@ def connection() -> tuple[TimedProtocol, Mock, Mock]:
     loop, transport = Mock(), Mock()
     loop.create_task.side_effect = begun
     transport.get_extra_info.return_value = None
-    made = TimedProtocol(Config(nothing, log_config=None), ServerState(), {}, _loop=loop)  # type: ignore[arg-type]
+    made = TimedProtocol(Config(nothing, log_config=None), ServerState(), {}, _loop=loop)
     made.connection_made(transport)
     return made, loop, transport
 

@@ -45,5 +45,5 @@ def test_stored_champions_have_kernels_for_all_cases(path: Path) -> None:
     problem = family.problem(match.problem, "cuda")
     assert kept
     assert found.problem == family.problem_key(problem)
-    newer = {each.name: each.default for each in family.implementation("cuda").tunables}
+    newer = {each.name: each.values[each.default_index] for each in family.implementation("cuda").tunables}
     assert not uncovered(family, problem, {**newer, **found.config})

@@ -32,7 +32,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[bytes | Exception]:
             raise answer
         return SimpleNamespace(stdout=answer)
 
-    monkeypatch.setattr(copy_bandwidth.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     return given
 
 

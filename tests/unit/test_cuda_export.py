@@ -5,7 +5,7 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from evo.export.bundle import Bundle
 from evo.export.evidence import series
 from evo.export.report import profile_markdown
 from evo.messages.view import ChampionView, SearchView
+from evo.trial import Config, Value
 from evo.trial.results import ConfirmReport, Profiled, Repeat
 from evo.trial.timing import Timing
 from templates.registry import find
@@ -33,7 +34,8 @@ FAST, SLOW = (Timing(samples_us=(time_us,) * 3) for time_us in (8.0, 10.0))
 
 
 def champion() -> tuple[ChampionView, SearchView]:
-    problem, config = {"N": N}, {"FAULT": "none", "REPEAT": 1}
+    problem: Mapping[str, Value] = {"N": N}
+    config: Config = {"FAULT": "none", "REPEAT": 1}
     figures = {"l2_hit_rate": 0.5, "registers": 40.0}
     report = ConfirmReport(
         challenger=FAST,
@@ -70,7 +72,7 @@ def folder(tmp_path: Path) -> Path:
 class Array(np.ndarray[Any, Any]):
     """A fake CuPy array with an address and a device."""
 
-    device = SimpleNamespace(id=0)
+    device: Any = SimpleNamespace(id=0)
 
     @property
     def data(self) -> Any:
@@ -132,7 +134,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
         ),
     )
     Stream.waits = []
-    monkeypatch.setitem(sys.modules, "cupy", made)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "cupy", made)
     yield made
 
 
@@ -230,12 +232,13 @@ def test_exported_kernel_for_a_different_gpu_is_refused_and_the_error_contains_a
     check = loaded(folder, "kernel")._check_architecture
     check("sm_86", "89", "nvcc")
     if runs:
-        return check(built_for, here, "nvcc")
+        check(built_for, here, "nvcc")
+        return
     with pytest.raises(RuntimeError, match="built for sm_90a, but this GPU is sm_100; build it again: nvcc"):
         check(built_for, here, "nvcc")
     with pytest.raises(RuntimeError, match="build it again"):
         check("sm_89", "86", "nvcc")
-    return None
+    return
 
 
 def test_exported_pytorch_operator_checks_tensors_and_has_a_fake_implementation(

@@ -3,11 +3,11 @@
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from evo.client import AccessDenied, Leases, ServiceUnreachable
+from evo.client import AccessDenied, Client, Leases, ServiceUnreachable
 from evo.device import Device
 from evo.errors import Conflict, EvoError, NotFound
 from evo.messages.job import HeartbeatReply
@@ -85,7 +85,7 @@ def worker(folder: Path, service: Service, **changes: Any) -> tuple[Worker, thre
     settings = Settings(
         url="http://service", data=folder / "data", cache=folder / "cache", kinds=["replay"], name="me", **changes
     )
-    return Worker(settings, client=service, worker_id="w", folder=folder, stopping=stopping), stopping
+    return Worker(settings, client=cast(Client, service), worker_id="w", folder=folder, stopping=stopping), stopping
 
 
 def test_worker_registers_once_the_service_is_up_and_then_sends_heartbeats(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def address(buffers: Buffers, name: str) -> int:
     if isinstance(buffers, HostBuffers):
         return int(buffers.arrays[name].bytes.ctypes.data)
     assert isinstance(buffers, DeviceBuffers)
-    return buffers.pointers[name]
+    return int(buffers.pointers[name])
 
 
 def scribble(buffers: Buffers, name: str, value: float) -> None:

@@ -80,7 +80,8 @@ def commands() -> Iterator[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize(("document", "arguments"), list(commands()), ids=str)
 def test_documented_command_is_parsed(document: str, arguments: list[str]) -> None:
-    command, name = get_command(app), "kernel-evo"
+    command: Any = get_command(app)
+    name = "kernel-evo"
     while hasattr(command, "commands") and not (command.invoke_without_command and not arguments):
         name, *arguments = arguments
         command = command.commands[name]

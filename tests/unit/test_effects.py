@@ -77,7 +77,7 @@ def test_effect_check_of_a_large_space_compares_few_configs() -> None:
         asked.append((one, other))
         return False
 
-    large = space(**{f"T{index}": list(range(1, 33)) for index in range(8)})
+    large = space(None, **{f"T{index}": list(range(1, 33)) for index in range(8)})
     assert len(idle_tunables(large, differ)) == 8
     assert len(asked) <= 8 * (effects.VALUES + effects.CONTEXTS)
 
@@ -134,7 +134,7 @@ launch = { grid = ["ceil_div(N, THREADS)"], block = ["THREADS"] }
 class Preprocessor:
     """A fake compiler whose binary is the preprocessed source without comments and dead text."""
 
-    version, suffix = "pretended", ".so"
+    version, suffix, sandbox = "pretended", ".so", ""
 
     def __init__(self, log: str = "", fails: str | None = None) -> None:
         self.units: list[Unit] = []

@@ -94,7 +94,7 @@ def test_emulated_and_mixed_precision_products_count_as_more_arithmetic(
 ) -> None:
     subject = find(family).family
     config = {each.name: each.values[each.default_index] for each in subject.implementation("cuda").tunables}
-    candidate = subject.candidate(config | change, subject.problem("", "cuda"), known(architecture), HOT)
+    candidate = subject.candidate({**config, **change}, subject.problem("", "cuda"), known(architecture), HOT)
     assert candidate.effort == effort
 
 

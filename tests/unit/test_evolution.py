@@ -108,7 +108,7 @@ class Memory:
         return BRIEF
 
     def add_proposal(self, search_id: int, **given: Any) -> ProposalView:
-        made = {"number": len(self.kept) + 1, "answer": None, "tokens_in": None, "tokens_out": None}
+        made: dict[str, Any] = {"number": len(self.kept) + 1, "answer": None, "tokens_in": None, "tokens_out": None}
         self.kept.append(ProposalView(**made, asked_at=NOW, answered_at=None, **given))
         return self.kept[-1]
 

@@ -71,7 +71,7 @@ def test_scalar_fast_path_equals_array_evaluation(text: str, values: tuple[Any, 
 def test_binding_constants_does_not_change_the_value_of_an_expression(
     text: str, rows: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    constants = {"c": data.draw(SCALAR_VALUES), "t": data.draw(st.sampled_from("xyz"))}
+    constants: dict[str, Value] = {"c": data.draw(SCALAR_VALUES), "t": data.draw(st.sampled_from("xyz"))}
     free = {name: np.array([row[index] for row in rows]) for index, name in enumerate("ab")}
     expression = parse(text)
     bound = expression.bind(constants)

@@ -22,7 +22,12 @@ def test_only_consecutive_failures_of_an_item_count() -> None:
     given_up: list[int] = []
     loop = Failures("number", lambda key, _: given_up.append(key))
     for turn in range(3 * failures.MOST):
-        loop.each([1], lambda _, turn=turn: None if turn % failures.MOST == 0 else 1 // 0, key=int)
+
+        def work(_: int, turn: int = turn) -> None:
+            if turn % failures.MOST:
+                raise ZeroDivisionError
+
+        loop.each([1], work, key=int)
     assert given_up == []
 
 

@@ -13,6 +13,7 @@ from evo.errors import InvalidInput
 from evo.family import Family, Launch, Operand, Work
 from evo.family.argument import Tolerance
 from evo.space import EmptySpace
+from evo.trial import Config
 from evo.trial.objective import Objective
 from templates.registry import find
 from tests.unit.family_document import CPU, CUDA, document, edited
@@ -155,7 +156,7 @@ def test_case_with_a_problem_field_out_of_range_is_reported_without_an_exception
 
 
 def test_violations_list_the_broken_constraints_of_a_config(family: Family) -> None:
-    config = {"TILE": 8, "UNROLL": 4, "ORDER": "rows"}
+    config: Config = {"TILE": 8, "UNROLL": 4, "ORDER": "rows"}
     (broken,) = family.violations(config, family.problem("COLS=17", "cpu"), CPU, OBJECTIVE)
     assert broken.because == "a step is no longer than a row"
     assert family.violations(config, family.problem("", "cpu"), CPU, OBJECTIVE) == []

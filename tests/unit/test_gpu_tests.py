@@ -16,7 +16,8 @@ HOPPER = known("sm_90")
 def test_warpgroup_configs_of_the_gpu_tests_are_valid(name: str, text: str) -> None:
     family = find(name).family
     problem = family.problem(text, "cuda")
-    default: Config = {tunable.name: tunable.default for tunable in family.implementation("cuda").tunables}
+    tunables = family.implementation("cuda").tunables
+    default: Config = {each.name: each.values[each.default_index] for each in tunables}
     if family.violations(default, problem, HOPPER, Objective()):  # building a space takes seconds
         default = family.space(problem, HOPPER, Objective()).default()
     changes = [

@@ -32,7 +32,7 @@ class Cuda:
 
     Event = Event
 
-    def get_elapsed_time(self, begin: Event, end: Event) -> float:
+    def get_elapsed_time(self, begin: object, end: object) -> float:
         return 1.0
 
 

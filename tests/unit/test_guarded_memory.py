@@ -58,6 +58,7 @@ def test_modified_input_is_detected() -> None:
 def test_sibling_buffer_sets_share_only_inputs() -> None:
     buffers = HostBuffers([X, Y, W], INPUTS)
     other = buffers.sibling()
+    assert isinstance(other, HostBuffers)
     ctypes.memset(buffers.call_arguments[1].value, 1, 7 * 4)
     assert other.call_arguments[0].value == buffers.call_arguments[0].value
     assert np.isnan(other.read("y")).all()

@@ -10,7 +10,8 @@ def scores(shapes: dict[str, tuple[int, ...]], seed: int) -> np.ndarray[tuple[in
     drawn = draw_heads(np.random.default_rng(seed), shapes, "peaked")
     q, k = drawn["q"].astype(np.float64), drawn["k"].astype(np.float64)
     k = k.repeat(q.shape[1] // k.shape[1], axis=1)
-    return q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    scaled: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    return scaled
 
 
 @pytest.mark.parametrize(("queries", "heads"), [(128, 2), (1, 32)])

@@ -286,7 +286,7 @@ def test_import_marks_atomic_float_sums_as_non_deterministic() -> None:
 def imported(folder: Path, **given: str | None) -> Path:
     (folder / "conv.cpp").write_text(CONVOLUTION)
     (folder / "answers.py").write_text(REFERENCE)
-    options = {"entry": None, "reference": f"{folder / 'answers.py'}:conv", **given}
+    options: dict[str, Any] = {"entry": None, "reference": f"{folder / 'answers.py'}:conv", **given}
     place, _ = write_imported(folder / "conv.cpp", folder / "conv", **options)
     return place
 

@@ -85,7 +85,7 @@ def test_every_kind_of_job_with_killed_processes_is_repeated(report: Report, who
     waiting = [report, whole]
     done = undisturbed(lambda: waiting.pop(0))  # type: ignore[type-var]
     assert not waiting
-    assert replace(done, environment={}) == whole  # type: ignore[type-var]
+    assert replace(done, environment={}) == whole
 
 
 def test_ablated_change_killed_in_every_attempt_counts_as_crashed() -> None:

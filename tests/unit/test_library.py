@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from evo.reference import rows
+from evo.reference import Arrays, rows
 from evo.reference.encoding import decoded, encoded
 from evo.reference.library import LARGE_ELEMENTS, LARGE_FLOPS, GpuNeededError, array_library, computing, without_gpu
 from tests.cupy_stand_in import OnGpu, cupy
@@ -73,7 +73,7 @@ def test_computation_by_rows_gives_the_same_results_on_the_gpu(
     used: list[type] = []
 
     @rows.by_rows
-    def scaled(problem: object, inputs: rows.Arrays) -> dict[str, np.ndarray]:
+    def scaled(problem: object, inputs: Arrays) -> dict[str, np.ndarray]:
         used.append(type(inputs["x"]))
         x = decoded(inputs["x"], "bfloat16").astype(np.float64)
         return {"out": x * inputs["weight"], "total": x.sum(axis=-1), "codes": encoded(x, "bfloat16")}

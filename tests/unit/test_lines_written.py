@@ -43,7 +43,7 @@ def test_kernel_tuner_script_calls_tune_kernel_with_valid_arguments(name: str, m
     def tune_kernel(kernel: str, source: str, size: Any, arguments: Any, tune: Any, **options: Any) -> None:
         calls.append(((kernel, source, arguments, tune), options))
 
-    monkeypatch.setitem(sys.modules, "kernel_tuner", SimpleNamespace(tune_kernel=tune_kernel))  # type: ignore[misc]
+    monkeypatch.setitem(sys.modules, "kernel_tuner", SimpleNamespace(tune_kernel=tune_kernel))
     monkeypatch.chdir(DATA / "kernel_tuner")
     runpy.run_path(str(SCRIPTS[name]))
     for (kernel, source, arguments, tune), options in calls:

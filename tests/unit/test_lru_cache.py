@@ -1,12 +1,14 @@
 """Cache of the most recently used keys."""
 
+from functools import partial
+
 from evo.lru_cache import LruCache
 
 
 def test_least_recently_used_value_is_dropped_first() -> None:
     dropped: list[str] = []
     latest: LruCache[int, str] = LruCache(2, dropped.append)
-    assert [latest.get(key, lambda key=key: f"v{key}") for key in (1, 2, 1, 3)] == ["v1", "v2", "v1", "v3"]
+    assert [latest.get(key, partial("v{}".format, key)) for key in (1, 2, 1, 3)] == ["v1", "v2", "v1", "v3"]
     assert (dropped, len(latest)) == (["v2"], 2)
     assert latest.get(1, lambda: "new") == "v1"
     assert latest.get(2, lambda: "new") == "new"

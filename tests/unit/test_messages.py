@@ -87,7 +87,7 @@ def test_timing_has_median_and_interquartile_range() -> None:
 
 @pytest.mark.parametrize("view", [SearchView, ChampionView, TrialView, WorkerView, AblationView])
 def test_schemas_of_large_views_are_built_when_first_used(view: type) -> None:
-    adapter = TypeAdapter(view)
+    adapter: TypeAdapter[object] = TypeAdapter(view)
     assert not adapter.pydantic_complete
     with pytest.raises(ValidationError, match="Field required"):
         adapter.validate_json(b"{}")

@@ -72,9 +72,11 @@ def wrong(kernel: Callable[[float], float], *, seed: int, sets: int, budget_s: f
 @pytest.mark.parametrize("every", [2, 3, 5, 16])
 def test_kernel_that_skips_every_kth_call_is_detected_at_any_offset(every: int, sets: int) -> None:
     for offset in range(every):
-        faults, judged = wrong(
-            StaleKernel(lambda call, offset=offset: (call + offset) % every == 0), seed=offset, sets=sets
-        )
+
+        def skips(call: int, offset: int = offset) -> bool:
+            return (call + offset) % every == 0
+
+        faults, judged = wrong(StaleKernel(skips), seed=offset, sets=sets)
         assert judged >= MIXED_CALLS
         assert faults >= judged // every - 1 > 0
 

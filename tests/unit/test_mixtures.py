@@ -130,7 +130,7 @@ def test_inputs_with_related_elements_are_not_mixed(nominal: NDArray[Any]) -> No
 
 
 def test_integer_inputs_keep_their_elements_while_other_inputs_are_mixed() -> None:
-    nominal, other = ({"x": normal(seed), "at": np.arange(ROWS) + seed} for seed in (1, 2))
+    nominal, other = (dict[str, NDArray[Any]](x=normal(seed), at=np.arange(ROWS) + seed) for seed in (1, 2))
     operands = [operand(name, array) for name, array in nominal.items()]
     found = list(mixtures(nominal, [other], operands, np.random.default_rng(0), allowed=1e-6))
     assert len(found) == 6

@@ -7,7 +7,7 @@ from evo.space.expression import Expression
 from evo.strategy.parts.neighbourhood import CENTRES, Neighbourhood
 from evo.strategy.parts.observations import Observations
 from evo.strategy.parts.relinking import POOL
-from evo.trial import Proposal, Value
+from evo.trial import Config, Proposal, Value
 from evo.trial.history import History
 from tests.unit.landscapes import KINDS, measured, mixed, tell
 
@@ -62,7 +62,7 @@ def engine() -> Space:
 
 def test_relinking_changes_only_as_many_tied_tunables_as_needed() -> None:
     space = engine()
-    start = {"COPY": "async", "PRODUCERS": 0, "TOGETHER": 1, "STAGES": 1, "BLOCK": 256, "UNROLL": 4}
+    start: Config = {"COPY": "async", "PRODUCERS": 0, "TOGETHER": 1, "STAGES": 1, "BLOCK": 256, "UNROLL": 4}
     relinked = [space.decode(each) for each in Neighbourhood(space).relinked(space.encode(start))]
     assert all(config in space for config in relinked)
     by_copy_engine = [config for config in relinked if config["COPY"] == "tma"]

@@ -15,8 +15,8 @@ from tests.unit.landscapes import mixed, tell
 from tests.unit.test_neighbourhood import engine
 
 RNG = np.random.default_rng(0)
-DEFAULT = {"COPY": "async", "PRODUCERS": 0, "TOGETHER": 0, "STAGES": 1, "BLOCK": 256, "UNROLL": 4}
-ENGINE = {**DEFAULT, "COPY": "tma", "PRODUCERS": 1, "STAGES": 2, "BLOCK": 64}
+DEFAULT: Config = {"COPY": "async", "PRODUCERS": 0, "TOGETHER": 0, "STAGES": 1, "BLOCK": 256, "UNROLL": 4}
+ENGINE: Config = {**DEFAULT, "COPY": "tma", "PRODUCERS": 1, "STAGES": 2, "BLOCK": 64}
 
 
 def niches(space: Space) -> Niches:

@@ -18,6 +18,7 @@ from workers.backends import LaunchError
 from workers.backends.cuda import device
 from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler
 from workers.backends.cuda.machine import nvml
+from workers.backends.cuda.machine.survey import CudaUnusableError
 
 NAMES = {41: "/usr/bin/python3", 42: b"/opt/train", 43: None}
 COMMANDS = {44: ["python", "-P", "-m", "workers.runner.guardian", "7"], 41: ["python3", "train.py"]}
@@ -59,7 +60,7 @@ class Process:
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A fake GPU used by three foreign processes, one runner, and this process."""
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml([os.getpid(), 41, 42, 43, 44]))
-    monkeypatch.setattr(nvml.psutil, "Process", Process)
+    monkeypatch.setattr(psutil, "Process", Process)
     nvml._library.cache_clear()
     yield
     nvml._library.cache_clear()
@@ -81,7 +82,7 @@ def started() -> Iterator[str]:
 
 
 def test_every_process_that_the_worker_starts_counts_as_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvml.psutil, "Process", Process)
+    monkeypatch.setattr(psutil, "Process", Process)
     ours = {
         "workers.runner.guardian",
         *(f"workers.backends.cuda.{each}" for each in ("machine.survey", "machine.copy_process", "tools.solo")),
@@ -107,7 +108,7 @@ def test_every_process_that_the_worker_starts_counts_as_its_own(monkeypatch: pyt
 def test_process_with_a_similar_command_does_not_count_as_own(
     monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
-    monkeypatch.setattr(nvml.psutil, "Process", Process)
+    monkeypatch.setattr(psutil, "Process", Process)
     monkeypatch.setitem(COMMANDS, 45, command)
     assert not nvml._is_ours(45)
 
@@ -134,5 +135,5 @@ def test_error_of_a_busy_gpu_names_the_process_that_uses_the_gpu(
     monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))
     sys.modules["cupy"].__dict__["cuda"] = SimpleNamespace(Device=refuse)
     monkeypatch.setattr(device, "index_of", refuse)
-    with pytest.raises(device.CudaUnusableError, match=r"NVIDIA L4 .* busy or unavailable; it is in use by process 41"):
+    with pytest.raises(CudaUnusableError, match=r"NVIDIA L4 .* busy or unavailable; it is in use by process 41"):
         device.CudaSession(known("NVIDIA L4"), tmp_path, NvrtcCompiler.__new__(NvrtcCompiler))

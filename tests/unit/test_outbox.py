@@ -5,10 +5,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from evo.client import AccessDenied, ForeignService, ServiceAway, ServiceError, ServiceUnreachable, TooLarge
+from evo.client import AccessDenied, Client, ForeignService, ServiceAway, ServiceError, ServiceUnreachable, TooLarge
 from evo.errors import EvoError, InvalidInput
 from evo.messages.job import Answer, Delivery
 from evo.trial.outcome import InvalidConfig, LaunchFailed
@@ -89,6 +90,11 @@ class Service:
             raise self.error
 
 
+def outbox_to(service: Service, folder: Path) -> Outbox:
+    """Return an outbox whose client is a fake service."""
+    return Outbox(cast(Client, service), folder)
+
+
 def parcel(attempt_id: int = 1, content: bytes = b"\x00source") -> Parcel:
     report = EvaluateReport(outcome=InvalidConfig(reason="x"), artefacts={"source": digest_of(content)})
     return Parcel(attempt_id=attempt_id, token="t", report=report, contents={digest_of(content): content})
@@ -96,7 +102,7 @@ def parcel(attempt_id: int = 1, content: bytes = b"\x00source") -> Parcel:
 
 def test_outbox_sends_results_in_batches_with_each_artefact_once(tmp_path: Path) -> None:
     service = Service()
-    outbox = Outbox(service, tmp_path)
+    outbox = outbox_to(service, tmp_path)
     for number in range(MOST_AT_ONCE + 1):
         outbox.post(parcel(number))
     assert len(list(tmp_path.iterdir())) == len(outbox.waiting) == MOST_AT_ONCE + 1
@@ -112,7 +118,7 @@ def test_outbox_uploads_artefacts_beyond_the_request_limit_separately(
 ) -> None:
     monkeypatch.setattr(outboxes, "MOST_ENCLOSED_BYTES", 10)
     service, contents = Service(), (b"small", b"very, very large", b"tiny", b"small too")
-    outbox = Outbox(service, tmp_path)
+    outbox = outbox_to(service, tmp_path)
     for number, content in enumerate(contents):
         outbox.post(parcel(number, content))
     assert outbox.flush()
@@ -124,7 +130,7 @@ def test_outbox_uploads_artefacts_beyond_the_request_limit_separately(
 def test_refused_worker_token_is_raised_and_results_are_kept(tmp_path: Path) -> None:
     service = Service()
     service.error = AccessDenied("wrong token")
-    outbox = Outbox(service, tmp_path)
+    outbox = outbox_to(service, tmp_path)
     outbox.post(parcel(1))
     with pytest.raises(AccessDenied, match="wrong token"):
         outbox.flush()
@@ -137,7 +143,7 @@ def test_refused_worker_token_is_raised_and_results_are_kept(tmp_path: Path) -> 
 @pytest.mark.parametrize("error", [AWAY, ServiceError("500")])
 def test_results_wait_on_disk_in_order_during_an_outage(tmp_path: Path, error: EvoError) -> None:
     service = Service()
-    outbox = Outbox(service, tmp_path)
+    outbox = outbox_to(service, tmp_path)
     service.error = error
     for number in (1, 2):
         outbox.post(parcel(number))
@@ -149,49 +155,49 @@ def test_results_wait_on_disk_in_order_during_an_outage(tmp_path: Path, error: E
 
 
 def test_restarted_worker_delivers_unacknowledged_results(tmp_path: Path) -> None:
-    Outbox(Service(), tmp_path).post(parcel(11))
-    Outbox(Service(), tmp_path).post(parcel(7))
+    outbox_to(Service(), tmp_path).post(parcel(11))
+    outbox_to(Service(), tmp_path).post(parcel(7))
     (tmp_path / "8.json").write_text('{"attempt_id": 8, "tok')
     (tmp_path / "9.part").write_text("cut off")
     service = Service()
-    reborn = Outbox(service, tmp_path)
+    reborn = outbox_to(service, tmp_path)
     assert reborn.flush()
     assert (service.reports, len(service.artefacts)) == ([7, 11], 1)
     assert [path.name for path in tmp_path.iterdir()] == ["8.refused"]
 
 
 def test_result_file_of_an_earlier_version_is_delivered_and_removed(tmp_path: Path) -> None:
-    Outbox(Service(), tmp_path).post(parcel(7))
+    outbox_to(Service(), tmp_path).post(parcel(7))
     (only,) = tmp_path.iterdir()
     only.rename(tmp_path / "7.json")
     service = Service()
-    assert Outbox(service, tmp_path).flush()
+    assert outbox_to(service, tmp_path).flush()
     assert (service.reports, list(tmp_path.iterdir())) == ([7], [])
 
 
 def test_temporarily_unreadable_result_file_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Outbox(Service(), tmp_path).post(parcel(7))
+    outbox_to(Service(), tmp_path).post(parcel(7))
     with monkeypatch.context() as context:
         context.setattr(Path, "read_bytes", lambda _: (_ for _ in ()).throw(OSError(errno.EMFILE, "too many files")))
-        assert Outbox(Service(), tmp_path).waiting == []
-    assert Outbox(Service(), tmp_path).waiting == [7]
+        assert outbox_to(Service(), tmp_path).waiting == []
+    assert outbox_to(Service(), tmp_path).waiting == [7]
 
 
 def test_results_of_attempts_with_equal_ids_do_not_replace_each_other(tmp_path: Path) -> None:
     """A restored or new database assigns the ids of attempts a second time, with other tokens."""
     old, new = parcel(5), replace(parcel(5), token="another")
-    outbox = Outbox(Service(), tmp_path)
+    outbox = outbox_to(Service(), tmp_path)
     outbox.post(old)
     outbox.post(new)
     assert (outbox.waiting, len(list(tmp_path.iterdir()))) == ([5, 5], 2)
     service = Service()
-    assert Outbox(service, tmp_path).flush()
+    assert outbox_to(service, tmp_path).flush()
     assert {each.token for each in service.taken} == {"t", "another"}
 
 
 def test_artefacts_that_the_service_lost_are_uploaded_again(tmp_path: Path) -> None:
     service = Service()
-    outbox = Outbox(service, tmp_path)
+    outbox = outbox_to(service, tmp_path)
     outbox.post(parcel(1))
     assert outbox.flush()
     assert (len(service.artefacts), service.stored_apart) == (1, [])
@@ -208,7 +214,7 @@ def test_artefacts_that_the_service_lost_are_uploaded_again(tmp_path: Path) -> N
 def test_result_is_removed_after_any_final_status(tmp_path: Path, status: str) -> None:
     service = Service()
     service.answers = {1: status}
-    outbox = Outbox(service, tmp_path)
+    outbox = outbox_to(service, tmp_path)
     outbox.post(parcel(1))
     outbox.post(parcel(2))
     assert outbox.flush()
@@ -218,18 +224,18 @@ def test_result_is_removed_after_any_final_status(tmp_path: Path, status: str) -
 def test_refused_result_is_set_aside_and_not_sent_again(tmp_path: Path) -> None:
     service = Service()
     service.answers = {1: "refused"}
-    outbox = Outbox(service, tmp_path)
+    outbox = outbox_to(service, tmp_path)
     outbox.post(parcel(1))
     assert outbox.flush()
     assert (outbox.waiting, [path.suffix for path in tmp_path.iterdir()]) == ([], [".refused"])
-    assert Outbox(service, tmp_path).waiting == []
+    assert outbox_to(service, tmp_path).waiting == []
 
 
 def test_repeated_refusal_of_an_attempt_is_reported_as_its_failure(tmp_path: Path) -> None:
     """Otherwise a search with one worker would lease and refuse the same job for ever."""
     service = Service()
     service.unreadable = "holds a NUL"
-    outbox = Outbox(service, tmp_path)
+    outbox = outbox_to(service, tmp_path)
     for _ in range(MOST_REFUSALS):
         assert service.taken == []
         outbox.post(parcel(1))
@@ -253,7 +259,7 @@ def test_repeated_refusal_of_an_attempt_is_reported_as_its_failure(tmp_path: Pat
 def test_every_kind_of_report_refused_repeatedly_is_replaced_by_a_failure(tmp_path: Path, report: Report) -> None:
     service = Service()
     service.unreadable = "holds a NUL"
-    outbox = Outbox(service, tmp_path)
+    outbox = outbox_to(service, tmp_path)
     for _ in range(MOST_REFUSALS):
         outbox.post(replace(parcel(1), report=report, contents={}))
         assert outbox.flush()
@@ -265,20 +271,20 @@ def test_every_kind_of_report_refused_repeatedly_is_replaced_by_a_failure(tmp_pa
 def test_result_at_which_the_service_fails_is_set_aside_without_delaying_other_results(tmp_path: Path) -> None:
     service = Service()
     service.poison = 2
-    outbox = Outbox(service, tmp_path)
+    outbox = outbox_to(service, tmp_path)
     for number in (1, 2, 3):
         outbox.post(parcel(number))
     assert not outbox.flush()
     assert service.reports == [1, 3]
     assert [outbox.flush() for _ in range(MOST_TRIES - 1)] == [False] * (MOST_TRIES - 2) + [True]
     assert [(path.name[:2], path.suffix) for path in tmp_path.iterdir()] == [("2-", ".refused")]
-    assert Outbox(service, tmp_path).waiting == []
+    assert outbox_to(service, tmp_path).waiting == []
 
 
 @pytest.mark.parametrize("error", [AWAY, ServiceAway("502"), ForeignService("a page of a proxy")])
 def test_proxy_errors_do_not_count_against_a_result(tmp_path: Path, error: EvoError) -> None:
     service = Service()
-    outbox = Outbox(service, tmp_path)
+    outbox = outbox_to(service, tmp_path)
     outbox.post(parcel(1))
     service.error = error
     assert not any(outbox.flush() for _ in range(3 * MOST_TRIES))
@@ -290,7 +296,7 @@ def test_proxy_errors_do_not_count_against_a_result(tmp_path: Path, error: EvoEr
 def test_outbox_shrinks_requests_until_the_proxy_accepts_them(tmp_path: Path) -> None:
     service = Service()
     service.most_bytes = 1000
-    outbox = Outbox(service, tmp_path)
+    outbox = outbox_to(service, tmp_path)
     for number in range(1, 13):
         outbox.post(parcel(number, content=bytes([number]) * 400))
     assert outbox.flush()
@@ -301,7 +307,7 @@ def test_outbox_shrinks_requests_until_the_proxy_accepts_them(tmp_path: Path) ->
 def test_result_is_delivered_without_an_artefact_beyond_the_proxy_limit(tmp_path: Path) -> None:
     service = Service()
     service.most_bytes = 1000
-    outbox = Outbox(service, tmp_path)
+    outbox = outbox_to(service, tmp_path)
     outbox.post(parcel(1, content=b"x" * 2000))
     outbox.post(parcel(2, content=b"y" * 10))
     assert outbox.flush()
@@ -314,7 +320,7 @@ def test_result_is_delivered_without_an_artefact_beyond_the_proxy_limit(tmp_path
 def test_result_is_delivered_without_a_refused_artefact(tmp_path: Path) -> None:
     service = Service()
     service.refused_artefacts = True
-    outbox = Outbox(service, tmp_path)
+    outbox = outbox_to(service, tmp_path)
     outbox.post(parcel(1))
     assert outbox.flush()
     (taken,) = service.taken
@@ -326,7 +332,7 @@ def test_outbox_on_a_full_disk_keeps_results_in_memory_and_reports_the_full_disk
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = Service()
-    outbox = Outbox(service, tmp_path)
+    outbox = outbox_to(service, tmp_path)
 
     def full(path: Path, data: bytes) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -346,7 +352,7 @@ def test_outbox_on_a_full_disk_keeps_results_in_memory_and_reports_the_full_disk
 def test_outbox_without_a_writable_folder_keeps_results_in_memory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     service = Service()
-    outbox = Outbox(service, tmp_path / "file" / "outbox")
+    outbox = outbox_to(service, tmp_path / "file" / "outbox")
     outbox.post(parcel())
     assert outbox.flush()
     assert service.reports == [1]

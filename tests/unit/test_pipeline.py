@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
+from typing import cast
 
 import pytest
 
@@ -12,7 +13,7 @@ from evo.messages.job import Baseline, Evaluate, FamilyRef, Job, Lease, SearchTe
 from evo.promotion.policy import Policy
 from evo.trial.objective import Objective
 from evo.trial.results import Report
-from workers.build.families import Assignment
+from workers.build.families import Assignment, Copy
 from workers.daemon.idle_clock import IdleClock
 from workers.daemon.pipeline import Pipeline
 from workers.jobs.evaluation import Preparation
@@ -56,6 +57,10 @@ def lease(number: int, job: Job | None = None, *, search: int = 1) -> Lease:
     return Lease(attempt_id=number, token="t", lease_s=60, terms=terms, job=job)
 
 
+NO_COPY = cast(Copy, None)
+"""Stands for the copy of a family, which a pipeline only passes on."""
+
+
 @contextmanager
 def pipeline(kind: DeviceKind, cores: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pipeline, Builds]]:
     monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(cores)))
@@ -70,7 +75,7 @@ def pipeline(kind: DeviceKind, cores: int, monkeypatch: pytest.MonkeyPatch) -> I
 
 def add(line: Pipeline, builds: Builds, *numbers: int) -> None:
     builds.gates.update((number, threading.Event()) for number in numbers)
-    line.add([(each, Assignment(terms=each.terms, copy=None)) for each in map(lease, numbers)])
+    line.add([(each, Assignment(terms=each.terms, copy=NO_COPY)) for each in map(lease, numbers)])
 
 
 def number_of(line: Pipeline) -> int:
@@ -108,7 +113,7 @@ def test_pipeline_on_many_cores_measures_in_order_of_completed_builds(monkeypatc
 
 def add_baselines(line: Pipeline, number: int, *, search: int = 1) -> None:
     job = lease(number, Baseline(), search=search)
-    line.add([(job, Assignment(terms=job.terms, copy=None))])
+    line.add([(job, Assignment(terms=job.terms, copy=NO_COPY))])
 
 
 @pytest.mark.parametrize("cores", [2, 16])

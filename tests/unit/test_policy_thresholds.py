@@ -48,8 +48,9 @@ def deciding() -> Iterator[ModuleType]:
 def numbers(module: ModuleType) -> Iterator[str]:
     """Yield the names of a module's numeric constants."""
     for node in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
-        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        if isinstance(value, ast.Constant) and type(value.value) in (int, float):
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        if isinstance(node.value, ast.Constant) and type(node.value.value) in (int, float):
             yield ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
 
 
@@ -63,11 +64,13 @@ def test_numeric_constants_of_a_module_are_found() -> None:
 
 def test_effect_rule_trims_the_share_set_in_the_policy() -> None:
     ours, theirs = [1.0] * 7 + [9.0] * 3, [2.0, 2.1] * 5
-    series = {"ours": Timing(samples_us=tuple(ours)), "theirs": Timing(samples_us=tuple(theirs))}
+    one, other = Timing(samples_us=tuple(ours)), Timing(samples_us=tuple(theirs))
     found = [
         rule
         for trim in (0.0, 0.4)
-        for rule in effect_rule(Confirmation(report=ConfirmReport(), policy=Policy(effect_trim=trim), **series))
+        for rule in effect_rule(
+            Confirmation(report=ConfirmReport(), policy=Policy(effect_trim=trim), ours=one, theirs=other)
+        )
     ]
     assert [rule.passed for rule in found] == [False, True]
     assert "40% trimmed" in found[1].text

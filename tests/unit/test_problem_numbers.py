@@ -48,7 +48,7 @@ def test_float_fields_may_be_used_in_expressions() -> None:
     made["arguments"][3]["rel_l2"] = "10 * extra"
     found = Family.from_document(made)
     operands = found.operands(found.problem(""))
-    assert next(each.tolerance for each in operands if each.name == "out").rel_l2 == pytest.approx(1e-4)  # type: ignore[union-attr]
+    assert next(each.tolerance for each in operands if each.name == "out").rel_l2 == pytest.approx(1e-4)
 
 
 @pytest.mark.parametrize("given", ["gelu", "_x9"])

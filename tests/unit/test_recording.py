@@ -29,6 +29,7 @@ from evo.trial.outcome import (
     InvalidConfig,
     LaunchFailed,
     Measured,
+    Outcome,
     OverResources,
     Pruned,
     TimedOut,
@@ -260,7 +261,7 @@ def test_recording_with_a_value_of_the_wrong_type_is_refused_or_readable(documen
             assert refusal.field.startswith("tiny")
 
 
-OUTCOMES = (
+OUTCOMES: tuple[tuple[Outcome, str, float | str], ...] = (
     (Measured(timing=Timing(samples_us=(3.0, 5.0, 4.0))), "correct", 0.004),
     (Pruned(timing=Timing(samples_us=(9.0,)), threshold_us=8.0), "correct", 0.009),
     (
@@ -325,7 +326,7 @@ def test_unsupported_names_and_texts_of_a_recording_are_rewritten() -> None:
         "layout": ("row_major", "_", "auto_1", "7", "True", "_x"),
     }
     assert list(recording.entries) == ["16,row_major", "32,7", "16,True"]
-    measured = result(**{"2nd block-size": 16, "layout": "row, major"})
+    measured = result(0.25, "ms", "correct", **{"2nd block-size": 16, "layout": "row, major"})
     assert list(parse(t4(measured)).entries) == ["16,row_major"]
     for read in (recording, parse(t4(measured))):
         assert Family.from_document(read.document(), "tiny").name == "tiny"
@@ -338,7 +339,7 @@ def test_unsupported_names_and_texts_of_a_recording_are_rewritten() -> None:
             cache(tune_params={"block": [16], "layout": ["a b", "a_b"]}),
             r"'a b' and 'a_b' would both be a_b; change one",
         ),
-        (t4(result(**{"a b": 1, "a_b": 1})), r"'a b' and 'a_b' would both be a_b; rename one"),
+        (t4(result(0.25, "ms", "correct", **{"a b": 1, "a_b": 1})), r"'a b' and 'a_b' would both be a_b; rename one"),
         (cache(tune_params={"block": [16, 32], "layout": ["1", 1]}), r"layout: '1' and 1 would both be 1; change one"),
         (cache(tune_params={"block": [16, 1 << 62], "layout": ["x"]}), r"tune_params.block: expected a finite number"),
         (cache(tune_params={"block": [16.0, float("inf")], "layout": ["x"]}), r"tune_params.block: expected a finite"),
@@ -467,7 +468,7 @@ def test_recording_with_invalid_json_is_refused_and_the_error_shows_the_correcti
 
 
 def test_recorded_config_that_lacks_a_tunable_is_refused_and_the_error_names_the_field() -> None:
-    entry = {"times": {"runtimes": [1.0]}, "invalidity": "correct", "objectives": ["time"]}
+    entry: Document = {"times": {"runtimes": [1.0]}, "invalidity": "correct", "objectives": ["time"]}
     entry["measurements"] = [{"name": "time", "value": 1.0, "unit": "ms"}]
     configs = ({"X": 1, "Y": 1}, {"X": 2, "Y": 2}, {"X": 1})
     document = {"schema_version": "1.0.0", "results": [{**entry, "configuration": each} for each in configs]}

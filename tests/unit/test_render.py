@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from evo.errors import EvoError, InvalidInput, RenderError
+from evo.trial import Value
 from templates.registry import Package, find
 from templates.render import check, render, used_names
 from tests.unit.family_document import SPEC, TEMPLATES, write_family
 
-CONFIG = {"TILE": 4, "UNROLL": 2, "ORDER": "rows"}
-PROBLEM = {"ROWS": 3, "COLS": 5, "squared": True, "dtype": "float32"}
+CONFIG: dict[str, Value] = {"TILE": 4, "UNROLL": 2, "ORDER": "rows"}
+PROBLEM: dict[str, Value] = {"ROWS": 3, "COLS": 5, "squared": True, "dtype": "float32"}
 DERIVED = {"parts": 2, "step": 8}
 SOURCE_SPEC = SPEC.replace('template = "kernel.c.j2"', 'source = "kernel.c"')
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -80,7 +81,8 @@ def test_replay_device_can_wait_for_the_recorded_time_of_a_config(recording: Rec
 def test_replay_has_no_baselines_and_refuses_a_family_without_recording() -> None:
     assert performed(Baseline()).timings == {}
     package = SimpleNamespace(recording=None, family=SimpleNamespace(name="sdpa"))
-    work = Assignment(terms=lease(1).terms, copy=SimpleNamespace(package=package, family=package.family))
+    copy: Any = SimpleNamespace(package=package, family=package.family)
+    work = Assignment(terms=lease(1).terms, copy=copy)
     with pytest.raises(EvoError, match="sdpa is not a recording"):
         Replay().perform(work, Baseline(), {})
 

@@ -67,7 +67,7 @@ def test_unknown_device_property_does_not_meet_a_requirement() -> None:
 def test_invalid_memory_or_toolkit_requirement_is_refused() -> None:
     for wrong in ({"toolkit": {"cuda": "new"}}, {"memory_gb": 0.0}, {"memory_gb": float("nan")}):
         with pytest.raises(InvalidInput):
-            Requirements(**wrong)  # type: ignore[arg-type]
+            Requirements(**wrong)
     assert parse_toolkit(" cuda >= 13.0 ") == ("cuda", "13.0")
     with pytest.raises(InvalidInput, match="NAME>=VERSION"):
         parse_toolkit("cuda 13")

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evo.reference.rows import BLOCK_ELEMENTS, Arrays, a_column_each, by_rows, raise_columns
+from evo.reference import Arrays
+from evo.reference.rows import BLOCK_ELEMENTS, a_column_each, by_rows, raise_columns
 
 COLUMNS = 1 << 12
 

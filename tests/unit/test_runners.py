@@ -98,7 +98,7 @@ def test_device_is_unfit_only_after_three_kills_during_its_check(
             raise ChildDiedError("killed by SIGKILL", killed=True)
         return Ready()
 
-    fake: Any = pool.Child
+    fake: Any = vars(pool)["Child"]
     fake.ask = prove
     if kills < 3:
         assert runners_.fresh(WORK)
@@ -122,7 +122,7 @@ def test_runner_that_cannot_be_opened_is_ended(
     error: type[Exception],
 ) -> None:
     runners, started, ended = opening([]), list[object](), list[object]()
-    fake: Any = pool.Child
+    fake: Any = vars(pool)["Child"]
     monkeypatch.setattr(fake, "__init__", lambda self, threads: started.append(self))
     monkeypatch.setattr(fake, "ask", lambda _, request, limit_s: Ready() if request == "prove" else reply)
     monkeypatch.setattr(fake, "kill", lambda self: ended.append(self))  # noqa: PLW0108 - it must be a method

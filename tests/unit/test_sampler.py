@@ -298,7 +298,7 @@ def test_parameter_names_invalid_for_tunables_do_not_collide() -> None:
 @pytest.mark.parametrize("foreign", ["a", None])
 def test_trial_with_a_parameter_of_a_different_type_is_ignored(foreign: str | None) -> None:
     study = optuna.create_study(sampler=KernelEvoSampler({"X": IntDistribution(0, 20)}, seed=0))
-    kind = {"X": CategoricalDistribution(["a", None])}
+    kind: dict[str, BaseDistribution] = {"X": CategoricalDistribution(["a", None])}
     study.add_trial(optuna.trial.create_trial(params={"X": foreign}, distributions=kind, value=1.0))
     study.optimize(lambda trial: float(trial.suggest_int("X", 0, 20)), n_trials=5)
     assert len({trial.params["X"] for trial in study.trials[1:]}) == 5
@@ -370,7 +370,7 @@ def test_float_with_a_step_has_exact_values_in_constraints(constraint: str, left
 
 
 def test_config_that_a_trial_changed_is_proposed_again_only_once() -> None:
-    space = {name: CategoricalDistribution(list(range(6))) for name in "ab"}
+    space: dict[str, BaseDistribution] = {name: CategoricalDistribution(list(range(6))) for name in "ab"}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
 
     def objective(trial: optuna.Trial) -> float:

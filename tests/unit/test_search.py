@@ -456,7 +456,8 @@ def test_policy_without_prune_and_shorten_ratio_takes_all_samples(space: Space) 
 
 @pytest.mark.parametrize("missing", ["prune_ratio", "shorten_ratio"])
 def test_shorten_ratio_applies_before_eight_elites_exist_only_if_prune_ratio_is_set(space: Space, missing: str) -> None:
-    search = start(space, policy=replace(Policy(hopeless_ratio=None), **{missing: None}))
+    without: dict[str, Any] = {missing: None}
+    search = start(space, policy=replace(Policy(hopeless_ratio=None), **without))
     run(search, [1])
     assert search.bars() == Bars()
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from evo.cli.service import local
+from evo.client import Client
 from evo.device import Device
 from evo.messages.view import Page, WorkerView
 from evo.messages.worker_state import silence, worker_text
@@ -27,7 +28,7 @@ def test_worker_counts_as_connected_for_the_given_seconds_after_its_last_contact
     monkeypatch: pytest.MonkeyPatch, silent_s: float, within_s: float, connected: bool
 ) -> None:
     worker = replace(WORKER, silent_s=silent_s)
-    monkeypatch.setattr(local.Client, "workers", lambda _: Page(items=(worker,)))
+    monkeypatch.setattr(Client, "workers", lambda _: Page(items=(worker,)))
     url = "http://127.0.0.1:9"
     assert local.worker_connected(url, within_s=within_s) is connected
     assert not local.worker_connected(url, within_s=within_s, other_than="w1")

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from evo.client import Leases, ServiceError, ServiceUnreachable, TooLarge
+from evo.client import Client, Leases, ServiceError, ServiceUnreachable, TooLarge
 from evo.errors import Conflict, EvoError, NotFound
 from evo.messages.job import Answer, Baseline, Confirm, Delivery, Evaluate, FamilyRef, Job, Lease
 from evo.trial.outcome import CompileFailed, Crashed, LaunchFailed, Measured, Outcome, TimedOut
@@ -17,7 +18,7 @@ from evo.trial.results import BaselineReport, ConfirmReport, EvaluateReport, Rep
 from evo.trial.timing import Timing
 from tests.unit.test_pipeline import lease as any_lease
 from workers.build.build import Built
-from workers.build.families import Assignment, Copy, FamilyMismatch
+from workers.build.families import Assignment, Copy, Families, FamilyMismatch
 from workers.daemon.claims import POLL_S, Held, WorkerContext
 from workers.daemon.slot import FEW_JOBS, MAX_BREAKS, Slot
 from workers.delivery.outbox import Outbox
@@ -145,13 +146,13 @@ class SlotSetup:
         self.stopping = threading.Event()
         self.service = Service(leases=list(leases), stopping=self.stopping)
         self.performer = Performer(act, digest, folder)
-        self.held = Held()
-        self.outbox = Outbox(self.service, folder / "outbox")
+        self.held, client = Held(), cast(Client, self.service)
+        self.outbox = Outbox(client, folder / "outbox")
         context = WorkerContext(
-            client=self.service,
+            client=client,
             worker_id="w",
             register=self._register,
-            families=families or FamilyStore(),
+            families=cast(Families, families or FamilyStore()),
             outbox=self.outbox,
             held=self.held,
             stopping=self.stopping,
@@ -203,7 +204,7 @@ def test_slot_treats_a_search_with_a_known_id_and_different_terms_as_a_new_searc
     scene = SlotSetup(tmp_path, monkeypatch, first, again, digest="same")
     prepared: list[object] = []
     prepare = scene.performer.prepare
-    scene.performer.prepare = lambda work, job: prepared.append(work.terms) or prepare(work, job)  # type: ignore[method-assign, func-returns-value]
+    scene.performer.prepare = lambda work, job: prepared.append(work.terms) or prepare(work, job)  # type: ignore[method-assign]
     scene.service.report_many = lambda deliveries, *, contents: tuple(  # type: ignore[method-assign]
         Answer(attempt_id=each.attempt_id, status="accepted") for each in deliveries
     )

@@ -87,7 +87,7 @@ def problems(draw: st.DrawFn) -> tuple[list[Tunable], list[str]]:
         return fill(draw, TERMS, lambda: draw(st.sampled_from([*numeric, "K", "3"])))
 
     def claim() -> str:
-        if texts and draw(st.booleans()):
+        if bool(texts) and draw(st.booleans()):
             return f"{draw(st.sampled_from(texts))} {draw(st.sampled_from(['==', '!=', '<']))} 'y'"
         return fill(draw, CLAIMS, term)
 

@@ -1,6 +1,7 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import scipy.stats
 from hypothesis import given
@@ -27,7 +28,8 @@ from evo.promotion.statistics import (
 def series(mean: float, deviation: float, count: int) -> np.ndarray:
     """Return a series with exactly this mean and sample standard deviation."""
     raw = np.arange(count, dtype=float)
-    return mean + deviation * (raw - raw.mean()) / raw.std(ddof=1)
+    centred: npt.NDArray[np.float64] = raw - raw.mean()
+    return mean + deviation * centred / float(raw.std(ddof=1))
 
 
 def test_hedges_g_agrees_with_the_published_worked_example() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from optuna.distributions import IntDistribution
+from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.study import StudyDirection
 from optuna.trial import TrialState, create_trial
 
@@ -16,7 +16,7 @@ from evo.trial import Proposal
 from evo.trial.history import History
 from tests.unit.landscapes import KINDS, measured, mixed, tell
 
-X = {"X": IntDistribution(0, 9)}
+X: dict[str, BaseDistribution] = {"X": IntDistribution(0, 9)}
 
 
 def history_of(direction: StudyDirection, *trials: tuple[TrialState, float | None]) -> History:
@@ -70,7 +70,7 @@ def test_first_value_of_a_config_replaces_a_failure_and_is_kept() -> None:
 
 
 def test_best_of_several_optuna_trials_on_one_grid_point_is_kept() -> None:
-    wide = {"X": IntDistribution(0, 10**6)}
+    wide: dict[str, BaseDistribution] = {"X": IntDistribution(0, 10**6)}
     study: Any = optuna.create_study()
     for value, place in ((3.0, 123_000), (1.0, 123_456), (2.0, 123_400)):
         study.add_trial(create_trial(params={"X": place}, distributions=wide, value=value))

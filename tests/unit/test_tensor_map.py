@@ -16,6 +16,7 @@ from evo.errors import InvalidInput
 from evo.export.compiled import Compiled
 from evo.export.loader import tensor_map
 from evo.family import Family, Launch, TensorMap
+from evo.trial import Config
 from evo.trial.objective import Objective
 from templates.registry import find
 from tests.unit.family_document import edited
@@ -26,7 +27,7 @@ from workers.backends.cuda.launch import BoundKernel
 from workers.build.kernel import Argument, Step, dynamic_shared_bytes
 
 DEVICE = known("sm_90")
-TILED = {"PRODUCTS": "wgmma", "COPY": "tma", "STAGES": 3, "WARPS_N": 1, "BLOCK_N": 64, "BLOCK_M": 64}
+TILED: Config = {"PRODUCTS": "wgmma", "COPY": "tma", "STAGES": 3, "WARPS_N": 1, "BLOCK_N": 64, "BLOCK_M": 64}
 
 
 class Driver:
@@ -122,7 +123,9 @@ def test_tensor_map_is_encoded_with_the_innermost_axis_first(driver: Driver) -> 
         BoundKernel(0, mapped, [x], {"x": 4096}, 0)
     driver.status = 0
     bound = BoundKernel(0, mapped, [x], {"x": 4096}, 0)
-    assert ctypes.string_at(bound._parameters[1], 128) == b"\x04" * 128, "behind the arguments"
+    place = bound._parameters[1]
+    assert place is not None
+    assert ctypes.string_at(place, 128) == b"\x04" * 128, "behind the arguments"
 
 
 def test_exported_kernel_passes_its_tensor_maps(
@@ -130,7 +133,7 @@ def test_exported_kernel_passes_its_tensor_maps(
 ) -> None:
     family = find("gemm").family
     problem = family.problem("M=64,N=64,K=128", "cuda")
-    config = {
+    config: Config = {
         **{each.name: each.values[each.default_index] for each in family.implementation("cuda").tunables},
         **TILED,
     }
@@ -141,7 +144,7 @@ def test_exported_kernel_passes_its_tensor_maps(
     assert "tensor_map.py" in made
     assert [each["of"] for each in json.loads(made["config.json"])["launch"]["tensor_maps"]] == ["a", "b"]
     passed: list[Any] = []
-    monkeypatch.setitem(sys.modules, "cupy", stand_in(passed))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "cupy", stand_in(passed))
     loaded(tmp_path, "kernel").Kernel().launch({"a": 256, "b": 512, "bias": 768, "c": 1024})
     assert [int(each) for each in passed[:4]] == [256, 512, 768, 1024]
     assert [(each.size, each.tobytes()) for each in passed[4:]] == [(1, b"\x01" * 128), (1, b"\x02" * 128)]
@@ -154,8 +157,8 @@ def test_exported_kernel_allows_the_largest_shared_memory_of_its_launches(
 ) -> None:
     """With a static array, 49,152 dynamic bytes exceed the default limit of a function's shared memory."""
     first, *further = ({"grid": [1], "block": [32], "shared_memory_bytes": each, "tensor_maps": []} for each in given)
-    described = {"entry": "f", "binary": "kernel.cubin", "architecture": "sm_90", "build": "", "arguments": []}
-    described |= {"launch": {**first, "further": further}, "problem": {}, "config": {}}
+    described: dict[str, Any] = {"entry": "f", "binary": "kernel.cubin", "architecture": "sm_90", "build": ""}
+    described |= {"arguments": [], "launch": {**first, "further": further}, "problem": {}, "config": {}}
     (tmp_path / "config.json").write_text(json.dumps(described))
     shutil.copy(Path(tensor_map.__file__).with_name("cuda_kernel.py"), tmp_path / "kernel.py")
     functions: list[Any] = []

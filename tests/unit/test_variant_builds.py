@@ -56,7 +56,7 @@ def assignment(package: Package, families: Families) -> Assignment:
 def test_variant_template_that_renders_an_outside_include_is_refused(tmp_path: Path) -> None:
     package = family({"kernel.c.j2": '#{{ "inclu" ~ "de" }} "/etc/passwd"\n{{ WIDTH }}'})
     work = assignment(package, Families(tmp_path / "families"))
-    built = Builder(NoCompiler(), Cache(tmp_path / "cache"), tmp_path).build(work, {"WIDTH": 1})  # type: ignore[arg-type]
+    built = Builder(NoCompiler(), Cache(tmp_path / "cache"), tmp_path).build(work, {"WIDTH": 1})
     assert isinstance(built.refusal, CompileFailed)
     assert "names a file outside the family" in built.refusal.log
 

@@ -168,9 +168,10 @@ def test_failure_in_two_threads_suggests_reentrant_false_except_for_variants(*, 
             raise TrespassError("wrote outside")
 
     buffers, golden = doubled()
+    session: Any = Trespassing()
     sets: list[Any] = [buffers, buffers]
     with pytest.raises(WrongAnswerError, match="Use local or allocated memory") as caught:
-        judge_two_threads(Trespassing(), good, sets, sets, [golden, golden], fixed=fixed)
+        judge_two_threads(session, good, sets, sets, [golden, golden], fixed=fixed)
     assert ("reentrant = false" in str(caught.value)) is not fixed
 
 
@@ -261,7 +262,7 @@ def test_kernel_that_leaves_part_of_an_earlier_output_in_place_is_wrong() -> Non
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
 def test_error_of_a_kernel_that_adds_to_an_output_suggests_the_role_inout(dtype: type) -> None:
-    wanted = np.array([3, 0, 7, 1], dtype=dtype)
+    wanted: NDArray[Any] = np.array([3, 0, 7, 1], dtype=dtype)
     buffers = FakeBuffers({}, {"y": np.zeros_like(wanted)})
     _, golden = doubled()
     golden = replace(golden, reference={"y": wanted.astype(np.float64 if dtype is np.float32 else np.int64)}, inputs={})

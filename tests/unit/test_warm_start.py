@@ -2,8 +2,9 @@
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import optuna
 import pytest
@@ -48,6 +49,10 @@ def test_warm_start_reads_t4_results(tmp_path: Path) -> None:
     assert read_warm_start(str(path))["configs"] == [{"BLOCK": 16}, {"BLOCK": 8}]
 
 
+def _drawn(choices: list[float | None], trial: optuna.Trial) -> float:
+    return 1.0 + bool(trial.suggest_categorical("BLOCK", choices))
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_warm_start_omits_optuna_trials_with_unsupported_values(tmp_path: Path) -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -55,7 +60,7 @@ def test_warm_start_omits_optuna_trials_with_unsupported_values(tmp_path: Path) 
     for name, choices in (("some", [float("inf"), None, 64]), ("none", [float("inf"), None])):
         sampler = optuna.samplers.GridSampler({"BLOCK": choices}, seed=1)
         study = optuna.create_study(storage=storage, study_name=name, sampler=sampler)
-        study.optimize(lambda trial, of=choices: 1.0 + bool(trial.suggest_categorical("BLOCK", of)), n_trials=3)
+        study.optimize(partial(_drawn, choices), n_trials=3)
     assert read_warm_start(f"{storage}#some")["configs"] == [{"BLOCK": 64}]
     with pytest.raises(InvalidInput, match=r"^--warm-start: no completed trial of study 'none' is a config: BLOCK is "):
         read_warm_start(f"{storage}#none")
@@ -78,7 +83,8 @@ def test_warm_start_from_an_optuna_study_has_completed_trials_best_first(tmp_pat
             raise optuna.TrialPruned
         return float(block)
 
-    for name, direction in (("low", "minimize"), ("high", "maximize")):
+    directions: dict[str, Literal["minimize", "maximize"]] = {"low": "minimize", "high": "maximize"}
+    for name, direction in directions.items():
         sampler = optuna.samplers.GridSampler({"BLOCK": [2, 4, 8]}, seed=1)
         study = optuna.create_study(storage=storage, study_name=name, direction=direction, sampler=sampler)
         study.optimize(objective, n_trials=3)

@@ -10,6 +10,7 @@ from evo.family import Family
 from evo.space import Space
 from evo.space.expression import Expression
 from evo.space.tunable import Constraint, Tunable
+from evo.trial import Config
 from evo.trial.objective import Objective
 from tests.unit.family_document import CPU, edited
 
@@ -53,7 +54,7 @@ def test_family_start_is_completed_with_declared_defaults() -> None:
         constraints=[together],
     )
     assert space.default() == {"BLOCKS": 2, "KEEP": "registers"}
-    parts = [{"KEEP": "shared"}, {"KEEP": "registers"}, {"BLOCKS": 4}, {"BLOCKS": 4, "KEEP": "shared"}]
+    parts: list[Config] = [{"KEEP": "shared"}, {"KEEP": "registers"}, {"BLOCKS": 4}, {"BLOCKS": 4, "KEEP": "shared"}]
     assert completed(space, parts) == [
         {"BLOCKS": 1, "KEEP": "shared"},
         {"BLOCKS": 2, "KEEP": "registers"},

@@ -108,9 +108,8 @@ class FakeLandscape:
 
 def test_plot_data_contain_no_markup_of_users() -> None:
     hostile = "<script>alert(1)</script>"
-    told: Any = FakeLandscape(
-        *(point(at, 10.0 + at, **{hostile: hostile if at % 2 else "b", "N": at % 3}) for at in range(20))
-    )
+    configs: list[dict[str, Value]] = [{hostile: hostile if at % 2 else "b", "N": at % 3} for at in range(20)]
+    told: Any = FakeLandscape(*(point(at, 10.0 + at, **config) for at, config in enumerate(configs)))
     for plot in (slices(told), contour(told, None, None), importances(told)):
         assert plot.figures
         for figure in plot.figures:

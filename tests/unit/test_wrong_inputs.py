@@ -170,6 +170,9 @@ def test_config_option_accepts_integers_and_fractions_for_the_same_tunable(text:
     assert parse_config(text, FRACTIONS) in FRACTIONS
 
 
+FIELDS = Family.from_document(document()).fields
+
+
 @pytest.mark.parametrize(
     ("read", "text", "field", "says"),
     [
@@ -209,9 +212,6 @@ def test_error_names_the_field_of_an_invalid_option(
     assert field in raised.value.field
     assert says in raised.value.reason
     assert len(str(raised.value)) < LONGEST
-
-
-FIELDS = Family.from_document(document()).fields
 
 
 def test_unknown_key_is_refused_in_every_family_table() -> None:
