@@ -319,6 +319,7 @@ _REMEDIES = {
     "08": "the connection was refused or lost; check the server, the URL, and a pooler if any (use session mode)",
     "22P05": "its encoding cannot store a character of this text; move it into a database with the encoding UTF8 "
     "(`pg_dump`, `createdb --encoding UTF8 --template template0`, `pg_restore`)",
+    "2200H": "a sequence has reached its maximum; raise the maximum (`ALTER SEQUENCE … MAXVALUE …`)",
     "26": POOLED,
     "42P05": POOLED,
     "53": "the server has run out of connections, memory or disk space; free some and try again",
@@ -328,6 +329,7 @@ _REMEDIES = {
     "25P03": "this process paused for too long within a transaction, which was rolled back; try again",
     "25006": "it accepts no writes, because it is a standby or default_transaction_read_only is on (some hosts set "
     "that when the disk is full); use the primary server, or turn the parameter off",
+    "P0": "a trigger or function that was added to this database refused the statement; correct or remove it",
     "3F": "no schema of the user's search_path exists; create one, or change the search_path",
     "42P01": OTHER_TABLES,
     "42703": OTHER_TABLES,

@@ -16,6 +16,7 @@ from db.engine.session import Database
 from db.engine.unavailable import StoreUnavailable
 from evo.errors import EvoError
 from tests.integration.local import local
+from tests.integration.stage import DIGEST, QUICK
 from tests.postgresql import Server, parameters
 from tests.tiers import one_in
 
@@ -217,6 +218,40 @@ def test_missing_postgresql_table_or_column_gives_503(postgresql: Server, locati
         assert failed
         assert {each.status_code for each in failed} == {503}
         assert all("its tables are not those of this version" in each.json()["detail"] for each in failed)
+
+
+TRIGGER = """
+    CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'secret'{state}; END $$;
+    CREATE TRIGGER audit BEFORE INSERT ON {table} EXECUTE FUNCTION audit()
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (TRIGGER.format(table="tokens", state=""), "a trigger or function that was added"),
+        (TRIGGER.format(table="events", state=""), "a trigger or function that was added"),
+        (TRIGGER.format(table="tokens", state=" USING ERRCODE = 'P0004'"), "a trigger or function that was added"),
+        ("ALTER SEQUENCE searches_id_seq MAXVALUE 7 RESTART 7; SELECT nextval('searches_id_seq')", "ALTER SEQUENCE"),
+    ],
+)
+def test_refusal_by_objects_of_the_database_gives_503_with_its_remedy(
+    location: Location, change: str, words: str
+) -> None:
+    with local(location) as rest:
+        rest.prepare()
+        with psycopg.connect(**parameters(location), autocommit=True) as connection:
+            connection.execute(change)
+        listed = rest.http.get("searches")
+        answers = [
+            rest.http.post("searches", json={"family_digest": DIGEST, "policy": QUICK}),
+            rest.http.post("tokens", json={"name": "a", "roles": ["viewer"]}),
+        ]
+    refused = [each for each in answers if each.status_code == 503]
+    assert refused
+    assert all(words in each.json()["detail"] for each in refused)
+    assert {each.status_code for each in answers} <= {201, 503}
+    assert listed.status_code == 200
 
 
 def test_connection_is_given_up_and_replaced_if_the_server_does_not_answer(
