@@ -103,7 +103,7 @@ def refuse_open_network(settings: Settings, database: Database) -> None:
     with database.read() as session:
         if not Tokens(session).any():
             raise OpenNetwork(
-                f"other machines can reach {settings.public_url or settings.host}, and no access token exists yet:  "
+                f"other machines can reach {settings.public_url or settings.host}, and no access token exists yet: "
                 f"{_first_token(settings)}"
             )
 
