@@ -18,6 +18,7 @@ from evo.family.start import Start, read_starts
 from evo.family.table import Table
 from evo.space import Constraint, Tunable
 from evo.space.expression import Expression, Scope
+from evo.text.document import literal_text
 from evo.text.suggestion import unknown
 from evo.trial import Config, Value
 
@@ -280,8 +281,12 @@ def read_tunables(table: Table, taken: Sequence[str], kind: DeviceKind) -> tuple
 def _read_tunable(name: str, table: Table, taken: Sequence[str], kind: DeviceKind) -> Tunable:
     if kind_of(kind).runs != "recordings":
         check_new_name(name, table.field(name), taken, [kind])
-    if isinstance(table.raw(name), list | tuple):
+    content = table.raw(name)
+    if isinstance(content, list | tuple):
         return _tunable(table, name, values=tuple(table.sequence(name)))
+    if not isinstance(content, Mapping):
+        given = literal_text(content)
+        raise InvalidInput(table.field(name), f"must be a list of values such as [1, 2, 4], or a table, not {given}")
     entry = table.table(name)
     entry.raw("values", "a list of values")
     values = tuple(entry.sequence("values"))

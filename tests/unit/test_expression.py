@@ -205,6 +205,15 @@ def test_exponents_outside_0_to_63_are_refused(exponent: int) -> None:
     assert "exponent" in refusal("2 ** n", n=exponent)
 
 
+def test_fractional_exponents_equal_python() -> None:
+    assert parse("a ** 0.5").evaluate({"a": np.array([0, 2, 9, 1 << 40])}).tolist() == [0, 2**0.5, 3, 1 << 20]
+    assert parse("1e-5 * a ** 1.5").number({"a": 4}) == 1e-5 * 4**1.5
+    assert parse("a ** 2.0").number({"a": -3}) == 9.0
+    assert parse("a > 0 and a ** 0.5 > 1").evaluate({"a": np.array([-4, 1, 4])}).tolist() == [False, False, True]
+    assert "base of at least 0" in refusal("a ** 0.5", a=-4)
+    assert "exponent from 0 to 63" in refusal("a ** n", a=4, n=-0.5)
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1 << 63, -(1 << 63), None, b"x", 1j])
 def test_non_finite_values_are_refused(value: object) -> None:
     assert "`a`" in refusal("a", a=value)
@@ -309,6 +318,9 @@ def test_pickled_expression_evaluates_equally() -> None:
         ("7 >= log2(A)", "128 >= A"),
         ("math.log2(A) % 1 == 0", "2 ** 30 % A == 0"),
         ("math.sqrt(A) > 3", "A > 9"),
+        ("1e-5 * np.sqrt(A)", "1e-05 * A ** 0.5"),
+        ("sqrt(A + B) <= B", "(A + B) ** 0.5 <= B"),
+        ("square(A) <= B", "A ** 2 <= B"),
         ("sum([A, B, 1]) < 9", "A + B + 1 < 9"),
         ("A mod 4 == 0", "A % 4 == 0"),
         ("A MOD (B) = 0", "A % B == 0"),
@@ -354,7 +366,10 @@ def test_c_or_sql_operators_are_refused_and_the_error_shows_the_python_expressio
     with pytest.raises(InvalidInput, match=r"^here: ") as raised:
         Expression.parse(written, "here")
     assert f'write `"{meant}"`' in raised.value.reason
-    Expression.parse(meant, "here").check_names(["A", "B"])
+    suggested = Expression.parse(meant, "here")
+    suggested.check_names(["A", "B"])
+    if "'" not in meant:
+        suggested.evaluate({"A": 4, "B": 2})
 
 
 @pytest.mark.parametrize(

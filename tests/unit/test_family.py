@@ -263,6 +263,8 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("cpu.defaults", {"rows": 1}, "cpu.defaults.rows", "did you mean `ROWS`"),
     ("cpu.launch", {"grid": ["1"]}, "cpu.launch", "there is no `launch`"),
     ("cpu.tunables", {}, "cpu.tunables", "at least one tunable"),
+    ("cpu.tunables.TILE", 4, "cpu.tunables.TILE", "a list of values such as [1, 2, 4], or a table, not 4"),
+    ("cpu.tunables.TILE", "1,2", "cpu.tunables.TILE", "a list of values such as [1, 2, 4], or a table, not '1,2'"),
     ("cpu.tunables.TILE.values", [], "cpu.tunables.TILE.values", "has 0 values"),
     ("cpu.tunables.TILE.values", [1, True], "cpu.tunables.TILE.values", "mixes"),
     ("cpu.tunables.TILE.values", [1, 2, 2, 4], "cpu.tunables.TILE.values", "the same"),

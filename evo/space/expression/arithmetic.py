@@ -102,11 +102,15 @@ def multiply(left: Array, right: Array, active: Mask) -> Array:
 
 def power(base: Array, exponent: Array, active: Mask) -> Array:
     base, exponent = numbers(base)[0], numbers(exponent)[0]
-    if exponent.dtype.kind == "f":
-        raise OperationError("needs a whole number as exponent")
     refused = np.asarray((exponent < 0) | (exponent > EXPONENT_LIMIT))
     if np.any(refused & active):
         raise OperationError(f"needs an exponent from 0 to {EXPONENT_LIMIT}", refused & active)
+    if exponent.dtype.kind == "f":
+        base = base.astype(np.float64)
+        imaginary = np.asarray((base < 0) & (exponent % 1 != 0))
+        if np.any(imaginary & active):
+            raise OperationError("needs a whole number as exponent, or a base of at least 0", imaginary & active)
+        refused = refused | imaginary
     return _through_float(np.power, base, np.where(refused, 0, exponent), active)
 
 

@@ -167,6 +167,8 @@ class _Translator(ast.NodeTransformer):
 
 _OPERATIONS: Mapping[tuple[str, int], str] = {
     ("pow", 2): "({}) ** ({})",
+    ("sqrt", 1): "({}) ** 0.5",
+    ("square", 1): "({}) ** 2",
     ("mod", 2): "({}) % ({})",
     ("fmod", 2): "({}) % ({})",
     ("not", 1): "not ({})",
