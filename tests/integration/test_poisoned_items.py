@@ -433,7 +433,7 @@ def test_error_page_names_the_unreadable_item_and_the_remedy(tmp_path: Path, dam
                     assert "restore a backup of the database" in detail
                     answered.add(table)
             for path in OWN_PAGES:
-                page = httpx.get(root + path, headers={"Accept": "text/html"})
+                page = httpx.get(root + path, headers={"Accept": "text/html"}, timeout=60)
                 assert page.status_code in (200, 404, 409, 500), (table, column, path, page.text)
                 if page.status_code == 500:
                     assert "This item cannot be read" in page.text, (table, column, path)
