@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError
 
 from api.http.errors import MOST_NAMED
-from api.http.strict_json import refuse_unstorable, strict
+from api.http.strict_json import Checked, refuse_unstorable, strict
 from evo.device import Device
 from evo.device.requirements import Requirements
 from evo.errors import InvalidInput
@@ -133,7 +133,8 @@ class Body(BaseModel):
             raise InvalidInput(
                 unknown, f"is not a field ({len(given):,} were sent); known: {', '.join(cls.model_fields)}"
             )
-        refuse_unstorable(given)
+        if not isinstance(given, Checked):
+            refuse_unstorable(given)
         return given
 
 

@@ -27,6 +27,10 @@ LARGE_BYTES = 64 << 10
 """Size in bytes from which a body is parsed in a thread, so that other requests continue."""
 
 
+class Checked(dict[str, Any]):
+    """A JSON object of a request's body. `refuse_unstorable` accepted its values when the body was parsed."""
+
+
 class Malformed(HTTPException):
     """The body of a request cannot be parsed. `field` is the path of the invalid value."""
 
@@ -63,7 +67,9 @@ class StrictRoute(APIRoute):
 def _parsed(body: bytes) -> Any:
     if body.count(b",") > MOST_VALUES:
         raise InvalidInput("body", f"contains more than {MOST_VALUES:,} values; send it in parts")
-    return read_json(body)
+    document = read_json(body, kind=Checked)
+    refuse_unstorable(document)
+    return document
 
 
 _COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "dict"})

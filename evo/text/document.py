@@ -38,22 +38,27 @@ _KEY = re.compile(rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{LONGEST_KEY}
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def read_json(text: str | bytes, where: str = "body") -> Any:
+def read_json(text: str | bytes, where: str = "body", *, kind: type[dict[str, Any]] = dict) -> Any:
     """Return the value of a JSON text.
 
     Args:
         where: name of the document in errors.
+        kind: class of the returned objects.
 
     Raises:
         InvalidInput: the text is not JSON, an object has a duplicate name or more than `MOST_NAMES` names, or the
             nesting is deeper than `DEEPEST` levels.
     """
 
+    repeating = False
+
     def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeating
         if len(pairs) > MOST_NAMES:
             raise InvalidInput(where, f"has an object with {len(pairs):,} names; at most {MOST_NAMES:,} are allowed")
-        found = dict(pairs)
+        found = kind(pairs)
         if len(found) < len(pairs):
+            repeating = True
             counts = Counter(name for name, _ in pairs)
             return _Repeating(found, next(name for name, count in counts.items() if count > 1))
         return found
@@ -68,7 +73,7 @@ def read_json(text: str | bytes, where: str = "body") -> Any:
         raise InvalidInput(where, f"this is not valid JSON: {json_fault(error)}") from None
     if deeper_than(document, DEEPEST):
         raise InvalidInput(where, f"is nested deeper than {DEEPEST} levels")
-    if (path := next(_repeated(document), None)) is not None:
+    if repeating and (path := next(_repeated(document), None)) is not None:
         raise InvalidInput(path or where, "is given twice in one object; keep one")
     return document
 

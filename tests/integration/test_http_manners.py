@@ -4,10 +4,11 @@ import asyncio
 import json
 import re
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -16,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.auth.permission import rules
 from api.http.middleware.cookies import OwnCookies
+from api.http.strict_json import refuse_unstorable
 from tests.integration.local import Local, local
 from tests.integration.serving import wait_until
 
@@ -143,6 +145,24 @@ def test_json_with_duplicate_keys_or_invalid_values_is_refused(rest: Local, body
     answer = rest.http.post("/searches", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert words in answer.json()["detail"]
+
+
+def test_json_body_is_checked_for_unstorable_values_once_and_outside_the_event_loop(
+    rest: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = list[str]()
+
+    def check(document: Any, where: str = "") -> None:
+        if isinstance(document, dict) and "name" in document:
+            threads.append(threading.current_thread().name)
+        refuse_unstorable(document, where)
+
+    for module in ("api.http.strict_json", "api.schemas"):
+        monkeypatch.setattr(f"{module}.refuse_unstorable", check)
+    large = {"name": "large", "document": {"items": [{"a": number} for number in range(10_000)]}, "location": "/x"}
+    assert rest.http.put(f"/families/{'1' * 64}", json=large).status_code == 422
+    assert len(threads) == 1
+    assert threads[0].startswith("AnyIO worker thread")
 
 
 @pytest.mark.parametrize(

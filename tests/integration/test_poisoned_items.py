@@ -225,6 +225,22 @@ def test_webhook_retries_leave_capacity_for_new_webhooks() -> None:
     assert (len(chosen), sum(each.retried for each in chosen)) == (AT_ONCE, RETRIES_AT_ONCE)
 
 
+def test_webhook_whose_thread_cannot_start_is_delivered_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    (message,) = due_messages("http://a/")
+    delivered = threading.Event()
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    under_way = UnderWay()
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="new thread"):
+        patched.setattr(threading.Thread, "start", refuse)
+        under_way.start(message, delivered.set)
+    assert under_way.fitting([message]) == [message]
+    under_way.start(message, delivered.set)
+    assert delivered.wait(30)
+
+
 @pytest.mark.usefixtures("deliveries_awaited")
 def test_new_webhooks_are_due_before_retried_webhooks(stage: Stage) -> None:
     failing = [submit_with_hook(stage, "http://8.8.8.8/") for _ in range(3)]

@@ -113,7 +113,10 @@ class WebhookDelivery:
             claimed = {row.id: row for row in Deliveries(session).claim(chosen, now)}
         for number, due in chosen.items():
             if number in claimed:
-                self._under_way.start(due, partial(self._deliver, claimed[number]))
+                try:
+                    self._under_way.start(due, partial(self._deliver, claimed[number]))
+                except RuntimeError as error:  # the message is due again when its claim ends
+                    log.warning("webhook waits for a thread", search=claimed[number].search_id, reason=str(error))
 
     def _note(self, session: Session, ended: Unannounced, now: datetime) -> None:
         """Queue a message about an ended search.
@@ -214,20 +217,31 @@ class UnderWay:
         return chosen
 
     def start(self, message: Due, deliver: Callable[[], None]) -> None:
-        """Deliver a message in a daemon thread. Such a thread does not keep the process alive."""
+        """Deliver a message in a daemon thread. Such a thread does not keep the process alive.
+
+        Raises:
+            RuntimeError: the system starts no further thread.
+        """
+
+        def end() -> None:
+            with self._ended:
+                del self._messages[message.id]
+                self.ended_count += 1
+                self._ended.notify_all()
 
         def run() -> None:
             try:
                 deliver()
             finally:
-                with self._ended:
-                    del self._messages[message.id]
-                    self.ended_count += 1
-                    self._ended.notify_all()
+                end()
 
         with self._ended:
             self._messages[message.id] = message
-        threading.Thread(target=run, name=f"webhook-{message.id}", daemon=True).start()
+        try:
+            threading.Thread(target=run, name=f"webhook-{message.id}", daemon=True).start()
+        except RuntimeError:
+            end()
+            raise
 
     def wait(self, *, ended_count: int, until_s: float) -> bool:
         """Wait until more than `ended_count` deliveries have ended in total, and return True.
