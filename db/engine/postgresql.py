@@ -338,8 +338,16 @@ _REMEDIES = {
 """Remedies by the first characters of the SQLSTATE error code."""
 
 
+_BEHIND = (
+    "a sequence is behind the ids of its table, as after rows were copied into the running database; restart the "
+    "service, which advances the sequences"
+)
+
+
 def _remedy(error: DBAPIError) -> str | None:
     code = getattr(error.orig, "sqlstate", None)
+    if isinstance(error.orig, psycopg.errors.UniqueViolation):  # callers handle conflicts of other keys
+        return _BEHIND if (error.orig.diag.message_detail or "").startswith("Key (id)=") else None
     if code is None:
         lost = error.connection_invalidated or isinstance(error.orig, psycopg.OperationalError)
         return "it cannot be reached; check the server, and the URL's address, user and database name" if lost else None

@@ -233,6 +233,7 @@ TRIGGER = """
         (TRIGGER.format(table="events", state=""), "a trigger or function that was added"),
         (TRIGGER.format(table="tokens", state=" USING ERRCODE = 'P0004'"), "a trigger or function that was added"),
         ("ALTER SEQUENCE searches_id_seq MAXVALUE 7 RESTART 7; SELECT nextval('searches_id_seq')", "ALTER SEQUENCE"),
+        ("SELECT setval('events_id_seq', 1, false)", "restart the service"),
     ],
 )
 def test_refusal_by_objects_of_the_database_gives_503_with_its_remedy(
