@@ -154,13 +154,15 @@ class _Translator(ast.NodeTransformer):
                 return functools.reduce(
                     lambda left, right: ast.BinOp(left=left, op=ast.Add(), right=right), others, first
                 )
+            case "min" | "max" | "all" | "any", [ast.List(elts=[value]) | ast.Tuple(elts=[value])]:
+                return value
             case "min" | "max", [ast.List(elts=values) | ast.Tuple(elts=values)]:
                 node.args = values
             case "int" | "float" | "bool", [value]:
                 return value
-            case "all", [ast.List(elts=values) | ast.Tuple(elts=values)] if len(values) > 1:
+            case "all", [ast.List(elts=values) | ast.Tuple(elts=values)] if values:
                 return ast.BoolOp(op=ast.And(), values=values)
-            case "any", [ast.List(elts=values) | ast.Tuple(elts=values)] if len(values) > 1:
+            case "any", [ast.List(elts=values) | ast.Tuple(elts=values)] if values:
                 return ast.BoolOp(op=ast.Or(), values=values)
         return node
 
