@@ -74,6 +74,9 @@ yardstick = reference
 """
 
 
+HANGING = "    import time\n    return lambda: time.sleep(600)"
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return measured(tmp_path_factory.mktemp("cache"))
@@ -475,6 +478,20 @@ def test_confirmation_interleaves_challenger_incumbent_and_baselines(workshop: W
         assert "left out" in report.environment["baseline numpy"]
     assert {case.case for case in report.cases} == {"nominal", "tail", "peaked"}
     assert "baseline absent" in report.environment
+
+
+def test_confirmation_leaves_out_baselines_if_one_of_them_hangs(workshop: Workshop) -> None:
+    source = workshop.copy.folder / "reference.py"
+    source.write_text(source.read_text().replace('    x = inputs["x"]\n    return lambda: 2.0 * x', HANGING))
+    assert HANGING in source.read_text()
+    job = Confirm(challenger=config(), incumbent=None, seed=5)
+    work = workshop.work(search_id=98, policy=replace(QUICK, measure_timeout_s=4.0))
+    report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
+    assert isinstance(report, ConfirmReport)
+    assert report.failure is None
+    assert report.challenger is not None
+    assert not report.baselines
+    assert report.environment["baseline all"].startswith("with baselines, the comparison exceeded 8 s")
 
 
 @pytest.mark.parametrize("ahead", one_in(2, [False, True]))

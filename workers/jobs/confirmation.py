@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from threading import Lock
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from evo.device import DeviceKind, kind_of
@@ -14,7 +15,8 @@ from evo.messages.job import Confirm
 from evo.promotion import looks, promising, so_far, undecided
 from evo.promotion.goal import Costs, Goal
 from evo.promotion.prediction import fastest_baseline
-from evo.trial.outcome import CaseError
+from evo.text.wording import duration_text
+from evo.trial.outcome import CaseError, TimedOut
 from evo.trial.results import ConfirmReport, OutputChecks, Profiled, Repeat, Sanitized
 from workers.backends.tools import Profiler, Sanitizer, Subject
 from workers.build.build import Built
@@ -93,7 +95,8 @@ class Confirmation:
         """Return the report of the first process.
 
         The process verifies the challenger on every case. It then times two series of the challenger, whose difference
-        shows the noise, interleaved with the incumbent and the baselines.
+        shows the noise, interleaved with the incumbent and the baselines. If this exceeds the time limit, the baselines
+        are left out, because one of them may hang.
         """
         series = {"challenger": "challenger", "incumbent": "incumbent", "challenger_again": "challenger"}
         request = Compare(
@@ -104,12 +107,26 @@ class Confirmation:
             overwrite_check="challenger",
             policy=self._terms.policy,
         )
+        try:
+            report = self._compared_first(request)
+        except CandidateFault as fault:
+            if not isinstance(fault.outcome, TimedOut) or fault.outcome.stage != "measure":
+                raise
+            limit = duration_text(fault.outcome.limit_s)
+            missing = {"all": f"with baselines, the comparison exceeded {limit} (2 * measure_timeout_s of the policy)"}
+            report = self._compared_first(replace(request, baselines=False), missing)  # a kernel at fault fails again
+        return replace(report, resources={side: dict(self._built[side].resources) for side in self._sides})
+
+    def _compared_first(self, request: Compare, missing: Mapping[str, str] = MappingProxyType({})) -> ConfirmReport:
+        """Return the report of a comparison in a new process. `missing` are reasons why baselines are left out."""
+        self._suspect = "challenger"
         self._say(1, "verifying")
         with self._fresh(1) as child:
             cases = {side: self._verify(child, side, launches=3) for side in self._sides}
             self._say(1, "timing")
-            report = _report(cases["challenger"], self._compare(child, request), self._built["challenger"].uncovered)
-        return replace(report, resources={side: dict(self._built[side].resources) for side in self._sides})
+            compared = self._compare(child, request)
+        compared = replace(compared, unavailable={**compared.unavailable, **missing})
+        return _report(cases["challenger"], compared, self._built["challenger"].uncovered)
 
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
         """Return the report with the comparisons of further processes.
