@@ -100,7 +100,7 @@ def measure(
         about = f" {spaced_text(candidate.problem)} on {chosen.model}"
         out.print(Text.assemble((package.family.name, "bold cyan"), about))
         out.print(Text(f"{spaced_text(candidate.config)}\n"))
-    with _undecided(family), steps() as say:
+    with _undecided(family), steps(lines=not as_json) as say:
         evaluated = evaluate_config(
             package,
             candidate.config,

@@ -27,14 +27,17 @@ from workers.jobs.single import EvaluatedConfig
 
 
 @contextmanager
-def steps() -> Iterator[Callable[[str], None]]:
+def steps(*, lines: bool) -> Iterator[Callable[[str], None]]:
     """Context manager that yields a function to show the current step on standard error.
 
     On a terminal, the step is a line that disappears at the end. Otherwise, each step is printed as a line.
+
+    Args:
+        lines: False to print no lines, because a program may read standard output and standard error together.
     """
     out = console(stderr=True)
     if not out.is_terminal:
-        yield lambda words: out.print(f"{words} …")
+        yield lambda words: out.print(f"{words} …") if lines else None
         return
     with out.status("") as status:
         yield lambda words: status.update(Text(f"{words} …"))
