@@ -205,8 +205,4 @@ def _numbers(dtype: str) -> Array:
 
 def rounded_to(values: Any, dtype: str) -> Any:
     """Return float32 numbers (NumPy or CuPy) rounded to ``float16`` or ``bfloat16``, as float32."""
-    if dtype == "float16":
-        return values.astype(np.float16).astype(np.float32)
-    bits = values.view(np.uint32)
-    bits = bits + 0x7FFF + (bits >> 16 & 1) & np.uint32(0xFFFF0000)  # round to nearest, ties to even
-    return bits.view(np.float32)
+    return rounded(values, dtype).astype(np.float32, copy=False)
