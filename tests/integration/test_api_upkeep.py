@@ -20,7 +20,7 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from api.events.webhooks import outbound
+from api.events.webhooks import delivery, outbound
 from api.events.webhooks.delivery import WebhookDelivery
 from api.events.webhooks.outbound import Target, is_public, target_of
 from api.http.public_url import PublicUrl
@@ -47,6 +47,12 @@ HOOK = Webhook(url="http://8.8.8.8/hook?a=1", secret="whsec_" + base64.b64encode
 
 
 # Messages
+
+
+@pytest.fixture(autouse=True)
+def _deliveries_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a round of deliveries wait until all of them have ended."""
+    monkeypatch.setattr(delivery, "ROUND_S", 60.0)
 
 
 class Receiver:
