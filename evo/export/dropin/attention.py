@@ -169,3 +169,16 @@ def _strides_by_tokens(like: torch.Tensor) -> tuple[int, ...]:
     """Return the strides of a tensor of shape (B, H, S, D) with the memory layout (B, S, H, D)."""
     _, heads, length, size = like.shape
     return (length * heads * size, size, heads * size, 1)
+
+
+def _attention_operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, grouped: bool) -> torch.Tensor:
+    out = scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
+    return operators.with_strides_like(q, out)
+
+
+operators.register(
+    "attention",
+    "(Tensor q, Tensor k, Tensor v, bool causal, bool grouped) -> Tensor",
+    _attention_operator,
+    lambda q, k, v, causal, grouped: torch.empty_like(q),
+)

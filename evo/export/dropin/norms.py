@@ -171,3 +171,17 @@ _ADD_LAYER_NORM = Operation(
 
 def _epsilon(input: torch.Tensor, given: float | None) -> float:
     return torch.finfo(input.dtype).eps if given is None else given
+
+
+operators.register(
+    "rms_norm",
+    "(Tensor x, Tensor weight, float eps) -> Tensor",
+    lambda x, weight, eps: rms_norm(x, weight.shape, weight, eps).contiguous(),
+    operators.contiguous_like,
+)
+operators.register(
+    "layer_norm",
+    "(Tensor x, Tensor weight, Tensor bias, float eps) -> Tensor",
+    lambda x, weight, bias, eps: layer_norm(x, weight.shape, weight, bias, eps).contiguous(),
+    operators.contiguous_like,
+)

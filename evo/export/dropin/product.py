@@ -53,3 +53,10 @@ def _unread_bias(like: torch.Tensor) -> torch.Tensor:
 
 
 _NOTHING: dict[tuple[torch.device, torch.dtype], torch.Tensor] = {}
+
+operators.register(
+    "linear",
+    "(Tensor x, Tensor weight, Tensor? bias) -> Tensor",
+    lambda x, weight, bias: linear(x, weight, bias).contiguous(),
+    lambda x, weight, bias: x.new_empty((*x.shape[:-1], weight.shape[0])),
+)

@@ -90,3 +90,18 @@ _ROTARY = Operation(
     plain=lambda terms, *inputs: rotated_by_torch(*inputs, *terms),
     describe=_rotary_call,
 )
+
+
+def _rotary_operator(
+    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    rotated_q, rotated_k = apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim)
+    return operators.with_strides_like(q, rotated_q), operators.with_strides_like(k, rotated_k)
+
+
+operators.register(
+    "rotary",
+    "(Tensor q, Tensor k, Tensor cos, Tensor sin, int unsqueeze_dim) -> (Tensor, Tensor)",
+    _rotary_operator,
+    lambda q, k, cos, sin, unsqueeze_dim: (torch.empty_like(q), torch.empty_like(k)),
+)

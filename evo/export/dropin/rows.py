@@ -158,3 +158,22 @@ _CROSS_ENTROPY = Operation(
     plain=lambda terms, input, target: nnf.cross_entropy(input, target, ignore_index=terms[1], reduction="none"),
     describe=_cross_entropy_call,
 )
+
+
+def _losses(x: torch.Tensor, target: torch.Tensor, ignored: int) -> torch.Tensor:
+    return cross_entropy(x, target, ignore_index=ignored, reduction="none").float()
+
+
+operators.register("softmax", "(Tensor x) -> Tensor", lambda x: softmax(x, -1).contiguous(), operators.contiguous_like)
+operators.register(
+    "swiglu",
+    "(Tensor gate, Tensor up) -> Tensor",
+    lambda gate, up: swiglu(gate, up).contiguous(),
+    operators.contiguous_like,
+)
+operators.register(
+    "cross_entropy",
+    "(Tensor x, Tensor target, int ignored) -> Tensor",
+    _losses,
+    lambda x, target, ignored: x.new_empty(x.shape[:1], dtype=torch.float32),
+)
