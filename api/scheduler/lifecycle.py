@@ -157,7 +157,7 @@ def _unjudgeable(active: ActiveSearch) -> str | None:
     """
     ended = active.search.history.finished
     tunables = [each.name for each in active.search.space.tunables if len(each.values) > 1]
-    if (reason := common_failure(ended, tunables)) is not None:
+    if (reason := common_failure(ended, tunables, active.search.coverage)) is not None:
         return reason
     if not ended or len(ended) < active.search.policy.reference_failures:
         return None

@@ -1,13 +1,14 @@
 """States of a search, the commands that change them, and detection of errors that affect every config."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from evo.errors import Conflict
+from evo.space.coverage import Coverage
 from evo.trial import Trial
-from evo.trial.explain import detail_text
-from evo.trial.outcome import CompileFailed, Crashed, InvalidConfig, LaunchFailed, TimedOut, WrongAnswer
+from evo.trial.explain import detail_text, headline
+from evo.trial.outcome import CompileFailed, Crashed, InvalidConfig, LaunchFailed, Outcome, TimedOut, WrongAnswer
 
 State: TypeAlias = Literal["running", "paused", "stopping", "finished", "cancelled", "failed", "ablating"]
 Command: TypeAlias = Literal["pause", "resume", "stop", "cancel", "finish", "fail", "ablate"]
@@ -66,6 +67,19 @@ RUN_ALIKE = 24
 The number is larger than `ALIKE`, because the config may cause such a failure: half of a space may crash.
 """
 
+_FAILED: Mapping[str, str] = {
+    "compile_failed": "fail to compile",
+    "invalid_config": "cannot be rendered",
+    "launch_failed": "cannot be launched",
+    "over_resources": "exceed a limit",
+    "wrong_answer": "return a wrong answer",
+    "crashed": "crash",
+    "timed_out": "exceed a time limit",
+    "impossible": "are faster than the device",
+    "invalid_measurement": "cannot be measured",
+}
+"""For each outcome that is a failure of the config, what such configs do."""
+
 _ERROR = re.compile(r"\berror\b\s*+(?:#?+[A-Z]*+\d++(?:-D)?+\s*+)?+:\s*(?P<what>.+)", re.IGNORECASE)
 _BY_CONFIG = re.compile(
     r"static.?assert|#error|too (?:much|many|large|big|small)|exceed|out of (?:range|memory|registers)|overflow|"
@@ -87,7 +101,9 @@ def same_error(ended: Sequence[Trial]) -> str | None:
     return _first_error(outcome.log) if alike and isinstance(outcome, CompileFailed) else None
 
 
-def common_failure(ended: Sequence[Trial], tunables: Collection[str] = ()) -> str | None:
+def common_failure(
+    ended: Sequence[Trial], tunables: Collection[str] = (), coverage: Coverage | None = None
+) -> str | None:
     """Return the reason if all trials failed with the same error, or gave the same wrong answer; None otherwise.
 
     Errors of rendering, compiling and launching are compared. Wrong answers are the same if they have equal values, to
@@ -95,16 +111,24 @@ def common_failure(ended: Sequence[Trial], tunables: Collection[str] = ()) -> st
     may cause the fault. Unwritten outputs, which contain NaN, do not count as the same wrong answer, because configs
     may cause them. The result is also None if there are fewer than `ALIKE` trials.
 
-    After `RUN_ALIKE` trials, crashes, exceeded time limits and all wrong answers count, whatever their numbers.
+    After `RUN_ALIKE` trials, crashes, exceeded time limits and all wrong answers count, whatever their numbers. Errors
+    that the config may cause, e.g. those of ``#error`` and ``static_assert``, count if the trials also had every pair
+    of values of two tunables.
 
     Args:
         tunables: names of the tunables that have more than one value.
+        coverage: the pairs of values of earlier calls. If None, errors that the config may cause do not count.
     """
     if (error := same_error(ended)) is not None:
         return f"the first {len(ended)} configs fail to compile with the same error: {error}"
     if len(ended) < ALIKE:
         return None
-    return _failed_start(ended) or _common_answer(ended, tunables) or _failure_while_running(ended, tunables)
+    return (
+        _failed_start(ended)
+        or _common_answer(ended, tunables)
+        or _failure_while_running(ended, tunables)
+        or (None if coverage is None else _failure_of_all_pairs(ended, coverage))
+    )
 
 
 def _failed_start(ended: Sequence[Trial]) -> str | None:
@@ -113,8 +137,7 @@ def _failed_start(ended: Sequence[Trial]) -> str | None:
         return None
     if any(type(trial.outcome) is not type(first) or _alike(trial) != _alike(ended[0]) for trial in ended):
         return None
-    what = "cannot be launched" if isinstance(first, LaunchFailed) else "cannot be rendered"
-    return f"the first {len(ended)} configs {what} for the same reason: {first.reason}"
+    return f"the first {len(ended)} configs {_FAILED[first.kind]} for the same reason: {first.reason}"
 
 
 def _common_answer(ended: Sequence[Trial], tunables: Collection[str]) -> str | None:
@@ -139,6 +162,31 @@ def _failure_while_running(ended: Sequence[Trial], tunables: Collection[str]) ->
         f"the first {len(ended)} configs, which differ in every tunable, fail in the same way, so the fault is "
         f"probably in the kernel's source or in family.toml: {detail_text(first)}"
     )
+
+
+def _failure_of_all_pairs(ended: Sequence[Trial], coverage: Coverage) -> str | None:
+    first = ended[0].outcome
+    if len(ended) < RUN_ALIKE or first is None or first.kind not in _FAILED:
+        return None
+    if any(type(trial.outcome) is not type(first) for trial in ended):
+        return None
+    if not coverage.complete([trial.config for trial in ended]):
+        return None
+    cause = _cause(first)
+    if any(trial.outcome is None or _unnumbered(_cause(trial.outcome)) != _unnumbered(cause) for trial in ended):
+        return None
+    return (
+        f"the first {len(ended)} configs {_FAILED[first.kind]} with the same error: {cause.rstrip('.')}. These configs "
+        "have every pair of values of the tunables, so the error is probably in the kernel's source or in family.toml. "
+        "If some configs work, add a constraint to family.toml that excludes the others"
+    )
+
+
+def _cause(outcome: Outcome) -> str:
+    """Return the error of an outcome: the first one of a compiler, else the description of the outcome."""
+    if isinstance(outcome, CompileFailed):
+        return _first_error(outcome.log) or headline(outcome.log)
+    return detail_text(outcome)
 
 
 def _varied(ended: Sequence[Trial], tunables: Collection[str]) -> bool:

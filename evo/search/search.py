@@ -13,6 +13,7 @@ from evo.promotion.challenge import Challenge, Challengers
 from evo.promotion.goal import Goal
 from evo.promotion.policy import Policy
 from evo.space import Space
+from evo.space.coverage import Coverage
 from evo.strategy.base import Patient, Strategy
 from evo.strategy.parts.joint import Joint
 from evo.text.limits import MOST
@@ -101,6 +102,7 @@ class Search:
         self.goal = goal
         self.second = second
         self.history = History()
+        self.coverage = Coverage(space)
         self._strategy = strategy if second is None else Joint(strategy)
         self._exhausted = False
         self.challengers = Challengers(self.history, policy, goal)

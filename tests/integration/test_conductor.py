@@ -17,7 +17,7 @@ from db.repositories.champions import Champions
 from db.repositories.leases import StaleLease
 from evo.errors import Conflict, InvalidInput
 from evo.messages.job import Baseline, Confirm, Evaluate, Lease
-from evo.search.lifecycle import ALIKE
+from evo.search.lifecycle import ALIKE, RUN_ALIKE
 from evo.strategy.parts import initial_design
 from evo.trial import Config
 from evo.trial.outcome import Abandoned, CompileFailed, Crashed, Impossible, Measured, ReferenceFailed, TimedOut
@@ -474,6 +474,22 @@ def test_common_compile_error_ends_the_search_with_one_explanation(stage: Stage)
     view = stage.view(search)
     assert (view.state, served) == ("failed", ALIKE)
     assert view.reason == f"the first {ALIKE} configs fail to compile with the same error: unknown type name 'flaot'"
+
+
+def test_error_directive_in_configs_with_all_pairs_of_values_ends_the_search(stage: Stage) -> None:
+    tunables = {
+        "BLOCK": {"values": [8, 16, 32]},
+        "UNROLL": {"values": [1, 2, 4]},
+        "PAD": {"values": [0, 1, 2, 3, 4, 5]},
+    }
+    stage.register_family({**TOY, "cpu": {**TOY["cpu"], "tunables": tunables}}, OTHER_DIGEST)
+    search, served = stage.submit(budget={"trials": 36}, family_digest=OTHER_DIGEST), 0
+    while leases := stage.claim():
+        served += isinstance(leases[0].job, Evaluate)
+        stage.hand_in(leases[0], CompileFailed(log="k.c:7:2: error: #error unsupported"))
+    view = stage.view(search)
+    assert view.state == "failed" and RUN_ALIKE <= served < 36
+    assert f"the first {served} configs fail to compile with the same error: #error unsupported. " in view.reason
 
 
 def test_time_below_the_roofline_is_impossible_and_never_ranked(stage: Stage) -> None:

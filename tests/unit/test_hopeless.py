@@ -1,13 +1,21 @@
 """A compile error common to all configs ends a search early."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import pytest
 
 from evo.search.lifecycle import ALIKE, RUN_ALIKE, common_failure, same_error
-from evo.trial import Proposal, Trial
+from evo.space import Constraint, Space, Tunable
+from evo.space.coverage import Coverage
+from evo.space.expression import Expression
+from evo.strategy import Context, build
+from evo.trial import Config, Proposal, Trial
 from evo.trial.explain import detail_text
+from evo.trial.history import History
 from evo.trial.outcome import (
     CompileFailed,
     Crashed,
@@ -15,6 +23,7 @@ from evo.trial.outcome import (
     LaunchFailed,
     Measured,
     Outcome,
+    OverResources,
     TimedOut,
     WrongAnswer,
 )
@@ -159,3 +168,110 @@ def test_hostile_compile_log_is_read_in_linear_time(blanks: str) -> None:
     begun_s = time.process_time()
     assert same_error(trials(*[failed(f"error{blanks}x")] * ALIKE)) is None
     assert time.process_time() - begun_s < 2.0
+
+
+def space_of(*constraints: str, wide: int = 0, **values: list[int]) -> Space:
+    """Return a space of four tunables, and of `wide` more with four values each."""
+    tunables = {"BLOCK": [16, 32, 48, 64, 128], "UNROLL": [1, 2, 4], "PAD": [0, 1], "VEC": [1, 2, 4]} | values
+    tunables |= {f"T{number}": [1, 2, 3, 4] for number in range(wide)}
+    return Space(
+        [Tunable(name=name, values=each) for name, each in tunables.items()],
+        [Constraint(expression=Expression.parse(each, "constraints")) for each in constraints],
+    )
+
+
+def searched(
+    space: Space, outcome: Callable[[Config], Outcome], *, strategy: str = "portfolio", most: int = 60
+) -> tuple[str | None, int]:
+    """Return the reason why a search ends before a config works, and the number of its trials."""
+    history, coverage, proposer = History(), Coverage(space), build(strategy, Context(space=space))
+    for number in range(most):
+        proposal = proposer.propose(history, np.random.default_rng((5, number)))
+        if proposal is None:
+            break
+        trial = history.ask(proposal)
+        history.tell(replace(trial, outcome=outcome(trial.config)))
+        if isinstance(history.finished[-1].outcome, Measured):
+            break
+        if (reason := common_failure(history.finished, space.names, coverage)) is not None:
+            return reason, number + 1
+    return None, len(history.finished)
+
+
+def checked(config: Config, compiles: Callable[[Config], bool]) -> Outcome:
+    return MEASURED if compiles(config) else failed("kernel.c:7:2: error: #error unsupported")
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        space_of(),
+        space_of("BLOCK % UNROLL == 0 and PAD + VEC < 5"),
+        space_of(BLOCK=[8 * each for each in range(1, 9)]),
+        space_of(wide=8),
+    ],
+    ids=["small", "constrained", "many values", "not enumerated"],
+)
+@pytest.mark.parametrize(
+    ("outcome", "says"),
+    [
+        (failed("kernel.c:7:2: error: #error unsupported"), "fail to compile with the same error: #error unsupported"),
+        (
+            failed('k.cu(7): error: static assertion failed with "D"'),
+            'fail to compile with the same error: static assertion failed with "D"',
+        ),
+        (failed("no such file"), "fail to compile with the same error: no such file"),
+        (LaunchFailed(reason="out of memory"), "cannot be launched with the same error: out of memory"),
+        (
+            OverResources(resource="registers", used=300, limit=255),
+            "exceed a limit with the same error: registers: 300",
+        ),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_equal_errors_for_all_pairs_of_values_end_a_search(space: Space, outcome: Outcome, says: str) -> None:
+    reason, ended = searched(space, lambda _: outcome)
+    assert reason is not None and RUN_ALIKE <= ended < 60
+    assert f"the first {ended} configs {says}" in reason
+    assert "add a constraint to family.toml that excludes the others" in reason
+
+
+def test_numbers_of_a_static_assertion_may_differ() -> None:
+    log = "kernel.c:{BLOCK}:2: error: static assertion failed: need {BLOCK} lanes"
+    reason, _ = searched(space_of(), lambda config: failed(log.format(**config)))
+    assert reason is not None and "the same error: static assertion failed: need" in reason
+
+
+RARE: dict[str, Callable[[Config], bool]] = {
+    "one value": lambda config: config["BLOCK"] == 48,
+    "one pair": lambda config: (config["BLOCK"], config["UNROLL"]) == (128, 1),
+    "other pair": lambda config: (config["VEC"], config["PAD"]) == (4, 1),
+    "product": lambda config: int(config["BLOCK"]) * int(config["VEC"]) == 192,
+}
+
+
+@pytest.mark.parametrize("strategy", ["portfolio", "tpe", "evolution", "random"])
+@pytest.mark.parametrize("rare", RARE)
+@pytest.mark.parametrize("wide", [0, 8])
+def test_equal_errors_do_not_end_a_search_whose_space_has_rare_working_configs(
+    strategy: str, rare: str, wide: int
+) -> None:
+    reason, _ = searched(space_of(wide=wide), partial(checked, compiles=RARE[rare]), strategy=strategy)
+    assert reason is None
+
+
+@pytest.mark.parametrize("rare", RARE)
+def test_default_strategy_finds_rare_working_configs_within_60_trials(rare: str) -> None:
+    reason, ended = searched(space_of(wide=3), partial(checked, compiles=RARE[rare]))
+    assert reason is None and ended < 60
+
+
+def test_two_equal_errors_do_not_end_a_search() -> None:
+    messages = {1: "#error one", 2: "#error two", 4: "#error four"}
+    reason, ended = searched(space_of(), lambda config: failed(f"k.c:1:2: error: {messages[int(config['VEC'])]}"))
+    assert (reason, ended) == (None, 60)
+
+
+def test_space_with_more_pairs_of_values_than_a_search_can_cover_does_not_end() -> None:
+    values = list(range(400))
+    assert searched(space_of(BLOCK=values, UNROLL=values), lambda _: failed("#error"), most=30) == (None, 30)

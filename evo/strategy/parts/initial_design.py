@@ -1,6 +1,7 @@
 """The first trials of a search: advice, warm starts, and configs spread over the space."""
 
 import numpy as np
+import numpy.typing as npt
 
 from evo.strategy.base import Context
 from evo.strategy.parts.observations import Observations
@@ -26,6 +27,9 @@ pending at the same time cannot use each other's results.
 
 CANDIDATES = 16
 """Number of random configs from which the one farthest from all earlier trials is proposed."""
+
+CANDIDATES_OF_PAIRS = 64
+"""Number of random configs from which the one with the most new pairs of values is proposed."""
 
 LATEST = 1_000
 """Number of latest trials to which the distance of a new config is computed. The limit matters if all configs fail,
@@ -72,16 +76,36 @@ class InitialDesign:
         return None
 
     def spread(self, seen: Observations, rng: np.random.Generator) -> Proposal | None:
-        """Draw a few random new configs, and return the one farthest from all trials; None if none is left."""
-        drawn = self._space.sample(rng, CANDIDATES, exclude=seen.keys)
+        """Draw a few random new configs, and return the one farthest from all trials; None if none is left.
+
+        If the initial design has ended and no config worked, return the one with the most pairs of values that no trial
+        had. The space may have only a few working configs, and a new pair of values is needed to find one.
+        """
+        pairs = len(seen.rows) >= DESIGN and not seen.worked
+        drawn = self._space.sample(rng, CANDIDATES_OF_PAIRS if pairs else CANDIDATES, exclude=seen.keys)
         if not drawn:
             return None
         known = np.concatenate([seen.rows, seen.pending])[-LATEST:]
         rows = np.array([self._space.encode(config) for config in drawn])
         apart = np.abs(rows[:, None, :] - known)
         distances = np.where(self._ordinal, apart / self._spans, apart > 0).sum(axis=2)
-        farthest = int(distances.min(axis=1).argmax()) if len(known) else 0
-        return Proposal(config=drawn[farthest], origin="design")
+        nearest = distances.min(axis=1) if len(known) else np.zeros(len(rows))
+        new = _new_pairs(apart == 0) if pairs else np.zeros(len(rows))
+        best = np.flatnonzero(new == new.max())
+        return Proposal(config=drawn[int(best[nearest[best].argmax()])], origin="design")
+
+
+def _new_pairs(equal: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Return the number of pairs of values that each config has and no known config has, shape (configs,).
+
+    Args:
+        equal: True where a config and a known config have the same value of a tunable, shape (configs, known,
+            tunables).
+    """
+    same = equal.astype(np.float32)
+    together = same.swapaxes(1, 2) @ same
+    missing: npt.NDArray[np.int64] = (together == 0).sum(axis=(1, 2))
+    return missing
 
 
 def most_pending(history: History) -> int:

@@ -1,0 +1,68 @@
+"""Coverage: the pairs of values that the configs of a search have had."""
+
+from collections.abc import Sequence
+from itertools import combinations_with_replacement
+from typing import TypeAlias
+
+import numpy as np
+
+from evo.space.plan import Indices
+from evo.space.space import Space
+from evo.trial import Config
+
+Pair: TypeAlias = tuple[int, int, int, int]
+"""Positions of two tunables and the ranks of their values. A tunable paired with itself stands for a single value."""
+
+SAMPLED = 1 << 13
+"""Number of random configs that represent a space that is not enumerated."""
+
+MOST_PAIRS = 100_000
+"""Maximum number of combinations of the values of two tunables. No search covers spaces with more."""
+
+
+class Coverage:
+    """Checks whether configs have had every pair of values of two tunables that occurs in the valid configs.
+
+    Configs that all fail for a reason that depends on one or two tunables cannot have had every pair of values, unless
+    no config avoids the reason.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._read = 0
+        self._missing: set[Pair] | None = None
+
+    def complete(self, configs: Sequence[Config]) -> bool:
+        """Return True if the configs have had every pair.
+
+        Args:
+            configs: the configs of the last call, and later ones. Only the later ones are read.
+        """
+        if max(self._sizes) * sorted([1, *self._sizes])[-2] > MOST_PAIRS:
+            return False
+        if self._missing is None:
+            self._missing = _pairs(self._rows(), self._sizes)
+        if self._missing and len(configs) > self._read:
+            rows = np.array([self._space.encode(config) for config in configs[self._read :]])
+            self._missing -= _pairs(rows, self._sizes)
+            self._read = len(configs)
+        return not self._missing
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [len(tunable.values) for tunable in self._space.tunables]
+
+    def _rows(self) -> Indices:
+        if self._space.valid_count is not None:
+            return self._space.indices
+        return self._space.draw(np.random.default_rng(0), SAMPLED)
+
+
+def _pairs(rows: Indices, sizes: Sequence[int]) -> set[Pair]:
+    """Return the pairs of values in rows of value ranks."""
+    found: set[Pair] = set()
+    for one, other in combinations_with_replacement(range(len(sizes)), 2):
+        together = np.zeros((sizes[one], sizes[other]), dtype=bool)
+        together[rows[:, one], rows[:, other]] = True
+        found.update((one, int(a), other, int(b)) for a, b in np.argwhere(together).tolist())
+    return found
