@@ -55,7 +55,7 @@ def _one_value(given: object) -> object:
     if isinstance(given, list | dict | None):
         kind = "a list" if isinstance(given, list) else "an object" if isinstance(given, dict) else "null"
         several = "; send a request for each value" if isinstance(given, list) and len(given) > 1 else ""
-        reason = f"is {kind}; give one value: a number, true, false, or a text in quotes{several}"
+        reason = f"is {kind}; give one value: a number, true, false, or a string in quotes{several}"
         raise PydanticCustomError("one_value", "{reason}", {"reason": reason})
     return given
 

@@ -18,7 +18,7 @@ def mark(marked: dict[str, _Marked], name: str, plural: str) -> Callable[[_Own],
     Args:
         marked: registered objects by name; the decorated object is added.
         name: name under which the object is registered.
-        plural: noun for the error, e.g. ``strategies``.
+        plural: plural noun for such objects, used in the error, e.g. ``strategies``.
 
     Raises:
         ValueError: the name is already registered. The decorator raises the error when it is applied.
@@ -49,7 +49,7 @@ def offered(
     """Yield each entry point of a group with the object to which it refers.
 
     Args:
-        noun: noun for an object of the group, for the error.
+        noun: noun for an object of the group, used in the error.
         taken: names that entry points may not use.
         name: name of the only entry point to load. None loads all entry points.
 

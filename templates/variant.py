@@ -77,7 +77,7 @@ def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default
     about = {key: document.get(key, "") for key in ABOUT}
     for key, value in about.items():
         if not isinstance(value, str):
-            raise InvalidInput(f"document.{key}", "must be a text")
+            raise InvalidInput(f"document.{key}", "must be a string")
     name = about["name"] or default_name
     if not _NAME.fullmatch(name):
         accepted = "use up to 64 letters, digits, `_`, `-`, `.`, `+`, a letter or digit first"

@@ -196,8 +196,8 @@ FIXED_TEXTS: Mapping[str, tuple[str, ...]] = {
     "impossible": ("but the work takes at least", "so it was not done"),
     "over_resources": ("of at most",),
     "timed_out": ("the", "stage exceeded"),
-    "crashed": ("while in",),
-    "abandoned": ("lost with its worker", "times"),
+    "crashed": ("during",),
+    "abandoned": ("its worker was lost", "times"),
 }
 """Fixed text in the explanation of an outcome (`evo.trial.explain`), by kind."""
 

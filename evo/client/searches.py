@@ -183,7 +183,7 @@ class Variants(Calls):
         """Submit a variant. The idempotency key ensures that it is submitted only once, even if a response is lost.
 
         Args:
-            files: texts of the files, by name.
+            files: contents of the files, by name.
             document: name, author and idea, and the keys that differ from the first parent's table ``[cpu]`` or
                 ``[cuda]``.
             parents: numbers of the variants from which the variant is derived; 0 is the family's own implementation.

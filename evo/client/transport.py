@@ -191,7 +191,7 @@ def address(url: str) -> str:
     if not usable or not url.isprintable() or " " in url:
         raise InvalidInput("url", f"{masked(url)!r} is not the address of a service; give one like {EXAMPLE}")
     for part, found in (
-        ("a user name (a service knows tokens only)", "@" in parts.netloc),
+        ("a user name (a service accepts only tokens)", "@" in parts.netloc),
         ("a `?`", "?" in url),
         ("a `#`", "#" in url),
         ("/api/v1, which the client adds itself", parts.path.rstrip("/").endswith("/api/v1")),
@@ -213,7 +213,7 @@ def checked(response: httpx.Response) -> httpx.Response:
         raise _foreign(response, f"redirects to {masked(response.headers['location'])}")
     if status < 400:
         if response.request.method != "GET" and response.headers.get("content-type", "").startswith("text/html"):
-            raise _foreign(response, f"{status}, and a page")
+            raise _foreign(response, f"{status} with an HTML page")
         return response
     problem, ours = _problem(response), "problem+json" in response.headers.get("content-type", "")
     if status in _AWAY or (status >= 500 and status != 501 and not ours):
@@ -336,7 +336,7 @@ def parse(response: httpx.Response, shape: type[T]) -> T:
         return adapter.validate_json(response.content)
     except ValidationError as error:
         if error.errors()[0]["type"] == "json_invalid":
-            raise _foreign(response, f"{response.status_code}, and no JSON") from None
+            raise _foreign(response, f"{response.status_code} without JSON") from None
         raise ServiceError(f"{response.request.url.path}: the answer {_not_understood(error)}") from None
 
 

@@ -97,7 +97,7 @@ class Workers(Calls):
 
 
 def _path_segment(text: str) -> str:
-    """Return a text, percent-encoded, for use as one segment of a URL's path."""
+    """Percent-encode a string for use as one segment of a URL's path."""
     return quote(text, safe="")
 
 

@@ -63,7 +63,7 @@ class Device:
 
     @property
     def runs(self) -> Runs:
-        """What the device does with a kernel: run it, look up its recorded result, or only compile it."""
+        """How kernels get a result: the device runs them, looks up recorded results, or only compiles them."""
         return kind_of(self.kind).runs
 
     def copying_at(self, bytes_per_s: float) -> "Device":

@@ -55,7 +55,7 @@ class Requirements:
         """Return the first unmet requirement, e.g. ``has no gcc``; None if the device meets all requirements."""
         if self.memory_gb is not None:
             if device.memory_bytes is None:
-                return f"does not say how much memory it has ({self.memory_gb:g} GB are required)"
+                return f"does not report its memory size ({self.memory_gb:g} GB are required)"
             if device.memory_bytes < self.memory_gb * GB:
                 return f"has {device.memory_bytes / GB:.1f} GB of memory, not {self.memory_gb:g}"
         for name, least in self.toolkit.items():
@@ -68,7 +68,7 @@ class Requirements:
 
 
 def _unsafe(device: Device) -> str | None:
-    """Return what a device lacks for compiling and running unreviewed code safely; None if it lacks nothing."""
+    """Return the missing protection against unreviewed code on a device; None if the device has all of it."""
     kind = kind_of(device.kind)
     if kind.runs == "recordings":
         return None
@@ -92,7 +92,7 @@ def version_of(device: Device, name: str) -> str | None:
 
 
 def parse_toolkit(text: str) -> tuple[str, str]:
-    """Return the software name and its minimum version from a text such as ``cuda>=13``.
+    """Return the software name and its minimum version from a string such as ``cuda>=13``.
 
     Raises:
         InvalidInput: the text does not have the form ``NAME>=VERSION``.

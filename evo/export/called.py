@@ -84,7 +84,7 @@ def check_same(times: Times, champion: ChampionView) -> None:
 
 
 def called_text(champion: ChampionView, kind: str) -> str | None:
-    """Return a text with the time of calls from PyTorch to a champion or, if not measured, how to measure it.
+    """Return the time of calls from PyTorch to a champion as text or, if not measured, how to measure it.
 
     The result is None if the time was not measured and the champion cannot be part of an exported package.
 

@@ -143,11 +143,11 @@ _CALLS = {
 from kernel import Kernel        # kernel.py of this folder; needs NumPy only
 
 kernel = Kernel()
-outputs = kernel(**inputs)       # arrays by argument name, as config.json says
+outputs = kernel(**inputs)       # arrays by argument name, as listed in config.json
 ```""",
     "cuda": """```python
 from kernel import Kernel        # kernel.py of this folder; needs CuPy
-outputs = Kernel()(**inputs)     # CuPy arrays by argument name, as config.json says
+outputs = Kernel()(**inputs)     # CuPy arrays by argument name, as listed in config.json
 
 from torch_op import op          # the same as an operator of PyTorch; needs CuPy, too
 output = op(*inputs)             # CUDA tensors in the order of config.json; works under torch.compile

@@ -136,7 +136,7 @@ def _limit_text(limit: float) -> str:
 
 
 def _promised(operand: Operand) -> str:
-    """Return a text on the guaranteed alignment, initial value and limits of a buffer; empty if there are none."""
+    """Describe the guaranteed alignment, initial value and limits of a buffer; empty if there are none."""
     parts = [f"aligned to {operand.alignment} bytes"] if operand.alignment > 1 else []
     if operand.min is not None or operand.max is not None:
         least, most = (None if each is None else f"{each}" for each in (operand.min, operand.max))

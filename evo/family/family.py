@@ -289,7 +289,7 @@ class Family:
         return [constraint for constraint in constraints if not constraint.expression.truth(scope)]
 
     def unfit(self, config: Config, problem: Problem, device: Device, objective: Objective) -> str | None:
-        """Return a text with the constraints that a config violates for a problem; None if it violates none."""
+        """Return the constraints that a config violates for a problem, as text; None if it violates none."""
         return "; ".join(map(str, self.violations(config, problem, device, objective))) or None
 
     def candidate(self, config: Config, problem: Problem, device: Device, objective: Objective) -> Candidate:

@@ -25,7 +25,7 @@ from evo.trial import Config, Value
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """A text to show next to times if an expression over problem fields and device limits is true."""
+    """A note to show next to times if an expression over problem fields and device limits is true."""
 
     expression: Expression
     text: str
@@ -254,7 +254,7 @@ def _read_mode(table: Table, *, triton: bool) -> tuple[Literal["template", "sour
 
 
 def _triton_specific(table: Table) -> Expression:
-    """Return the condition under which Triton kernels are compiled for one architecture only: on GPUs from sm_90 on."""
+    """Return the condition under which Triton kernels are compiled for one architecture only: on sm_90 and newer."""
     return Expression.parse("compute_capability >= 90", table.field())
 
 
@@ -311,7 +311,7 @@ def _read_flags(table: Table, kind: DeviceKind) -> tuple[str, ...]:
 
 
 def _read_compiler(table: Table) -> str:
-    """Return ``nvcc`` if the document selects it; an empty text for NVRTC."""
+    """Return ``nvcc`` if the document selects it; an empty string for NVRTC."""
     chosen = table.choice("compiler", ("nvrtc", "nvcc")) if "compiler" in table else "nvrtc"
     return chosen if chosen == "nvcc" else ""
 

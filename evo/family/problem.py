@@ -24,7 +24,7 @@ _RANGE = re.compile(r"([0-9]{1,18})\.\.([0-9]{1,18})")
 
 
 def lengths_of(text: str, where: str) -> list[int] | None:
-    """Return at most `POINTS` lengths that represent a range such as ``1..4096``, ascending; None for other texts.
+    """Return at most `POINTS` lengths that represent a range such as ``1..4096``, ascending; None for other strings.
 
     The lengths include both ends. They are evenly spaced on a logarithmic scale, because the best kernel changes with
     the ratio of lengths rather than with their difference.
@@ -88,7 +88,7 @@ class Field:
     omit_default: bool = False
 
     def parse(self, given: object, where: str) -> Value:
-        """Return the value of this field from a text or a typed value.
+        """Return the value of this field from a string or a typed value.
 
         Raises:
             InvalidInput: the value has the wrong type, is outside the limits, or is not a choice. The error's field is
@@ -207,7 +207,7 @@ def problem_key(problem: Problem, fields: Sequence[Field] = ()) -> str:
 
 
 def split_shapes(text: str) -> list[str]:
-    """Return the problems that a text such as ``B=2,S=128,256`` denotes: ``B=2,S=128`` and ``B=2,S=256``.
+    """Return the problems that a string such as ``B=2,S=128,256`` denotes: ``B=2,S=128`` and ``B=2,S=256``.
 
     There is one problem per combination of values, in order and without duplicates. A range (``S=1..4096``) denotes the
     lengths that `lengths_of` returns.
@@ -257,7 +257,7 @@ def _positive(value: object) -> bool:
 
 
 def split_assignments(text: str, what: str) -> dict[str, str]:
-    """Return the values in a text such as ``A=1, B=x``, by name; empty if the text is blank.
+    """Return the values in a string such as ``A=1, B=x``, by name; empty if the string is blank.
 
     Args:
         text: the assignments.
@@ -288,7 +288,7 @@ _SEPARATED = re.compile(r"(?<=[^\s=;])(?:\s*;\s*|\s+)(?=[A-Za-z_]\w*\s*=)")
 
 
 def _pieces(text: str, what: str) -> list[str]:
-    """Return the parts of a text between its commas. A comma after the last part is allowed."""
+    """Return the parts of a string between its commas. A comma after the last part is allowed."""
     pieces = [piece.strip() for piece in text.split(",")]
     if not pieces[-1]:
         pieces.pop()
@@ -330,7 +330,7 @@ def _check_limits(field: Field, table: Table) -> None:
     if field.min > field.max:
         raise InvalidInput(table.field("min"), f"{field.min} is above max = {field.max}")
     if field.type == "choice" and not field.choices:
-        raise InvalidInput(table.field("choices"), 'is missing; give the texts to choose from, e.g. ["a", "b"]')
+        raise InvalidInput(table.field("choices"), 'is missing; give the words to choose from, e.g. ["a", "b"]')
     for choice in field.choices:
         if not WORD.fullmatch(choice) or field.choices.count(choice) > 1:
             raise InvalidInput(

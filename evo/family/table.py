@@ -81,14 +81,14 @@ class Table:
         value = self.raw(key, what or "a text")
         if not isinstance(value, str) or len(value) > MAX_TEXT or not (value.strip() or default is not None):
             raise InvalidInput(
-                self.field(key), f"must be {what or 'a text'}, not {literal_text(value)}{_as_text(key, value)}"
+                self.field(key), f"must be {what or 'a string'}, not {literal_text(value)}{_as_text(key, value)}"
             )
         if pattern and not pattern.fullmatch(value):
             raise InvalidInput(self.field(key), f"{literal_text(value)} is not {what}")
         return value
 
     def line(self, key: str, default: str | None = None, *, what: str = "") -> str:
-        """Return the value of a key, which must be a text without line breaks or invisible characters."""
+        """Return the value of a key, which must be a string without line breaks or invisible characters."""
         return refuse_invisible(self.field(key), self.text(key, default, what=what))
 
     def choice(self, key: str, choices: Sequence[str]) -> str:
@@ -129,7 +129,7 @@ class Table:
             if not isinstance(value, str) or not value.strip() or len(value) > MAX_TEXT:
                 where = f"{key}[{index}]"
                 raise InvalidInput(
-                    self.field(where), f"must be a text, not {literal_text(value)}{_as_text(where, value)}"
+                    self.field(where), f"must be a string, not {literal_text(value)}{_as_text(where, value)}"
                 )
         return values
 
@@ -148,8 +148,8 @@ class Table:
         """Return the value of a key, which must be a list of tables; an empty list if the key is absent.
 
         Args:
-            example: content of a table with a placeholder, e.g. ``expression = {}``. If an entry is a text instead of a
-                table, the error suggests this table with the text.
+            example: content of a table with a placeholder, e.g. ``expression = {}``. If an entry is a string instead of
+                a table, the error suggests this table, with the string in place of the placeholder.
         """
         entries = self.sequence(key)
         for index, entry in enumerate(entries):
@@ -167,7 +167,7 @@ class Table:
             yield key, self.table(key)
 
     def expression(self, key: str, default: str | None = None) -> Expression:
-        """Return the value of a key as an expression. The value may be a text, a number or a bool."""
+        """Return the value of a key as an expression. The value may be a string, a number or a bool."""
         value = default if default is not None and key not in self else self.raw(key, "an expression in quotes")
         return self._expression(value, key)
 
@@ -191,14 +191,14 @@ class Table:
 
 
 def _as_text(key: str, value: object) -> str:
-    """Return a suggestion to write a number or a bool as text; empty for other values."""
+    """Return a suggestion to write a number or a bool as a string; empty for other values."""
     if isinstance(value, bool):
         return _write(key, f'"{str(value).lower()}"')
     return _write(key, f'"{value}"') if isinstance(value, int | float) else ""
 
 
 def _as_flag(key: str, value: object) -> str:
-    """Return a suggestion to write a bool, if a text or number means true or false; otherwise an empty text."""
+    """Return a suggestion to write a bool, if a string or number means true or false; otherwise an empty string."""
     meant = {"true": "true", "yes": "true", "1": "true", "false": "false", "no": "false", "0": "false"}
     text = str(value).strip().lower() if isinstance(value, str | int) else ""
     return _write(key, meant[text]) if text in meant else ""
@@ -212,7 +212,7 @@ def _as_whole(key: str, value: object) -> str:
 
 
 def _as_list(key: str, value: object) -> str:
-    """Return a suggestion to write a single value, or a text with several numbers, as a list; empty for others."""
+    """Return a suggestion to write a single value, or a string with several numbers, as a list; empty for others."""
     if isinstance(value, bool):
         return _write(key, f"[{str(value).lower()}]")
     if isinstance(value, int | float):

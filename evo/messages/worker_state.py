@@ -1,4 +1,4 @@
-"""Texts about the state of workers, devices and confirmations, shared by the terminal and the web pages."""
+"""Describes the state of workers, devices and confirmations, for the terminal and the web pages."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -100,7 +100,7 @@ def worker_obstacle(workers: Sequence[WorkerView], search: SearchView, *, now: d
 
 
 def _nowhere(workers: Sequence[WorkerView], search: SearchView) -> str:
-    """Return a text for a search whose device no worker has. It names similar devices of connected workers."""
+    """Return the obstacle of a search whose device no worker has. It names similar devices of connected workers."""
     device, unit = search.device, "" if search.device_uuid is None else f", unit {search.device_uuid},"
     connected = [each for worker in workers if worker.left_at is None for each in worker.devices]
     alike = [each for each in connected if (each.kind, each.model) == (device.kind, device.model)]

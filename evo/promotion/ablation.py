@@ -56,7 +56,7 @@ class Effect:
 def changes(space: Space, champion: Config, *, values: bool = False) -> list[Change]:
     """Return the changes of an ablation, in the order of the tunables.
 
-    Each switch is changed to each of its other values. A switch is a tunable with unordered values (booleans or texts),
+    Each switch is changed to each of its other values. A switch is a tunable with unordered values (bools or strings),
     or with only two values.
 
     Args:

@@ -194,7 +194,7 @@ class Goal:
         return replace(trial, outcome=replace(outcome, cost=cost))
 
     def words(self) -> Words:
-        """Return the words that the texts of rules use for costs of this metric."""
+        """Return the words that the messages of rules use for costs of this metric."""
         return Words(quantity=f"cost ({self.objective.goal})", unit="", takes="has", ratio="times as good", ran="was")
 
 

@@ -188,7 +188,7 @@ def _speedup(challenger: Timing, other: Timing, policy: Policy, rng: np.random.G
 
 def _not_measured(report: ConfirmReport) -> Verdict:
     which = report.failed or "challenger"
-    reason, detail = "no samples came back", ""
+    reason, detail = "no samples were returned", ""
     if report.failure is not None:
         reason = report.failure.kind.replace("_", " ")
         detail = headline(detail_text(report.failure))

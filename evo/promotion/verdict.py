@@ -120,7 +120,7 @@ def change_text(gain: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """Words for the quantity that a search minimises, used in the texts of rules."""
+    """Words for the quantity that a search minimises, used in the messages of rules."""
 
     quantity: str = "time"
     unit: str = " µs"

@@ -39,8 +39,8 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 def on_all_cores(compute: Callable[[S], T], parts: Iterable[S]) -> list[T]:
     """Return the result of `compute` for each part, in order.
 
-    All calls in this process share a pool with one thread per core. With a pool per call, 16 cases that are computed at
-    once on 16 cores would use 256 threads. A call from within `compute` runs in its own thread only.
+    All calls in this process share a pool with one thread per core. With a pool per call, 16 cases that are computed
+    simultaneously on 16 cores would use 256 threads. A call from within `compute` runs in its own thread only.
 
     Args:
         compute: function that is called by several threads at the same time. Threads save time only while the function

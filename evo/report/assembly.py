@@ -24,14 +24,14 @@ def search_report(material: Material, terms: Terms) -> Document:
         terms: targets and rates given by the user.
     """
     sections: Sections = {
-        "What was searched": subject_blocks(material),
+        "Search": subject_blocks(material),
         "Targets and decision": goal_blocks(material, terms),
         **({} if material.front is None else {"Pareto front": front_blocks(material.front, material.search.objective)}),
         **(_estimates(material) if material.search.estimated else _times(material)),
         "Outcomes": outcome_blocks(material),
         "Time and cost": effort_blocks(material, terms),
         "Environment": environment_blocks(material),
-        "Again": command_blocks(material),
+        "Repeat the search": command_blocks(material),
     }
     title = f"{material.search.subject}: search {material.search.id}"
     return Document(title, tuple(Section(name, tuple(blocks)) for name, blocks in sections.items()))
@@ -43,14 +43,14 @@ def _times(material: Material) -> Sections:
         "Samples": sample_blocks(material),
         "Verdicts": verdict_blocks(material),
         "Share of the limit": limit_blocks(material),
-        "What decides the time": importance_blocks(material),
+        "Important tunables": importance_blocks(material),
         "Ablation of the champion": ablation_blocks(material),
-        "Valid negatives": negative_blocks(material),
+        "Values without gain": negative_blocks(material),
     }
 
 
 def _estimates(material: Material) -> Sections:
-    """Return the sections that a report on estimates has in place of those on measured times."""
+    """Return the sections that replace the sections on measured times in a report on estimates."""
     return {
         "Best estimate so far": progress_blocks(material),
         "Share of the limit": limit_blocks(material),

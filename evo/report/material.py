@@ -169,7 +169,7 @@ class Terms:
 
 
 def parse_goals(text: str, field: str = "targets") -> tuple[Goal, ...]:
-    """Return the targets in a text such as ``conservative=800us,stretch=1.5x,dream=0.2ms``.
+    """Return the targets in a string such as ``conservative=800us,stretch=1.5x,dream=0.2ms``.
 
     Raises:
         InvalidInput: an entry is not a target, or there are more than `MOST_GOALS`.

@@ -155,7 +155,7 @@ def _shape(mission: Mission, result: Result, work: Work | None) -> Iterator[str]
     limits = Limits.of(search.device, work, search.objective)
     if limits:
         reached = percent_text(limits.least_us / reached_us)
-        yield f"The least possible time here is {limits}: {reached} is reached{_by(search)}."
+        yield f"The shortest possible time here is {limits}: {reached} is reached{_by(search)}."
     yield goals_table(mission, search, work, reached_us)
     yield _decision(search)
 
@@ -291,7 +291,7 @@ def goals_table(mission: Mission, search: SearchView, work: Work | None, reached
         rows = [(time_text(goal.time_us), goal.source, "not compared") for goal in mission.goals]
         return table((f"goal on {mission.model}", "from", "in this rehearsal"), rows)
     limits = Limits.of(known(mission.model), work, search.objective)
-    bound = f"\n\nThe least possible time on {mission.model} is {limits}, by its datasheet." if limits else ""
+    bound = f"\n\nThe shortest possible time on {mission.model} is {limits}, by its datasheet." if limits else ""
     same = search.device.model == mission.model
     judged = _on_the_goal_model if same else _on_another_model
     rows = [
@@ -318,4 +318,4 @@ def _on_another_model(goal: Goal, reached_us: float, least_us: float) -> str:
 
 
 def _impossible(goal: Goal, least_us: float) -> str | None:
-    return f"impossible in this dtype: it takes {time_text(least_us)} at least" if goal.time_us < least_us else None
+    return f"impossible in this dtype: it takes at least {time_text(least_us)}" if goal.time_us < least_us else None

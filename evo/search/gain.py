@@ -133,14 +133,14 @@ def _unclear(default: Tried, figure: str, basis: str, quick: float) -> str:
     return (
         f"Unclear: {figure} as fast as the default config (trial {default.number}), {basis}, but {factor_text(quick)} "
         "by quick samples alone. The speed of the machine changed between the measurements; only a confirmation that "
-        "times both in the same rounds can tell."
+        "times both in the same rounds is reliable."
     )
 
 
 def _confirmed_ratio(best: Best, default: Tried) -> tuple[Interval, str] | None:
-    """Return the confirmed speed-up over the default config, and a text on its source; None if not confirmed.
+    """Return the confirmed speed-up over the default config, and its source as text; None if not confirmed.
 
-    A paired comparison of both configs counts most. Otherwise, each config was confirmed in another run, and their
+    A paired comparison of both configs is preferred. Otherwise, each config was confirmed in another run, and their
     speed-ups over the same baseline are compared.
     """
     if best.over_default is not None:
@@ -182,7 +182,7 @@ def coverage(count: int) -> float:
 
 
 def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, str]:
-    """Return the best config's time, comparable with the search's quick samples, and a text that states its source.
+    """Return the best config's time, comparable with the search's quick samples, and its source as text.
 
     A confirmation runs in another session, so its times are not comparable with quick samples. The fastest baseline
     runs in both sessions. Its quick time divided by the confirmed speed-up is the time that the kernel would have had

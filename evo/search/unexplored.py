@@ -13,14 +13,14 @@ CUDA: Mapping[str, str] = {
     "warpgroup tensor cores (wgmma)": r"wgmma",
     "clusters with distributed shared memory": r"cluster",
     "persistent blocks that take several work items": r"gridDim\.x|persistent",
-    "loads that bypass or hint the caches": r"__ldg|__ldcs|ld\.global\.nc|L2::|evict_",
+    "loads that bypass a cache or have a cache hint": r"__ldg|__ldcs|ld\.global\.nc|L2::|evict_",
 }
 C: Mapping[str, str] = {
     "explicit vectors (vector_size, intrinsics)": r"vector_size|_mm\d*_|float32x4|immintrin",
     "several accumulators or unrolled loops": r"#pragma\s+(?:GCC\s+)?unroll|UNROLL|unroll",
     "tiles that fit a cache": r"TILE|BLOCK|tile|block",
     "software prefetch": r"__builtin_prefetch|_mm_prefetch",
-    "stores past the cache": r"stream|nontemporal|_mm\w*_stream",
+    "stores that bypass the cache": r"stream|nontemporal|_mm\w*_stream",
     "several threads": r"pthread|THREADS|omp",
     "fused multiply and add": r"\bfma\w*\(|_fmadd_",
 }

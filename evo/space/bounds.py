@@ -1,8 +1,8 @@
 """Decides by interval arithmetic whether a constraint can still hold when only some of its names have values.
 
 Each name without a value (a free name) is represented by the range of its possible values. The answer "can hold" may
-be wrong, but "cannot hold" is always right: a part of the constraint without known bounds, such as a text or a division
-by a range that contains zero, is assumed to have any value.
+be wrong, but "cannot hold" is always right: a part of the constraint without known bounds, such as a string or a
+division by a range that contains zero, is assumed to have any value.
 
 Source: Moore, Kearfott and Cloud, Introduction to Interval Analysis, SIAM (2009), chapters 2 and 5.
 """
@@ -121,7 +121,7 @@ class _Relaxation:
         return ANYTHING if value.dtype.kind == "U" else Range.fixed(value)
 
     def _chosen(self, condition: Verdict, body: ast.expr, orelse: ast.expr) -> Range:
-        """Return the range of a conditional expression. While the condition is open, it covers both branches."""
+        """Return the range of a conditional expression, which covers both branches if the condition is undecided."""
         if not np.any(condition.false):
             return self.range(body)
         if not np.any(condition.true):

@@ -59,7 +59,7 @@ def built(
     returned, but points with the same first values tend to appear together. The estimate is unbiased.
 
     Source: Knuth, *Estimating the efficiency of backtrack programs*, Mathematics of Computation 29 (1975), with many
-    paths at once.
+    paths at the same time.
 
     Args:
         plan: order in which tunables are joined.

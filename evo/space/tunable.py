@@ -23,7 +23,7 @@ TEXT_VALUE = re.compile(r"[^\s,=\x00-\x1f\x7f]{1,100}")
 
 @dataclass(frozen=True, kw_only=True)
 class Tunable:
-    """A named choice among ordered values of one type (numbers, bools or texts).
+    """A named choice among ordered values of one type (numbers, bools or strings).
 
     Attributes:
         values: the possible values, without duplicates. Adjacent values are neighbours.
@@ -62,7 +62,7 @@ class Tunable:
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """The values as texts, as written in keys."""
+        """The values as strings, as written in keys."""
         return tuple(str(value) for value in self.values)
 
     def index(self, value: object, field: str) -> int:
@@ -149,7 +149,7 @@ def _number(text: str) -> tuple[str, object]:
 
 
 def show(value: object) -> str:
-    """Return a value as written in family.toml. Long texts are shortened."""
+    """Return a value as written in family.toml. Long strings are shortened."""
     if isinstance(value, bool):
         return str(value).lower()
     return repr(value if len(value) <= MAX_SHOWN else f"{value[:MAX_SHOWN]}…") if isinstance(value, str) else str(value)
@@ -164,12 +164,12 @@ def _check_values(values: Sequence[object], field: str) -> None:
     if len(kinds) > 1:
         texts = dict.fromkeys(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
         listed = ", ".join(f'"{text}"' for text in list(texts)[:8])
-        remedy = f"all values of a tunable have one type; write them as texts, [{listed}{', …' * (len(texts) > 8)}]"
+        remedy = f"all values of a tunable have one type; write them as strings, [{listed}{', …' * (len(texts) > 8)}]"
         raise InvalidInput(field, f"mixes {' and '.join(kinds)}; {remedy:.300}")
     seen: dict[object, object] = {}
     for value in values:
         if value in seen:
-            raise InvalidInput(field, f"holds {show(seen[value])} and {show(value)}, which are the same; keep one")
+            raise InvalidInput(field, f"contains {show(seen[value])} and {show(value)}, which are the same; keep one")
         seen[value] = value
 
 
@@ -187,7 +187,7 @@ def _check_value(value: object, field: str) -> None:
     if word != value and TEXT_VALUE.fullmatch(word):
         reason = f"it contains a space, a comma or =; write {show(word)}, and give its meaning in the kernel"
         raise InvalidInput(field, f"{show(value)} cannot be a value: {reason}")
-    allowed = "a finite number below 2**62, a bool, or a text without spaces, commas and ="
+    allowed = "a finite number below 2**62, a bool, or a string without spaces, commas and ="
     raise InvalidInput(field, f"{show(value)} cannot be a value: it must be {allowed}")
 
 

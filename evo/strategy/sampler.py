@@ -180,7 +180,7 @@ def _check_kinds(space: object, constraints: object, seed: object) -> None:
     if not isinstance(constraints, Sequence) or not all(isinstance(each, str) for each in constraints):
         raise InvalidInput("constraints", f"expected a sequence of strings, got {constraints!r:.100}")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
-        raise InvalidInput("seed", f"expected a whole number from 0 on, or None, got {seed!r:.100}")
+        raise InvalidInput("seed", f"expected a whole number of at least 0, or None, got {seed!r:.100}")
     if space is None:
         return
     if not isinstance(space, Mapping):
@@ -198,7 +198,7 @@ def _check(axes: Sequence[Axis], constraints: Sequence[str]) -> None:
         if wrong := sorted(expression.names & incomparable):
             raise InvalidInput(
                 f"constraints[{index}]",
-                f"`{wrong[0]}` has choices that cannot be compared (of several types, None, or texts with spaces): "
+                f"`{wrong[0]}` has choices that cannot be compared (of several types, None, or strings with spaces): "
                 "give it only numbers, or only words",
             )
 

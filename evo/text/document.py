@@ -117,7 +117,7 @@ def toml_text(document: Mapping[str, Any]) -> str:
     """Return a document as TOML, with one line for each top-level key.
 
     Raises:
-        InvalidInput: the document contains a value that is not a number, text, list or table.
+        InvalidInput: the document contains a value that is not a number, string, list or table.
     """
     return "".join(f"{_toml_key(name)} = {_toml(value)}\n" for name, value in document.items())
 
@@ -140,7 +140,7 @@ def _toml(value: Any) -> str:
             return "{ " + ", ".join(f"{_toml_key(name)} = {_toml(each)}" for name, each in value.items()) + " }"
         case list() | tuple():
             return "[" + ", ".join(map(_toml, value)) + "]"
-    raise InvalidInput("document", f"contains {value!r:.80}, which is not a number, text, list or table")
+    raise InvalidInput("document", f"contains {value!r:.80}, which is not a number, string, list or table")
 
 
 def literal_text(value: object, longest: int = 100) -> str:
@@ -166,9 +166,9 @@ def _children(value: Any) -> Iterator[Any]:
 
 
 def _unquoted(text: str) -> str:
-    """Return a TOML text without comments and with one letter in place of each quoted text.
+    """Return a TOML text without comments, and with one letter in place of each quoted string.
 
-    In the result, the parts of a dotted key can be counted: a quoted key is one part, even if it contains dots.
+    The caller counts the parts of dotted keys in the result. A quoted key is one part, even if it contains dots.
     """
     plain = io.StringIO()
     position = 0
@@ -207,4 +207,4 @@ def _json_advice(text: str, place: int) -> str:
     if letter in ("/", "#"):
         return "; leave out the comment, which JSON does not allow"
     quoted = letter in ("'", "“", "”", "‘", "’") or letter.isidentifier()
-    return '; put texts and names in " quotes' if quoted else ""
+    return '; put strings and names in " quotes' if quoted else ""

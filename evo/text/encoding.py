@@ -19,7 +19,7 @@ def not_utf8(content: bytes, error: UnicodeDecodeError, file: str) -> str:
 
 
 def python_text(content: bytes) -> str:
-    """Return a Python source as text, without the line that declares its encoding.
+    """Decode a Python source, and return it without the line that declares its encoding.
 
     Raises:
         SyntaxError: the file declares an unknown encoding.

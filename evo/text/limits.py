@@ -30,7 +30,7 @@ LARGEST_FIGURE = 1e18
 
 _NOT_WHOLE = {"int_parsing", "int_parsing_size", "int_from_float", "int_type"}
 _OF_TEXTS = {"int_type", "float_type", "bool_type"}
-"""Pydantic errors of strict types, which refuse texts such as ``"5"`` in JSON."""
+"""Pydantic errors of strict types, which refuse strings such as ``"5"`` in JSON."""
 _NO_NUMBER = {"float_parsing", "float_type", "finite_number"}
 _BOUNDS = {"gt": "above {}", "ge": "{} and more", "lt": "below {}", "le": "{} and less"}
 _OTHERWISE = {
@@ -43,7 +43,7 @@ _OTHERWISE = {
     "too_short": "has too few entries: give {min_length:,} or more",
     "too_long": "has more than {max_length:,} entries",
     "bool_type": "must be true or false",
-    "string_type": "must be a text, in quotes",
+    "string_type": "must be a string, in quotes",
     "list_type": "must be a list",
     "tuple_type": "must be a list",
     **dict.fromkeys(
@@ -87,7 +87,7 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
     bounds = error.get("ctx", {})
     missed = "".join(text.format(figure(bounds[name])) for name, text in _BOUNDS.items() if name in bounds)
     if error["type"] in _OF_TEXTS and isinstance(value, str) and _is_literal(value):
-        reason = f"{quoted} is a text; leave the quotes out"
+        reason = f"{quoted} is a string; leave the quotes out"
     elif error["type"] in _NOT_WHOLE:
         reason = f"{quoted} is not a whole number"
     elif error["type"] in _NO_NUMBER:
@@ -103,7 +103,7 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
 
 
 def _is_literal(text: str) -> bool:
-    """Return True if a text is a number or a bool in JSON, e.g. ``5`` or ``true``."""
+    """Return True if a string is a number or a bool in JSON, e.g. ``5`` or ``true``."""
     try:
         return isinstance(json.loads(text), int | float)
     except ValueError:
@@ -163,7 +163,7 @@ def storable(value: T) -> T:
     """Replace characters that databases cannot store, such as NUL in compiler output, with U+FFFD.
 
     Args:
-        value: a text, or dataclasses, mappings and tuples of texts and other values.
+        value: a string, or dataclasses, mappings and tuples of strings and other values.
 
     Returns:
         A copy of the value with these characters replaced.

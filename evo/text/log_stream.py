@@ -16,7 +16,7 @@ class LogStream:
         self._reason = ""
 
     def write(self, text: str) -> int:
-        """Write a text. Return its length, even if writing failed."""
+        """Write a string. Return its length, even if writing failed."""
         lines = text.count("\n")
         try:
             if self._lost:

@@ -8,7 +8,7 @@ _PASSWORD = re.compile(r"(:/{1,2}[^\s/:@]*):[^\s/@]+@")
 
 
 def masked(text: str) -> str:
-    """Return a text in which ``***`` replaces passwords of URLs."""
+    """Return a string in which ``***`` replaces passwords of URLs."""
     return _PASSWORD.sub(r"\1:***@", text)
 
 
@@ -23,5 +23,5 @@ def sendable(field: str, secret: str, *, form: str) -> str:
         InvalidInput: the secret contains a character other than visible ASCII. The message does not repeat the secret.
     """
     if not (secret.isascii() and secret.isprintable()) or " " in secret:
-        raise InvalidInput(field, f"has characters that no {field} has, e.g. a line break; copy it again, {form}")
+        raise InvalidInput(field, f"contains characters that no {field} has, e.g. a line break; copy it again, {form}")
     return secret

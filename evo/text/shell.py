@@ -13,7 +13,7 @@ def command(*words: object) -> str:
 
 
 def joined(words: Iterable[str]) -> str:
-    """Return words joined to a command, each quoted for a shell."""
+    """Return a command that consists of these words, each quoted for a shell."""
     return " ".join(map(quoted, words))
 
 

@@ -75,7 +75,7 @@ def _value(text: str) -> str:
 
 
 def _padded(text: str) -> str:
-    """Return a list entry, rewritten as TOML. The blanks around it are kept."""
+    """Return a list entry rewritten as TOML. Blanks before and after the entry are kept."""
     item = text.strip()
     return text.replace(item, _item(item)) if item else text
 

@@ -54,7 +54,7 @@ def significant(value: float) -> str:
 
 
 def distinct(value: float, limit: float, digits: int = 3, style: str = "g") -> tuple[str, str]:
-    """Return a value and its limit as texts with the same number of digits, enough to tell different numbers apart.
+    """Return a value and its limit as strings with the same number of digits, enough to tell different numbers apart.
 
     Args:
         digits: minimum number of digits.
@@ -72,7 +72,7 @@ def factor_text(factor: float | None) -> str:
 
 
 def times_text(factor: float, what: str) -> str:
-    """Return a ratio as text that precedes its reference: ``2.6 times as long``, or ``as long`` if it is about 1."""
+    """Return a ratio of times as text, e.g. ``2.6 times as long``, or only ``as long`` if the ratio is about 1."""
     shown = f"{factor:.3g}"
     return f"as {what}" if shown == "1" else f"{shown} times as {what}"
 
@@ -124,7 +124,7 @@ def bound_text(bound: str) -> str:
 
 
 def limit_words(cache: str) -> str:
-    """Return a text about what determines the roofline limit with a hot or a cold cache."""
+    """Return a description of the roofline limit with a hot or a cold cache, as part of a sentence."""
     if cache == "cold":
         return "the time of the arithmetic or of the memory traffic, whichever is longer"
     return (

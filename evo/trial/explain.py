@@ -52,12 +52,12 @@ def detail_text(outcome: Outcome) -> str:
             remedy = f"{smaller}raise {limit}_timeout_s of the policy"
             text = f"the {outcome.stage} stage exceeded {duration_text(outcome.limit_s)}; {remedy}"
         case Crashed():
-            text = f"while in {outcome.stage}: {outcome.reason}"
+            text = f"during {outcome.stage}: {outcome.reason}"
         case Impossible():
             floor = time_text(outcome.floor_us)
             text = f"{time_text(outcome.timing.median_us)}, but the work takes at least {floor}, so it was not done"
         case Abandoned():
-            text = f"lost with its worker {outcome.worker_losses} times"
+            text = f"its worker was lost {outcome.worker_losses} times"
         case Cancelled():
             pass
     return text
@@ -67,11 +67,11 @@ def _estimate(outcome: Estimated) -> str:
     names = ("floor_us", "balance", "hiding", "spill_us", "launch_us", "bytes", "cached_bytes")
     parts = {name: outcome.parts.get(name) for name in names}
     reasons = [
-        f"arithmetic and memory take {time_text(parts['floor_us'])} at least{_cached(parts)}",
+        f"arithmetic and memory take at least {time_text(parts['floor_us'])}{_cached(parts)}",
         f"blocks keep {percent_text(parts['balance'])} of the multiprocessors busy",
         f"a warp is ready {percent_text(parts['hiding'])} of the time",
         f"spills take {time_text(parts['spill_us'])}" if parts["spill_us"] else "nothing spills",
-        *([f"the launch itself takes {time_text(parts['launch_us'])} at least"] if parts["launch_us"] else []),
+        *([f"the launch itself takes at least {time_text(parts['launch_us'])}"] if parts["launch_us"] else []),
     ]
     return f"estimated, never run: {'; '.join(reasons)}"
 

@@ -8,8 +8,7 @@ import numpy as np
 from evo.trial.objective import PROTOCOL_VERSION
 
 _UNSTEADY = 0.1
-"""Interquartile range of samples of one kernel, relative to their median, above which differences between series are no
-evidence.
+"""Samples whose interquartile range, divided by their median, is above this value are too noisy to compare kernels.
 """
 
 

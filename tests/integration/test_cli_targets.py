@@ -94,7 +94,7 @@ def test_report_of_estimates_omits_sections_that_need_measured_times(
         text = (line.home / "told" / name).read_text()
         assert "Sections that need measured times are left out" in text
         assert "≈ " in text
-        for never in ("winner", "Valid negatives", "PED-ANOVA", "quick samples", "a measured trial", "Best time"):
+        for never in ("winner", "Values without gain", "PED-ANOVA", "quick samples", "a measured trial", "Best time"):
             assert never not in text, (name, never)
     assert "Each dot is the estimate of a trial" in text
     board = httpx.get(f"{service}/searches/1").text

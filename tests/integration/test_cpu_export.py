@@ -72,7 +72,7 @@ def test_argument_values_outside_their_declared_range_are_refused(lengths: list[
     if refused is None:
         assert np.array_equal(kernel._storage(argument, given), given)
         return
-    with pytest.raises(ValueError, match=f"lengths holds {refused}, but its values must be from 1 to 9"):
+    with pytest.raises(ValueError, match=f"lengths contains {refused}, but its values must be from 1 to 9"):
         kernel._storage(argument, given)
 
 

@@ -480,7 +480,7 @@ def test_cross_entropy_targets_outside_the_classes_raise_index_error(fast: Any) 
         target[4] = wrong
         with pytest.raises(IndexError):
             functional.cross_entropy(x, target)
-        with pytest.raises(IndexError, match=f"target holds {wrong}, but input has 40 classes"):
+        with pytest.raises(IndexError, match=f"target contains {wrong}, but input has 40 classes"):
             fast.cross_entropy(x, target)
     ignoring = torch.where(right == -100, 77, right)
     torch.testing.assert_close(

@@ -85,12 +85,12 @@ def test_report_states_targets_costs_and_the_command_to_repeat_the_search(rest: 
     assert "At 1,000 calls a second that is 14 min 24 s of the device a day." in cost
     assert "| compiling |" in cost
     assert "kernel-evo search toy --problem N=64 --device cpu --strategy random --seed 0 --trials 14" in text
-    assert '"quick_samples": 5' in section(text, "Again")
+    assert '"quick_samples": 5' in section(text, "Repeat the search")
 
 
 def test_report_lists_slower_tunable_values_with_their_measured_ratios(rest: httpx.Client) -> None:
     """UNROLL=1 costs 3 µs for every BLOCK; BLOCK=16 was never correct."""
-    negatives = section(rest.get("/report.md").text, "Valid negatives")
+    negatives = section(rest.get("/report.md").text, "Values without gain")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in negatives.splitlines() if "|" in line]
     named = {(row[0], row[1]): row for row in rows}
     unroll = named["UNROLL", "1"]
@@ -98,7 +98,7 @@ def test_report_lists_slower_tunable_values_with_their_measured_ratios(rest: htt
     expected = sorted((13 + off) / (10 + off) for off in (0, 4, 6, 7))
     assert unroll[4] == f"{(expected[1] + expected[2]) / 2:.3f}×"
     assert unroll[5] == f"{expected[0]:.3f}× to {expected[-1]:.3f}×"
-    assert unroll[6:] == ["1.300×", "the champion's value pays (1.300× by the ablation)"]
+    assert unroll[6:] == ["1.300×", "the champion's value is faster (1.300× by the ablation)"]
     assert named["BLOCK", "4"][6] == "1.400×"
     assert named["BLOCK", "16"][2] == "2 wrong answer"
     assert ("UNROLL", "2") not in named
@@ -111,7 +111,7 @@ def test_report_lists_every_ablated_change_with_the_interval_of_its_ratio(rest: 
     assert len(block["ablated"]["changed"]["samples_us"]) == 10
     assert len(others) == 3
     told = section(rest.get("/report.md").text, "Ablation of the champion")
-    assert "| UNROLL 2 → 4 | the champion's value pays | 16 µs | 1.600× | 1.600× to 1.600× |" in told
+    assert "| UNROLL 2 → 4 | the champion's value is faster | 16 µs | 1.600× | 1.600× to 1.600× |" in told
     assert (
         told.index("BLOCK 8 → 16") < told.index("UNROLL 2 → 4") < told.index("BLOCK 8 → 4") < told.index("UNROLL 2 → 1")
     )
@@ -127,7 +127,7 @@ def test_html_report_is_self_contained_and_has_no_scripts(rest: httpx.Client) ->
     assert len(pictures) >= 4
     assert "BLOCK 8 → 16 1.800×" in html
     assert all(svg.get("aria-hidden") or svg.get("aria-label") for svg in pictures)
-    for title in ("Valid negatives", "Share of the limit", "Outcomes", "Environment"):
+    for title in ("Values without gain", "Share of the limit", "Outcomes", "Environment"):
         assert f"<h2>{title}</h2>" in html
 
 

@@ -75,7 +75,7 @@ def test_start_form_submits_a_search_with_all_its_fields(page: httpx.Client) -> 
         ({"family": "tyo"}, {"family": "did you mean `toy`?"}),
         ({"device": "NVIDIA L4"}, {"device": "no connected worker offers"}),
         ({"device_uuid": "cpu-9"}, {"device_uuid": "with uuid cpu-9"}),
-        ({"requirements__memory_gb": "22"}, {"requirements.memory_gb": "does not say how much memory it has"}),
+        ({"requirements__memory_gb": "22"}, {"requirements.memory_gb": "does not report its memory size"}),
         ({"requirements__toolkit": "gcc>=99"}, {"requirements.toolkit": "has gcc 13, not 99"}),
         ({"objective__metric": "registers"}, {"objective.metric": "there is no `registers`"}),
         ({"objective__direction": "maximise"}, {"objective.direction": "requires a metric"}),

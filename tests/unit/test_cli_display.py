@@ -229,7 +229,7 @@ def test_cancelled_trials_are_no_examples_of_failures() -> None:
     print_failures(out, [cancelled, replace(trial(2, 8.0), outcome=Crashed(stage="verify", reason="SIGSEGV"))])
     assert isinstance(out.file, io.StringIO)
     text = out.file.getvalue()
-    assert "crashed, e.g. trial 2" in text and "while in verify: SIGSEGV" in text and "cancelled" not in text
+    assert "crashed, e.g. trial 2" in text and "during verify: SIGSEGV" in text and "cancelled" not in text
 
 
 def test_report_without_champion_has_the_command_that_measures_the_best_config() -> None:

@@ -226,12 +226,12 @@ def test_search_without_family_suite_or_resume_is_refused(capsys: pytest.Capture
             "--url: 'notaurl' is not the address of a service; give one like http://127.0.0.1:8765",
         ),
         ("searches --url http://[::1", "--url: 'http://[::1' is not the address"),
-        ("searches --url http://u:p@a:1", "--url: 'http://u:***@a:1' has a user name (a service knows tokens only)"),
+        ("searches --url http://u:p@a:1", "--url: 'http://u:***@a:1' has a user name (a service accepts only tokens)"),
         ("searches --url http://u@a:1", "--url: 'http://u@a:1' has a user name"),
         ("searches --url http://a:1/evo?x=1", "--url: 'http://a:1/evo?x=1' has a `?`; remove it, as in http://"),
         ("searches --url http://a:1#x", "--url: 'http://a:1#x' has a `#`; remove it"),
         ("searches --url http://a:1/evo/api/v1/", "--url: 'http://a:1/evo/api/v1/' has /api/v1, which the client adds"),
-        ("searches --url http://127.0.0.1:1 --token ü", "--token: has characters that no token has, e.g. a line break"),
+        ("searches --url http://127.0.0.1:1 --token ü", "--token: contains characters that no token has, e.g. a"),
         ("token join a --hours nan", "--hours: nan is out of range; accepted: 0.001 … 876,000"),
     ],
 )
@@ -285,7 +285,7 @@ def test_error_names_the_option_of_a_field_refused_by_the_service(field: str, op
             "KERNEL_EVO_URL=evo.example.org",
             "'evo.example.org' is not the address of a service; give one like",
         ),
-        ("searches --url http://127.0.0.1:1", "KERNEL_EVO_TOKEN=a\nb", "has characters that no token has"),
+        ("searches --url http://127.0.0.1:1", "KERNEL_EVO_TOKEN=a\nb", "contains characters that no token has"),
         ("worker", "KERNEL_EVO_URL=http://x:99999", "'http://x:99999' is not the address of a service; give one like"),
     ],
 )

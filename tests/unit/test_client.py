@@ -223,7 +223,7 @@ def test_client_gives_up_after_bounded_retries_and_the_error_states_a_remedy() -
             ForeignService,
             r"at http://service is not a kernel-evo service .*: 404 Not",
         ),
-        (httpx.Response(200, text="<html>"), ForeignService, r"not a kernel-evo service .*: 200, and no JSON"),
+        (httpx.Response(200, text="<html>"), ForeignService, r"not a kernel-evo service .*: 200 without JSON"),
         (
             httpx.Response(301, headers={"location": "https://service/x"}),
             ForeignService,
@@ -255,7 +255,7 @@ def test_problem_documents_become_typed_errors(answer: httpx.Response, error: ty
 
 def test_html_response_to_an_upload_is_refused() -> None:
     page = httpx.Response(200, text="<html>", headers={"content-type": "text/html; charset=utf-8"})
-    with pytest.raises(ForeignService, match="200, and a page"):
+    with pytest.raises(ForeignService, match="200 with an HTML page"):
         Service(page).client().put_artefact("ab", b"content")
 
 

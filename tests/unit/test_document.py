@@ -147,9 +147,9 @@ def test_literal_text_formats_values_as_json(value: object, shown: str) -> None:
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
-        ("{'a': 1}", 'put texts and names in " quotes'),
-        ("{a: 1}", 'put texts and names in " quotes'),
-        ('{"a": b}', 'put texts and names in " quotes'),
+        ("{'a': 1}", 'put strings and names in " quotes'),
+        ("{a: 1}", 'put strings and names in " quotes'),
+        ('{"a": b}', 'put strings and names in " quotes'),
         ('{"a": True}', "write true"),
         ('{"a": [None]}', "write null"),
         ('{"a": 1,}', "leave out the comma"),

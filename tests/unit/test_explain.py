@@ -49,9 +49,9 @@ TIMING = Timing(samples_us=(9.0, 10.0, 11.0))
             "the verify stage exceeded 30 s; make the cases smaller (`case_problem` in family.toml), or raise "
             "verify_timeout_s of the policy",
         ),
-        (Crashed(stage="measure", reason="SIGSEGV"), "while in measure: SIGSEGV"),
+        (Crashed(stage="measure", reason="SIGSEGV"), "during measure: SIGSEGV"),
         (Impossible(timing=TIMING, floor_us=50.0), "10 µs, but the work takes at least 50 µs, so it was not done"),
-        (Abandoned(worker_losses=3), "lost with its worker 3 times"),
+        (Abandoned(worker_losses=3), "its worker was lost 3 times"),
         (Cancelled(), ""),
     ],
 )

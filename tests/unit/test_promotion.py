@@ -195,7 +195,7 @@ def test_slower_challenger_fails_every_timing_rule() -> None:
     assert [rule.name for rule in result.rules if rule.passed] == ["sanitizers"]
     assert rule(result, "gain").text.startswith("The challenger takes 10.0% more time")
     assert "more time; at least 2.0% less is needed" in rule(result, "gain").text
-    assert "lie apart, but the incumbent is ahead" in rule(result, "intervals").text
+    assert "do not overlap, but the incumbent is better" in rule(result, "intervals").text
     assert result.summary == (
         "Not promoted: 10.0% more time than the incumbent; not met: intervals, effect, significance, gain, noise."
     )
@@ -230,7 +230,7 @@ def test_disagreement_of_means_and_medians_is_reported() -> None:
     assert rule(result, "effect").figure > 0 > rule(result, "gain").figure
     text = rule(result, "effect").text
     assert (
-        "By trimmed means the challenger is ahead; by the median over rounds, which gives the gain, it is behind"
+        "By trimmed means the challenger is better; by the median over rounds, which gives the gain, it is worse"
         in text
     )
     assert "challenger 101 µs (" in rule(result, "intervals").text

@@ -389,7 +389,7 @@ def test_truncated_recording_without_complete_entries_is_refused(text: str) -> N
         (
             cache(objective="score", cache={"a": {"block": 16, "layout": "row", "score": -1.0}}),
             r"^tiny: objective: it is 'score', and no entry of `cache` has a 'time'.*minimises the time"
-            r".*as \"score\" gets better, here 2 for -1, .*\"time\": 0.5",
+            r".*as \"score\" improves, here 2 for -1, .*\"time\": 0.5",
         ),
         (
             t4(result(block=1) | {"objectives": ["score"], "measurements": [{"name": "score", "value": -1.0}]}),
@@ -401,7 +401,7 @@ def test_truncated_recording_without_complete_entries_is_refused(text: str) -> N
             {"General": {}, "ConfigurationSpace": {}},
             r"it has `General`, `ConfigurationSpace`: T1's description .* give the",
         ),
-        ({"Metadata": {}, "Results": []}, r"it has `Metadata`, `Results`: KTT's own results; write them as"),
+        ({"Metadata": {}, "Results": []}, r"it has `Metadata`, `Results`: results in KTT's own format; write them as"),
         ({"time": 1}, r"expected a Kernel Tuner cache \(.*\) or T4 results \(.*\), but it has `time`"),
         (cache(cache={"a": {"block": 16, "layout": "row"}}), r"time: is missing; give milliseconds, or a failure"),
         (cache(cache={"a": {"block": 16, "layout": "row", "time": "n/a"}}), r"'n/a' is not a time; write milliseconds"),
@@ -409,7 +409,7 @@ def test_truncated_recording_without_complete_entries_is_refused(text: str) -> N
             cache(cache={"a": {"block": 16, "layout": "row", "time": "InvalidConfig"}}),
             r"\(1 invalid config\); give at least one",
         ),
-        (t4(result(block=[1, 2])), r"not a number, a bool or a text; write it as a text, e\.g\. \"\[1_2\]\""),
+        (t4(result(block=[1, 2])), r"not a number, a bool or a string; write it as a string, e\.g\. \"\[1_2\]\""),
     ],
 )
 def test_recording_without_times_is_refused_with_the_reason(document: Document, said: str) -> None:
@@ -440,9 +440,9 @@ def test_recording_name_is_a_valid_family_name() -> None:
         ),
         (
             '{"device": "GPU", "results": [{"kernel": "gemm", "time": 1.25, "parameters": {"MWG": 64, "NWG": 32}}]}',
-            "CLTune's own results",
+            "results in CLTune's own format",
         ),
-        ('{"Metadata": {}, "Results": []}', "KTT's own results"),
+        ('{"Metadata": {}, "Results": []}', "results in KTT's own format"),
         ('{"ConfigurationSpace": {"TuningParameters": []}}', "T1's description of a space"),
     ],
 )
@@ -456,7 +456,7 @@ def test_error_names_the_tuner_of_an_unsupported_file(text: str, named: str) -> 
     [
         ('{"cache": {}, }', "column 15; leave out the comma"),
         ('{"cache": True}', "column 11; write true"),
-        ("{'cache': {}}", 'column 2; put texts and names in " quotes'),
+        ("{'cache': {}}", 'column 2; put strings and names in " quotes'),
         ('{"a": 1} // notes', "leave out the comment, which JSON does not allow"),
     ],
 )

@@ -266,7 +266,7 @@ MIXED = CategoricalDistribution([16, 32, None])
         ({1: IntDistribution(0, 1)}, {}, r"^space\[1\]: expected a name and an Optuna distribution"),
         ({"x": 3}, {}, r"^space\['x'\]: expected a name and an Optuna distribution, got 3"),
         ([("x", IntDistribution(0, 1))], {}, "^space: expected a dict from parameter names"),
-        (SPACE, {"seed": "a"}, "^seed: expected a whole number from 0 on, or None, got 'a'"),
+        (SPACE, {"seed": "a"}, "^seed: expected a whole number of at least 0, or None, got 'a'"),
         (SPACE, {"seed": -1}, "^seed: expected"),
         (SPACE, {"constraints": None}, "^constraints: expected a sequence of strings, got None"),
         (SPACE, {"strategy": ""}, "^strategy: `` is not one of portfolio"),

@@ -10,7 +10,7 @@ from evo.trial import Config
 def parse_config(text: str, space: Space) -> Config:
     """Return a complete, valid config from ``NAME=VALUE,…``. Tunables that are not named keep their declared defaults.
 
-    An empty text gives the first config of a search: the valid config that is nearest to the defaults.
+    An empty string gives the first config of a search: the valid config that is nearest to the defaults.
 
     Raises:
         InvalidInput: a tunable or a value is unknown, or the config violates a constraint.

@@ -14,7 +14,7 @@ ServedDb = Annotated[
         help="Database: a file, or postgresql://USER@HOST/NAME; by default a file in your user data directory.",
         envvar=VARIABLES["--db"],
         metavar="FILE|URL",
-        rich_help_panel="Which service",
+        rich_help_panel="Service",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]

@@ -132,7 +132,7 @@ def _undecided(family: str) -> "Iterator[None]":
     try:
         yield
     except EvoError as error:
-        if type(error) not in (EvoError, NotFound):  # these two report a missing device or driver
+        if type(error) not in (EvoError, NotFound):  # errors of these two classes report a missing device or driver
             _print_undecided(family, str(error))
         raise
 

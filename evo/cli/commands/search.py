@@ -38,8 +38,8 @@ CONFIGS = 4
 MINUTES = 2.0
 """Default time limit of a search."""
 
-_STRATEGY = "How the configs are chosen."
-_DEVICE = "Which devices may work for the search"
+_STRATEGY = "Strategy that chooses the configs."
+_DEVICE = "Device"
 _BUDGET = "Budget: the first limit reached ends the search"
 
 
@@ -220,7 +220,7 @@ def search(
             "--ablate", help="Afterwards measure the effect of each switch of the champion, as `ablate` does."
         ),
     ] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Search in the background and return at once.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Search in the background, and return immediately.")] = False,
     announce: Annotated[Path | None, typer.Option(hidden=True)] = None,
     where: ServiceRef,
     as_json: Json = False,
@@ -261,7 +261,9 @@ def search(
         raise typer.BadParameter("name a family, a --suite, or a search to --resume", param_hint="FAMILY")
     problems = [""] if suite is not None else split_shapes(problem)
     if detach and suite is not None:
-        raise InvalidInput("--detach", "returns at once, but a suite's searches run one after the other; omit --detach")
+        raise InvalidInput(
+            "--detach", "returns immediately, but a suite's searches run one after the other; omit --detach"
+        )
     if detach and len(problems) > 1:
         raise InvalidInput("--problem", "names several shapes, which are searched one after the other; omit --detach")
     terms: dict[str, Any] = dict(
@@ -374,7 +376,7 @@ def _goal(objective: str, *, suite: bool) -> dict[str, object]:
         raise InvalidInput(
             "--objective",
             f"{reason}. A recording has only times; to search it by your metric, replace each time by a number that "
-            "falls as the metric gets better",
+            "decreases as the metric improves",
         )
     direction = direction_from(before, "--objective")
     return {"metric": metric.strip(), "direction": direction}

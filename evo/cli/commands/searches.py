@@ -120,7 +120,7 @@ def stop(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> No
 
 @on_service
 def cancel(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> None:
-    """End a search at once. Running trials are dropped, and no trial is confirmed."""
+    """End a search immediately. Running trials are dropped, and no trial is confirmed."""
     _command(search_id, "cancel", where, as_json)
 
 

@@ -21,7 +21,7 @@ from evo.text.wording import count_text, duration_text, factor_text, outcome_tex
 
 LINE_EVERY_S = 5.0
 SHORT = 20
-"""Number of characters that fit behind the progress bar on any terminal. Longer texts get a line of their own."""
+"""Number of characters that fit after the progress bar on any terminal. A longer text is shown on a separate line."""
 _GOOD = ("measured", "estimated")
 
 
@@ -93,7 +93,7 @@ def share_done(view: SearchView) -> float:
 
 
 def left_text(view: SearchView) -> str:
-    """Return a text with the remaining budget, or with the state of a search that proposes no trials."""
+    """Return the remaining budget as text, or the state of a search that proposes no trials."""
     idle = view.asked == view.finished
     if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
         timed = view.baselines or view.baselines_done or view.device.runs != "kernels"
@@ -134,7 +134,7 @@ def best_time_text(view: SearchView) -> str:
 
 
 def unconfirmed_text(view: SearchView) -> str | None:
-    """Return a text on an unconfirmed trial with a shorter quick time than the best trial; None if there is none."""
+    """Return a note on an unconfirmed trial with a shorter quick time than the best trial; None if there is none."""
     found = view.unconfirmed
     if found is None or view.best is None:
         return None
@@ -143,7 +143,7 @@ def unconfirmed_text(view: SearchView) -> str | None:
 
 
 def speedup_text(view: SearchView) -> str:
-    """Return a text that compares the best trial with the fastest baseline and with the device's limit."""
+    """Return a comparison of the best trial with the fastest baseline and with the device's limit, as text."""
     parts = []
     speedup = None if view.best is None else view.best.speedup
     if speedup is not None and speedup.confirmed:
@@ -248,7 +248,7 @@ def screen(console: Console) -> Iterator[LiveScreen | LineScreen]:
 
 
 def duplicates_text(trial: TrialView, duplicates: Mapping[int, int]) -> str:
-    """Return ` (same binary as trial 3)` if an earlier trial has the same binary, else an empty text."""
+    """Return ` (same binary as trial 3)` if an earlier trial has the same binary, else an empty string."""
     return f" (same binary as trial {duplicates[trial.number]})" if trial.number in duplicates else ""
 
 

@@ -64,7 +64,7 @@ def written(path: object, what: str = "") -> str:
 
 
 def styled(*parts: "str | tuple[str, str]") -> "Text":
-    """Return a text joined from plain parts and from parts with a style, e.g. ``("wrong", "bold red")``."""
+    """Return one Rich text made of plain strings and of pairs of string and style, e.g. ``("wrong", "bold red")``."""
     from rich.text import Text
 
     return Text.assemble(*parts)

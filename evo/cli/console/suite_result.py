@@ -92,7 +92,7 @@ def set_text(chosen: ConfigSet, problems: int, long: str = LONG) -> str:
 
 
 def unseen_text(found: Unseen, long: str = LONG) -> str:
-    """Return a text about the slowdown on problems that were not used to choose the configs."""
+    """Describe the slowdown on problems that were not used to choose the configs."""
     if found.loss is None or found.worst is None:
         return "unknown: no selected config was measured on the problem that was left out"
     text = f"{found.loss:.3f} times {long} on average, at most {found.worst:.2f}, over {found.judged} judged problems"

@@ -151,10 +151,10 @@ def write_imported(
 
 
 def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tuple[Draft, dict[str, str]]:
-    """Return the family drafted from a source, and the texts of the source and of changed headers, by file name.
+    """Return the family drafted from a source, and the contents of the source and of changed headers, by file name.
 
-    In the texts, each macro of the draft is defined within ``#ifndef``, so that ``-D`` can set the macro. An entry in
-    C++ or CUDA is declared ``extern "C"`` unless it is an instance of a template.
+    In these contents, each macro of the draft is defined within ``#ifndef``, so that ``-D`` can set the macro. An entry
+    in C++ or CUDA is declared ``extern "C"`` unless it is an instance of a template.
     """
     kind, name = _SUFFIXES[file.suffix], str(PurePosixPath(headers.folder, _name(file)))
     if kind == "triton":
@@ -214,10 +214,10 @@ def _answer(reference: str) -> Answer:
 
 
 def _modules(tree: ast.Module, path: Path, known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """Return the texts of the modules that a file imports directly or indirectly from its own folder, by file name.
+    """Return the contents of the modules that a file imports directly or indirectly from its own folder, by file name.
 
     Args:
-        known: texts of the modules that were already found, by file name.
+        known: contents of the modules that were already found, by file name.
 
     Raises:
         InvalidInput: a file has a relative import, which cannot work because a family's folder is not a package.

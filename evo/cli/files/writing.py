@@ -1,4 +1,4 @@
-"""Writes files and folders that the user named. A failed write leaves nothing behind, and the error names the option
+"""Writes files and folders that the user named. A failed write leaves no file, and the error names the option
 and a remedy.
 """
 

@@ -101,7 +101,7 @@ ORPHANED_S = 15.0
 def follow_parent(parent_pid: int | None) -> None:
     """Make this process end soon after its parent process ends.
 
-    On POSIX systems, a process whose parent ends gets a new parent at once. The change is detected even if the parent
+    On POSIX systems, a process gets a new parent as soon as its parent ends. The change is detected even if the parent
     was killed.
 
     Args:

@@ -189,7 +189,7 @@ class Local:
             self._worker = None
 
     def _start_worker(self, url: str) -> None:
-        # because the id is fixed, the successor of a killed worker takes over its leases at once
+        # because the id is fixed, the successor of a killed worker takes over its leases immediately
         arguments = ("--url", url, "--id", WORKER, "--data", str(self.place.worker_data))
         self._worker, self._worker_url = self._child("worker", "worker", *arguments), url
 
@@ -207,7 +207,7 @@ class Local:
 
 
 def _in_confirmation(client: Client) -> list[str]:
-    """Return a text, ``search ID (FAMILY)``, for each search whose confirmation or ablation a worker is running."""
+    """Return a string, ``search ID (FAMILY)``, for each search whose confirmation or ablation a worker is running."""
     states: tuple[State, ...] = ("running", "paused", "stopping", "ablating")
     views = [view for state in states for view in client.searches(state=state, limit=200).items]
     return [f"search {view.id} ({view.family})" for view in views if view.proving and view.proving.since]

@@ -12,7 +12,7 @@ import typer
 from evo.cli.arguments.naming import VARIABLES
 from evo.cli.service.locations import ServiceRef
 
-_WHERE = "Which service"
+_WHERE = "Service"
 
 Url = Annotated[
     str | None,

@@ -99,5 +99,5 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError:
-        raise EvoError("PyTorch is needed to watch a program, and is not installed here: pip install torch") from None
+        raise EvoError("recording a program's calls needs PyTorch, which is not installed: pip install torch") from None
     return torch

@@ -32,7 +32,7 @@ class Footprint:
         threads: number of computing threads per block. Threads that only copy are excluded because they hide no
             latency.
         items: number of work items that the blocks share, equal to `blocks` if each block processes one item.
-        blocks_per_sm: number of blocks that fit on a multiprocessor of the target at once, at least 1.
+        blocks_per_sm: number of blocks that fit on a multiprocessor of the target at the same time, at least 1.
         spill_bytes: bytes that each thread stores and loads for spills.
         effort: number of arithmetic operations, relative to the number in the family's [work] table.
     """

@@ -147,7 +147,7 @@ def _classes(numbers: torch.Tensor, *, cols: int, ignored: int) -> torch.Tensor:
     if numbers.device.type == "cpu":
         wrong = ((numbers < 0) | (numbers >= cols)) & (numbers != ignored)
         if wrong.any():
-            raise IndexError(f"target holds {int(numbers[wrong][0])}, but input has {cols} classes")
+            raise IndexError(f"target contains {int(numbers[wrong][0])}, but input has {cols} classes")
     return numbers.to(torch.int32)
 
 

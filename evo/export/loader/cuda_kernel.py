@@ -223,7 +223,7 @@ def _refuse_beyond(each: dict[str, Any], least: int, most: int) -> None:
     low, high = each.get("min", least), each.get("max", most)
     if least < low or most > high:
         wrong = least if least < low else most
-        raise ValueError(f"{each['name']} holds {wrong}, but its values must be from {low} to {high}")
+        raise ValueError(f"{each['name']} contains {wrong}, but its values must be from {low} to {high}")
 
 
 def _check_architecture(built_for: str, capability: str, build: str) -> None:

@@ -112,7 +112,7 @@ def encode(
     if status:
         raise TensorMapError(
             f"the driver refuses a tensor map of {of} (error {status}): shape {tuple(shape)}, box {tuple(box)}, "
-            f"swizzle {swizzle}; tensor maps need a GPU from sm_90 on"
+            f"swizzle {swizzle}; tensor maps need a GPU of sm_90 or newer"
         )
     return made
 

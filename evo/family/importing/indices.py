@@ -39,9 +39,9 @@ _MOST_PRODUCTS = 100
 _MOST_FACTORS = 10
 """Maximum number of factors of a product in an index."""
 _DEEPEST = 6
-"""Maximum number of variables that are defined by one another."""
+"""Maximum length of a chain of variables in which each variable is defined by the next one."""
 _UNCLEAR = "?"
-"""Stands for an extent that is not a single problem field."""
+"""Placeholder for an extent that is not a single problem field."""
 
 _Stride = tuple[int, tuple[str, ...]]
 """Distance between neighbouring elements of an axis: the product of a number and problem fields."""
@@ -50,7 +50,7 @@ _Sum = dict[tuple[str, ...], int]
 _HARDWARE = ("blockIdx.", "threadIdx.")
 """Beginnings of variables whose limits are extents of the launch."""
 _UNKNOWN = (f".{_UNCLEAR}",)
-"""Product that stands for a part of an index that is not a sum of products, such as ``i / 2`` or ``order[i]``."""
+"""Placeholder for a part of an index that is not a sum of products, such as ``i / 2`` or ``order[i]``."""
 
 
 class Indices:
@@ -94,8 +94,8 @@ class Indices:
     def shape(self, name: str, guess: tuple[str, ...]) -> tuple[str, ...]:
         """Return the shape of an array.
 
-        The multiplier of a variable is the product of all axes inside the variable's axis. The variables with the
-        largest multiplier count to the extent of the outermost axis.
+        The multiplier of a variable is the product of the extents of all axes inside the variable's axis. The
+        variables with the largest multiplier are the indices of the outermost axis.
 
         Args:
             guess: shape if the indices do not determine it. If the multipliers show the inner axes, they become the

@@ -23,7 +23,7 @@ from evo.space.expression import Expression
 
 _ROUNDED_UP = re.compile(r"(?i)ceil|c(?:eil)?_?div|div(?:ide)?_?(?:round_?)?up|ceil_?div\w*")
 _DEEPEST = 8
-"""Maximum number of variables that are defined by one another."""
+"""Maximum length of a chain of variables in which each variable is defined by the next one."""
 _MOST = 50
 """Maximum number of launches of one kernel that are read."""
 

@@ -38,9 +38,9 @@ _OWN = ("launch_bounds", "compound_statement")
 _EFFECTS = ("assignment_expression", "update_expression", "declaration", "comma_expression")
 _WORDS = re.compile(r"\w+")
 _MOST_ROUNDS = 3
-"""Maximum number of calls inside one another that are written out."""
+"""Maximum depth of nested calls that are inlined."""
 _MOST_WRITTEN_OUT = 10_000
-"""Number of characters by which a body may grow, beyond twice its length, when calls are written out."""
+"""Number of characters by which a body may grow, beyond twice its length, when calls are inlined."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ class Source:
     def only(self, function: Function, replaced: Mapping[str, str]) -> Function:
         """Return a function in the source without the bodies of other entry functions.
 
-        In its body, calls that only compute a value are written out.
+        In its body, calls of functions that only compute a value are inlined.
 
         Args:
             replaced: values of names, such as the parameters of a template.
@@ -326,7 +326,7 @@ def _values(code: Code) -> dict[str, tuple[tuple[str, ...], str]]:
 
 
 def with_values(text: str, values: Mapping[str, str]) -> str:
-    """Return a text with values in place of names."""
+    """Return code in which names are replaced by values."""
     return _WORDS.sub(lambda word: values.get(word[0], word[0]), text)
 
 
@@ -435,7 +435,7 @@ def _macros(text: str) -> Iterator[Macro]:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the value of a whole number in C; None for other texts."""
+    """Return the value of a whole number in C; None for other strings."""
     found = _WHOLE.fullmatch(text)
     if found is None:
         return None

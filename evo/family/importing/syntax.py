@@ -17,7 +17,7 @@ _LITERAL = re.compile(
     rb"|(?P<comment>//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z))",
     re.DOTALL,
 )
-"""Matches a comment, or a number, text or word, in which no comment begins."""
+"""Matches a comment, or a number, string or word, in which no comment begins."""
 _RESTRICT = re.compile(rb"\b__restrict\b")
 """Matches a spelling of ``restrict`` that the grammar does not accept everywhere."""
 _NOT_BLANK = re.compile(rb"[^\n]")
@@ -200,7 +200,7 @@ def is_cast(call: Node) -> bool:
 _SINGLE = frozenset({"parenthesized_expression", "argument_list", "initializer_list", "update_expression"})
 """Nodes that have the value of the only node inside them."""
 UNKNOWN = ast.Constant(value=...)
-"""Stands for a part of an expression that has no counterpart among the expressions of a family."""
+"""Placeholder for a part of an expression that the expressions of a family do not support."""
 
 
 def expression(node: Node, depth: int = 0) -> ast.expr:  # noqa: PLR0911, PLR0912 - one case per kind of expression

@@ -242,7 +242,7 @@ class Answer:
         positional: number of positional-only parameters, which come first.
         other_inputs: True if the function takes further inputs with ``**``.
         own_inputs: True if the code also defines ``inputs()``.
-        modules: texts of the modules that the code imports from its own folder, by file name.
+        modules: contents of the modules that the code imports from its own folder, by file name.
     """
 
     text: str

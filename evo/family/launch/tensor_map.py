@@ -1,4 +1,4 @@
-"""Tensor maps: descriptions of arguments for the Tensor Memory Accelerator (TMA) of GPUs from sm_90 on."""
+"""Tensor maps: descriptions of arguments for the Tensor Memory Accelerator (TMA) of GPUs since sm_90."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence

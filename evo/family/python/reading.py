@@ -24,7 +24,7 @@ _POSITIONS = {
 
 
 def read_family(text: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the family document that a class describes, and the texts of its files (reference.py, kernels) by name.
+    """Return the family document that a class describes, and the contents of its files (reference.py, kernels) by name.
 
     Args:
         text: source of a module with exactly one class that is decorated with ``@family``.

@@ -210,7 +210,7 @@ def check_flags_of_macros(flags: Sequence[str], macros: Mapping[str, str], where
 
     Args:
         flags: flags of the family.
-        macros: what each macro stands for (e.g. ``tunable``), by the name of the macro.
+        macros: kind of name that each macro represents (e.g. ``tunable``), by the name of the macro.
         where: key of the flags in the document, for errors, e.g. ``family.toml: cpu.flags``.
 
     Raises:
@@ -358,7 +358,7 @@ _MODE_OFF = ("-O3", "-fno-fast-math", "-fno-unsafe-math-optimizations")
 """
 
 _LIBRARIES = ("-l", "--library", "")
-"""Options that name libraries. An empty name stands for an object file."""
+"""Options that name libraries. The empty name represents an object file without an option."""
 
 
 def native_flag(machine: str) -> str:

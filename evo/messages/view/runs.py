@@ -25,7 +25,7 @@ class Runs:
 
     Attributes:
         confirmations: search id and number of the confirmation (from 1) of each confirmed trial, by trial id.
-        measured: all runs in the table, as pairs of search id and confirmation number. The number 0 stands for quick
+        measured: all runs in the table, as pairs of search id and confirmation number. The number 0 denotes quick
             samples.
     """
 

@@ -212,7 +212,7 @@ class SearchView(Deferred):
         baselines_done: True once the baselines were timed. If `baselines` and `missing_baselines` are still empty, the
             family has no baselines.
         warnings: problems of the family and of the webhook that do not stop the search, each with a remedy, followed by
-            the texts of `quick_gaps`.
+            the sentences of `quick_gaps`.
     """
 
     id: int
@@ -268,7 +268,7 @@ class SearchView(Deferred):
 
     @property
     def not_compared(self) -> str | None:
-        """Text with the baselines that could not be timed, and why. None if there are none, or for estimates."""
+        """Sentence on the baselines that could not be timed, and why. None if there are none, or for estimates."""
         names: dict[str, list[str]] = {}
         for name, reason in self.missing_baselines.items():
             names.setdefault(one_line(reason.strip().partition("\n")[0])[:_REASON_CHARACTERS], []).append(name)
@@ -289,7 +289,7 @@ class SearchView(Deferred):
 
     @property
     def quick_gaps(self) -> tuple[str, ...]:
-        """Texts about confirmed times that differ much from the quick times, with likely causes and advice."""
+        """Sentences on confirmed times that differ much from the quick times, with likely causes and advice."""
         return gap_texts(self.challenges)
 
     @property
@@ -298,8 +298,9 @@ class SearchView(Deferred):
         return place_text(self.device, self.objective)
 
     def is_for(self, device: Device) -> bool:
-        """Return True if a device has the kind, model and architecture of the search, and is its unit if the search is
-        restricted to one.
+        """Return True if a device has the kind, model and architecture of the search.
+
+        If the search is restricted to one unit, the device must also be this unit.
         """
         same = all(getattr(device, name) == getattr(self.device, name) for name in ("kind", "model", "architecture"))
         return same and self.device_uuid in (None, device.uuid)
@@ -310,7 +311,7 @@ class SearchView(Deferred):
 
     @property
     def rolled_back(self) -> str | None:
-        """Text about the search's last rolled-back champion, with the reason.
+        """Description of the search's last rolled-back champion, with the reason.
 
         None if no champion was rolled back, or if the search has found the current champion.
         """
@@ -326,7 +327,7 @@ class SearchView(Deferred):
 
 
 def gap_texts(challenges: Sequence[ChallengeView]) -> tuple[str, ...]:
-    """Return texts about challenges whose confirmed time differs much from the quick time.
+    """Return sentences on challenges whose confirmed time differs much from the quick time.
 
     One of these challenges is described in full: the promotion or, without one, the first challenge. The others are
     listed briefly.

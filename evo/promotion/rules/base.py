@@ -55,8 +55,8 @@ class Known:
     """Facts about challenger and incumbent that the confirmation's report does not contain.
 
     Attributes:
-        rolled_back: if a champion with the challenger's kernel was rolled back, a text that names the champion and the
-            reason; else None.
+        rolled_back: name of the champion with the challenger's kernel that was rolled back, with the reason; None if
+            there is none.
         before: timing of the incumbent in its own confirmation; None if unknown or if there is no incumbent.
         quick: measurements of the search before the confirmation; None if unknown.
         costs: converts times of challenger and incumbent to costs; None if the search has no metric.
@@ -77,7 +77,7 @@ class Confirmation(Known):
         policy: thresholds of the search.
         ours, theirs: samples of challenger and incumbent: times or, in a search with a metric, costs. `theirs` is None
             if there is no incumbent.
-        words: words for the compared quantity, used in the texts of rules.
+        words: words for the compared quantity, used in the messages of rules.
         challengers: number of challengers that the search has confirmed, including this one.
         prediction: speed-ups over fresh processes; None if only one process compared the challenger.
         speedup: speed-up over the incumbent, over all processes; None if there is no incumbent.

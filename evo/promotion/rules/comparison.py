@@ -19,7 +19,7 @@ def intervals_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     both = unshared(confirmation.ours.samples_us, theirs.samples_us)
     challenger, incumbent = (order_interval(series, policy.confidence) for series in both)
     passed = challenger.high < incumbent.low
-    apart = "lie apart" if passed else "lie apart, but the incumbent is ahead"
+    apart = "do not overlap" if passed else "do not overlap, but the incumbent is better"
     relation = "overlap" if challenger.overlaps(incumbent) else apart
     spans = f"challenger {_span(challenger, words)}, incumbent {_span(incumbent, words)}"
     text = f"After removing variation that both share, the {policy.confidence:.0%} intervals {relation}: {spans}."
@@ -38,7 +38,7 @@ def effect_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     text = f"The effect size (Hedges' g, {policy.effect_trim:.0%} trimmed) is {shown}; at least {least} is needed."
     ahead = float(np.median(incumbent)) - float(np.median(challenger))
     if effect * ahead < 0:
-        where, other = ("ahead", "behind") if effect > 0 else ("behind", "ahead")
+        where, other = ("better", "worse") if effect > 0 else ("worse", "better")
         text += f" By trimmed means the challenger is {where}; by the median over rounds, which gives the gain, it is "
         text += f"{other}. The ratios of the rounds are skewed."
     return (Rule(name="effect", passed=effect >= needed, figure=effect, threshold=needed, text=text),)

@@ -34,7 +34,7 @@ GATES = (
 
 
 def unmet_gates(profiles: Mapping[str, Profiled], policy: Policy) -> tuple[str, ...] | None:
-    """Return a text for each profiler gate that the challenger does not meet; None if the policy has no profiler gates.
+    """Describe each profiler gate that the challenger does not meet; None if the policy has no profiler gates.
 
     Gates for a change from the incumbent apply only if there is an incumbent. If a gate's counter was not measured,
     the gate is not met.
@@ -65,7 +65,7 @@ def _unmet_gate(gate: Gate, least: float, challenger: Profiled | None, incumbent
 
 
 def profile_rows(profiles: Mapping[str, Profiled]) -> list[tuple[str, str, str, str]]:
-    """Return the title, the challenger's value, the incumbent's value and the change of each counter, as texts.
+    """Return the title, the challenger's value, the incumbent's value and the change of each counter, as strings.
 
     Counters without a value for either kernel are omitted.
     """

@@ -46,7 +46,7 @@ def _reason(ratio: float, quick: Quick, report: ConfirmReport, policy: Policy) -
     """
     shift = _shift(quick, report)
     if shift is None:
-        return f"No baseline ran in both sessions, so the cause is open. {_likely_causes(ratio)}"
+        return f"No baseline ran in both sessions, so the cause is unknown. {_likely_causes(ratio)}"
     name, changed = shift
     changed_text = f"{name} took {factor_text(changed)} its earlier time"
     if math.log(changed) / math.log(ratio) >= policy.session_share:

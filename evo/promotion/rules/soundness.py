@@ -54,7 +54,7 @@ def answers_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 
 def _right_text(answers: OutputChecks, policy: Policy) -> str:
-    """Return a text which says that all checked outputs were right, and which error rates are thus excluded."""
+    """Return a sentence which states that all checked outputs were right, and which error rates are thus excluded."""
     calls = at_most_one_in(answers.judged, policy.confidence)
     inputs = at_most_one_in(answers.inputs, policy.confidence)
     text = f"All {answers.judged:,} timed calls that were judged gave the right answer"

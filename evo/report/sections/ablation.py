@@ -11,10 +11,10 @@ from evo.trial.explain import detail_text, headline
 
 HEAD = ("change", "finding", "time with it", "relative to the champion", "interval")
 FINDINGS = {
-    "pays": "the champion's value pays",
-    "hurts": "the champion's value hurts",
-    "nothing": "bought nothing",
-    "unclear": "the rounds do not decide",
+    "pays": "the champion's value is faster",
+    "hurts": "the champion's value is slower",
+    "nothing": "no relevant difference",
+    "unclear": "unclear: the rounds vary too much",
 }
 
 
@@ -41,11 +41,11 @@ def ablation_blocks(material: Material) -> Iterator[Block]:
         yield Text(
             "Each change was measured alongside the champion in the same rounds of one fresh process, on fresh "
             f"inputs: 1.100× means a tenth longer than the champion, with the {policy.confidence:.0%} interval of the "
-            "median of the rounds' ratios. “Bought nothing” means that the whole interval is closer to 1 than the "
-            f"policy's minimum gain ({policy.minimum_gain:.0%}). Other differences count if they are larger than the "
-            "difference of two series of the champion in the same rounds. The result in another process may lie "
-            "outside the interval. An ablation promotes nothing. If a value of the champion hurts, search again: the "
-            "new search begins with the champion."
+            "median of the rounds' ratios. “No relevant difference” means that the whole interval is closer to 1 than "
+            f"the policy's minimum gain ({policy.minimum_gain:.0%}). Other differences count if they are larger than "
+            "the difference of two series of the champion in the same rounds. The result in another process may lie "
+            "outside the interval. An ablation promotes nothing. If a value of the champion is slower, search again: "
+            "the new search begins with the champion."
         )
 
 

@@ -1,4 +1,4 @@
-"""Report section on the time and cost of a search, and on how soon the kernel saves the time that the search took."""
+"""Report section on the time and cost of a search, and on the use after which the kernel has saved that time."""
 
 from collections.abc import Iterable, Iterator
 
@@ -63,7 +63,7 @@ def _by_stage(material: Material, cost: float | None) -> Listed:
 
 
 def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Block]:
-    """Yield a text that states how much time a call saves over the fastest baseline, and when the search pays off."""
+    """Yield a paragraph on the time that a call saves, and on the use after which this equals the search time."""
     search, calls, saving = material.search, terms.calls_per_second, material.saving
     if saving is None or search.estimated:
         return
@@ -88,7 +88,7 @@ def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Blo
 
 
 def _in_use(saving: Saving, calls: float) -> str:
-    """Return a text about the savings at `calls` calls per second.
+    """Return a sentence on the savings at `calls` calls per second.
 
     The saving is a time of the device per day or, if the baseline needs several devices, a number of devices.
     """
@@ -97,7 +97,7 @@ def _in_use(saving: Saving, calls: float) -> str:
         return f"At {significant(calls)} calls a second that is {duration_text(saved * DAY_S)} of the device a day."
     return (
         f"{significant(calls)} calls a second keep {significant(theirs)} devices busy with {saving.baseline} and "
-        f"{significant(own)} with this kernel: {significant(saved)} fewer, day and night."
+        f"{significant(own)} with this kernel: {significant(saved)} fewer."
     )
 
 

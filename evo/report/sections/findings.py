@@ -13,12 +13,12 @@ from evo.trial import Value
 
 MOST_ROWS = 60
 WORDS = {
-    "pays": "hurts",
-    "nothing": "bought nothing",
-    "unclear": "the pairs do not decide",
-    "hurts": "saves time",
+    "pays": "slower",
+    "nothing": "no relevant difference",
+    "unclear": "unclear: the pairs vary too much",
+    "hurts": "faster",
 }
-"""Statement about a value that was compared with the winner's value, by the finding about the latter."""
+"""How a value compares with the winner's value, by the finding about the winner's value (`evo.promotion.ablation`)."""
 
 
 def importance_blocks(material: Material) -> Iterator[Block]:
@@ -41,7 +41,7 @@ def negative_blocks(material: Material) -> Iterator[Block]:
     winner, policy = material.winner, material.search.policy
     yield from (Text(each) for each in material.search.warnings if each not in material.search.quick_gaps)
     if winner is None:
-        yield Text("Nothing was measured, so there are no negatives.")
+        yield Text("Nothing was measured, so no values can be compared.")
         return
     ablated = _ablated(material)
     compared = comparisons(material.found, winner, policy.confidence)
@@ -57,13 +57,14 @@ def negative_blocks(material: Material) -> Iterator[Block]:
             "once. 1.100× means a tenth longer than with the winner's value. The interval is the "
             f"{policy.confidence:.0%} interval of the median over pairs or, with fewer than {FEW} pairs, the range of "
             f"their ratios. A finding needs {LEAST} pairs. A value is listed if the whole interval shows a saving of "
-            f"less than {policy.minimum_gain:.0%}, the minimum gain of a promotion. “Bought nothing” means that the "
-            "whole interval differs from 1 by less than this minimum gain. These are quick samples, and each trial "
-            "has its own session. If the ablation measured the same change, its finding is given here."
+            f"less than {policy.minimum_gain:.0%}, the minimum gain of a promotion. “No relevant difference” means "
+            "that the whole interval differs from 1 by less than this minimum gain. These are quick samples, and each "
+            "trial has its own session. If the ablation measured the same change, its finding is given here."
         )
     if len(negatives) > MOST_ROWS:
         yield Text(
-            f"{len(negatives) - MOST_ROWS} more values are omitted: they lose less, or were compared in only one pair."
+            f"{len(negatives) - MOST_ROWS} more values are omitted: their slowdown is smaller, or only one pair "
+            "compares them."
         )
     yield from never
     if not negatives and not never:

@@ -61,14 +61,14 @@ def judged(goal: Goal, material: Material) -> GoalResult | None:
 
 
 def _mark(material: Material) -> str:
-    """Return `` (quick)`` for figures of a trial that was not confirmed, else an empty text."""
+    """Return `` (quick)`` for figures of a trial that was not confirmed, else an empty string."""
     best, estimated = material.search.best, material.search.estimated
     quick = material.champion is None and best is not None and best.source == "quick"
     return " (quick)" if quick and not estimated else ""
 
 
 def decision(material: Material, terms: Terms) -> str:
-    """Return a text that recommends to keep the champion, to use the baseline, or to continue."""
+    """Return a recommendation: keep the champion, use the baseline, or continue."""
     search, champion = material.search, material.champion
     if search.estimated:
         return "none: nothing was run. Search on a device of this kind."
@@ -96,7 +96,7 @@ def _relative(saving: Saving) -> str:
 
 
 def _next(material: Material, terms: Terms) -> str:
-    """Return a text about missed targets: what to try next, and which targets the device cannot reach."""
+    """Return sentences on missed targets: what to try next, and which targets the device cannot reach."""
     known = [each for goal in terms.goals if (each := judged(goal, material)) is not None]
     if not known:
         return ""

@@ -55,7 +55,7 @@ class Comparison:
         return finding(self.ratio, least=least) if self.is_conclusive and self.ratio is not None else None
 
     def negative(self, gain: float) -> bool:
-        """Return True if the interval rules out that the value saves the fraction `gain` of the time.
+        """Return True if the interval excludes that the value saves the fraction `gain` of the time.
 
         Without a ratio, the result is also True.
         """

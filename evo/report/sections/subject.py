@@ -1,4 +1,4 @@
-"""Report sections on what was searched, the environment, and the command that repeats the search."""
+"""Report sections on the search and its settings, the environment, and the command that repeats the search."""
 
 import json
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from evo.text.shell import joined
 from evo.text.wording import count_text, duration_text, settings_text, spaced_text, time_text, value_text
 
 LEFT_OUT = (
-    "Sections that need measured times are left out: samples, verdicts, what decides the time, the ablation, and valid "
-    "negatives. An estimate does not model bank conflicts, caches or instruction mixes: values with equal estimates "
-    "may differ on the GPU, so none of them is known to have no benefit."
+    "Sections that need measured times are left out: samples, verdicts, important tunables, the ablation, and values "
+    "without gain. An estimate does not model bank conflicts, caches or instruction mixes: values with equal estimates "
+    "may differ on the GPU, so any of them may be the best."
 )
 """Text that a report on estimates shows in place of the omitted sections."""
 

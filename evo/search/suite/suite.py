@@ -147,7 +147,7 @@ def _values(entry: Any, where: str) -> list[Value]:
     found: list[Value] = []
     for each in entry if isinstance(entry, list) else [entry]:
         if not isinstance(each, bool | int | float | str):
-            raise InvalidInput(where, f"{literal_text(each, 60)} is neither a number, a word, true nor false")
+            raise InvalidInput(where, f"{literal_text(each, 60)} is not a number, a word, true or false")
         lengths = lengths_of(each, where) if isinstance(each, str) else None
         found += [each] if lengths is None else lengths
     if not found:

@@ -50,7 +50,7 @@ def column(value: object) -> Array:
         return array.astype(np.float64, copy=False)
     if array.dtype.kind == "i" or (array.dtype.kind == "u" and (array < INTEGER_LIMIT).all()):
         return _checked(array.astype(np.int64, copy=False), np.asarray(True))
-    raise OperationError("is not a finite number of less than 63 bits, a bool or a text")
+    raise OperationError("is not a finite number of less than 63 bits, a bool or a string")
 
 
 def is_text(value: Array) -> bool:
@@ -60,7 +60,7 @@ def is_text(value: Array) -> bool:
 def numbers(*values: Array) -> tuple[Array, ...]:
     """Return the operands as numbers of one type: bools become 0 and 1, and all become float64 if one is float64."""
     if any(is_text(value) for value in values):
-        raise OperationError("needs numbers, not text")
+        raise OperationError("needs numbers, not strings")
     kind = np.float64 if any(value.dtype.kind == "f" for value in values) else np.int64
     return tuple(value.astype(kind, copy=False) for value in values)
 
@@ -74,16 +74,16 @@ def truth(value: Array) -> Mask:
 def select(condition: Mask, chosen: Array, other: Array) -> Array:
     """Return `chosen` for elements for which the condition is true, and `other` for the remaining elements."""
     if is_text(chosen) != is_text(other):
-        raise OperationError("would be a text in one case and a number in another")
+        raise OperationError("would be a string in one case and a number in another")
     if chosen.dtype == other.dtype or is_text(chosen):
         return np.where(condition, chosen, other)
     return np.where(condition, *numbers(chosen, other))
 
 
 def compare(operator: Callable[[Array, Array], Any], left: Array, right: Array) -> Mask:
-    """Return a mask of the elements for which a comparison of two numbers, or of two texts, is true."""
+    """Return a mask of the elements for which a comparison of two numbers, or of two strings, is true."""
     if is_text(left) != is_text(right):
-        raise OperationError("compares a text with a number")
+        raise OperationError("compares a string with a number")
     return np.asarray(operator(left, right))
 
 
@@ -175,4 +175,4 @@ def _checked(result: Any, active: Mask, limit: float = np.inf) -> Array:
     fits = (array > -bound) & (array < bound)
     if np.all(fits | ~active):
         return array
-    raise OperationError("is too large (numbers stay below 2**62)", np.asarray(~fits & active))
+    raise OperationError("is too large (numbers must be below 2**62)", np.asarray(~fits & active))

@@ -13,7 +13,7 @@ Scope: TypeAlias = Collection[str] | Mapping[str, Sequence[Value]]
 
 
 def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]) -> dict[str, Value]:
-    """Return the unknown names that probably mean a value (``true``, ``false`` or a text), with this value."""
+    """Return the probable value of each unknown name that seems to mean ``true``, ``false`` or a string."""
     texts = {value for values in choices.values() for value in values if isinstance(value, str)}
     meant: dict[str, Value] = {}
     for name in missing:
@@ -26,7 +26,7 @@ def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]
 
 
 def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
-    """Return an error text with a correction if a name is compared with a text that it can never equal; else None.
+    """Return an error text with a correction if a name is compared with a string that it can never equal; else None.
 
     A name with only one possible value is not checked, because the author may have removed the other values
     temporarily.
@@ -35,7 +35,7 @@ def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> 
         values = choices.get(name, ())
         if (
             not isinstance(text, str) or len(values) < 2 or text in values
-        ):  # a number never equals a text, so `in` is exact
+        ):  # a number never equals a string, so `in` is exact
             continue
         return f"{text!r:.100} is not a value of {name}; write {_nearest(text, values)}"
     return None

@@ -105,7 +105,7 @@ class Expression:
         return terms(self.tree, {})
 
     def check_names(self, scope: Scope, meaning: str = "") -> "Expression":
-        """Return this expression after checking its names, and the texts with which they are compared.
+        """Return this expression after checking its names, and the strings with which they are compared.
 
         Args:
             scope: the known names. A mapping also gives the possible values of each name; if these are empty, any value
@@ -114,13 +114,13 @@ class Expression:
 
         Raises:
             InvalidInput: a name is unknown (the message contains similar names and all names), or a name is compared
-                with a text that is not one of its values.
+                with a string that is not one of its values.
         """
         choices = scope if isinstance(scope, Mapping) else {}
         missing = self.names.difference(scope)
         if meant := words_meant(missing, choices):
             texts = any(isinstance(each, str) for each in meant.values())
-            reason = "text must be in quotes" if texts else "truth values must be `True` and `False`"
+            reason = "strings must be in quotes" if texts else "truth values must be `True` and `False`"
             raise InvalidInput(self.field, f"in `{self.text}`, {reason}; write {pasted(renamed(self.tree, meant))}")
         for name in sorted(missing):
             raise InvalidInput(self.field, f"`{self.text}`: {unknown(name, scope, meaning or 'names')}")
@@ -143,7 +143,7 @@ class Expression:
         """Return this expression after checking that its truth value can differ between configs.
 
         Raises:
-            InvalidInput: the expression contains no name (e.g. because it is quoted twice), or a number or text is an
+            InvalidInput: the expression contains no name (e.g. because it is quoted twice), or a number or string is an
                 operand of ``and`` or ``or``.
         """
         if self.names:
@@ -151,7 +151,7 @@ class Expression:
                 raise InvalidInput(self.field, f"`{self.text}`: {reason}")
             return self
         if isinstance(self.tree, ast.Constant) and isinstance(self.tree.value, str):
-            reason = f"is a text, which counts as true for every config; write {pasted(self.tree.value)}"
+            reason = f"is a string, which counts as true for every config; write {pasted(self.tree.value)}"
         else:
             reason = "contains no tunable, field or limit, so it is the same for every config; use one, or remove it"
         raise InvalidInput(self.field, f"`{self.text}` {reason}")
@@ -187,7 +187,7 @@ class Expression:
         """Return the expression's value: a Python scalar if all names have scalar values, else an array.
 
         Raises:
-            InvalidInput: a name has no value, a text is used as a number, a divisor is zero, or a result is not a
+            InvalidInput: a name has no value, a string is used as a number, a divisor is zero, or a result is not a
                 finite number of less than 63 bits. The message contains the faulty part of the expression, and the
                 values of its names.
         """

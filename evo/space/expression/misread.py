@@ -11,7 +11,7 @@ class _Spread(ast.NodeTransformer):
     """Rewrites ``x == 1 or 2`` and ``x == (1 or 2)`` as ``x in (1, 2)``, which the author probably means.
 
     Attributes:
-        found: True if a number or text without a comparison (here ``2``) was found.
+        found: True if a number or string without a comparison (here ``2``) was found.
         unclear: True if it is unclear with which name a found value should be compared.
     """
 
@@ -55,16 +55,16 @@ class _Spread(ast.NodeTransformer):
 
 
 def value_alone(tree: ast.expr) -> str | None:
-    """Return an error text with a correction if a number or text is an operand of ``and`` or ``or``; else None."""
+    """Return an error text with a correction if a number or string is an operand of ``and`` or ``or``; else None."""
     meant = compared(tree)
     if meant is tree:
         return None
     remedy = "compare it as well" if meant is None else f"write {pasted(ast.unparse(meant))}"
-    return f"a number or text beside `and` or `or` counts as a truth value; {remedy}"
+    return f"a number or string as an operand of `and` or `or` counts as a truth value; {remedy}"
 
 
 def compared(tree: ast.expr) -> ast.expr | None:
-    """Return the condition that the author probably means, if a number or text is an operand of ``and`` or ``or``.
+    """Return the condition that the author probably means, if a number or string is an operand of ``and`` or ``or``.
 
     Each such operand is compared with the expression that the operand before it compares: ``x == 1 or 2`` becomes
     ``x in (1, 2)``. The result is None if there is no such comparison. A condition without such operands is returned

@@ -1,4 +1,4 @@
-"""Suggests a valid expression for a text in the syntax of C, SQL or full Python."""
+"""Suggests a valid expression for an expression in the syntax of C, SQL or full Python."""
 
 import ast
 import functools
@@ -293,7 +293,7 @@ def _conjunction(node: ast.Compare) -> ast.expr | None:
 
 
 def _within(left: ast.expr, right: ast.expr) -> bool:
-    """Return True if ``in`` searches within a text, e.g. ``'float' in dtype``. Expressions do not support this."""
+    """Return True if ``in`` searches within a string, e.g. ``'float' in dtype``. Expressions do not support this."""
     return isinstance(left, ast.Constant) and isinstance(left.value, str) and isinstance(right, ast.Name)
 
 

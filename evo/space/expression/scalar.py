@@ -66,7 +66,7 @@ def _number(value: Any) -> Any:
 
 
 def _checked(value: Any) -> Any:
-    """Return the value if it is a text, or a number that is neither too large nor NaN; otherwise raise `Unsure`."""
+    """Return the value if it is a string, or a number that is neither too large nor NaN; otherwise raise `Unsure`."""
     kind = type(value)
     if kind is str or (math.isfinite(value) if kind is float else -INTEGER_LIMIT < value < INTEGER_LIMIT):
         return value

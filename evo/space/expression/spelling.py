@@ -182,7 +182,7 @@ def _operator(found: re.Match[str]) -> str:
 
 
 def _sign(sign: str, default: str) -> str:
-    """Convert an operator of another language, or one that contains spaces, to Python. Others give `default`."""
+    """Convert an operator of another language, or one that contains spaces, to Python; `default` for other signs."""
     joined = "".join(sign.split())
     return _SIGNS.get(joined, default if joined == sign else joined)
 
@@ -215,9 +215,9 @@ def spelled(text: str) -> str:
 
 
 def _unquoted(token: re.Match[str], text: str) -> str:
-    """Convert a text in quotes or backquotes to Python's syntax.
+    """Convert a string in quotes or backquotes to Python's syntax.
 
-    Backquotes, as in SQL and Markdown, enclose a name if they are on the left of an operator, and a text otherwise.
+    Backquotes, as in SQL and Markdown, enclose a name if they are on the left of an operator, and a string otherwise.
     """
     inner = token["text"][1:-1]
     first = not text[: token.start()].rstrip().endswith(("=", "(", ",", "[", ">", "<"))
@@ -225,7 +225,7 @@ def _unquoted(token: re.Match[str], text: str) -> str:
 
 
 def _negations(names: Iterable[str]) -> list[str]:
-    """Replace C's ``! x`` in the parts of a text by ``(not x)``, in parentheses because ``!`` binds more tightly."""
+    """Replace C's ``! x`` in a list of tokens by ``(not x)``, in parentheses because ``!`` binds more tightly."""
     parts = list(names)
     for index in reversed(range(len(parts))):
         if parts[index] == "!":

@@ -93,4 +93,4 @@ def _arguments(node: ast.Call, field: str) -> list[ast.expr]:
 def available() -> str:
     """Describe the allowed syntax for error messages."""
     functions = ", ".join(sorted(FUNCTIONS))
-    return f"use numbers, texts, names, + - * / // % **, comparisons, and/or/not, `a if c else b`, {functions}"
+    return f"use numbers, strings, names, + - * / // % **, comparisons, and/or/not, `a if c else b`, {functions}"

@@ -33,7 +33,7 @@ class Column:
         recorded: the tunable's name in the file.
         name: the tunable's name in a space; it consists of letters, digits and underscores.
         spelled: value in the space, by the `identity` of the value in the file. Invalid characters are replaced
-            (``a b`` becomes ``a_b``), and values of mixed types all become texts.
+            (``a b`` becomes ``a_b``), and values of mixed types all become strings.
     """
 
     recorded: str
@@ -67,7 +67,7 @@ def read_columns(lists: Mapping[str, Iterable[Any]], where: str) -> tuple[Column
         where: key of the lists in the file, for errors.
 
     Raises:
-        InvalidInput: a value is a list, an object or a number that is not finite, or two different names or texts of
+        InvalidInput: a value is a list, an object or a number that is not finite, or two different names or strings of
             the file would be equal in a space.
     """
     columns = tuple(
@@ -113,12 +113,12 @@ def _spelled(values: Iterable[Any], where: str) -> dict[Identity, Value]:
 def check_value(value: Any, where: str) -> None:
     """Refuse values that a tunable cannot have."""
     if not isinstance(value, bool | int | float | str):
-        reason = f"{literal_text(value)} is not a number, a bool or a text; write it as a text, e.g. "
+        reason = f"{literal_text(value)} is not a number, a bool or a string; write it as a string, e.g. "
         raise InvalidInput(where, reason + json.dumps(_text(str(value))[:40]))
     if not (abs(value) < INTEGER_LIMIT if isinstance(value, int) else isinstance(value, str) or isfinite(value)):
         raise InvalidInput(
             where,
-            f"expected a finite number, if whole, below 2**62; got {literal_text(value, 40)}; write it as a text",
+            f"expected a finite number, if whole, below 2**62; got {literal_text(value, 40)}; write it as a string",
         )
 
 
@@ -194,7 +194,7 @@ def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: flo
             known = [part for part in parts if not (isinstance(part, float) and not _is_finite(part))]
             seconds = sum(_finite(part, f"{where}.{name}") for part in known) / per_second
             if seconds < 0:
-                raise InvalidInput(f"{where}.{name}", f"expected a time from 0 on, got {literal_text(recorded)}")
+                raise InvalidInput(f"{where}.{name}", f"expected a time of at least 0, got {literal_text(recorded)}")
             return seconds
     return 0.0
 
@@ -220,11 +220,11 @@ def _is_finite(value: float) -> bool:
 
 
 def advice_to_convert(objective: str, value: object) -> str:
-    """Return a text that explains how to convert a recording of a quantity other than time.
+    """Return advice on how to convert a recording of a quantity other than time.
 
     Args:
         objective: name of the quantity.
-        value: a recorded value of the quantity. If it is a number below 1, the text contains it as an example.
+        value: a recorded value of the quantity. If it is a number below 1, the advice contains it as an example.
     """
     number = value if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) else None
     example = (
@@ -232,5 +232,5 @@ def advice_to_convert(objective: str, value: object) -> str:
     )
     return (
         "a search on a recording minimises the time and no other quantity. Give each entry a time in milliseconds that "
-        f'falls as "{objective}" gets better{example}'
+        f'decreases as "{objective}" improves{example}'
     )

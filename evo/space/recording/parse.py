@@ -38,9 +38,9 @@ def parse_recording(text: str, name: str) -> Recording:
     if _is_cltune(document):
         raise InvalidInput(
             name,
-            "holds CLTune's own results (`parameters` and `time` of each config); write them as T4 results, "
-            'each `{"configuration": PARAMETERS, "invalidity": "correct", "measurements": [{"name": "time", "value": '
-            'TIME, "unit": "ms"}]}`',
+            "contains results in CLTune's own format (`parameters` and `time` of each config); write them as T4 "
+            'results, each `{"configuration": PARAMETERS, "invalidity": "correct", "measurements": [{"name": "time", '
+            '"value": TIME, "unit": "ms"}]}`',
         )
     if isinstance(document.get("cache"), dict):
         recording = read_cache(document, name)
@@ -75,10 +75,10 @@ def _is_cltune(document: dict[str, Any]) -> bool:
 
 
 def _describe(document: dict[str, Any]) -> str:
-    """Return a text that describes a file in a different format and, if known, how to convert it."""
+    """Return a description of a file in a different format and, if known, how to convert it."""
     keys = ", ".join(f"`{key}`" for key in list(document)[:5]) or "no keys"
     if isinstance(document.get("Results"), list) and isinstance(document.get("Metadata"), dict):
-        return f"{keys}: KTT's own results; write them as a Kernel Tuner cache or as T4 results first"
+        return f"{keys}: results in KTT's own format; write them as a Kernel Tuner cache or as T4 results first"
     if isinstance(document.get("ConfigurationSpace"), dict):
         return f"{keys:.300}: T1's description of a space, without times; give the T4 results or the cache of a run"
     return f"{keys:.300}"

@@ -14,7 +14,7 @@ _NO_WORD = re.compile(r"[^A-Za-z0-9_.+]+")
 
 
 def recording_name(text: str) -> str:
-    """Return a text as a valid name of a file or family, without invalid characters."""
+    """Return a valid name of a file or family: the given string without invalid characters."""
     return _NO_WORD.sub("-", text).strip("-.+_")[:100] or "recording"
 
 

@@ -94,7 +94,7 @@ def _leads(observations: Observations, independent: Observations) -> bool:
 
 
 class WarmStartsFirst:
-    """Proposes advice, warm starts and the default config first, and then what a given strategy proposes.
+    """Proposes advice, warm starts and the default config first, and then the configs of a given strategy.
 
     The given strategy also learns from the results of the first trials. Once the advice is refuted, the remaining
     advice is skipped.

@@ -1,4 +1,4 @@
-"""Selection, crossover and mutation on value ranks, for many children at once. Children may be invalid configs."""
+"""Selection, crossover and mutation on value ranks, for many children in one call. Children may be invalid configs."""
 
 import numpy as np
 import numpy.typing as npt

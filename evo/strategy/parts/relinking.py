@@ -1,4 +1,4 @@
-"""Path relinking: changes several mutually constrained tunables at once, without analysing the constraints.
+"""Path relinking: changes several mutually constrained tunables together, without analysing the constraints.
 
 Source: Glover, Laguna and Martí, *Fundamentals of Scatter Search and Path Relinking* (2000). There, a path connects two
 elites. Here, a path starts at a random valid config, so that it can reach values that no elite has.

@@ -97,7 +97,7 @@ def nearest_row(space: Space, config: Config) -> Indices | None:
 
     Values that `space` has are kept. Other numbers are replaced by the nearest number, and missing tunables get their
     default. The result is None if `space` lacks a value that is not a number, such as the name of a mechanism, because
-    results for one mechanism say nothing about another.
+    results for one mechanism do not predict results for another.
     """
     ranks = [_nearest_rank(tunable, config.get(tunable.name)) for tunable in space.tunables]
     return None if None in ranks else np.array(ranks, dtype=np.int32)

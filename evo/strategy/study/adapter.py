@@ -80,7 +80,7 @@ class StudyReader:
         """Return a proposed config that no trial has used; None if there is none.
 
         Args:
-            most: configs that were proposed in vain for more than this number of trials are skipped.
+            most: a config is skipped if more than this number of trials got it as a proposal and did not use it.
         """
         return next((config for key, config in self._unmet.items() if self._missed[key] <= most), None)
 
@@ -127,7 +127,7 @@ class StudyReader:
         self._missed[key] += 1
 
     def _counts(self, config: Config, trial: FrozenTrial) -> bool:
-        """Return True if the result of this ended trial counts for the config, and not that of an earlier trial."""
+        """Return True if the result of this ended trial counts for the config, rather than that of an earlier trial."""
         key = self._space.key(config)
         so_far = self._counting.setdefault(key, trial)
         if so_far.number != trial.number and self._times.outdoes(trial, so_far):

@@ -58,7 +58,7 @@ class Tools:
     ) -> str:
         """Submit a variant. The service compiles it, checks it on every case, times it and tunes it.
 
-        `files` contains source texts by file name. `table` contains the keys of [cpu] or [cuda] in family.toml that
+        `files` contains sources by file name. `table` contains the keys of [cpu] or [cuda] in family.toml that
         differ from the parent's. `parents` contains the numbers of the parent variants; 0 is the family's own
         implementation. The tool returns the results, or why the variant failed. If it takes longer than `wait_s`
         seconds, call `result` later.
@@ -96,7 +96,7 @@ class Tools:
 
 
 def feedback(view: VariantView) -> str:
-    """Return a text with the state and results of a variant, and the reasons why trials failed."""
+    """Return the state and results of a variant, and the reasons why trials failed, as text."""
     return visible("\n".join(_feedback(view)))
 
 

@@ -1,4 +1,4 @@
-"""Reads a variant from a language model's answer: a text that contains one JSON object."""
+"""Reads a variant from a language model's answer, which contains one JSON object."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ class Idea:
         idea: how the variant differs, and why it should be faster.
         insight: what the earlier results show, with the figures that support it.
         table: keys of the implementation's table that differ from the parent's table.
-        files: source texts by file name.
+        files: sources by file name.
     """
 
     name: str
@@ -58,7 +58,7 @@ def read_idea(text: str) -> Idea:
 
 
 def _objects(text: str) -> Iterator[str]:
-    """Yield the parts of a text that may be the variant's JSON object, longest first."""
+    """Yield the parts of an answer that may be the variant's JSON object, longest first."""
     decoder, place, found = json.JSONDecoder(), 0, []
     while (start := text.find("{", place)) >= 0:
         try:

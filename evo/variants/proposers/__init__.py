@@ -34,7 +34,7 @@ PROPOSERS = _discovered()
 
 
 def build(text: str, context: Context) -> Proposer:
-    """Return the proposer for a text of the form ``KIND:ARGUMENT``, as in the option ``--proposer``.
+    """Return the proposer for a string of the form ``KIND:ARGUMENT``, as in the option ``--proposer``.
 
     Args:
         context: input of the proposer. The argument in `text` replaces `context.argument`.

@@ -17,7 +17,7 @@ class VariantFiles:
 
     Attributes:
         document: content of variant.toml; empty if the variant is a single source file.
-        files: texts of all files except variant.toml, by path relative to the variant's folder.
+        files: contents of all files except variant.toml, by path relative to the variant's folder.
     """
 
     document: Mapping[str, Any]

@@ -27,7 +27,7 @@ class saxpy_python:
             {"expression": "WIDTH * UNROLL <= 64", "because": "longer steps need more registers than the CPU has"}
         ],
     )
-    def cpu(WIDTH=tunable([1, 4, 8, 16], default=1, help="floats in one vector"), UNROLL=[1, 2, 4, 8]):
+    def cpu(WIDTH=tunable([1, 4, 8, 16], default=1, help="floats per vector"), UNROLL=[1, 2, 4, 8]):
         """
         typedef float vector __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 

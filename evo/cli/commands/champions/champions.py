@@ -300,7 +300,7 @@ def _list(champions: "Iterable[ChampionView]", none: str) -> None:
 
 
 def _no_champions_text(client: "Client", family: str | None) -> str:
-    """Return a text that explains why no champion is listed.
+    """Return a message that explains why no champion is listed.
 
     Raises:
         NotFound: there is no family of this name.

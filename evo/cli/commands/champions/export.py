@@ -52,7 +52,7 @@ def export(
     """Write the champions of a suite as a Python package, which needs PyTorch but not kernel-evo.
 
     The functions of the package have the signatures of torch.nn.functional, and call PyTorch if there is no kernel for
-    a call. `patch(model)` makes a model use these functions. `report()` counts the calls that found no kernel.
+    a call. `patch(model)` makes a model use these functions. `report()` counts the calls without a kernel.
     """
     from evo.cli.files.champion import fetch, write
     from evo.export.called import SERVED

@@ -220,7 +220,7 @@ def waited(connection: "Connection", view: "VariantView") -> "VariantView":
 
 def show_table(out: "Console", views: "Iterable[VariantView]") -> None:
     """Print the variants of a search with their best times."""
-    rows = table("variant", "name", "made from", "author", "state", "trials", "best", "of family's", "of the limit")
+    rows = table("variant", "name", "made from", "author", "state", "trials", "best", "against family", "of the limit")
     for view in views:
         ratio = "" if view.ratio is None else f"{percent_text(view.ratio)} ({view.ratio_source})"
         share = "" if view.share is None else percent_text(view.share)

@@ -23,7 +23,7 @@ MOST_ADDITIONS = 1 << 20
 
 
 def family_files(found: Described, source: str, name: str) -> dict[str, str]:
-    """Return the texts of the family's files, by file name.
+    """Return the contents of the family's files, by file name.
 
     Args:
         found: description of the problem.

@@ -330,7 +330,7 @@ def _importable(module: str, name: str) -> bool:
 
 
 def _constant_value(node: ast.expr) -> bool:
-    """Return True for a number, text or Triton dtype, for ``tl.constexpr(…)``, and for arithmetic with constants."""
+    """Return True for a number, string or Triton dtype, for ``tl.constexpr(…)`` and for arithmetic with constants."""
     match node:
         case ast.Constant() | ast.Name():
             return True
