@@ -16,12 +16,12 @@ KERNELS = Cache(ROOT / "build" / "tests" / "kernels", limit_bytes=LIMIT_BYTES)
 
 
 def compiled(compiler: Compiler, unit: Unit) -> Artefact | CompileFailed:
-    """Return a binary, compiled at most once for the same source, headers, flags, compiler and code of the workers."""
+    """Return the compiled binary of a unit. Source, headers, flags, compiler and worker code form its cache key."""
     here = SimpleNamespace(version=f"{compiler.version}; {_workers()}", compile=compiler.compile)
     return compile_cached(cast(Compiler, here), KERNELS, unit, timeout_s=60)
 
 
 @cache
 def _workers() -> str:
-    """Return a digest of the code that calls compilers and reads what they print."""
+    """Return a digest of the worker code, which calls the compilers and parses their output."""
     return cache_key(*(path.read_text(encoding="utf-8") for path in sorted((ROOT / "workers").rglob("*.py"))))

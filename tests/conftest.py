@@ -1,4 +1,4 @@
-"""Distribution of tests over processes, and the garbage collector's settings."""
+"""Pytest settings: distribution of tests over processes, garbage collection, fixtures of all tests."""
 
 import gc
 import importlib
@@ -20,11 +20,11 @@ TOGETHER = ("tests/e2e/web/",)
 """Folders whose files run in one process, because they share an expensive setup."""
 
 OBJECTS = 20_000
-"""Allocations between two runs of the garbage collector; its default of 700 costs a tenth of the processor time."""
+"""Allocations between two runs of the garbage collector. The default of 700 costs 10 % of the processor time."""
 
 
 CORES = machine.cores()
-"""The cores that this process may use, before any test pins it."""
+"""Cores that this process may use, recorded before a test pins the process to fewer cores."""
 
 
 def pytest_collection(session: pytest.Session) -> None:
@@ -43,12 +43,12 @@ def pytest_collection(session: pytest.Session) -> None:
     folders = [session.config.invocation_params.dir / each for each in session.config.args]
     files = sorted(file for folder in folders if folder.is_dir() for file in folder.rglob("test_*.py"))
     for file in files[number :: given["workercount"]]:
-        with suppress(Exception, pytest.skip.Exception):  # the collection reports it
+        with suppress(Exception, pytest.skip.Exception):  # pytest's collection reports the error
             importlib.import_module(".".join(file.relative_to(here.parent).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:
-    """Exclude all objects loaded so far from garbage collection, because they live to the end."""
+    """Exclude all objects loaded so far from garbage collection, because they exist until the process ends."""
     gc.freeze()
     gc.set_threshold(OBJECTS)
     gc.enable()
@@ -56,7 +56,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _affinity_restored() -> Iterator[None]:
-    """Restore the allowed cores of the process after each file, because tests that open the CPU change them."""
+    """Restore the allowed cores of the process after each file, because tests of the CPU device change them."""
     yield
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, CORES)
@@ -64,14 +64,14 @@ def _affinity_restored() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _shared_authorities() -> Iterator[None]:
-    """Load the certificates of authorities once: httpx loads them for each client, which takes 17 ms."""
+    """Load the CA certificates once per process. By default, httpx loads them for each client, which takes 17 ms."""
     with patch("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context)):
         yield
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _small_last_level_cache() -> Iterator[None]:
-    """Let cold calls use small buffers."""
+    """Declare a small last-level cache, so that cold calls use small buffers."""
     with small_last_level():
         yield
 

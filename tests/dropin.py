@@ -26,7 +26,7 @@ CPU = Device(kind="cpu", model="this", architecture=platform.machine(), uuid="cp
 def bundle(
     number: int, name: str, text: str, device: Device, *, config: Config | None = None, started: bool = False
 ) -> Bundle:
-    """Return the bundle of a config, as if it were champion `number`.
+    """Compile a config and return its export bundle, as if the config were champion `number`.
 
     Args:
         text: text of the problem.
@@ -72,7 +72,7 @@ def compiler(kind: str) -> Compiler:
 
 
 def write(bundles: Sequence[Bundle], folder: Path) -> None:
-    """Write the package of these kernels."""
+    """Write the Python package that contains these kernels."""
     for name, content in package_files(bundles).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def write(bundles: Sequence[Bundle], folder: Path) -> None:
 
 @contextmanager
 def imported(folder: Path) -> Iterator[ModuleType]:
-    """Import the package in a folder, and remove it from `sys.modules` at the end."""
+    """Import and yield the package in a folder; remove the package from `sys.modules` at the end."""
     sys.path.insert(0, str(folder.parent))
     try:
         yield importlib.import_module(folder.name)

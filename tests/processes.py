@@ -1,4 +1,4 @@
-"""Queries of processes by psutil that raise no exception if the process has ended."""
+"""Process queries with psutil that raise no exception if a process has ended."""
 
 import psutil
 

@@ -1,6 +1,6 @@
-"""Declares a small last-level cache for tests. As a program, it runs `kernel-evo` with this declaration.
+"""Declares a small last-level cache for tests. Run as a program, this module runs `kernel-evo` with that cache.
 
-Cold calls use buffers of five times the size of the cache. With a cache of 480 MiB, they take seconds per kernel.
+Cold calls use buffers of five times the size of the cache. With a cache of 480 MiB, cold calls take seconds per kernel.
 """
 
 import sys

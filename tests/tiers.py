@@ -1,4 +1,4 @@
-"""Divides the cases of a test over `make test` and `make test-long`."""
+"""Divides the cases of a test between `make test` and `make test-long`."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable

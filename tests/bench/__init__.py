@@ -1,1 +1,1 @@
-"""Benchmarks. They are not part of the tests; run them with ``make bench``."""
+"""Benchmarks. They are not part of the tests and run with ``make bench``."""

@@ -84,9 +84,9 @@ def main(arguments: Sequence[str]) -> int:
                 " ".join(map(str, rows[-1])), *{each.refusal for each in builds} - {None}, file=sys.stderr, flush=True
             )
     print(f"{options.configs} configs each, {options.jobs} at a time.\n")
-    print(table(["family", "problem", "for", "valid", "within the gates", "median, s", "90 %, s"], rows))
+    print(table(["family", "problem", "for", "valid", "within the limits", "median, s", "90 %, s"], rows))
     for each in short:
-        print(f"does not hold: {each}", file=sys.stderr)
+        print(f"limit missed: {each}", file=sys.stderr)
     return int(bool(short))
 
 
@@ -137,8 +137,8 @@ def _parser() -> argparse.ArgumentParser:
         "--configs", type=int, default=40, help="random configs per problem and architecture (default: %(default)s)"
     )
     families = sorted({family for family, _ in PROBLEMS})
-    parser.add_argument("--family", choices=["all", *families], default="all", help="only this family")
-    parser.add_argument("--jobs", type=int, default=2, help="parallel processes (default: %(default)s)")
+    parser.add_argument("--family", choices=["all", *families], default="all", help="compile only this family")
+    parser.add_argument("--jobs", type=int, default=2, help="number of parallel processes (default: %(default)s)")
     return parser
 
 

@@ -35,7 +35,7 @@ PROBLEMS = {
     "cpu": ("softmax:rows=1024,cols=1024",),
 }
 TRIED = 6
-"""Number of random configs that are measured to find a fast one if the family has no starts."""
+"""Number of random configs that are measured to find a fast config if the family has no initial configs."""
 
 SEED = 7
 
@@ -103,7 +103,7 @@ class Workshop:
 
 
 def seconds(report: ConfirmReport) -> Mapping[str, tuple[float, float]]:
-    """Return the seconds of each step, by step: in the first process, and in all later processes together."""
+    """Return the seconds of each step by its name: in the first process, and in all later processes together."""
     found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for step in report.steps:
         found[step.name][step.process != 1] += step.seconds
@@ -121,7 +121,7 @@ def shown(timed: Timed) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a table for each confirmation, and one of all. Return status 1 if a confirmation was not measured."""
+    """Print a table for each confirmation, and a summary. Return status 1 if a confirmation was not measured."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.confirmation", description=__doc__)
     parser.add_argument(
         "problems", nargs="*", metavar="FAMILY:PROBLEM", help="problems to confirm (default: some for each device)"

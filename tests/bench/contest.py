@@ -35,7 +35,7 @@ from workers.system.scratch import scratch
 CHAMPION, AGAIN, DEFAULT, TYPICAL = "champion", "champion again", "default", "median of the sample"
 
 SAMPLING = Policy(name="sample", quick_samples=10, seeds=1)
-"""Policy with enough samples to find the median config, which is then a contestant."""
+"""Policy of the random configs. It has enough samples to find the median config, which becomes a contestant."""
 
 CONTEST_LIMIT_S = 1200.0
 
@@ -47,7 +47,7 @@ class Contest:
     Attributes:
         device: the device on which all contestants were timed.
         note: the family's note about times on this device; empty if there is none.
-        again: True if the champion was loaded from a file instead of searched.
+        again: True if the champion was loaded from a file, False if it was found by a search.
         configs: the config of each contestant.
         sample_us: times of the correct sampled configs, fastest first; empty without a sample.
         refused: reason by contestant, for contestants that were not compared.
@@ -85,7 +85,9 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
             configs[TYPICAL] = sampled[len(sampled) // 2][1]
         built = {name: evaluator.build(work, config) for name, config in configs.items()}
         if (refusal := built[CHAMPION].refusal) is not None:
-            raise BenchError(f"{found.family} {found.problem}: its champion is refused: {detail_text(refusal)}")
+            raise BenchError(
+                f"{found.family} {found.problem}: its champion does not pass verification: {detail_text(refusal)}"
+            )
         kernels = {name: each.kernels for name, each in built.items() if each.refusal is None}
         turns = {TYPICAL: TYPICAL, DEFAULT: DEFAULT, CHAMPION: CHAMPION, AGAIN: CHAMPION}
         series = {row: name for row, name in turns.items() if name in kernels}
@@ -169,7 +171,7 @@ def _sample(evaluator: Evaluator, work: Assignment, effort: Effort) -> list[tupl
     """Return the times of correct random configs, fastest first.
 
     Raises:
-        BenchError: configs were drawn, but none of them is correct.
+        BenchError: no sampled config is correct.
     """
     timed: list[tuple[float, Config]] = []
     drawn = _space(work).sample(np.random.default_rng(effort.seed), effort.sample, set())
@@ -183,7 +185,7 @@ def _sample(evaluator: Evaluator, work: Assignment, effort: Effort) -> list[tupl
     if drawn:
         print(file=sys.stderr)
         if not timed:
-            raise BenchError("no sampled config passed")
+            raise BenchError("no sampled config is correct")
     return sorted(timed, key=lambda each: each[0])
 
 

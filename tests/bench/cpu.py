@@ -57,7 +57,7 @@ def main(
             _tell(section(contest), options.append)
             missed += failures(contest, match)
     for failure in missed:
-        print(f"does not hold: {failure}", file=sys.stderr)
+        print(f"required result missed: {failure}", file=sys.stderr)
     return status or int(bool(missed))
 
 
@@ -92,8 +92,8 @@ def _tell(text: str, append_to: Path | None) -> None:
 
 def _parser(trials: int, rounds: int) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--family", default="all", help="only this family, which may be a family without contests")
-    parser.add_argument("--problem", help="only contests of this problem, in the form of the table")
+    parser.add_argument("--family", default="all", help="run only this family, which may be a family without contests")
+    parser.add_argument("--problem", help="run only contests of this problem, written as in the table")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="skip the first N contests")
     parser.add_argument("--last", type=int, metavar="N", help="end before contest number N, counted from 0")
     parser.add_argument("--trials", type=int, default=trials, help="trials per search (default: %(default)s)")
@@ -108,7 +108,7 @@ def _parser(trials: int, rounds: int) -> argparse.ArgumentParser:
         "--champions",
         type=Path,
         metavar="FOLDER",
-        help="folder of champions; champions in it are compared again without a search, new champions are stored there",
+        help="folder of champions; stored champions are compared without a search, new champions are stored in it",
     )
     parser.add_argument("--append", type=Path, metavar="FILE", help="also append the tables to this Markdown file")
     return parser

@@ -2,7 +2,7 @@
 
 Each search has a new database and an empty cache. Its best config is then timed in one process, interleaved with the
 best known configs of the problem: the stored champion, the initial configs of the family and the fastest recorded
-config. Each run of a problem with a seed has a separate process. With several GPUs, each GPU has one run at a time.
+config. Each run of a problem with a seed is a separate process. With several GPUs, each GPU has one run at a time.
 """
 
 import argparse
@@ -155,7 +155,7 @@ def discover(task: Task, effort: Effort, folder: Path) -> Discovery:
         configs = {"found": found.whole(space), "default": space.default(), **known}
         built = {name: evaluator.build(work, config) for name, config in configs.items()}
         if (refusal := built["found"].refusal) is not None:
-            raise BenchError(f"{task.match.name}: the config that was found is refused: {detail_text(refusal)}")
+            raise BenchError(f"{task.match.name}: the best config cannot be built: {detail_text(refusal)}")
         kernels = {name: each.kernels for name, each in built.items() if each.refusal is None}
         compared = compare(runners, work, kernels, {name: name for name in kernels}, ROUNDS, baselines=False)
     times_us = {name: timing.median_us for name, timing in compared.series.items()}
@@ -176,7 +176,7 @@ def discover(task: Task, effort: Effort, folder: Path) -> Discovery:
 
 
 def known_configs(match: Match, family: Family, device: Device, space: Space) -> Mapping[str, Config]:
-    """Return the valid configs that are known for a problem, by source."""
+    """Return the known valid configs of a problem by source: champion, initial configs, recordings."""
     found: dict[str, Config] = {}
     path = CHAMPIONS / f"{match.name}.json"
     if path.exists() and (stored := kept(path)).device_model == device.model:
@@ -298,7 +298,7 @@ def _parser() -> argparse.ArgumentParser:
         "--minutes", type=float, default=MINUTES, help="duration of a search in minutes (default: %(default)s)"
     )
     parser.add_argument("--seed", type=int, default=0, help="first seed")
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="searches per problem")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="number of searches per problem")
     parser.add_argument(
         "--within", type=float, default=float("inf"), metavar="SECONDS", help="maximum duration of all searches"
     )

@@ -1,8 +1,8 @@
 """Measures the cost of live events: ``python -m tests.bench.events`` prints the service's CPU share and the delay.
 
-Trials end at a steady rate while clients read the search's event stream. Everything is measured except writing to
-sockets. The CPU share is that of the whole process. The cost of storing the trials is measured first, without clients,
-and printed, too.
+Trials end at a steady rate while clients read the search's event stream. There are no sockets, so the cost of writing
+to them is not measured. The CPU share is that of the whole process. The cost of storing the trials is measured first,
+without clients, and printed as well.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ SECONDS = 10
 
 
 async def follow(stage: Stage, search: int, listeners: int) -> tuple[float, float, list[float]]:
-    """Return trials per second, used share of a core, and delays in seconds until the last client gets a trial."""
+    """Return trials per second, the used share of a core, and each trial's delay in seconds until the last client."""
     feed = Feed(stage.database, lambda: datetime.now(UTC))
     with stage.database.read() as session:
         start = Events(session).last()
@@ -91,11 +91,11 @@ def main() -> None:
         for listeners in (0, 1, 20, 100):
             rate_per_s, share, delays = asyncio.run(follow(stage, search, listeners))
             alone = share if alone is None else alone
-            line = f"{listeners:4} listeners, {rate_per_s:.0f} trials/s: {100 * share:.1f} % of a core"
+            line = f"{listeners:4} clients, {rate_per_s:.0f} trials/s: {100 * share:.1f} % of a core"
             if heard := sorted(delays):
                 median, late = heard[len(heard) // 2], heard[int(0.99 * len(heard))]
-                line += f", {100 * (share - alone):+.1f} for listening"
-                line += f"; {len(heard)} trials heard, median delay {median:.3f} s, p99 {late:.3f} s"
+                line += f", {100 * (share - alone):+.1f} for the clients"
+                line += f"; {len(heard)} trials received, median delay {median:.3f} s, p99 {late:.3f} s"
             sys.stdout.write(line + "\n")
         stage.database.close()
 

@@ -38,7 +38,7 @@ class Found:
     verdict: Verdict | None = None
 
     def whole(self, space: Space) -> Config:
-        """Return the config, completed with the defaults of tunables that were added to the family later."""
+        """Return the config. Tunables that were added to the family after the search get their default values."""
         return {**space.default(), **self.config}
 
 
@@ -70,7 +70,7 @@ def kept(path: Path) -> Found:
     try:
         return _FILE.validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
-        raise BenchError(f"{path} contains no champion; remove the file to search again: {error}") from None
+        raise BenchError(f"{path} contains no champion; delete the file to search again: {error}") from None
 
 
 def found_by(search: SearchView, effort: Effort) -> Found:
@@ -108,8 +108,8 @@ def _course(search: SearchView) -> str:
     overhead, mean = _milliseconds(search.overhead_ms), _milliseconds(search.overhead_mean_ms)
     return (
         f"{search.finished} trials ({counts}) of {valid} valid configs in {search.elapsed_s:.0f} s; the search's own "
-        f"overhead is {overhead} a trial (median; mean {mean}), a result's delivery "
-        f"{_milliseconds(search.delivery_ms)} beside the work."
+        f"overhead per trial is {overhead} (median; mean {mean}), the delivery of a result takes "
+        f"{_milliseconds(search.delivery_ms)} in parallel."
     )
 
 

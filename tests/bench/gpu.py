@@ -7,7 +7,7 @@ from tests.bench.searching import Match
 
 
 def _best(least: float) -> dict[str, float]:
-    """Require the speed-up `least` over the two PyTorch backends that can be the fastest."""
+    """Return the required speed-up `least` over each PyTorch backend that can be the fastest."""
     return {"torch-cudnn": least, "torch-flash": least}
 
 

@@ -1,4 +1,4 @@
-"""Compares configs that differ in a few values, and the baselines: ``python -m tests.bench.grid FILE``.
+"""Times configs that differ in a few values, and the baselines: ``python -m tests.bench.grid FILE``.
 
 FILE is a stored result of a search (docs/results/champions). Its champion is the first row. Each ``--change``, e.g.
 ``"Q_STAGES=2 SCHEDULE=stream_k"``, adds a row. All configs are verified and timed in one process.
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _changes(text: str) -> Config:
-    """Return the changes in a text by tunable. Values are numbers, truth values or strings.
+    """Parse the changes in a text, and return the values by tunable. Values are numbers, booleans or strings.
 
     Raises:
         InvalidInput: a part does not have the form NAME=VALUE.
@@ -101,7 +101,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="grid", description=__doc__)
     parser.add_argument("file", type=Path, help="stored result of a search")
     parser.add_argument(
-        "--change", action="append", default=[], metavar="CHANGES", help="values of a further row; may be repeated"
+        "--change",
+        action="append",
+        default=[],
+        metavar="CHANGES",
+        help="values of tunables of another row; may be repeated",
     )
     parser.add_argument("--device", default="cuda", help="cpu or cuda (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=40, help="samples per row (default: %(default)s)")

@@ -1,4 +1,4 @@
-"""Kernels of the operations of Triton's tutorials, written for Helion, and the search of their configs.
+"""Helion kernels for the operations of Triton's tutorials, and a command that tunes them.
 
 The file is copied into the folder of an imported tutorial, next to `reference.py`:
 

@@ -1,6 +1,6 @@
-"""Counts false refusals: configs of every family are sampled, verified and timed, and some of them are confirmed.
+"""Counts false refusals. It samples, verifies and times configs of every family, and confirms some of them.
 
-``make bench-honest`` prints, by family, how many configs were measured and why the remaining configs were not. The
+``make bench-honest`` prints for each family how many configs were measured and why the other configs were not. The
 built-in families are correct and fast. Each outcome `wrong_answer`, `crashed`, `invalid_measurement` or `timed_out` is
 therefore a false refusal, and so is each promotion rule that reports a cheat.
 
@@ -55,7 +55,7 @@ PROBLEMS = {
     "swiglu": "rows=128,cols=256",
     "transpose": "rows=128,cols=256",
 }
-"""Small problems, because rules are tested, not speed."""
+"""Problems by family. They are small, because the benchmark tests the rules and not the speed."""
 
 PROBLEMS_OF_GPUS = {
     "cross_entropy": "rows=512,cols=1024",
@@ -77,12 +77,12 @@ PROBLEMS_OF_GPUS = {
 
 FALSE = ("wrong_answer", "crashed", "invalid_measurement", "timed_out")
 RULES = ("correct", "answers", "work", "inputs")
-"""Rules of a verdict that refuse a kernel as wrong or as a cheat."""
+"""Promotion rules that refuse a kernel because it is wrong or cheats."""
 
 POLICY = Policy(quick_samples=10)
 CONFIRMING = Policy(quick_samples=10, confirm_samples=40, confirm_processes=1, verify_timeout_s=60.0)
 AT_ONCE = 5
-"""Number of configs that a process gets at a time."""
+"""Number of configs per batch. A process evaluates one batch at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Configs of one family for one process. Configs with a number below `confirmed` are also confirmed."""
+    """A batch: configs of one family for one process. Configs with a number below `confirmed` are also confirmed."""
 
     device: Device
     family: str
@@ -169,7 +169,7 @@ def _judged(evaluator: Evaluator, work: Assignment, config: Config, number: int,
 
 
 def _fault(report: ConfirmReport) -> str | None:
-    """Return the reason why a confirmation calls its challenger wrong or a cheat; None if it does not."""
+    """Return the reason why a confirmation refuses its challenger as wrong or cheating; None if it does not."""
     if report.failure is not None:
         return f"{report.failure.kind}: {_reason(report.failure)}"
     verdict = judge(report, CONFIRMING, 1, np.random.default_rng(0))
@@ -228,11 +228,11 @@ def run(todo: Sequence[Part], jobs: int) -> Iterator[list[Finding]]:
             try:
                 yield future.result()
             except EvoError as error:
-                print(f"not judged: {error}", file=sys.stderr, flush=True)
+                print(f"batch not evaluated: {error}", file=sys.stderr, flush=True)
 
 
 def _groups(cores: Sequence[int], jobs: int) -> list[list[int]]:
-    """Return groups of equally many cores, one per job. With more jobs than cores, jobs share cores."""
+    """Return one group of cores per job, all of equal size. With more jobs than cores, jobs share cores."""
     size = max(1, len(cores) // jobs)
     return [[cores[(job * size + each) % len(cores)] for each in range(size)] for job in range(jobs)]
 
@@ -300,9 +300,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("families", nargs="*", help="default: all families with a kernel for the device")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--configs", type=int, default=200, help="sampled configs per family (default: %(default)s)")
-    parser.add_argument("--confirm", type=int, default=0, help="configs per family to confirm (default: none)")
-    parser.add_argument("--jobs", type=int, default=1, help="parallel processes (default: %(default)s)")
+    parser.add_argument(
+        "--configs", type=int, default=200, help="number of sampled configs per family (default: %(default)s)"
+    )
+    parser.add_argument("--confirm", type=int, default=0, help="number of configs per family to confirm (default: 0)")
+    parser.add_argument("--jobs", type=int, default=1, help="number of parallel processes (default: %(default)s)")
     parser.add_argument(
         "--within", type=float, default=float("inf"), help="seconds after which no further config is evaluated"
     )

@@ -1,7 +1,7 @@
-"""Measures the share of time that a device works if the network is slow: ``python -m tests.bench.idle``.
+"""Measures the share of time in which a device works on a slow network: ``python -m tests.bench.idle``.
 
-A worker's slot runs with a client that answers late and a device that only sleeps. Even on a busy machine,
-the result therefore depends only on how long the slot waits.
+A worker's slot runs with a simulated service that answers late, and a simulated device that sleeps. Even on a busy
+machine, the result therefore depends only on how long the slot waits.
 """
 
 import tempfile
@@ -100,14 +100,14 @@ class Sleeper:
 
 
 class AtHand:
-    """A store of families that contains every family."""
+    """A store of families that never needs a download."""
 
     def get(self, ref: FamilyRef) -> None:
         return None
 
 
 def working_share(kind: DeviceKind, round_trip_s: float) -> float:
-    """Return the share of time that the device works, from the start of the first job to the end of the last."""
+    """Return the share of time in which the device works, from the start of the first job to the end of the last."""
     stopping = threading.Event()
     service: Any = FarService(kind, round_trip_s, stopping)
     with tempfile.TemporaryDirectory() as name:
@@ -134,7 +134,7 @@ def main() -> None:
 
     machine.cores = lambda: list(range(CORES))
     machine.leave_last_core = lambda: None
-    print(f"{JOBS} jobs of {JOB_S * 1e3:.0f} ms each; share of the time that the device works")
+    print(f"{JOBS} jobs of {JOB_S * 1e3:.0f} ms each; share of the time in which the device works")
     for round_trip_s in (0.0, 0.02, 0.1):
         shares = [f"{kind} {working_share(kind, round_trip_s):.1%}" for kind in ("cuda", "replay")]
         print(f"round trip {round_trip_s * 1e3:3.0f} ms: {', '.join(shares)}")

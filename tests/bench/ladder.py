@@ -35,7 +35,7 @@ from workers.jobs.evaluation import Evaluator
 from workers.runner.protocol import Compared
 
 POLICY = Policy(name="ladder", quick_samples=10)
-HEADER = ("step", "", "µs", "IQR", "less time than before, %", "registers", "shared, KiB", "on an L4 by hand, µs")
+HEADER = ("step", "", "µs", "IQR", "time saved by the step, %", "registers", "shared, KiB", "hand-written on an L4, µs")
 RULE = ("---", "---", *["---:"] * 6)
 
 
@@ -142,7 +142,7 @@ def _gain(before: Timing | None, after: Timing | None) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--family", default="sdpa_ladder", help="name or path (default: %(default)s)")
+    parser.add_argument("--family", default="sdpa_ladder", help="name or path of a family (default: %(default)s)")
     parser.add_argument("--problem", default="", help="problem fields, as in `kernel-evo search`")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--rounds", type=int, default=60, help="samples per step (default: %(default)s)")

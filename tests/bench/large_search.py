@@ -60,7 +60,7 @@ DOCUMENT: dict[str, Any] = {
 }
 
 Made: TypeAlias = tuple[int, Config, Outcome]
-"""Number, config and outcome of a trial."""
+"""A trial: number, config and outcome."""
 
 DEVICE = Device(kind="cuda", model="Imaginary 100", architecture="sm_90", uuid="gpu-0", limits={"sm_count": 100.0})
 
@@ -138,7 +138,7 @@ def _timing(rng: np.random.Generator, time_us: float, count: int = SAMPLES) -> T
 
 
 def write(session: Session, search: int, batch: Sequence[Made]) -> None:
-    """Store trials with their jobs and attempts. The database must not contain further searches."""
+    """Store trials with their jobs and attempts. The database must contain no other search."""
     rows, jobs, attempts = [], [], []
     for number, config, outcome in batch:
         at = BEGAN + timedelta(milliseconds=36 * number)

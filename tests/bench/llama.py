@@ -1,4 +1,4 @@
-"""Times a model of Llama's shape with and without tuned kernels: ``python -m tests.bench.llama``.
+"""Times a model with Llama's architecture with and without tuned kernels: ``python -m tests.bench.llama``.
 
 The model (transformers, random weights) runs once while its calls are recorded. Each call gets a kernel with the
 recommended config or, with ``--seconds``, the best config of a search. The kernels are exported as a package. Kernels
@@ -42,7 +42,7 @@ Run = Callable[[], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Times of one recorded call from Python, of the package's kernel and of PyTorch."""
+    """Times of one recorded call, made from Python: with the package's kernel and with PyTorch."""
 
     call: Call
     kernel_us: float
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name)
         bundles = dict(_built([each for group in calls.values() for each in group], device, options, folder))
         if not bundles:
-            print("no call of the model has a kernel", file=sys.stderr)
+            print("there is no kernel for any call of the model", file=sys.stderr)
             return 2
         write(list(bundles.values()), folder / "all_kernels")
         with imported(folder / "all_kernels") as package:
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         faster = [bundles[name] for name, each in compared.items() if each.ratio > 1.0]
         if not faster:
-            print("PyTorch is faster for every call, so nothing is patched")
+            print("PyTorch is faster in every call, so no call is patched")
             return 0
         write(faster, folder / "fast_llama")
         with imported(folder / "fast_llama") as package:
@@ -159,7 +159,7 @@ def _report(timed: Mapping[str, "Timed"], patched_us: Mapping[str, float], optio
             f"{patched_us[name] / (1e3 * off_ms):.0%}",
             f"{each.difference:.1e}",
         ])  # fmt: skip
-    print(table(("", "off, ms", "on, ms", "speed-up", "patched calls' share", "difference"), rows))
+    print(table(("", "off, ms", "on, ms", "speed-up", "share of the patched calls", "difference"), rows))
     if all(each.difference <= TOLERANCE[options.dtype] for each in timed.values()):
         return 0
     print(f"the logits differ by more than {TOLERANCE[options.dtype]:g}", file=sys.stderr)
@@ -221,7 +221,7 @@ def _prefill(model: Any, options: argparse.Namespace) -> Run:
     tokens = torch.randint(options.vocabulary, (1, options.prefill), device=options.device)
     return lambda: (
         model(tokens, use_cache=True, logits_to_keep=1).logits
-    )  # without a cache, the model creates a mask itself
+    )  # without a cache, the model creates the causal mask itself
 
 
 def _decode(model: Any, options: argparse.Namespace) -> Run:
@@ -250,13 +250,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     sizes |= {"prefill": 2048, "batch": 16, "context": 2047}
     for name, value in sizes.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
-    parser.add_argument("--tiny", action="store_true", help="use sizes for a CPU")
+    parser.add_argument("--tiny", action="store_true", help="use a smaller model for a CPU")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--dtype", choices=tuple(TOLERANCE), default="bfloat16")
     parser.add_argument(
         "--seconds", type=float, default=0.0, help="duration of a search per call in seconds (default: no search)"
     )
-    parser.add_argument("--families", nargs="*", default=(), help="only kernels of these families")
+    parser.add_argument("--families", nargs="*", default=(), help="use only kernels of these families")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)

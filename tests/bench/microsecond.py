@@ -60,7 +60,7 @@ def compiled(source: str, entry: str, path: Path) -> Path:
 
 
 def samplers(session: Session, kernel: Path, loop: Path) -> tuple[Callable[[], float], Callable[[], float]]:
-    """Return two functions that time a call in µs: the first in the kernel's process, the second in this process."""
+    """Return two functions that return a call's time in µs, measured in the kernel's process and in this process."""
     inputs = np.ones(16, np.float32)
     apart = session.timer(session.load(kernel, "f", ARGUMENTS, None), [session.allocate(ARGUMENTS, {"x": inputs})])
     make_calls, outputs = ctypes.CDLL(str(loop)).make_calls, np.zeros(16, np.float32)
@@ -77,9 +77,9 @@ def samplers(session: Session, kernel: Path, loop: Path) -> tuple[Callable[[], f
 def main() -> int:
     """Print the median ratio of pairs of samples. Return status 1 if it differs from 1 by more than the limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=400, help="pairs of samples (default: %(default)s)")
+    parser.add_argument("--pairs", type=int, default=400, help="number of pairs of samples (default: %(default)s)")
     parser.add_argument(
-        "--turns", type=int, default=TURNS, help="iterations of the kernel's loop (default: %(default)s)"
+        "--turns", type=int, default=TURNS, help="number of iterations of the kernel's loop (default: %(default)s)"
     )
     parser.add_argument("--most", type=float, default=0.01, help="maximum difference of the ratio from 1")
     asked = parser.parse_args()
@@ -94,7 +94,7 @@ def main() -> int:
     ratio = order_interval([one / other for one, other in zip(taken["apart"], taken["here"], strict=True)], CONFIDENCE)
     medians = {name: statistics.median(samples) for name, samples in taken.items()}
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {asked.pairs} pairs")
-    print(f"in its own process {medians['apart']:.4f} µs, in this one {medians['here']:.4f} µs a call")
+    print(f"time per call: {medians['apart']:.4f} µs in the kernel's process, {medians['here']:.4f} µs in this process")
     print(f"ratio {ratio.estimate:.4f} ({ratio.low:.4f} to {ratio.high:.4f})")
     return int(abs(ratio.estimate - 1) > asked.most)
 

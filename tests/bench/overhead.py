@@ -1,4 +1,4 @@
-"""Measures the overhead of a search from outside: ``make bench-overhead``.
+"""Measures the overhead of a search independently of the worker's own value: ``make bench-overhead``.
 
 Each search has a new database, and its kernels take little time to verify and measure. The overhead is the time between
 the first and the last result, minus the time for verifying and measuring. It is computed without the worker's own value
@@ -21,7 +21,7 @@ from evo.trial.results import EvaluateReport
 
 POLICY = {"quick_samples": 5, "seeds": 1, "challenge_every": 100_000, "confirm_samples": 10, "confirm_processes": 1}
 WARM_UP = 12
-"""Number of first trials that are excluded, because references, runner and modules are loaded during them."""
+"""Number of first trials that are excluded, because the worker loads references, runner and modules during them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ def course(database: Path) -> Course:
     reports = [attempt.result for _, attempt in rows[1:] if isinstance(attempt.result, EvaluateReport)]
     worked_s = sum(each.stages.compile_s + each.stages.verify_s + each.stages.measure_s for each in reports)
     first, last = rows[0][1].ended_at, rows[-1][1].ended_at
-    assert first is not None and last is not None, "attempts that are done have ended"
+    assert first is not None and last is not None, "an attempt that is done has an end time"
     passed_s = (last - first).total_seconds()
     told_ms = [trial.overhead_ms for trial, _ in rows if trial.overhead_ms is not None]
     return Course(
@@ -74,8 +74,10 @@ def course(database: Path) -> Course:
 def main(arguments: list[str]) -> None:
     """Print a line for each search. The first search only fills the cache."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=150, help="trials per search (default: %(default)s)")
-    parser.add_argument("--searches", type=int, default=3, help="searches after the first (default: %(default)s)")
+    parser.add_argument("--trials", type=int, default=150, help="number of trials per search (default: %(default)s)")
+    parser.add_argument(
+        "--searches", type=int, default=3, help="number of searches after the first search (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="kernel-evo-bench-") as name:
         for number in range(options.searches + 1):
@@ -83,8 +85,8 @@ def main(arguments: list[str]) -> None:
             if number > 0:
                 told = f"{found.told_mean_ms:.1f} ms (median {found.told_median_ms:.1f})"
                 print(
-                    f"{found.trials_per_s:.1f} trials/s, {found.lost_ms:.1f} ms a trial beside the work; "
-                    f"the worker tells {told}, delivery {found.delivery_ms:.1f} ms",
+                    f"{found.trials_per_s:.1f} trials/s, overhead {found.lost_ms:.1f} ms per trial; "
+                    f"the worker reports {told}, delivery {found.delivery_ms:.1f} ms",
                     flush=True,
                 )
 

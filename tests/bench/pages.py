@@ -1,7 +1,7 @@
 """Measures the service's time for each page of a long search: ``make bench-web``.
 
-It prints a table for docs/results. Wall time is the time that a reader waits. Processor time hardly depends on other
-programs.
+The benchmark prints a table for docs/results. Wall time is the time that a reader waits. Processor time hardly depends
+on other programs.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def measured(trials: int) -> list[Row]:
 
 
 def _row(client: httpx.Client, state: object, path: str) -> Row:
-    client.get(path)  # loads modules and templates
+    client.get(path)  # the first request loads modules and templates
     wall, processor, size = [], [], 0
     for _ in range(REPEATS):
         state.gallery = Gallery()  # type: ignore[attr-defined]  # nothing is remembered
@@ -85,10 +85,10 @@ def report(rows: Sequence[Row], trials: int) -> str:
         f"## {datetime.now(UTC):%Y-%m-%d}, pages of a search with {trials:,} trials",
         "",
         f"{os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}, SQLite. Medians of "
-        f"{REPEATS} requests, nothing remembered between them; load average {load:.1f}.",
-        f"Must hold: {LIMIT_MS:g} ms a page. `make bench-web`",
+        f"{REPEATS} requests, without caches between them; load average {load:.1f}.",
+        f"The limit is {LIMIT_MS:g} ms per page. `make bench-web`",
         "",
-        "| page | ms | of the processor, ms | kB |",
+        "| page | wall time, ms | processor time, ms | kB |",
         "| --- | ---: | ---: | ---: |",
         *(f"| `{row.path}` | {row.wall_ms:.0f} | {row.processor_ms:.0f} | {row.kilobytes:.0f} |" for row in rows),
     ]
@@ -108,7 +108,7 @@ def main() -> int:
         with options.append.open("a") as file:
             file.write("\n" + text)
     slow = [f"{row.path} ({row.wall_ms:.0f} ms)" for row in rows if row.wall_ms > LIMIT_MS]
-    print(f"over {LIMIT_MS:g} ms: {', '.join(slow) or 'no page'}")
+    print(f"pages over the limit of {LIMIT_MS:g} ms: {', '.join(slow) or 'none'}")
     return int(bool(slow))
 
 

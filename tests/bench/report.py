@@ -15,8 +15,8 @@ from tests.bench.contest import AGAIN, CHAMPION, DEFAULT, TYPICAL, Contest, othe
 from tests.bench.searching import Match
 
 PROTOCOL = {
-    "cpu": "One thread, pinned; float32. A sample repeats the call until it lasts 0.5 ms.",
-    "cuda": "float16. A sample is a CUDA graph of as many launches as last 1 ms, 200 for short kernels.",
+    "cpu": "The kernels run in one pinned thread, with float32. A sample repeats the call for 0.5 ms.",
+    "cuda": "The kernels use float16. A sample is a CUDA graph with launches for 1 ms, at most 200.",
 }
 
 OVERHEAD_LIMIT_MS = 20.0
@@ -31,10 +31,10 @@ def heading(contest: Contest, moment: datetime | None = None) -> str:
             "",
             f"{_machine(device)}. {_software(device)}.",
             PROTOCOL[device.kind],
-            "All rows of a table were timed in one process with fresh inputs, in rounds of random order, each row",
-            "after 10 ms of its own where buffers are hot. A second process timed all in the other cache mode: cold",
-            "means sets of buffers in turn, more than the caches hold, and nothing to warm up.",
-            f"Figures are medians (protocol {PROTOCOL_VERSION}).",
+            "All rows of a table were timed in one process with fresh inputs, in rounds of random order. With hot",
+            "buffers, each sample follows a warm-up of 10 ms. A second process timed all rows in the other cache mode.",
+            "Cold calls use sets of buffers in turn, which exceed the caches together, without a warm-up.",
+            f"The times are medians (protocol {PROTOCOL_VERSION}).",
             "",
         ]
     )
@@ -85,7 +85,8 @@ def _left_out(contest: Contest) -> Iterator[str]:
 def _beside_a_copy(contest: Contest) -> Iterator[str]:
     if contest.copy_us is not None:
         share = contest.copy_us / contest.compared.series[CHAMPION].median_us
-        yield f"A copy of as many bytes, cold, took {figure(contest.copy_us)} µs just after: {share:.1%} of its speed."
+        copied_us = figure(contest.copy_us)
+        yield f"A cold copy of as many bytes took {copied_us} µs: the champion has {share:.1%} of its speed."
 
 
 def failures(contest: Contest, match: Match) -> list[str]:
@@ -93,19 +94,23 @@ def failures(contest: Contest, match: Match) -> list[str]:
     found, missed = contest.found, []
     champion_us = contest.compared.series[CHAMPION].median_us
     if match.within_us is not None and champion_us > match.within_us:
-        missed.append(f"the champion takes {champion_us:.2f} µs, {match.within_us} µs are wanted ({found.problem})")
+        missed.append(f"the champion takes {champion_us:.2f} µs; the limit is {match.within_us} µs ({found.problem})")
     if match.least_share is not None:
         share = None if contest.copy_us is None else contest.copy_us / champion_us
         if share is None or share < match.least_share:
             reached = "unknown" if share is None else f"{share:.1%}"
-            missed.append(f"speed of a copy: {reached}, {match.least_share:.0%} is wanted ({found.problem})")
+            missed.append(
+                f"share of a copy's speed: {reached}; the minimum is {match.least_share:.0%} ({found.problem})"
+            )
     for baseline, least in match.least.items():
         if baseline not in contest.compared.baselines:
             missed.append(f"{baseline} did not run: {contest.compared.unavailable.get(baseline, 'not offered')}")
         elif (speedup := _speedup(contest, baseline).estimate) < least:
-            missed.append(f"the champion is {speedup:.2f}x {baseline}, {least}x is wanted ({found.problem})")
+            missed.append(f"the champion is {speedup:.2f}x {baseline}; the minimum is {least}x ({found.problem})")
     if not contest.again and (found.overhead_ms is None or found.overhead_ms > OVERHEAD_LIMIT_MS):
-        missed.append(f"the search's own overhead is {found.overhead_ms} ms a trial, of {OVERHEAD_LIMIT_MS:g} at most")
+        missed.append(
+            f"the search's overhead is {found.overhead_ms} ms per trial; the limit is {OVERHEAD_LIMIT_MS:g} ms"
+        )
     return missed
 
 
@@ -117,7 +122,7 @@ def _machine(device: Device) -> str:
         return f"{device.limits['sm_count']:.0f} multiprocessors, {memory}"
     limits = device.limits
     caches = (f"L{n} {_kibibytes(limits[f'l{n}_bytes'])}" for n in (1, 2, 3) if f"l{n}_bytes" in limits)
-    peak = [f"{device.ceilings.flops_per_s['float32'] / 1e9:.0f} GFLOP/s a core"] if device.ceilings else []
+    peak = [f"{device.ceilings.flops_per_s['float32'] / 1e9:.0f} GFLOP/s per core"] if device.ceilings else []
     return ", ".join([f"{limits['cores']:.0f} cores", *caches, *peak])
 
 
@@ -132,7 +137,7 @@ def _table(contest: Contest) -> list[str]:
     others = {**contest.other.baselines, **contest.other.series}
     cache = contest.found.objective.cache
     baselines = list(contest.compared.baselines)
-    limit = ["of the limit"] if contest.roofline else []
+    limit = ["share of the limit"] if contest.roofline else []
     header = ["", f"{cache}, µs", "IQR", *limit, *(f"× {name}" for name in baselines), f"{other_mode(cache)}, µs"]
     lines = [header, ["---", *["---:"] * (len(header) - 1)]]
     for name, timing in rows.items():
@@ -176,10 +181,9 @@ def _worth(contest: Contest) -> str:
     than = [f"{_less(champion, series[DEFAULT].median_us)} than the default"] if DEFAULT in series else []
     if TYPICAL in series:
         drawn = f"{len(sample)} correct configs drawn at random ({figure(sample[0])} … {figure(sample[-1])} µs)"
-        than.append(f"{_less(champion, series[TYPICAL].median_us)} than the middle one of {drawn}")
+        than.append(f"{_less(champion, series[TYPICAL].median_us)} than the median of {drawn}")
     return (
-        f"The champion runs at {', '.join(over)} (95 % intervals); timed twice in these rounds it differs by "
-        f"{spread:.1%}."
+        f"The champion runs at {', '.join(over)} (95 % intervals). A second series of it differs by {spread:.1%}."
     ) + (f" It takes {' and '.join(than)}." if than else "")
 
 
@@ -188,7 +192,7 @@ def _course(contest: Contest) -> str:
     config = ", ".join(f"{name} {value}" for name, value in found.config.items())
     moment = f" on {found.found_at:%Y-%m-%d}" if contest.again else ""
     return (
-        f"Found{moment} by `{found.command}`: {config}. {found.course} Load average while comparing: "
+        f"Found{moment} by `{found.command}`: {config}. {found.course} Load average during the comparison: "
         f"{contest.compared.environment.get('load', 'unknown')}."
     )
 

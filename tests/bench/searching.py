@@ -25,7 +25,7 @@ class Match:
         cache, launch: cache mode and launch mode of the objective.
         least: required speed-up of the champion over each baseline, by name of the baseline.
         within_us: required maximum time of the champion in µs.
-        least_share: required minimum ratio of the champion's bandwidth to that of a copy with cold caches.
+        least_share: required ratio of the champion's bandwidth to the bandwidth of a copy with cold caches.
     """
 
     family: str
@@ -67,7 +67,7 @@ class Effort:
 
 
 def search(match: Match, effort: Effort, folder: Path) -> SearchView:
-    """Search with the user's command, on a new database with an empty cache. Return the search's view."""
+    """Run the user's search command with a new database and an empty cache. Return the search."""
     place = _place(match, folder)
     place.mkdir()
     budget = ["--trials", str(effort.trials), "--minutes", str(effort.minutes), "--seed", str(effort.seed)]

@@ -1,7 +1,7 @@
 """Compares the candidates per minute of short and long searches: ``make bench-short``.
 
-Starting, timing baselines and counting the space occur once per search. They should not use up the budget of a short
-search.
+Each search starts a service and a worker, times baselines and counts its space once. These steps should not use up the
+budget of a short search.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from tests.bench.strategy.tables import table
 PROBLEMS = {"cpu": "softmax:rows=1024,cols=1024", "cuda": "sdpa:B=2,H=8,S=512,D=64"}
 LEAST_SHARE = 0.6
 POLICY = {"confirm_processes": 1, "confirm_samples": 10, "final_challengers": 1}
-"""Policy with a minimum of confirmation, because confirmations follow after the budget and are not counted."""
+"""Policy with short confirmations, because confirmations run after the budget is used and are not counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     short, long = found
     share = short.per_minute / max(long.per_minute, 1e-9)
-    print(f"\nA short search measures {share:.0%} as many candidates a minute (at least {LEAST_SHARE:.0%}).")
+    print(f"\nA short search measures {share:.0%} as many candidates per minute (minimum {LEAST_SHARE:.0%}).")
     return int(share < LEAST_SHARE)
 
 

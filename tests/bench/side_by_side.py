@@ -1,7 +1,7 @@
 """Runs contests in parallel, one per GPU with a share of the cores: ``python -m tests.bench.side_by_side``.
 
-Further options, such as ``--sample`` and ``--append``, are passed to `tests.bench.gpu`. The table of each contest is
-printed at its end. With ``--within``, contests that would end too late are not started.
+Further options, such as ``--sample`` and ``--append``, are passed to `tests.bench.gpu`. The table of a contest is
+printed when it ends. With ``--within``, contests that would end too late are not started.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class Place:
 
 
 def places(gpus: Sequence[str], cores: Sequence[int]) -> list[Place]:
-    """Return a place for each GPU, with equally many neighbouring cores."""
+    """Return a place for each GPU. All places have equally many neighbouring cores."""
     share = max(1, len(cores) // max(1, len(gpus)))
     return [Place(gpu, frozenset(cores[index * share :][:share])) for index, gpu in enumerate(gpus)]
 
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str]) -> int:
         thread.start()
     for thread in threads:
         thread.join()
-    for what, which in (("does not hold, or failed", failed), ("not held", queue.left)):
+    for what, which in (("failed or missed a required result", failed), ("not run", queue.left)):
         for number in sorted(which):
             print(f"{what}: contest {number}, {MATCHES[number].family} {MATCHES[number].problem}", file=sys.stderr)
     return int(bool(failed or queue.left))
@@ -111,7 +111,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("contest", type=int, nargs="*", help="numbers of contests, counted from 0 (default: all)")
+    parser.add_argument(
+        "contest", type=int, nargs="*", help="numbers of the contests to run, counted from 0 (default: all)"
+    )
     parser.add_argument(
         "--minutes", type=float, help="maximum duration of a search in minutes (default: as set by each contest)"
     )

@@ -1,6 +1,6 @@
 """Measures the time from the command to the first measured candidate, by stage: ``make bench-start``.
 
-Each search runs with the user's command and a new database, and ends when its first candidate was timed. The first
+Each search runs with the user's command and a new database, and ends once its first candidate is timed. The first
 search of a problem starts with an empty cache (*cold*), later searches use this cache (*warm*). Modules are compiled to
 bytecode in advance, as by an installation.
 """
@@ -141,7 +141,7 @@ def _measured(database: Path) -> bool:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
             return connection.execute("SELECT 1 FROM trials WHERE time_us IS NOT NULL LIMIT 1").fetchone() is not None
     except sqlite3.Error:
-        return False  # the service is still creating it
+        return False  # the service is still creating the database
 
 
 def stages(database: Path, begun: datetime) -> Start:
@@ -205,11 +205,11 @@ def main(arguments: Sequence[str]) -> int:
     """Print a table. Return status 1 if a search measured no candidate."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.start", description=__doc__)
     parser.add_argument(
-        "problems", nargs="*", metavar="FAMILY:PROBLEM", help="problems to search (default: some for each device)"
+        "problems", nargs="*", metavar="FAMILY:PROBLEM", help="problems to search (default: a few for each device)"
     )
     parser.add_argument("--device", choices=tuple(PROBLEMS), default="cpu")
     parser.add_argument(
-        "--warm", type=int, default=1, metavar="N", help="warm starts after the cold start (default: 1)"
+        "--warm", type=int, default=1, metavar="N", help="number of warm starts after the cold start (default: 1)"
     )
     options = parser.parse_args(arguments)
     _compile_modules()

@@ -1,4 +1,4 @@
-"""Reads the steps of a family's ``ladder.toml``: a config that is changed step by step."""
+"""Reads a family's ``ladder.toml``, which lists optimisation steps. Each step changes the config of an earlier step."""
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ FILE = "ladder.toml"
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step of a sequence of optimisations: a config that differs from that of an earlier step.
+    """One step of a sequence of optimisations: changes to the config of an earlier step.
 
     Attributes:
         change: values of tunables that differ from the step `before`.
@@ -38,7 +38,7 @@ def steps(package: Package) -> tuple[Step, ...]:
         NotFound: the family has no ``ladder.toml``.
     """
     if FILE not in package.files:
-        raise NotFound(f"{package.family.name} has no {FILE} with the steps")
+        raise NotFound(f"family {package.family.name} has no file {FILE} with optimisation steps")
     return tuple(_steps(tomllib.loads(package.files[FILE].decode("utf-8"))["steps"]))
 
 

@@ -44,27 +44,27 @@ def main(arguments: Sequence[str]) -> int:
     """Print each rate as soon as it is known. Return status 1 if a run fails or a required rate is missed."""
     options = _parser().parse_args(arguments)
     if options.turns < 1:
-        print(f"bench-throughput: --turns is at least 1, not {options.turns}", file=sys.stderr)
+        print(f"bench-throughput: --turns must be at least 1, not {options.turns}", file=sys.stderr)
         return 2
     if options.kernel_tuner:
         _as_kernel_tuner(options)
         return 0
     ours, whole, theirs = [], [], []
     try:
-        _say(f"| {options.problem} | configs a minute |\n| --- | ---: |")
+        _say(f"| {options.problem} | configs per minute |\n| --- | ---: |")
         for _ in range(options.turns):
             with tempfile.TemporaryDirectory(prefix="kernel-evo-throughput-") as folder:
                 loop, command = _ours(options.problem, options.minutes, Path(folder))
                 ours.append(loop)
                 whole.append(command)
                 _say(f"| kernel-evo search | {loop:.0f} |")
-                _say(f"| the same with its start, baselines and confirmations | {command:.0f} |")
+                _say(f"| the search including start, baselines and confirmations | {command:.0f} |")
                 theirs.append(_theirs(options.problem, options.minutes, Path(folder)))
                 _say(f"| Kernel Tuner | {theirs[-1]:.0f} |")
     except BenchError as error:
         print(f"bench-throughput: {error}", file=sys.stderr)
         return 1
-    _say(f"\n{sum(ours) / sum(theirs):.1f} times as many.")
+    _say(f"\n{sum(ours) / sum(theirs):.1f} times as many configs per minute.")
     return int(min(whole) < WANTED_A_MINUTE or sum(ours) < WANTED_RATIO * sum(theirs))
 
 
@@ -83,7 +83,7 @@ def _ours(problem: str, minutes: float, folder: Path) -> tuple[float, float]:
 
 
 def _theirs(problem: str, minutes: float, folder: Path) -> float:
-    """Return Kernel Tuner's configs per minute from the first config on, measured in a separate process.
+    """Return Kernel Tuner's configs per minute after the first config, measured in a separate process.
 
     Raises:
         BenchError: Kernel Tuner failed, tried no config, or did not end.
@@ -95,7 +95,7 @@ def _theirs(problem: str, minutes: float, folder: Path) -> float:
         done = subprocess.run(command, env=empty, stdout=subprocess.PIPE, text=True, check=False, timeout=limit_s)
     except subprocess.TimeoutExpired:
         raise BenchError(f"Kernel Tuner was stopped after {limit_s:.0f} s, {GRACE_S} s after its time limit") from None
-    said = (done.stdout.split("\n")[-2:-1] or ["it said nothing"])[0]
+    said = (done.stdout.split("\n")[-2:-1] or ["no output"])[0]
     if done.returncode != 0:
         raise BenchError(f"Kernel Tuner ended with status {done.returncode}: {said}")
     if not (rate := float(said)) > 0:
@@ -113,7 +113,7 @@ def _as_kernel_tuner(options: argparse.Namespace) -> None:
 
 
 def _say(text: str) -> None:
-    """Print and flush, so that the text is not lost if a later step fails."""
+    """Print a text immediately, so that it is not lost if a later step fails."""
     print(text, flush=True)
 
 
@@ -166,7 +166,7 @@ def plain(candidate: Candidate, gpu: Device) -> bool:
 
 @dataclass(kw_only=True)
 class _Course:
-    """Prints Kernel Tuner's progress on standard error."""
+    """Prints the progress of Kernel Tuner on standard error."""
 
     begun_s: float | None = None
     told_s: float = 0.0
@@ -195,7 +195,7 @@ def _arguments(candidate: Candidate) -> list[Any]:
 
 
 def _allow_large_shared_memory(backend: Any, gpu: Device) -> None:
-    """Allow more shared memory than Kernel Tuner's 48 KB, which are too little for half of the space."""
+    """Allow more shared memory than Kernel Tuner's 48 KB, which half of the configs exceed."""
     most, compile_as_it_is = int(gpu.limits["shared_memory_bytes"]), backend.compile
 
     def compile_and_allow(self: Any, instance: Any) -> Any:
@@ -213,7 +213,7 @@ def _parser() -> argparse.ArgumentParser:
         "--minutes", type=float, default=1.0, help="duration of a run in minutes (default: %(default)s)"
     )
     parser.add_argument(
-        "--turns", type=int, default=2, help="runs of each tuner, which alternate (default: %(default)s)"
+        "--turns", type=int, default=2, help="number of runs of each tuner; the tuners alternate (default: %(default)s)"
     )
     parser.add_argument("--kernel-tuner", action="store_true", help=argparse.SUPPRESS)
     return parser

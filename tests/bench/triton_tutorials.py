@@ -1,4 +1,4 @@
-"""Imports Triton's tutorials unedited, searches them, and compares with the choice of ``@triton.autotune``.
+"""Imports Triton's unchanged tutorials, searches them, and compares with the choice of ``@triton.autotune``.
 
     python -m tests.bench.triton_tutorials FOLDER [--seconds 60] [--helion 60] [--compile-only] [NAME …]
 
@@ -10,8 +10,8 @@ call is a baseline of the search, so it is timed in the same process, interleave
 dozens of configs, which takes longer than a worker waits for a baseline. In tutorials without ``@triton.autotune``, the
 baseline is the launch that the tutorial computes itself.
 
-With ``--helion SECONDS``, Helion's autotuner searches for so long, also in a separate process, the config of a Helion
-kernel of the same operation (`helion_kernels.py`). This kernel is then a further baseline.
+With ``--helion SECONDS``, Helion's autotuner searches the config of a Helion kernel for the same operation
+(`helion_kernels.py`) for SECONDS, also in a separate process. This kernel is then another baseline.
 
 The benchmark needs a GPU, PyTorch and Triton, and Helion for ``--helion``; with ``--compile-only``, it needs only
 Triton.
@@ -53,9 +53,9 @@ HELION = Path(__file__).with_name("helion.json")
 
 
 def tutorial():
-    """Return the definitions of the file, whose autotuners are limited to their choices once these are known.
+    """Return the definitions of the file. Autotuners with a stored choice get only the chosen config.
 
-    Statements that only call something are left out, as are those that fail.
+    Statements that are only a call, and statements that fail, are omitted.
     """
     path, names = Path(__file__).with_name(FILE), {"__name__": "tutorial"}
     names["__file__"] = str(path)
@@ -140,7 +140,7 @@ class Tutorial:
 
 
 ROWS = {"type": "int", "default": 4096, "min": 1}
-FITS = "the stages of all tiles fit the shared memory of a block"
+FITS = "the stages of all tiles must fit into the shared memory of a block"
 
 TUTORIALS: Mapping[str, Tutorial] = {
     "vector-add": Tutorial(
@@ -186,7 +186,10 @@ def helion_arguments(problem, tensors):
                 "PROGRAMS": [1, 2, 3, 4, 6, 8, 16, 32],
             },
             "constraints": [
-                {"expression": "n_cols <= BLOCK_SIZE < 2 * n_cols", "because": "a program holds a row, and no more"}
+                {
+                    "expression": "n_cols <= BLOCK_SIZE < 2 * n_cols",
+                    "because": "a block is one row with the least padding",
+                }
             ],
             "derived": {"input_row_stride": "n_cols", "output_row_stride": "n_cols"},
             "launch": {"grid": ["min(n_rows, sm_count * PROGRAMS)"]},
@@ -420,7 +423,7 @@ def choose(place: Path) -> None:
         BenchError: the tutorial fails or takes too long. The message contains its last line of output.
     """
     code = "import json, sys; import reference; reference.choose(json.loads(sys.argv[1]))"
-    _run(place, ["-c", code], "its own choice", {})
+    _run(place, ["-c", code], "the tutorial's choice", {})
 
 
 def choose_with_helion(place: Path, kernel: str, seconds: float) -> None:
@@ -505,7 +508,7 @@ def main() -> int:
             lines.append(line)
             ratios += [ratio] if ratio else []
             print(line, flush=True)
-    print(f"\n{'tutorial':<16}{'found µs':>10}{'its own µs':>12}{'Helion µs':>10}{'ratio':>9}  confirmed  config")
+    print(f"\n{'tutorial':<16}{'found µs':>10}{'tutorial µs':>12}{'Helion µs':>10}{'ratio':>9}  confirmed  config")
     print("\n".join(lines))
     if ratios:
         print(f"geometric mean {math.prod(ratios) ** (1 / len(ratios)):.3f} of {len(ratios)}")

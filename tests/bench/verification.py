@@ -1,8 +1,8 @@
-"""Compares the trials per second of a search with this source tree and with a commit: the cost of verification.
+"""Compares the trials per second of a search between this source tree and a commit, e.g. before a new check.
 
 ``python -m tests.bench.verification COMMIT`` (``make bench-verification ARGS=COMMIT``) searches with both trees
 alternately, with empty databases and compile caches. It prints the trials per second of each search, and the ratio of
-each pair. Without a repository, COMMIT is a folder with the files of the commit.
+each pair. COMMIT may also be a folder with the files of the commit.
 """
 
 import argparse
@@ -33,7 +33,9 @@ def trials_per_s(tree: Path, search: Sequence[str], folder: Path) -> float:
     """Run a search, and return its ended trials per second, including start and confirmations."""
     folder.mkdir()
     command = [sys.executable, "-m", "evo", "search", *search, "--db", str(folder / "bench.db"), "--json"]
-    libraries = filter(None, (str(tree), os.environ.get("PYTHONPATH")))  # modules of the tree take precedence
+    libraries = filter(
+        None, (str(tree), os.environ.get("PYTHONPATH"))
+    )  # modules of the tree take precedence over installed modules
     own = {
         "PYTHONPATH": os.pathsep.join(libraries),
         "XDG_CACHE_HOME": str(folder / "cache"),
@@ -54,8 +56,8 @@ def main() -> None:
     parser.add_argument("--family", default="softmax")
     parser.add_argument("--problem", default="rows=256,cols=512")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--trials", type=int, default=60, help="trials per search (default: %(default)s)")
-    parser.add_argument("--pairs", type=int, default=3, help="pairs of searches (default: %(default)s)")
+    parser.add_argument("--trials", type=int, default=60, help="number of trials per search (default: %(default)s)")
+    parser.add_argument("--pairs", type=int, default=3, help="number of pairs of searches (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first pair; it increases by 1 for each pair")
     parser.add_argument(
         "--within", type=float, default=float("inf"), help="seconds after which no further pair is started"

@@ -108,10 +108,11 @@ def main() -> int:
             busy = cpu_ms(browser.stop_tracing())
         database.close()
     worst = max(tasks, default=0.0)
-    print(f"{PER_S} trials a second for {SECONDS} s: {len(delays)} shown, {lost} not")
-    print(f"shown after: median {statistics.median(delays):.2f} s, 95 % {delays[int(0.95 * len(delays))]:.2f} s")
-    print(f"long tasks: {len(tasks)}, the longest {worst:.0f} ms of at most {LIMIT_MS:.0f}")
-    print(f"processor time of the main thread's tasks: the longest {busy[0]:.0f} ms, {sum(busy) / 1e3:.1f} s in all")
+    print(f"{PER_S} trials per second for {SECONDS} s: {len(delays)} shown, {lost} not shown")
+    median, late = statistics.median(delays), delays[int(0.95 * len(delays))]
+    print(f"delay until shown: median {median:.2f} s, 95th percentile {late:.2f} s")
+    print(f"long tasks: {len(tasks)}, the longest {worst:.0f} ms (limit {LIMIT_MS:.0f} ms)")
+    print(f"processor time of the main thread's tasks: the longest {busy[0]:.0f} ms, {sum(busy) / 1e3:.1f} s in total")
     return int(worst > LIMIT_MS or lost > 0)
 
 

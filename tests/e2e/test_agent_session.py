@@ -1,4 +1,4 @@
-"""An agent's session over standard input and output, with the official client of the Model Context Protocol."""
+"""An agent's session over standard input and output, with the official Model Context Protocol client."""
 
 import asyncio
 import importlib.util
@@ -17,7 +17,9 @@ from tests.integration.commands import CommandLine
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="needs the extra mcp"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("mcp") is None, reason="needs the optional dependencies of the extra `mcp`"
+    ),
     pytest.mark.timeout(600),
 ]
 
@@ -73,7 +75,7 @@ def transcript() -> Iterator[tuple[str, dict[str, Any], list[str]]]:
 
 
 def matches(answer: list[str], text: str) -> bool:
-    """Return True if a text has the lines of an answer, in which ``…`` stands for anything."""
+    """Return True if the lines of a text match an answer, in which ``…`` matches any characters."""
     pattern = "\n".join(".*" if line == "…" else ".*?".join(map(re.escape, line.split("…"))) for line in answer)
     return re.match(pattern.replace("\n.*\n", "\n(?:.*\n)?"), text, re.DOTALL) is not None
 
@@ -112,7 +114,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("submit", {"search": 1, "files": {"k.c": '#include "/etc/passwd"\n'}, "idea": "x"}, "outside the family"),
     ("unknown", {}, "unknown"),
 ]
-"""Calls that a server must refuse, each with what its error must name."""
+"""Calls that a server must refuse, each with a part of the expected error text."""
 
 LEAKING = """
 #define TEXT(x) #x

@@ -1,4 +1,4 @@
-"""A short chaos run: one fault of each kind in a small fleet. `make chaos` injects a hundred and more."""
+"""A short chaos run with one fault of each kind in a small fleet. `make chaos` injects at least a hundred."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def test_fleet_measures_trials_under_every_injected_fault() -> None:
     assert answers["accepted"] > 0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the library is preloaded in Linux' way")
+@pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD works only on Linux")
 def test_preloaded_fault_library_shifts_the_clock_and_fills_the_disk_of_a_process(tmp_path: Path) -> None:
     """The faults of the chaos run depend on this library (`shim.c`)."""
     machine = Machine(tmp_path / "machine", built_shim(tmp_path))
@@ -45,7 +45,7 @@ def test_preloaded_fault_library_shifts_the_clock_and_fills_the_disk_of_a_proces
     now, full, _ = tried(machine.data / "result")
     assert abs(float(now) - time.time() + 3600) < 60
     assert full == "No space left on device"
-    assert tried(tmp_path / "elsewhere")[1:] == [""], "another disk has room"
+    assert tried(tmp_path / "elsewhere")[1:] == [""], "the other disk is not full"
     machine.free_disk()
     machine.jump(0)
     now, *rest = tried(machine.data / "result")

@@ -1,4 +1,4 @@
-"""``evolve`` on this machine's CPU: with a model that gives unusable answers, and after kill -9."""
+"""``evolve`` on this machine's CPU, with a model that gives unusable answers and after kill -9."""
 
 import json
 import os
@@ -52,7 +52,7 @@ BROKEN: tuple[Any, ...] = (
 
 @contextmanager
 def serving(steps: list[Any]) -> Iterator[tuple[str, Any]]:
-    """Serve a script; yield the address of its API, and the script."""
+    """Serve a scripted model; yield the address of its API, and the script."""
     module = scripted()
     script = module.Script(steps)
     server = module.server(script)

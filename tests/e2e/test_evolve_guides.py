@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long
 
 
 def commands_of(guide: str, *beginnings: str) -> list[list[str]]:
-    """Return the commands of a guide that begin with these words, in order."""
+    """Return the commands of a guide that begin with the given words, in order."""
     lines = re.findall(r"^kernel-evo (.*)$", (GUIDES / guide).read_text(), re.MULTILINE)
     return [shlex.split(line) for line in lines if line.startswith(beginnings)]
 

@@ -84,7 +84,7 @@ def assert_nothing_lost(line: CommandLine) -> None:
     trials = ask(line, "select number, finished_seq, outcome_kind from trials order by number")
     count = len(trials)
     assert [number for number, _, _ in trials] == list(range(count))
-    assert sorted(position for _, position, _ in trials) == list(range(count)), "each ended, once"
+    assert sorted(position for _, position, _ in trials) == list(range(count)), "every trial ended exactly once"
     assert all(kind is not None for _, _, kind in trials)
     twice = "select job_id from attempts where state = 'done' group by job_id having count(*) > 1"
     assert ask(line, twice) == []

@@ -1,4 +1,4 @@
-"""The GPU of these tests; without a GPU they are skipped with the reason."""
+"""Fixtures of the GPU tests. Without a GPU, the tests are skipped with the reason."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.gpu.kernels import Workbench
 from workers.backends.cuda.device import DRIVER, CudaSession
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+@pytest.hookimpl(tryfirst=True)  # runs before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let tests of family kernels run in parallel; tests that occupy, fill or break the GPU keep their order."""
     for item in items:

@@ -1,4 +1,4 @@
-"""Compiles and loads kernels for these tests."""
+"""Compiles and loads kernels for the GPU tests."""
 
 import shutil
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ def one_block(threads: int = 1024, shared_memory_bytes: int = 0, *, programmatic
 
 @dataclass(frozen=True, kw_only=True)
 class Workbench:
-    """A session with a folder for binaries."""
+    """A session on the GPU, with a folder for compiled binaries."""
 
     gpu: Device
     session: CudaSession
@@ -56,12 +56,12 @@ class Workbench:
 
 @dataclass(frozen=True, kw_only=True)
 class Changeable:
-    """Families in a folder, measured on a GPU as they are or with texts of their files replaced.
+    """Measures families of a folder on a GPU, either unchanged or with replaced text in their files.
 
     Attributes:
         families: folder of the families.
-        cache: cache of references, which changed copies of a family share.
-        copies: empty folder for one copy of each family.
+        cache: cache of reference results, shared by all copies of a family.
+        copies: empty folder, which gets one copy of each family.
     """
 
     families: Path
@@ -70,10 +70,10 @@ class Changeable:
     copies: Path
 
     def measured(self, name: str, *changes: tuple[str, str, str], **tunables: int) -> EvaluateReport:
-        """Measure the default config with some tunables changed.
+        """Measure the default config of a family with some tunables changed.
 
         Args:
-            changes: for each change the file, the text to replace and its replacement.
+            changes: changes of the files: (file, text to replace, replacement).
         """
         place = self.copies / name
         shutil.copytree(self.families / name, place)

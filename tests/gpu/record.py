@@ -1,7 +1,7 @@
 """Records the output of compute-sanitizer and Nsight Compute: ``python -m tests.gpu.record --to FOLDER``.
 
-Unit tests of the parsers use these recordings: sanitizers on a correct kernel and on planted faults, and the raw
-pages of two attention kernels, with warm and cold caches.
+Unit tests of the parsers use these recordings: the logs of the sanitizers for a correct kernel and for planted faults,
+and the profiler's raw pages for two attention kernels, with warm and cold caches.
 """
 
 import argparse
@@ -50,7 +50,7 @@ LIMIT_S = 60.0
 
 
 class Recorder:
-    """Runs candidates with a tool and stores its output."""
+    """Runs candidates under a tool and stores the tool's output."""
 
     def __init__(self, gpu: Device, folder: Path, place: Path) -> None:
         self._gpu, self._folder, self._place = gpu, folder, place
@@ -59,7 +59,7 @@ class Recorder:
 
     @contextmanager
     def subject(self, family: str, problem: str, config: Config | None) -> Iterator[Subject]:
-        """Yield a candidate with its inputs saved; without a config, the family's default config."""
+        """Save the inputs of a candidate and yield the candidate. Without `config`, use the family's default config."""
         package = find(family)
         terms = SearchTerms(
             search_id=0,
@@ -133,7 +133,7 @@ def main(arguments: list[str]) -> int:
             begun = time.monotonic()
             try:
                 step()
-            except Exception as error:  # noqa: BLE001 - the other steps are worth recording all the same
+            except Exception as error:  # noqa: BLE001 - the remaining steps must still run
                 print(f"{step.__name__}: {type(error).__name__}: {error}", flush=True)
             print(f"{step.__name__}: {time.monotonic() - begun:.1f} s", flush=True)
     return 0

@@ -1,4 +1,4 @@
-"""CUDA kernels that cheat are not promoted; the correct kernel of the same family is measured."""
+"""CUDA kernels that cheat are not promoted, and the correct kernel of the same family is measured."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""CUDA device: discovery, guarded buffers, timing, and all real kernel failures."""
+"""CUDA device: discovery, guarded buffers, timing, and kernels that fail in every way."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def test_gpu_reports_its_limits_and_peak_rates(gpu: Device) -> None:
 
 
 def test_register_count_is_reported_for_cached_binaries(gpu: Device, tmp_path: Path) -> None:
-    """If there is a driver, NVRTC uses the driver's cache, and reports no resources of cached binaries."""
+    """On machines with a driver, NVRTC uses the driver's cache, and reports no resources for cached binaries."""
     source = 'extern "C" __global__ void f(float* x) { x[threadIdx.x] *= 3; }'
     first, again = (compiled(source, gpu, tmp_path)[1] for _ in range(2))
     assert first.figures == again.figures
@@ -164,7 +164,7 @@ def test_killing_a_process_ends_its_endless_kernel(bench: Workbench, session: Cu
 
 
 def least_us(timer: Timer) -> float:
-    """Time repeatedly, because other tests use the GPU as well; return the shortest time in µs."""
+    """Return the shortest of several times in µs, because other tests use the GPU at the same time."""
     return min(timer.sample() for _ in range(20))
 
 
@@ -228,7 +228,7 @@ def test_environment_has_entries_for_cuda_driver_compiler_and_cupy(session: Cuda
 def test_measured_copy_bandwidth_is_near_the_tabulated_peak(gpu: Device, tmp_path: Path) -> None:
     assert gpu.ceilings is not None
     ends_s = time.monotonic() + 120
-    while True:  # tests in other processes may hold the GPU longer than the measurement waits for it
+    while True:  # tests in other processes may lock the GPU longer than the measurement waits for the lock
         ceilings = with_measured_copies([gpu], tmp_path)[0].ceilings
         assert ceilings is not None
         if ceilings.bytes_source == "measured" or time.monotonic() > ends_s:
@@ -244,7 +244,9 @@ def test_output_distance_is_equal_on_gpu_and_host(session: CudaSession, dtype: s
     values = encoded(right + rng.normal(0, 1e-3, right.shape), dtype)
     values[0, 5] = encoded(np.array([np.nan]), dtype)[0]
     values.view(f"u{values.itemsize}")[2, 7:9] = int.from_bytes(b"\xff" * values.itemsize)
-    argument = Argument(name="sum", role="output", dtype=dtype, shape=values.shape)  # named like the counters
+    argument = Argument(
+        name="sum", role="output", dtype=dtype, shape=values.shape
+    )  # the module has the name of the counters
     buffers = session.allocate((argument,), {})
     buffers._buffers["sum"].write(values)  # type: ignore[attr-defined]
     found, expected = buffers.distance("sum", right), distance(values, right, dtype)
@@ -253,7 +255,7 @@ def test_output_distance_is_equal_on_gpu_and_host(session: CudaSession, dtype: s
 
 
 def test_calls_that_allocate_memory_are_timed_with_pytorch_in_the_process(session: CudaSession) -> None:
-    """Each buffer set keeps its result, so the capture allocates memory that earlier calls did not need."""
+    """The capture allocates new memory, because each buffer set keeps its result."""
     torch = pytest.importorskip("torch")
     import cupy
 

@@ -154,7 +154,7 @@ SEVERAL_ITEMS: list[tuple[str, Config]] = [
     ("B=1,H=3,S=387,D=64", {**AHEAD, "BLOCK_M": 192, "WARPS_M": 12, "BLOCK_N": 64, "SCHEDULE": "stream_k"}),
     ("B=4,H=16,S=387,D=64", {"PRODUCTS": "mma", "BLOCK_N": 32, "CTAS_PER_SM": 2, "SCHEDULE": "stream_k"}),
 ]
-"""Attention whose blocks process several whole items and a share of the remaining items, or only shares."""
+"""Attention whose blocks process several whole work items and parts of other items, or only parts."""
 BOXES: dict[str, Value] = {"COPY": "tma", "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "Q_IN_REGISTERS": False}
 BOXES |= {"ROW_SUM": "deferred"}
 HEAD_SIZES: list[tuple[str, Config]] = [
@@ -170,7 +170,7 @@ HEAD_SIZES: list[tuple[str, Config]] = [
     ("B=1,H=3,S=387,D=192", {**BOXES, "BLOCK_N": 80, "STORE": "staged"}),
     ("B=1,H=3,S=387,D=40", {**BOXES, "BLOCK_N": 64}),
 ]
-"""Attention with head sizes for which panels of the copy engine are partly empty or narrower, or zeros are added."""
+"""Attention with head sizes that need partly empty panels of the copy engine, narrower panels, or added zeros."""
 LAYOUTS: list[tuple[str, Config]] = [
     ("B=3,H=4,KV=2,S=387,D=64,layout=bshd", {**BOXES, "BLOCK_N": 96, "UNROLL": 1}),
     ("B=4,H=20,KV=4,S=387,D=64,layout=bshd", {**AHEAD, "BLOCK_N": 96, "SCHEDULE": "stream_k"}),
@@ -243,7 +243,7 @@ REFILLED: list[tuple[str, Config]] = [
         | {"MAX_REGISTERS": 168, "RESCALE": "lazy", "Q_IN_REGISTERS": True},
     ),
 ]
-"""Attention configs with mma.sync. Each was once wrong, before the copy engine waited for pending reads."""
+"""Attention configs with mma.sync. Their results were wrong before the copy engine waited for pending reads."""
 SPLIT_AND_STAGED: dict[str, Value] = {"PRODUCTS": "mma", "KV_SPLITS": 2, "WARPS_KV": 1, "BLOCK_M": 64, "WARPS_M": 4}
 SPLIT_AND_STAGED |= {"BLOCK_N": 32, "PV": "half", "ACCUMULATE": "chained", "K_STAGES": 2, "V_STAGES": 2}
 SPLIT_AND_STAGED |= {"COPY_TOGETHER": False, "MERGE": "one", "PARTS_APART": False, "PV_BEHIND": False}
@@ -251,7 +251,7 @@ SPLIT_AND_STAGED |= {"IN_TURNS": False, "QK_AHEAD": False}
 SPLIT_AND_STAGED |= {"TILE_READY": "meeting", "LAYOUT": "none", "STORE": "staged", "RESCALE": "always", "UNROLL": 1}
 SPLIT_AND_STAGED |= {"MIN_BLOCKS": 1, "MAX_REGISTERS": 0, "VECTOR": 16, "CTAS_PER_SM": 0, "PRODUCER_WARPS": 0}
 WRITTEN_IN_CUDA = ("sdpa", "sdpa_decode", "sdpa_fp8", "gemm", "gemm_fp8", "quantize_e4m3")
-"""Families whose `naive` baseline is a CUDA kernel; other families use CuPy, which has no bfloat16."""
+"""Families whose `naive` baseline is a CUDA kernel; those of other families use CuPy, which has no bfloat16."""
 BASELINES = [
     ("sdpa", "B=1,H=2,S=256,D=64"),
     ("sdpa", "B=1,H=1,S=12416,D=64"),
@@ -276,14 +276,14 @@ TERMS = Objective()
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A case: a problem with inputs and expected output."""
+    """A correctness case: a problem with its inputs and expected output."""
 
     problem: Problem
     golden: ExpectedOutput
 
 
 def trials(package: Package, problem: Problem, folder: Path, *, tails: bool = False) -> list[Trial]:
-    """Return the cases of `problem`; with `tails`, followed by the cases of other problems."""
+    """Return the cases of `problem`. With `tails`, also return the family's cases that use other problems."""
     reference = Reference(package.path / "reference.py", package.digest, Cache(folder))
     made = []
     for each in package.family.case_problems(problem, "cuda"):
@@ -310,7 +310,7 @@ def load(bench: Workbench, package: Package, problem: Problem, config: Config) -
 
 
 def assert_correct(bench: Workbench, package: Package, config: Config, on: list[Trial], launches: int = 3) -> None:
-    """Build and verify a kernel for each problem of the cases that the config supports."""
+    """Build and verify the config for each problem of the cases, except problems that it does not support."""
     for problem, cases in groupby(on, key=lambda each: each.problem):
         if problem != on[0].problem and package.family.violations(config, problem, bench.gpu, TERMS):
             continue
@@ -339,7 +339,7 @@ def test_configs_that_only_hopper_gpus_support_are_correct(
     problem = package.family.problem(text, "cuda")
     config = {**package.family.space(problem, bench.gpu, TERMS).default(), "PRODUCTS": "wgmma", **change}
     if bench.gpu.limits["compute_capability"] != 90:
-        pytest.skip("warpgroups multiply on sm_90 alone")
+        pytest.skip("only sm_90 has warpgroup products")
     assert not package.family.violations(config, problem, bench.gpu, TERMS)
     assert_correct(bench, package, config, trials(package, problem, bench.folder))
 
@@ -350,7 +350,7 @@ def test_configs_that_only_hopper_gpus_support_are_correct(
     ids=["no producer warp", "producer warp", "six warps"],
 )
 def test_fp8_attention_with_split_keys_and_staged_output_is_correct(bench: Workbench, change: Config) -> None:
-    """Only the last warp to arrive merges the parts, and must not wait for warps that have ended."""
+    """Only the last warp to arrive merges the partial results, and it must not wait for warps that have ended."""
     package = find("sdpa_fp8")
     problem = package.family.problem("B=1,H=4,S=512,D=64", "cuda")
     config = {**package.family.space(problem, bench.gpu, TERMS).default(), **SPLIT_AND_STAGED, **change}

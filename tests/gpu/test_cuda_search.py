@@ -1,4 +1,4 @@
-"""Short searches on a GPU with the command line."""
+"""Short searches on a GPU, started from the command line."""
 
 import os
 import subprocess

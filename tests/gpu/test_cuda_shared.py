@@ -1,4 +1,4 @@
-"""A GPU in use by another program."""
+"""Detection of other programs that use the GPU."""
 
 import subprocess
 import sys
@@ -25,10 +25,10 @@ def test_program_that_uses_the_gpu_is_listed_only_while_running(gpu: Device) -> 
         stranger.kill()
         stranger.communicate()
     if not any(is_named(each, stranger.pid) for each in found):
-        pytest.skip(f"NVML lists no processes here, or by other numbers, e.g. in a container: {found}")
+        pytest.skip(f"NVML lists no processes here, or lists them with other ids, as in a container: {found}")
     assert not any(is_named(each, stranger.pid) for each in nvml.strangers(gpu.uuid))
 
 
 def is_named(text: str, pid: int) -> bool:
-    """Return True if a list of programs contains this process. It may also contain processes of other tests."""
+    """Return True if an entry of the list of programs names the process `pid`."""
     return text.split()[:2] == ["process", str(pid)]

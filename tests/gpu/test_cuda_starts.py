@@ -1,6 +1,6 @@
-"""Initial configs of families, built by the compiler of the GPU machine, which may be older.
+"""Initial configs of families compile with the CUDA version of the GPU machine, which may be older than ours.
 
-CUDA 13.0 unrolled dozens of iterations of a loop that 13.5 leaves alone, and spilled registers.
+For example, CUDA 13.0 unrolled dozens of iterations of a loop and spilled registers; 13.5 does not unroll that loop.
 """
 
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""A search with a target on a real GPU: the build for the target is checked for its resources, and the build for the
-GPU is verified and timed."""
+"""A search for a target GPU that runs on another GPU.
+
+The build for the target is checked for its resources. The build for the local GPU is verified and timed."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""A package of exported kernels on a GPU: launches through the driver, streams, graphs, gradients, cost of a call.
+"""A package of exported kernels on a GPU: driver launches, streams, graphs, gradients, host time per call.
 
-The kernels are those of default configs, compiled here: no search is needed.
+The kernels are compiled from default configs, without a search.
 """
 
 import sys
@@ -48,7 +48,7 @@ def drawn(*shape: int, dtype: str = "bfloat16") -> Any:
 
 
 def calls(fast: Any) -> list[tuple[Callable[[], Any], Callable[[], Any]]]:
-    """Return calls of the package, each with PyTorch's own."""
+    """Return pairs of calls: a function of the package and the same function of PyTorch."""
     from torch.nn import functional
 
     x, weight = drawn(2, 32, 4096), drawn(4096)
@@ -131,7 +131,7 @@ def test_host_time_per_call_is_close_to_the_host_time_of_pytorch(fast: Any, caps
         beyond = [(_host_us(ours), _host_us(theirs)) for ours, theirs in calls(fast)]
     with capsys.disabled():
         for ours, theirs in beyond:
-            sys.stdout.write(f"\nhost: {ours:.1f} µs a call, PyTorch {theirs:.1f} µs")
+            sys.stdout.write(f"\nhost: {ours:.1f} µs per call, PyTorch {theirs:.1f} µs")
     assert max(ours - theirs for ours, theirs in beyond) <= LARGEST_HOST_US
 
 

@@ -1,4 +1,4 @@
-"""Exported CUDA champions in new processes: with CuPy alone, and as a PyTorch operator."""
+"""Exported CUDA champions run in new processes, with CuPy alone and as a PyTorch operator."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The kernels of `tests/data/kernels` on a GPU: each is measured, and its wrong variants are refused."""
+"""The kernels of `tests/data/kernels` are measured on a GPU, and their wrong variants are refused."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Planted faults on a GPU: each is found by verification or a sanitizer, and none is promoted."""
+"""Verification or a sanitizer finds every planted fault on a GPU, and no faulty kernel is promoted."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,7 +37,7 @@ POLICY = Policy(
 
 
 class Workshop:
-    """An evaluator on this GPU; it evaluates and confirms kernels with planted faults."""
+    """Evaluates and confirms kernels with planted faults on one GPU."""
 
     def __init__(self, gpu: Device, folder: Path, family: Path = FAMILY, tunable: str = "FAULT") -> None:
         self.gpu, self.tunable = gpu, tunable
@@ -53,7 +53,7 @@ class Workshop:
         ).outcome
 
     def confirmed(self, fault: str) -> tuple[ConfirmReport, Verdict]:
-        """Confirm a kernel against a correct kernel that does all work eight times."""
+        """Confirm a faulty kernel against a correct but slow incumbent, which repeats all work eight times."""
         work = self.assignment()
         slow: Config = {self.tunable: "none", "REPEAT": 8}
         job = Confirm(challenger={self.tunable: fault, "REPEAT": 1}, incumbent=slow, seed=5)
@@ -63,7 +63,7 @@ class Workshop:
     def assignment(
         self, problem: str = "N=256", *, policy: Policy = POLICY, device: Device | None = None
     ) -> Assignment:
-        """Return the terms of a search. Without `device`, it is the GPU of the evaluator."""
+        """Return an assignment of a search. The default of `device` is the evaluator's GPU."""
         family = self.package.family
         terms = SearchTerms(
             search_id=1,

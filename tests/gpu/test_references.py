@@ -1,4 +1,4 @@
-"""References are equal if they are computed on a GPU and on the host."""
+"""Reference results computed on a GPU equal those computed on the host."""
 
 from typing import Any
 

@@ -21,4 +21,4 @@ def test_compile_table_has_a_row_per_architecture_that_supports_the_problem(
     assert told.count("100%") == 2
     monkeypatch.setattr(compiling, "WANTED_S", 0.0)
     assert compiling.main(["--configs", "1", "--jobs", "1"]) == 1
-    assert "does not hold: quantize_e4m3" in capsys.readouterr().err
+    assert "limit missed: quantize_e4m3" in capsys.readouterr().err

@@ -45,7 +45,8 @@ def test_contest_compares_a_stored_champion_without_searching(
     status = main(["--champions", str(stored_champion.parent), "--sample", "0", "--rounds", "3"], [MATCH])
     told = capsys.readouterr()
     assert status == 1
-    assert told.err.count("does not hold: ") == told.err.count("does not hold: the champion is ") == 1
+    missed = "required result missed: "
+    assert told.err.count(missed) == told.err.count(f"{missed}the champion is ") == 1
     assert told.out.count("| **champion**") == 1
     assert "Found on 2026-01-02 by `kernel-evo search softmax`: " in told.out
 
@@ -77,7 +78,7 @@ def test_family_option_selects_contests_or_adds_a_contest(
     ("written", "instead", "told"),
     [
         ('"device_model":"', '"device_model":"another ', "name another folder to search again"),
-        ('"THREADS":1', '"THREADS":3', "softmax rows=64,cols=64: its champion is refused: "),
+        ('"THREADS":1', '"THREADS":3', "softmax rows=64,cols=64: its champion does not pass verification: "),
     ],
 )
 @pytest.mark.long

@@ -50,7 +50,7 @@ def test_failed_and_omitted_contests_are_reported(
     arguments = ["2", "4", "--minutes", "1", "--sample", "4"]
     assert side_by_side.main([*arguments, "--within", "1000"]) == 1
     assert held == [("5", number, ["--sample", "4", "--minutes", "1.0"]) for number in (2, 4)]
-    assert f"does not hold, or failed: contest 2, sdpa {MATCHES[2].problem}" in capsys.readouterr().err
+    assert f"failed or missed a required result: contest 2, sdpa {MATCHES[2].problem}" in capsys.readouterr().err
     assert side_by_side.main([*arguments, "--within", "100"]) == 1
-    assert "not held: contest 4" in capsys.readouterr().err
+    assert "not run: contest 4" in capsys.readouterr().err
     assert len(held) == 2

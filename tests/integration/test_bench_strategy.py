@@ -23,7 +23,7 @@ def test_second_benchmark_reuses_stored_runs_and_gives_the_same_result(
     bench(arguments)
     assert capsys.readouterr().out.splitlines()[1:] == first.splitlines()[1:]
     assert "| random " in first
-    assert "### By time" in first
+    assert "### Comparison by time" in first
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert set(figures["evaluations"]) == {"portfolio", "random"}
     assert figures["time"]["portfolio"]["alone"]["estimate"] <= 1

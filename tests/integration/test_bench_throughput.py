@@ -40,7 +40,7 @@ def test_throughput_bench_prints_both_rates_and_their_ratio(
     printed = capsys.readouterr().out
     assert printed.count("| Kernel Tuner |") == 2  # two turns
     assert "| kernel-evo search | 600 |" in printed and "| Kernel Tuner | 100 |" in printed
-    assert printed.rstrip().endswith("\n6.0 times as many.")
+    assert printed.rstrip().endswith("\n6.0 times as many configs per minute.")
 
 
 @pytest.mark.parametrize(("second", "told"), [(300.0, (0, "3.0")), (320.0, (1, "2.9"))])
@@ -52,7 +52,7 @@ def test_throughput_ratio_combines_the_rates_of_all_rounds(
     told: tuple[int, str],
 ) -> None:
     status = run(monkeypatch, TAKES_TURNS.format(place=str(tmp_path / "turns"), rates=[100.0, second]))
-    ratio = capsys.readouterr().out.split("\n")[-2].removesuffix(" times as many.")
+    ratio = capsys.readouterr().out.split("\n")[-2].removesuffix(" times as many configs per minute.")
     assert (status, ratio) == told
 
 
@@ -66,14 +66,14 @@ def test_throughput_bench_refuses_zero_rounds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, "", "--turns", "0") == 2
-    assert "--turns is at least 1, not 0" in capsys.readouterr().err
+    assert "--turns must be at least 1, not 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("theirs", "why"),
     [
         ("print('noise'); print('CUDAError: illegal address'); raise SystemExit(1)", "status 1: CUDAError: illegal ad"),
-        ("import os; os.kill(os.getpid(), 9)", "status -9: it said nothing"),
+        ("import os; os.kill(os.getpid(), 9)", "status -9: no output"),
         ("print(0.0)", "tried no config"),
         ("while True: pass", "was stopped after"),
     ],

@@ -38,7 +38,7 @@ STAND_INS = {
     "wmma.cuh": HERE / "wmma.cuh",
 }
 PLAIN = f'#include "{HERE / "ptx.cuh"}"\n#include "{HERE / "cuda.cuh"}"\n'
-"""Lines that precede a source that does not include the replacements of CUDA's headers itself."""
+"""Include lines for a source that includes none of the replaced headers itself."""
 
 ENTRY = """
 extern "C" const char* NAME(
@@ -48,21 +48,21 @@ extern "C" const char* NAME(
 """
 FORWARD, BACKWARD = 0, 1
 ORDERS = ((FORWARD, False), (BACKWARD, True), (3, False))
-"""Orders of execution: (first thread first, last thread first or the seed of a shuffle; copies at once)."""
+"""Values of `order` and `eager` with which tests run a kernel; see `HostKernel.__call__`."""
 CLUSTER = re.compile(r"__cluster_dims__\((\d+)")
 
 SLOW_PASSES = "tree-pta tree-sra tree-pre tree-ter tree-slsr tree-sink tree-ch tree-coalesce-vars ivopts shrink-wrap"
 SLOW_PASSES += " guess-branch-probability ipa-pure-const ipa-reference ipa-profile move-loop-invariants if-conversion"
-"""Optimisations of g++ that take longer than they save here, a seventh of a build and its run."""
+"""Optimisations of g++ that are disabled, because building and running a test is a seventh faster without them."""
 
 FLAGS = ("-std=c++17", "-O1", *(f"-fno-{each}" for each in SLOW_PASSES.split()), "-w", "-fPIC", "-U_FORTIFY_SOURCE")
-"""As in `ptx.cuh`, without _FORTIFY_SOURCE, which the precompiled headers would hold."""
+"""Compiler flags. `ptx.cuh` undefines _FORTIFY_SOURCE too, but after the precompiled headers, which need this flag."""
 
 STANDARD = re.compile(r"^#include <[\w.]+>$", re.MULTILINE)
 
 
 BUILT = Cache(ROOT / "build" / "tests" / "host", limit_bytes=LIMIT_BYTES)
-"""Libraries of earlier runs in this clone. A build takes most of the time of a test."""
+"""Compiled libraries of earlier runs in this clone. Compilation takes most of the time of a test."""
 
 
 def compiler() -> str | None:
@@ -83,9 +83,9 @@ class HostKernel:
         """Return the outputs' values by name.
 
         Args:
-            inputs: input values by name, as the family's reference draws them.
+            inputs: input values by name, as the family's reference generates them.
             order: order of threads, warps and blocks: `FORWARD`, `BACKWARD`, or the seed of a shuffle.
-            eager: True if asynchronous copies are made at once; otherwise they are made as late as allowed.
+            eager: if True, asynchronous copies happen immediately; otherwise they happen as late as allowed.
 
         Raises:
             AssertionError: a thread did something that a GPU does not allow, or wrote outside its buffers.
@@ -113,7 +113,7 @@ class HostKernel:
 
 
 def _run(function: Any, launch: Launch, addresses: Mapping[str, int], *, order: int, eager: bool) -> None:
-    """Run one launch; `addresses` are the addresses of all arguments, in order."""
+    """Run one launch; `addresses` contains the address of every argument by name, in order."""
     maps = [described(each, addresses[each.of]) for each in launch.tensor_maps]
     chosen = [addresses[name] for name in launch.arguments or addresses] + [each.ctypes.data for each in maps]
     pointers = (ctypes.c_void_p * len(chosen))(*chosen)
@@ -126,7 +126,7 @@ def build(package: Package, config: Config, problem: Problem, device: Device) ->
     """Compile one config with g++. A process compiles equal sources once.
 
     Raises:
-        AssertionError: the source does not compile; the message is the compiler's.
+        AssertionError: the source does not compile. The message is the output of the compiler.
     """
     candidate = package.family.candidate(config, problem, device, Objective())
     files = {name: STAND_INS[name].read_bytes() if name in STAND_INS else text for name, text in package.files.items()}
@@ -149,7 +149,7 @@ def build(package: Package, config: Config, problem: Problem, device: Device) ->
 
 @cache
 def _library(text: str) -> ctypes.CDLL:
-    """Compile and load a source. Its files are not needed once the library is loaded."""
+    """Compile and load a source. The files are deleted once the library is loaded."""
     key = cache_key(_tools(), text)
     with tempfile.TemporaryDirectory(prefix="kernel-evo-host-") as folder:
         source, made = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
@@ -164,7 +164,7 @@ def _library(text: str) -> ctypes.CDLL:
 
 @cache
 def _tools() -> str:
-    """Return the parts of a library's cache key besides its source: compiler, flags, and the files of this folder."""
+    """Return the text of a library's cache key without its source: compiler, flags, and the files of this folder."""
     version = subprocess.run(["g++", "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
     files = sorted(path for path in HERE.rglob("*") if path.is_file() and path.suffix != ".pyc")
     return "\n".join([version, platform.machine(), *FLAGS, *(path.read_text(encoding="utf-8") for path in files)])
@@ -172,7 +172,7 @@ def _tools() -> str:
 
 @cache
 def _standard_headers() -> Path:
-    """Precompile the standard headers of `ptx.cuh`: parsing them takes a quarter of a build."""
+    """Precompile the standard headers of `ptx.cuh`, because parsing them takes a quarter of a build."""
     folder = Path(tempfile.mkdtemp(prefix="kernel-evo-host-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     header = folder / "standard.hpp"
@@ -188,7 +188,7 @@ def _compile(*arguments: object) -> None:
 
 
 def described(tensor_map: TensorMap, address: int) -> NDArray[Any]:
-    """Return the description that the fake tensor map uses in place of the driver's encoding."""
+    """Encode a tensor map for `tensor_map.cuh`, which cannot decode the driver's encoding."""
     shape, box = (tuple(reversed(each)) for each in (tensor_map.shape, tensor_map.box))
     words = np.zeros(32, np.uint32)
     words[:2].view(np.uint64)[0] = address

@@ -1,8 +1,8 @@
-// Replaces templates/include/ptx.cuh: the same names, executed on the host. Each CUDA thread is a fiber that runs until
-// it must wait for others, and a warp runs as far ahead of other warps as barriers allow. A missing barrier therefore
-// shows: in one of the orders a thread reads unwritten data, or data that another has already replaced. The layout of matrix fragments follows the PTX ISA, "Matrix
-// Fragments for mma.m16n8k16" and "ldmatrix". Asynchronous copies happen at the last possible moment, or at the first
-// one; shared memory is initialised with NaN.
+// Replaces templates/include/ptx.cuh by functions of the same names that run on the host. Each CUDA thread is a fiber
+// that runs until it must wait for other threads, and a warp runs as far ahead of other warps as barriers allow. This
+// reveals missing barriers: in one of the orders, a thread reads data that is not yet written or already overwritten.
+// The layout of matrix fragments follows the PTX ISA, "Matrix Fragments for mma.m16n8k16" and "ldmatrix". Asynchronous
+// copies happen either as early or as late as possible. Shared memory is initialised with NaN.
 #undef _FORTIFY_SOURCE  // its check of longjmp refuses a jump to another stack
 #include <setjmp.h>
 #include <ucontext.h>
@@ -63,10 +63,10 @@ struct Copy { void* to; const void* from; int bytes; bool inside; };
 
 struct Fiber {
     ucontext_t start;
-    jmp_buf place;  // where it pauses; unlike swapcontext, a jump makes no system call
+    jmp_buf place;  // where the fiber pauses; unlike swapcontext, a long jump makes no system call
     std::unique_ptr<char[]> stack{new char[STACK_BYTES]};
     bool started, done;
-    const u32* awaited;  // runs again once this number has changed
+    const u32* awaited;  // the fiber continues once this number has changed
     u32 was;
     std::vector<Copy> open_group;
     std::deque<std::vector<Copy>> groups;
@@ -81,14 +81,14 @@ std::vector<Fiber> fibers;
 jmp_buf scheduler;
 int current, shared_bytes;
 bool eager;
-u32 schedule;  // 0: the first thread, warp and block first; 1: the last one first; otherwise the seed of `shuffling`
+u32 schedule;  // 0: threads, warps and blocks run in ascending order; 1: in descending order; otherwise the seed of `shuffling`
 std::mt19937 shuffling;
 u32 patience;  // counts how often only threads that had yielded could continue
 char fault_text[200];
 Meeting warps[32], places[16];
 std::map<u32, Barrier> barriers;
 std::map<u32, std::deque<std::function<void()>>> deliveries;  // delayed until a thread waits for the barrier
-std::vector<bool> read_by_threads;  // chunks of 16 bytes: the copy engine may still overtake these reads
+std::vector<bool> read_by_threads;  // chunks of 16 bytes whose reads a later write of the copy engine may still overtake
 
 inline void fault(const char* what, u32 where) {
     if (!fault_text[0]) std::snprintf(fault_text, sizeof fault_text, "thread %d: %s (%u)", current, what, where);
@@ -105,7 +105,7 @@ inline void pause(const u32& number, u32 was) {
     leave(fiber);
 }
 
-// All threads pass a value; the last one acts for all.
+// Collects a value from each thread; the last thread to arrive calls `act` with all values.
 template <class Act>
 void gather(Meeting& meeting, int size, int place, void* mine, Act act) {
     if (place < 32) meeting.given[place] = mine;
@@ -197,7 +197,7 @@ inline void resume(int index) {
     setcontext(&fiber.start);
 }
 
-// The order in which `count` threads, warps or blocks run.
+// Returns the order in which `count` threads, warps or blocks run.
 inline std::vector<int> sequence(int count) {
     std::vector<int> all(count);
     std::iota(all.begin(), all.end(), 0);
@@ -206,7 +206,7 @@ inline std::vector<int> sequence(int count) {
     return all;
 }
 
-// Runs each ready thread of a warp until it must wait. Returns false if none was ready.
+// Runs each ready thread of a warp until it must wait. Returns false if no thread was ready.
 inline bool advance(int warp) {
     const int first = warp * 32, count = min(32, int(fibers.size()) - first);
     bool moved = false;
@@ -231,7 +231,7 @@ struct Parked {
 };
 
 std::vector<Parked> parked;                              // blocks of one cluster, by rank
-std::vector<std::vector<unsigned char>> cluster_memory;  // of its blocks, at their last synchronisation
+std::vector<std::vector<unsigned char>> cluster_memory;  // memory of each block at the last synchronisation
 u32 cluster_meetings, cluster_size, rank;
 
 inline void start_block() {
@@ -258,7 +258,7 @@ inline void end_block() {
         if (state.bytes)
             fault(state.bytes > 0 ? "a barrier expects bytes that never come" : "more bytes arrive than their barrier expects", barrier);
     for (Fiber& fiber : fibers) {
-        if (!fiber.done) fault("waits for ever", blockIdx.x);
+        if (!fiber.done) fault("waits forever", blockIdx.x);
         for (const std::vector<Copy>& group : fiber.groups)
             if (!group.empty() && !eager) fault("ends before its copies do", blockIdx.x);
         if (!fiber.open_group.empty()) fault("ends before copies that it never closed into a group", blockIdx.x);
@@ -266,7 +266,7 @@ inline void end_block() {
         fiber.groups.clear();
     }
     for (int i = 0; i < 4096; ++i)
-        if (memory[shared_bytes + i] != 0xff) fault("writes behind the shared memory it asked for", i);
+        if (memory[shared_bytes + i] != 0xff) fault("writes behind the requested shared memory", i);
 }
 
 // Runs each warp as far ahead as allowed. Returns false if no thread was ready.
@@ -308,7 +308,7 @@ inline void park() {
     mine.block = blockIdx.x;
 }
 
-// Runs `act` as one of the blocks.
+// Calls `act` while the block `index` is the current block.
 template <class Act>
 void as_block(u32 index, Act act) {
     rank = index;
@@ -352,7 +352,8 @@ void call(void (*kernel)(A...), std::index_sequence<I...>) {
 template <class... A>
 void call(void (*kernel)(A...)) { call(kernel, std::index_sequence_for<A...>()); }
 
-// Runs the blocks of one cluster, or a block that is in none: each up to the first meeting with the others, then all in turns.
+// Runs the blocks of one cluster, or one block without a cluster: each block up to its first cluster barrier, then all
+// blocks in turns.
 inline void run_blocks(int cluster) {
     parked.clear();
     parked.resize(cluster_size);
@@ -372,10 +373,10 @@ inline void run_blocks(int cluster) {
     if (waiting == cluster_size)
         run_cluster();
     else if (waiting)
-        fault("waits for its cluster for ever", blockIdx.x);
+        fault("waits forever for its cluster", blockIdx.x);
 }
 
-// Empty on success. `cluster`: blocks of a cluster.
+// Runs a kernel with `cluster` blocks per cluster. Returns the first fault; empty on success.
 inline const char* run(void (*kernel)(), void** arguments, const u32* grid, const u32* block, int bytes, u32 cluster,
                        u32 order, bool at_once) {
     body = kernel;
@@ -686,7 +687,7 @@ inline void settle(Barrier& state) {
     ++state.past;
 }
 
-// The last thread to arrive yields, so that others may run too far ahead of its remaining work.
+// The last thread to arrive yields. Other threads may then run too far ahead, which reveals missing barriers.
 inline void arrive(Barrier& state) {
     const u32 was = state.past;
     if (!state.pending--) fault("more arrivals than a barrier expects", state.expected);

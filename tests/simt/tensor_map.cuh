@@ -1,6 +1,6 @@
-// Replaces templates/include/tensor_map.cuh. A box is copied as the PTX ISA describes it, "Tensors": zeros outside of
-// the array, 16-byte chunks of a row swizzled by bits of the address; the whole box counts. Copies happen when a thread waits
-// for their barrier, or at once.
+// Replaces templates/include/tensor_map.cuh. Boxes are copied as the PTX ISA describes in its chapter "Tensors": elements
+// outside of the array are zero, the 16-byte chunks of a row are swizzled by bits of the address, and the barrier counts
+// the bytes of the whole box. Copies happen immediately, or when a thread waits for their barrier.
 
 struct alignas(128) TensorMap {
     const unsigned char* array;
@@ -58,7 +58,7 @@ inline void order(u32 shared, const TensorMap& map, u32 barrier, std::vector<int
     Box box{shared, map, {}, block};
     std::copy(corner.begin(), corner.end(), box.corner);
     if (eager || barrier_of(block, barrier).waiting) return carry_out(box, barrier);
-    // waiting threads run then
+    // otherwise the copy happens once a thread waits for the barrier
     (block == rank ? deliveries : parked[block].deliveries)[barrier].push_back([=]() mutable {
         box.block = rank;
         carry_out(box, barrier);

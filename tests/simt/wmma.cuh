@@ -6,7 +6,7 @@ struct FloatFragment { float r[8]; };
 
 namespace simt {
 
-// Of element `index` (16 * row + column) of a tile.
+// Lane and register that hold element `index` (16 * row + column) of a tile.
 inline int holder(int index) { return index * 5 % 32; }
 inline int register_of(int index) { return 7 - index / 32; }
 

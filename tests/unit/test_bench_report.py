@@ -79,7 +79,7 @@ def contest(champion: float = 100.0, overhead_ms: float = 9.0, *, again: bool = 
 
 def test_contest_table_compares_the_champion_with_every_baseline() -> None:
     lines = [line.replace(" ", "") for line in section(contest(numpy=600.0, torch=250.0)).splitlines()]
-    assert "||hot,µs|IQR|ofthelimit|×numpy|×torch|cold,µs|" in lines
+    assert "||hot,µs|IQR|shareofthelimit|×numpy|×torch|cold,µs|" in lines
     assert "|numpy|600.0|1.00|13%|1.00|0.42|1,200.0|" in lines
     assert "|**champion**|100.0|1.00|80%|6.00|2.50|200.0|" in lines
 
@@ -92,17 +92,17 @@ def test_contest_table_shows_short_times_with_two_decimals() -> None:
 def test_contest_report_states_the_gain_of_the_search() -> None:
     text = section(contest(numpy=600.0))
     assert "9.1% less time than the default" in text
-    assert "75.0% less time than the middle one of 3 correct configs drawn at random (105.0 … 900.0 µs)" in text
+    assert "75.0% less time than the median of 3 correct configs drawn at random (105.0 … 900.0 µs)" in text
     assert "differs by 1.0%" in text
     assert "\nNote: emulated here.\n" in text
-    assert "A copy of as many bytes, cold, took 80.00 µs just after: 80.0% of its speed." in text
+    assert "A cold copy of as many bytes took 80.00 µs: the champion has 80.0% of its speed." in text
     assert "Not run: torch: ModuleNotFoundError: No module named 'torch'." in text
 
 
 def test_contest_heading_names_machine_and_software() -> None:
     text = heading(contest())
     assert "Some CPU (x86_64+avx512)" in text
-    assert "2 cores, L1 48 KiB, L2 1 MiB, 250 GFLOP/s a core. " in text
+    assert "2 cores, L1 48 KiB, L2 1 MiB, 250 GFLOP/s per core. " in text
     assert "gcc 12" in text
 
 
@@ -122,14 +122,17 @@ MATCH = Match(family="sdpa", problem="", least={"numpy": 3.0, "torch": 0.8}, wit
     ("given", "missed"),
     [
         (contest(numpy=301.0, torch=81.0), []),
-        (contest(numpy=290.0, torch=81.0), ["the champion is 2.90x numpy, 3.0x is wanted"]),
-        (contest(numpy=301.0, torch=70.0), ["the champion is 0.70x torch, 0.8x is wanted"]),
+        (contest(numpy=290.0, torch=81.0), ["the champion is 2.90x numpy; the minimum is 3.0x"]),
+        (contest(numpy=301.0, torch=70.0), ["the champion is 0.70x torch; the minimum is 0.8x"]),
         (contest(numpy=301.0), ["torch did not run: ModuleNotFoundError"]),
         (
             contest(champion=101.0, numpy=304.0, torch=82.0),
-            ["the champion takes 101.00 µs, 100.0 µs are wanted", "speed of a copy: 79.2%, 80% is wanted"],
+            [
+                "the champion takes 101.00 µs; the limit is 100.0 µs",
+                "share of a copy's speed: 79.2%; the minimum is 80%",
+            ],
         ),
-        (contest(numpy=301.0, torch=81.0, overhead_ms=21.0), ["the search's own overhead is 21.0 ms a trial"]),
+        (contest(numpy=301.0, torch=81.0, overhead_ms=21.0), ["the search's overhead is 21.0 ms per trial"]),
         (contest(numpy=301.0, torch=81.0, overhead_ms=21.0, again=True), []),
     ],
 )
@@ -163,7 +166,7 @@ def test_stored_champion_is_used_instead_of_a_second_search(tmp_path: Path, monk
 def test_error_names_the_unreadable_champion_file(tmp_path: Path) -> None:
     (tmp_path / f"{MATCH.name}.json").write_text('{"family": "sdpa"}')
     with pytest.raises(
-        BenchError, match=r"sdpa--hot-plain\.json contains no champion; remove the file to search again"
+        BenchError, match=r"sdpa--hot-plain\.json contains no champion; delete the file to search again"
     ):
         champion(MATCH, replace(EFFORT, champions=tmp_path), tmp_path)
 
@@ -198,7 +201,7 @@ def test_contest_report_gives_the_reason_why_the_default_config_did_not_run() ->
     without = replace(whole, compared=replace(whole.compared, series=series), refused={DEFAULT: "spills 8 bytes"})
     text = section(without)
     assert "Not run: default: spills 8 bytes." in text
-    assert "It takes 75.0% less time than the middle one of 3 correct configs" in text
+    assert "It takes 75.0% less time than the median of 3 correct configs" in text
     assert failures(without, Match(family="sdpa", problem="S=4096", least={"torch": 2.0})) == []
 
 

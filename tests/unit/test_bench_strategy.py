@@ -316,14 +316,14 @@ def test_strategy_comparison_reports_leads_and_missed_conditions() -> None:
     found = {name: standing(Field(grounds=[space], runs=runs), name) for name in runs}
     ahead = lead(found["portfolio"], found["random"])
     assert 0 < ahead.low < ahead.estimate < ahead.high
-    assert not [text for text in bars.standing(found, "portfolio", ["random"]) if "ahead" in text]
-    assert [text for text in bars.standing(found, "random", ["portfolio"]) if "ahead" in text]
+    assert not [text for text in bars.standing(found, "portfolio", ["random"]) if "the lead in" in text]
+    assert [text for text in bars.standing(found, "random", ["portfolio"]) if "the lead in" in text]
     assert found["portfolio"].least_distinct == 200
     assert found["portfolio"].trials_by_space == [pytest.approx(42)]
     assert "portfolio" in tables.standings(found).splitlines()[2]
     later = replace(found["portfolio"], trials_by_space=[199.0])  # a better score, but it finds the best config later
     told = tables.building({"later": later, "random": found["random"]}, {"later": "random"}, [space]).splitlines()
-    assert told[0].index("higher P200 on") < told[0].index("sooner at the best on")
+    assert told[0].index("higher P200 on") < told[0].index("optimum found sooner on")
     assert told[2].index("1 of 1") < told[2].index("0 of 1")
 
 
@@ -379,10 +379,10 @@ def test_advice_from_similar_problems_improves_the_mean_result_of_a_recorded_sea
     monkeypatch.setattr(problems, "LOGGED", 30)
     found = problems.compare("random", 1)
     assert list(found) == list(problems.WAYS)
-    alone, advised = found["no other problems"], found["their champions, and predictions as advice"]
+    alone, advised = found["without other problems"], found["champions of other problems, and predictions as advice"]
     assert advised.means[0] <= alone.means[0]
     assert all(each.means[0] >= each.means[-1] >= 1 for each in found.values())
-    assert "their champions" in tables.problems(found)
+    assert "champions of other problems" in tables.problems(found)
 
 
 def test_initial_config_is_rated_by_the_time_of_the_nearest_recorded_config() -> None:
@@ -530,12 +530,15 @@ def test_recording_and_its_t4_results_have_the_same_entries() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--spaces", "EMPTY"], r"--spaces: .* is not a folder of recordings"),
+        (["--spaces", "EMPTY"], r"--spaces: .* is not a folder with recordings"),
         (["--spaces", "BROKEN"], r"--spaces: .*broken.json is not a recording: broken: expected a Kernel Tuner cache"),
-        (["--space", "nope"], r"--space: no recording begins with 'nope': convolution-RTX_3090.json.gz, "),
-        (["--contestant", "nobody"], "--contestant: no contestant is called 'nobody'; there are: portfolio, "),
-        (["--seeds", "1"], "argument --seeds: expected a whole number from 2 on, got '1'"),
-        (["--jobs", "-1"], "argument --jobs: expected a whole number from 0 on, got '-1'"),
+        (
+            ["--space", "nope"],
+            r"--space: no recording has a name that begins with 'nope': convolution-RTX_3090.json.gz, ",
+        ),
+        (["--contestant", "nobody"], "--contestant: there is no contestant 'nobody'; use one of: portfolio, "),
+        (["--seeds", "1"], "argument --seeds: expected an integer of at least 2, got '1'"),
+        (["--jobs", "-1"], "argument --jobs: expected an integer of at least 0, got '-1'"),
         (["--share", "nan"], "argument --share: expected a number between 0 and 1, got 'nan'"),
         (["--to", "FILE"], "argument --to: .*broken.json is a file; give a folder"),
     ],
@@ -557,7 +560,7 @@ def test_strategy_benchmark_fails_without_runs_of_the_default_strategy(
 ) -> None:
     where = ["--space", "pnpoly", "--archive", str(tmp_path / "runs"), "--to", str(tmp_path), "--jobs", "0"]
     assert bench([*where, "--question", "evaluations", "--contestant", "random"]) == 1
-    assert "holds no runs of the default strategy" in capsys.readouterr().err
+    assert "contains no runs of the current default strategy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("judges", [True, False])

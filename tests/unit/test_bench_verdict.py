@@ -89,4 +89,4 @@ def test_verdict_benchmark_exits_with_1_if_a_condition_is_unmet(
 ) -> None:
     quiet(processes=6, spread=0.5).save(tmp_path / "noisy.json.gz")
     assert main([str(tmp_path / "noisy.json.gz"), "--confirmations", "5", "--share", "5"]) == 1
-    assert "a true gain of 5% is promoted: 0 of 1" in capsys.readouterr().out
+    assert "promotion of a true gain of 5%: 0 of 1" in capsys.readouterr().out

@@ -26,7 +26,7 @@ def row(ratio: float | None, *, problem: str = "rows=8") -> Row:
 
 def test_zoo_summary_counts_calls_as_fast_as_the_baseline_and_states_the_geometric_mean() -> None:
     text = zoo.summary([row(2.0), row(0.98), row(0.5), row(None)], ["a GPU"])
-    assert "2 of 3 calls at least level" in text
+    assert "2 of 3 calls at least as fast" in text
     assert "least ratio 0.50" in text
     assert "geometric mean 0.99" in text
     assert "1 calls without a ratio; on a GPU" in text
@@ -84,7 +84,7 @@ def test_zoo_search_of_an_unknown_family_reports_the_error(tmp_path: Path) -> No
 
 
 def test_small_zoo_suite_has_valid_cpu_problems() -> None:
-    for call in suite_from(zoo.ON_CPU, "zoo in small").calls:
+    for call in suite_from(zoo.ON_CPU, "small zoo").calls:
         family = find(call.family).family
         assert family.problem(call.text, "cpu")
         assert family.implementation("cpu")

@@ -58,14 +58,16 @@ def _part(part: str, server: postgresql.Server, options: Namespace) -> list[str]
     match part:
         case "stored":
             growth = cost_by_stored(server)
-            told = f"a claim or report costs {growth:.2f} times, at most {MOST_GROWTH}"
+            told = f"the cost of a claim or report grows {growth:.2f} times; the limit is {MOST_GROWTH}"
             return [] if growth <= MOST_GROWTH else [told]
         case "capacity":
             rate = _run(_capacity, server, options)
-            return [] if rate >= LEAST_JOBS_PER_S else [f"{rate:.0f} jobs a second, at least {LEAST_JOBS_PER_S:g}"]
+            return (
+                [] if rate >= LEAST_JOBS_PER_S else [f"{rate:.0f} jobs per second; the minimum is {LEAST_JOBS_PER_S:g}"]
+            )
         case _:
             p99_ms = _run(_latency, server, options)
-            told = f"p99 of a claim {p99_ms:.0f} ms, at most {MOST_CLAIM_P99_MS:g}"
+            told = f"99th percentile of a claim {p99_ms:.0f} ms; the limit is {MOST_CLAIM_P99_MS:g} ms"
             return [] if p99_ms <= MOST_CLAIM_P99_MS else [told]
 
 
@@ -75,11 +77,12 @@ def _by_cores(cores: Sequence[int], server: postgresql.Server, options: Namespac
     for count in range(1, len(cores) + 1):
         _keep_to(cores[:count], server)
         rates.append(_run(_capacity, server, options))
-    print(f"cores: {', '.join(f'{count} do {rate:.0f} jobs a second' for count, rate in enumerate(rates, start=1))}")
+    figures = ", ".join(f"{count}: {rate:.0f}" for count, rate in enumerate(rates, start=1))
+    print(f"jobs per second by number of cores: {figures}")
 
 
 def _keep_to(cores: Sequence[int], server: postgresql.Server) -> None:
-    """Restrict this process, child processes started later, and the database server to these cores."""
+    """Restrict this process, its future child processes and the database server to these cores."""
     os.sched_setaffinity(0, cores)
     for process in server.processes():
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -149,12 +152,12 @@ async def _capacity(workers: Sequence[Worker], server: postgresql.Server, option
     rate = done / elapsed_s
     job_s = sum(cpu_s.values()) / max(1, done)
     print(f"capacity: {len(workers)} workers, batches of {options.batch}, strategy {options.strategy}")
-    print(f"  {done} jobs claimed and reported in {elapsed_s:.0f} s: {rate:.0f} a second")
-    print(f"  serves {rate * 60 / TRIALS_PER_GPU_MINUTE:.0f} GPUs at {TRIALS_PER_GPU_MINUTE} trials a minute")
-    print(f"  CPU a job in ms: {_each_ms(cpu_s, done)}")
+    print(f"  {done} jobs claimed and reported in {elapsed_s:.0f} s: {rate:.0f} per second")
+    print(f"  enough for {rate * 60 / TRIALS_PER_GPU_MINUTE:.0f} GPUs with {TRIALS_PER_GPU_MINUTE} trials per minute")
+    print(f"  CPU time per job in ms: {_each_ms(cpu_s, done)}")
     print(
-        f"  CPU taken: {sum(cpu_s.values()) / elapsed_s:.2f} cores; a core free for it does "
-        f"{1 / job_s:.0f} jobs a second"
+        f"  CPU use: {sum(cpu_s.values()) / elapsed_s:.2f} cores; a fully used core would process "
+        f"{1 / job_s:.0f} jobs per second"
     )
     print(f"  answers {tally.statuses}, errors {tally.errors}")
     return rate
@@ -171,7 +174,7 @@ async def _beat(workers: Sequence[Worker], until_s: float) -> None:
 
 
 async def _latency(workers: Sequence[Worker], server: postgresql.Server, options: Namespace) -> float:
-    """Return the 99th percentile of latency in ms at a fixed rate of claims, each followed by a report."""
+    """Return the 99th percentile of a claim's latency in ms at a fixed rate of claims, each followed by a report."""
     tally, per_s = workers[0].tally, options.per_second
 
     async def once(worker: Worker) -> None:
@@ -185,9 +188,9 @@ async def _latency(workers: Sequence[Worker], server: postgresql.Server, options
         running.append(asyncio.create_task(once(workers[index % len(workers)])))
     await asyncio.gather(*running, return_exceptions=True)
     cpu_s = {name: after - spent.get(name, 0.0) for name, after in _cpu_s(server).items()}
-    print(f"latency: {len(tally.claims_ms)} claims at {per_s:g} a second: {_percentiles(tally.claims_ms)}")
+    print(f"latency: {len(tally.claims_ms)} claims at {per_s:g} per second: {_percentiles(tally.claims_ms)}")
     print(f"  reports: {_percentiles(tally.reports_ms)}; answers {tally.statuses}")
-    print(f"  CPU of a claim and its report in ms: {_each_ms(cpu_s, tally.accepted)}")
+    print(f"  CPU time of a claim and its report in ms: {_each_ms(cpu_s, tally.accepted)}")
     return statistics.quantiles(tally.claims_ms, n=100)[98]
 
 
@@ -205,7 +208,7 @@ def _audit(location: Location) -> None:
     with database.engine.connect() as connection:
         contradictions = wrong(connection)
     database.close()
-    print(f"  books: {contradictions or 'every trial ended once or is on its way, none twice, none lost'}")
+    print(f"  audit: {contradictions or 'no trial is lost, and none ended twice'}")
     assert not contradictions
 
 

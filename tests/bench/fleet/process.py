@@ -1,6 +1,6 @@
-"""A simulated worker in a process, on a bad network: ``python -m tests.bench.fleet.process NUMBER SEED URL…``.
+"""A process with a simulated worker on a bad network: ``python -m tests.bench.fleet.process NUMBER SEED URL…``.
 
-It prints a JSON line with attempt and status for each acknowledged result.
+The process prints a JSON line with attempt and status for each acknowledged result.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class BadWire(Wire):
 
 
 async def main(number: int, seed: int, urls: Sequence[str]) -> None:
-    """Register, and then claim and report jobs until the process is killed. Reports are repeated until acknowledged."""
+    """Register a worker that claims and reports jobs until the process is killed. Reports repeat until acknowledged."""
     rng = random.Random(seed)
     worker = Worker(number, BadWire(urls, rng), Tally())
     await patiently(worker.register)
@@ -58,7 +58,7 @@ async def _deliver(worker: Worker, leases: Sequence[dict[str, Any]]) -> None:
 
 
 async def patiently(request: Callable[[], Awaitable[Any]]) -> Any:
-    """Repeat a request until it is answered, and return the answer."""
+    """Repeat a request until the service answers, and return the answer."""
     while True:
         try:
             return await request()

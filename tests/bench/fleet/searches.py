@@ -9,7 +9,7 @@ from tests.integration.stage import TOY
 
 DIGEST = "f1" * 32
 VALUES = 40
-"""Number of values of each of three tunables. The 64,000 configs are more than a run needs."""
+"""Number of values of each of the three tunables, whose 64,000 configs are more than a run needs."""
 
 FAMILY: dict[str, Any] = {
     **TOY,

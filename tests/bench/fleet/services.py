@@ -61,7 +61,7 @@ class Service:
 
 @contextmanager
 def services(location: Location, folder: Path, count: int, *, lease_s: float = 60.0) -> Iterator[Sequence[Service]]:
-    """Start `count` services, yield them when all are ready, and stop them at the end."""
+    """Start `count` services, yield them once all of them are ready, and stop them at the end."""
     with ExitStack() as stack:
         started = []
         for _ in range(count):

@@ -46,11 +46,11 @@ WHERE j.state = 'done' AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.job_id =
 
 
 def cost_by_stored(server: Server) -> float:
-    """Measure claims and reports on both databases alternately, so that load from outside affects both equally.
+    """Measure claims and reports on both databases alternately, so that other load on the machine affects both equally.
 
     Returns:
-        The cost with a million trials divided by the cost with a thousand trials, for claims or reports, whichever is
-            larger.
+        The larger of two ratios, for claims and for reports: the cost with a million stored trials divided by the cost
+            with a thousand.
     """
     stages = [_filled(server.lend(), stored) for stored in STORED]
     searches = [_begun(stage) for stage in stages]
@@ -62,8 +62,8 @@ def cost_by_stored(server: Server) -> float:
     for index, name in enumerate(("claim", "report")):
         few, many = ([step[size][index] for step in steps] for size in (0, 1))
         ratios.append(statistics.median(b / a for a, b in zip(few, many, strict=True)))
-        medians = f"{statistics.median(few):.2f} ms beside {STORED[0]:,} trials, {statistics.median(many):.2f} ms"
-        print(f"stored: {name} {medians} beside {STORED[1]:,}; median of {len(few)} pairs: {ratios[-1]:.2f} times")
+        medians = f"{statistics.median(few):.2f} ms with {STORED[0]:,} stored trials, {statistics.median(many):.2f} ms"
+        print(f"stored: {name} {medians} with {STORED[1]:,}; median ratio of {len(few)} pairs: {ratios[-1]:.2f}")
     return max(ratios)
 
 
@@ -80,7 +80,7 @@ def _begun(stage: Stage) -> int:
 
 
 def _step(stage: Stage) -> tuple[float, float]:
-    """Return the milliseconds of a claim and of its report."""
+    """Claim and report a job. Return the milliseconds of the claim and of the report."""
     began = time.perf_counter()
     (lease,) = stage.claim()
     claimed = time.perf_counter()

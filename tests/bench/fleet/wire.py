@@ -12,7 +12,7 @@ KEPT_S = 2.0
 
 
 class Refused(Exception):
-    """An answer with an error status."""
+    """The service answered with an error status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status}: {text[:300]}")
@@ -20,7 +20,7 @@ class Refused(Exception):
 
 
 class Wire:
-    """Connections to several service processes, which are used in turn, as by a round-robin proxy."""
+    """Connections to several service processes. Requests use them in turn, as with a round-robin proxy."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._ports = cycle([int(url.rpartition(":")[2]) for url in urls])
@@ -31,7 +31,7 @@ class Wire:
 
         Raises:
             Refused: the answer has an error status.
-            OSError, asyncio.IncompleteReadError: there is no complete answer.
+            OSError, asyncio.IncompleteReadError: the connection failed before the answer was complete.
         """
         port = next(self._ports)
         content = json.dumps(body).encode()

@@ -1,4 +1,4 @@
-"""Simulated workers, which claim jobs in batches and report them immediately, with a time computed from the config."""
+"""Simulated workers: they claim jobs in batches and report a time computed from the config, without measuring."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ class Tally:
 
     Attributes:
         claims_ms, reports_ms: durations of requests in ms, except claims that waited for work.
-        statuses: number of reported results by status.
+        statuses: number of reports by the status of the service's answer.
     """
 
     claims_ms: list[float] = field(default_factory=list)
@@ -51,7 +51,7 @@ def _timing(of: object) -> dict[str, Any]:
 
 
 class Worker:
-    """One worker with one device."""
+    """A simulated worker with one device."""
 
     def __init__(self, number: int, wire: Wire, tally: Tally) -> None:
         self.id = f"simulated-{number}"

@@ -1,8 +1,8 @@
-"""Optimises ten operations only with ``brief`` and ``submit``, like an external proposer: ``make bench-operations``.
+"""Optimises ten operations like an external proposer, only with ``brief`` and ``submit``: ``make bench-operations``.
 
-Five problems are similar to those of KernelBench's level 1. Five are fused operations of language models. Each problem
-has a naive variant and a variant with tunables. The table compares the best kernel with eager PyTorch, torch.compile,
-the naive variant, and the variant before tuning.
+Five operations are similar to those of KernelBench's level 1. Five are fused operations of language models. Each
+operation has a naive variant and a variant with tunables. The table compares the best kernel with eager PyTorch,
+torch.compile, the naive variant, and the variant before tuning.
 """
 
 import argparse

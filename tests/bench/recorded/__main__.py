@@ -21,7 +21,7 @@ from workers.system.scratch import scratch
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure until all configs are recorded or the time is over. Return status 2 if there is no device."""
+    """Measure until all configs are recorded or the maximum duration is over. Return status 2 if there is no device."""
     options = _parser().parse_args(arguments)
     until_s = time.monotonic() + 60 * options.minutes
     chosen = [each for each in definitions(options.definitions) if not options.only or each.name in options.only]
@@ -31,7 +31,10 @@ def main(arguments: Sequence[str]) -> int:
     options.to.mkdir(parents=True, exist_ok=True)
     devices = chosen_driver.discover(options.cache)
     if len(devices) <= options.unit:
-        print(f"there are {len(devices)} devices of kind {kind}, so no number {options.unit}", file=sys.stderr)
+        print(
+            f"no device of kind {kind} has the number {options.unit}; there are {len(devices)}, counted from 0",
+            file=sys.stderr,
+        )
         return 2
     device = devices[options.unit]
     with scratch() as place, exclusive(device.uuid):
@@ -58,13 +61,15 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="recorded", description=__doc__)
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="folder of the recordings")
-    parser.add_argument("--only", nargs="*", metavar="SPACE", help="only these spaces")
+    parser.add_argument("--only", nargs="*", metavar="SPACE", help="measure only these spaces")
     parser.add_argument(
         "--definitions", type=Path, default=DEFINITIONS, metavar="FILE", help="TOML file that defines the spaces"
     )
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--unit", type=int, default=0, metavar="N", help="number of the device, counted from 0")
-    parser.add_argument("--jobs", type=int, default=8, metavar="N", help="parallel builds (default: %(default)s)")
+    parser.add_argument(
+        "--jobs", type=int, default=8, metavar="N", help="number of parallel builds (default: %(default)s)"
+    )
     parser.add_argument(
         "--minutes", type=float, default=60.0, help="maximum duration in minutes (default: %(default)s)"
     )

@@ -38,7 +38,7 @@ LONGEST_LOG = 300
 """Maximum number of stored characters of a compiler's error message."""
 
 MOST_TROUBLE = 5
-"""Number of consecutive runners that fail on a known-good kernel after which recording ends."""
+"""Recording ends after this number of consecutive runners that failed on a known-good kernel."""
 
 POLICY = Policy(name="recording", seeds=1, verify_timeout_s=20.0, measure_timeout_s=20.0)
 OUTCOMES: TypeAdapter[Outcome] = TypeAdapter(Outcome)
@@ -113,7 +113,7 @@ class Record:
         }
 
     def due(self) -> list[Config]:
-        """Return the configs without a line, in random order. The file is created if it is missing."""
+        """Return the configs that are not yet recorded, in random order. The file is created if it is missing."""
         done: set[str] = set()
         if self.path.exists():
             lines = self.path.read_text().splitlines()[1:]
@@ -165,7 +165,7 @@ class Record:
 
 
 def record(records: Sequence[Record], builder: Builder, *, jobs: int, until_s: float) -> int:
-    """Measure remaining configs until `until_s` of the monotonic clock. Return the number of measured configs.
+    """Measure remaining configs until the monotonic clock reaches `until_s`. Return the number of measured configs.
 
     Spaces take turns in proportion to their remaining configs, so that all of them are complete at about the same time.
     """
@@ -196,7 +196,7 @@ def record(records: Sequence[Record], builder: Builder, *, jobs: int, until_s: f
 
 
 def in_turns(due: Mapping[int, Sequence[Config]]) -> Iterator[tuple[int, Config]]:
-    """Yield each config of all lists with the key of its list. The configs of a list are spread evenly."""
+    """Yield each config of all lists with the key of its list. The lists are interleaved evenly."""
     shares = [
         ((position + 0.5) / len(configs), place, position)
         for place, configs in due.items()

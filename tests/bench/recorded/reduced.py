@@ -1,4 +1,4 @@
-"""Reduced spaces: a family's space with some values of some tunables, and the defaults of the remaining tunables."""
+"""Reduced spaces: parts of a family's space, with some values of some tunables and the defaults of the others."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -34,8 +34,8 @@ class Reduced:
         """Return the space of the valid configs on a device.
 
         Raises:
-            InvalidInput: the family does not have a listed tunable or value. The field is ``kept.`` and the tunable's
-                name.
+            InvalidInput: the family lacks a listed tunable or value. The error's field is ``kept.`` and the name of the
+                tunable.
         """
         defaults: dict[str, Sequence[Value]] = {
             tunable.name: (tunable.values[tunable.default_index],)

@@ -1,6 +1,6 @@
 """Converts recordings to common formats: ``python -m tests.bench.recorded.write --help``.
 
-For each space, it writes a compressed Kernel Tuner cache and T4 results. Equal recordings give equal files.
+The command writes a compressed Kernel Tuner cache and T4 results for each space. Equal recordings give equal files.
 """
 
 import argparse

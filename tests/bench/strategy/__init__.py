@@ -1,1 +1,1 @@
-"""Compares strategies with further tuners on recorded spaces: ``make bench-strategy``."""
+"""Compares strategies with other tuners on recorded spaces: ``make bench-strategy``."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread, because proposals are timed by processor time
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # libraries get one thread, because proposals are timed by processor time
 
 from evo.errors import EvoError, InvalidInput
 from tests.bench.strategy import asking, ours, report, tournament
@@ -20,8 +20,7 @@ from tests.bench.strategy.player import Contestant
 
 QUESTIONS = ("evaluations", "crowd", "asking", "ablation", "steps", "failing", "noisy", "transfer", "functions")
 ON_REQUEST = ("rivals", "problems")
-"""Comparisons that run only if they are named. The first is part of another comparison, the second has separate spaces.
-"""
+"""Comparisons that run only if they are named. `rivals` is part of `evaluations`; `problems` has spaces of its own."""
 
 QUICK_SEEDS = 5
 QUICK_LENGTHS = (100, 1_000, 2_000)
@@ -53,9 +52,9 @@ def main(arguments: Sequence[str]) -> int:
     _ask(told, effort, contestants, options)
     _write(told, options.to)
     if not told.judges:
-        print("quick run: there are too few runs to check the requirements", file=sys.stderr)
+        print("the requirements are not checked, because a quick run has too few runs", file=sys.stderr)
     for failure in told.missed:
-        print(f"does not hold: {failure}", file=sys.stderr)
+        print(f"required result missed: {failure}", file=sys.stderr)
     return int(bool(told.missed))
 
 
@@ -94,9 +93,11 @@ def _spaces(folder: Path, prefix: str | None) -> list[Path]:
     there = list(paths(folder))
     chosen = [path for path in there if path.name.startswith(prefix or "")]
     if not there:
-        raise InvalidInput("--spaces", f"{folder} is not a folder of recordings (*.json, *.json.gz)")
+        raise InvalidInput("--spaces", f"{folder} is not a folder with recordings (*.json, *.json.gz)")
     if not chosen:
-        raise InvalidInput("--space", f"no recording begins with {prefix!r}: {', '.join(path.name for path in there)}")
+        raise InvalidInput(
+            "--space", f"no recording has a name that begins with {prefix!r}: {', '.join(path.name for path in there)}"
+        )
     for path in chosen:
         try:
             load(path)
@@ -118,7 +119,7 @@ def _chosen(names: Sequence[str] | None, quick: bool) -> list[Contestant]:
     everybody = [each for each in tournament.contestants().values() if each.name not in variants]
     known = [each.name for each in everybody]
     if unknown := [name for name in names or () if name not in known]:
-        raise InvalidInput("--contestant", f"no contestant is called {unknown[0]!r}; there are: {', '.join(known)}")
+        raise InvalidInput("--contestant", f"there is no contestant {unknown[0]!r}; use one of: {', '.join(known)}")
     if names:
         return [each for each in everybody if each.name in (report.DEFAULT, *names)]
     return [each for each in everybody if each.share == 1.0 or not quick]
@@ -138,16 +139,19 @@ def _parser() -> argparse.ArgumentParser:
         type=_count(2),
         default=100,
         metavar="N",
-        help="runs per contestant and space (default: %(default)s)",
+        help="number of runs per contestant and space (default: %(default)s)",
     )
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_SEEDS} seeds, short logs, no slow contestants")
     parser.add_argument(
-        "--question", action="append", choices=QUESTIONS + ON_REQUEST, help="only this comparison; may be repeated"
+        "--question", action="append", choices=QUESTIONS + ON_REQUEST, help="run only this comparison; may be repeated"
     )
     parser.add_argument(
-        "--contestant", action="append", metavar="NAME", help="contestant in addition to the default; may be repeated"
+        "--contestant",
+        action="append",
+        metavar="NAME",
+        help="contestant to compare with the default strategy; may be repeated",
     )
-    parser.add_argument("--space", metavar="PREFIX", help="only spaces whose file names begin with PREFIX")
+    parser.add_argument("--space", metavar="PREFIX", help="use only spaces whose file names begin with PREFIX")
     parser.add_argument(
         "--spaces", type=Path, default=SPACES, metavar="FOLDER", help="folder of recordings (*.json, *.json.gz)"
     )
@@ -163,7 +167,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_count(0),
         metavar="N",
         default=os.cpu_count() or 1,
-        help="parallel processes; 0 uses only stored runs (default: %(default)s)",
+        help="number of parallel processes; 0 uses only stored runs (default: %(default)s)",
     )
     parser.add_argument(
         "--archive",
@@ -181,7 +185,7 @@ def _parser() -> argparse.ArgumentParser:
 def _count(least: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"expected a whole number from {least} on, got {text!r}")
+            raise argparse.ArgumentTypeError(f"expected an integer of at least {least}, got {text!r}")
         return int(text)
 
     return read

@@ -1,7 +1,7 @@
 """Stores runs on disk, so that equal runs are not repeated and an interrupted benchmark can continue.
 
-``python -m tests.bench.strategy.archive FOLDER NAME`` stores the runs of a contestant in the repository, because it
-would take hours to repeat them.
+``python -m tests.bench.strategy.archive FOLDER NAME`` copies the runs of a slow contestant to the repository, because
+repeating them would take hours.
 """
 
 import gzip
@@ -24,8 +24,8 @@ class Archive:
     """Files of JSON lines, one per contestant, space and course, with a line per seed.
 
     Args:
-        folder: folder of the archive, created when the first run is stored.
-        played: folder of published, compressed runs. It is only read.
+        folder: folder of the archive. It is created when the first run is stored.
+        played: folder of the compressed runs in the repository. It is only read.
     """
 
     def __init__(self, folder: Path, played: Path = PLAYED) -> None:
@@ -54,7 +54,7 @@ def publish(folder: Path, contestant: str, played: Path = PLAYED) -> Iterator[Pa
         lines = _by_seed(path) | _by_seed(source)
         path.parent.mkdir(parents=True, exist_ok=True)
         ordered = "".join(f"{lines[seed]}\n" for seed in sorted(lines))
-        path.write_bytes(gzip.compress(ordered.encode(), mtime=0))  # no time stamp: equal runs give equal bytes
+        path.write_bytes(gzip.compress(ordered.encode(), mtime=0))  # without a time stamp, equal runs give equal bytes
         yield path
 
 

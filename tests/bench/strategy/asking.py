@@ -19,7 +19,7 @@ from evo.trial.timing import Timing
 
 LENGTHS = (100, 300, 1_000, 3_000, 10_000)
 ASKS = 200
-"""Number of timed proposals for each length of the history. Each proposal is followed by its result."""
+"""Number of timed proposals for each length of the history. The result of a proposal is reported before the next."""
 
 STOCK_ASKS = 20
 FAILING = 0.1
@@ -37,13 +37,17 @@ class Cost:
 def listed() -> Space:
     """Return a space of 839,808 valid configs that are enumerated."""
     sizes = (4, 4, 4, 4, 3, 3, 3, 3, 3, 3, 3, 3)
-    constraint = Constraint(expression=Expression.parse("T0 + T1 + T2 <= 4", "constraints"), because="it has to fit")
+    constraint = Constraint(
+        expression=Expression.parse("T0 + T1 + T2 <= 4", "constraints"), because="the sum is limited"
+    )
     return Space([Tunable(name=f"T{index}", values=range(size)) for index, size in enumerate(sizes)], [constraint])
 
 
 def drawn() -> Space:
     """Return a space that is too large to enumerate, with 10^12 points of which a third are valid."""
-    constraint = Constraint(expression=Expression.parse("T0 + T1 + T2 <= 11", "constraints"), because="it has to fit")
+    constraint = Constraint(
+        expression=Expression.parse("T0 + T1 + T2 <= 11", "constraints"), because="the sum is limited"
+    )
     return Space([Tunable(name=f"T{index}", values=range(10)) for index in range(12)], [constraint])
 
 
@@ -65,7 +69,7 @@ def ours(name: str, space: Space, lengths: Sequence[int] = LENGTHS) -> list[Cost
         while len(history.finished) < length:
             key_config = configs[len(history.asked)]
             _end(history, history.ask(Proposal(config=key_config, origin="random")), space)
-        strategy.propose(history, np.random.default_rng(0))  # the first call reads the history
+        strategy.propose(history, np.random.default_rng(0))  # the first proposal also reads the history
         costs.append(_timed(length, ASKS, partial(_asked, strategy, history, space)))
     return costs
 
@@ -100,7 +104,7 @@ def stock(lengths: Sequence[int] = LENGTHS) -> list[Cost]:
 
 
 def growth(costs: Sequence[Cost]) -> float:
-    """Return the exponent with which the median cost grows from 1,000 trials on. 1 means linear growth."""
+    """Return the exponent with which the median cost grows beyond 1,000 trials. 1 means linear growth."""
     late = [cost for cost in costs if cost.trials >= 1_000]
     x, y = (np.log([getattr(cost, name) for cost in late]) for name in ("trials", "median_ms"))
     return float(np.polyfit(x, y, 1)[0]) if len(late) > 1 else math.nan
@@ -130,5 +134,5 @@ def _end(history: History, trial: Trial, space: Space) -> None:
 
 
 def _time_us(ranks: Sequence[int]) -> float:
-    """Return a bowl-shaped time with an off-centre minimum and two interacting tunables."""
+    """Return a synthetic time in µs: quadratic, with an off-centre minimum and two interacting tunables."""
     return 10.0 + sum((rank - 2) ** 2 for rank in ranks) + 3 * abs(ranks[0] - ranks[1])

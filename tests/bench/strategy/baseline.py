@@ -11,11 +11,11 @@ import numpy.typing as npt
 from tests.bench.strategy.ground import Floats, Ground
 
 SHARE = 0.9
-"""Fraction of the way from the median to the optimum that random search covers until the end of the time axis."""
+"""Fraction of the way from the median time to the optimum that random search covers until the time axis ends."""
 
 
 def expected_us(falling_us: Floats, evaluations: Floats) -> Floats:
-    """Return the expected best times in µs after numbers of evaluations, which may be fractional."""
+    """Return the expected best times in µs after the given numbers of evaluations, which may be fractional."""
     count = len(falling_us)
     below, above = np.floor(evaluations), np.ceil(evaluations)
     part = evaluations - below
@@ -23,9 +23,9 @@ def expected_us(falling_us: Floats, evaluations: Floats) -> Floats:
 
 
 def evaluations_until(falling_us: Floats, share: float = SHARE) -> int:
-    """Return the number of evaluations that random search needs for `share` of the way to the optimum.
+    """Return the number of evaluations that random search needs for `share` of the way from the median to the optimum.
 
-    The way begins at the median time.
+    The median is the median time of the space.
     """
     goal = np.median(falling_us) + share * (falling_us[-1] - np.median(falling_us))
     curve = expected_us(falling_us, np.arange(1.0, len(falling_us) + 1))

@@ -22,7 +22,7 @@ from tests.bench.strategy.ground import SPACES
 FOLDER = SPACES.parent / "built"
 
 FIRST, NEXT, STRIDE = 40, 32, 24
-"""Numbers of trials: minimum for learning, ranked after learning, and increment for learning."""
+"""Numbers of trials: the minimum for learning, the trials ranked afterwards, and the increment for learning."""
 
 BUILT, DRAWS = 8, 60
 """Number of configs per group, and number of groups that are drawn from the ranked configs."""
@@ -47,11 +47,11 @@ class Log:
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """Time of the config ranked first of eight with build resources, divided by its time without them.
+    """Time of the config that is ranked first of eight with build resources, divided by that of the first without them.
 
     Attributes:
         ratio: the ratio of the two times. Below 1, build resources help.
-        error: standard error of the ratio's logarithm over the positions in the log; None for a single position.
+        error: standard error of the logarithm of the ratio over the positions in the log; None for a single position.
     """
 
     ratio: float
@@ -104,7 +104,9 @@ def _chosen(log: Log, points: Points, names: Flags, count: int) -> float:
 
 
 def main() -> None:
-    print("| search | trials | time of the best judged of eight, with the figures / without |\n| --- | ---: | ---: |")
+    print(
+        "| search | trials | time of the first-ranked of eight, with / without build resources |\n| --- | ---: | ---: |"
+    )
     for path in sorted(FOLDER.glob("*.json.gz")):
         log = load(path)
         found = gain(log)

@@ -17,7 +17,7 @@ MOST = 1_000
 """Number of trials after which a run ends without reaching the goal."""
 
 SHARE = 0.5
-"""Fraction of the seeds that are run. Runs are long, and a median over fifty seeds is stable enough."""
+"""Fraction of the seeds that are run. Runs are long, and the median over fifty seeds is stable enough."""
 
 
 COURSES: Sequence[tuple[int, Clock]] = ((1, "steps"), (WORKERS, "steps"), (WORKERS, "recorded"))
@@ -25,7 +25,7 @@ COURSES: Sequence[tuple[int, Clock]] = ((1, "steps"), (WORKERS, "steps"), (WORKE
 
 @dataclass(frozen=True, kw_only=True)
 class Crowd:
-    """Results with a number of workers, as medians over the seeds for each space.
+    """Results for one number of workers: medians over the seeds for each space.
 
     A median is infinite if at least half of the runs did not reach the goal.
 
@@ -48,12 +48,12 @@ class Crowding:
 
     @property
     def growth(self) -> float:
-        """The number of trials with 32 synchronous workers divided by the number with one worker."""
+        """Number of trials with 32 synchronous workers, divided by the number with one worker."""
         return growth(self.alone, self.in_step)
 
 
 def growth(alone: Crowd, together: Crowd) -> float:
-    """Return the number of trials of `together` divided by that of `alone`.
+    """Return the number of trials of `together` divided by the number of `alone`.
 
     The result is the geometric mean over the spaces in which one worker reaches the goal.
     """

@@ -33,13 +33,13 @@ from tests.bench.strategy.ground import Floats, Ground, load
 from tests.bench.strategy.tables import table
 
 SPACES = ("sdpa-64", "sdpa-192", "gemm")
-"""Default recordings. The first one was used for development, so its figures are not independent."""
+"""Default recordings. The first recording was used for development, so its results are not independent."""
 
 AHEAD = 3
 """Number of trials that are proposed while a trial is measured, because builds run in advance."""
 
 PER_DIFFERENCE = 1.02
-"""Factor of the time for each recorded tunable in which the nearest recorded config differs."""
+"""Factor of the time for each recorded tunable whose value differs from the nearest recorded config."""
 
 SCATTER = 0.15
 """Standard deviation of the logarithms of factors. Factors are at least 1."""
@@ -74,7 +74,7 @@ class Enlarged:
         times_us = self.ground.times_us[nearest]
         times_us = times_us[np.isfinite(times_us)]
         if not len(times_us):
-            return LaunchFailed(reason="the nearest recorded configs failed")
+            return LaunchFailed(reason="all nearest recorded configs failed")
         factor = math.prod(float(factors[row[column]]) for column, factors in self.factors.items())
         differences = int(differ[nearest[0]].sum())
         time_us = float(np.median(times_us)) * factor * PER_DIFFERENCE**differences
@@ -164,7 +164,7 @@ def main(arguments: Sequence[str]) -> int:
                 found = list(pool.map(partial(ratios, strategy, options.trials), runs))
                 middles = [f"{median(each[moment - 1] for each in found):.3f}" for moment in moments]
                 rows.append([name, strategy, *middles, f"{max(each[-1] for each in found):.3f}"])
-    print(table(["space", "strategy", *(f"after {each}" for each in moments), "worst at the end"], rows))
+    print(table(["space", "strategy", *(f"after {each}" for each in moments), "worst after the last trial"], rows))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Compares contestants by number of evaluations: how close to the optimum is the best config?"""
+"""Compares how close to the optimum the best configs of contestants are after numbers of evaluations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from tests.bench.strategy.scores import Figure, by_evaluations, figure, mean_ove
 BUDGET = 200
 HORIZONS = (100, BUDGET)
 AT_BEST = 1.001
-"""Ratio to the optimum up to which noise hides differences."""
+"""Noise hides differences between configs whose time divided by the optimum is below this ratio."""
 
 
 @dataclass(frozen=True, kw_only=True)

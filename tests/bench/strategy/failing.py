@@ -1,4 +1,4 @@
-"""Measures the value of a failure model in spaces in which most configs fail.
+"""Measures the value of a failure model in spaces where most configs fail.
 
 Each recorded config gets a synthetic resource demand: a randomly weighted sum of the ranks of its values. Configs with
 the largest demands fail, but the best config never fails.
@@ -25,13 +25,13 @@ SHARE = 0.2
 """Fraction of the seeds that are run."""
 
 TRIALS = 100
-PIECE = "without the chance of success"
+PIECE = "without the success probability"
 SEED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Toll:
-    """Results of searches in a space in which most configs fail.
+    """Results of searches in a space where most configs fail.
 
     Attributes:
         p100: score after 100 evaluations, with random search calculated over the configs that work.
@@ -43,7 +43,7 @@ class Toll:
 
 
 def barred(ground: Ground, share: float = FAIL) -> Ground:
-    """Return the recording with a fraction `share` of its configs failing."""
+    """Return a copy of the recording in which the fraction `share` of the configs fails."""
     rng = np.random.default_rng(SEED)
     ranks = np.array([ground.space.encode(entry.config) for entry in ground.entries])
     spans = np.maximum(ranks.max(axis=0), 1)

@@ -1,4 +1,4 @@
-"""Collects the runs of one comparison, by contestant and space."""
+"""Collects the runs of a comparison by contestant and space."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Field:
 
 
 def gather(effort: Effort, contestants: Sequence[Contestant], course: Callable[[Ground], Course]) -> Field:
-    """Return all runs of the contestants. Runs that the archive lacks are made first.
+    """Return all runs of the contestants. Runs that are missing in the archive are executed first.
 
     Without processes, only contestants with all runs are returned.
     """

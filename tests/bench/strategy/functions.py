@@ -79,7 +79,7 @@ FUNCTIONS = {
 Sampler = Callable[[Mapping[str, BaseDistribution], int], BaseSampler]
 SAMPLERS: dict[str, Sampler] = {
     "KernelEvoSampler": lambda space, seed: KernelEvoSampler(space, seed=seed),
-    "KernelEvoSampler, nothing declared": lambda space, seed: KernelEvoSampler(seed=seed),
+    "KernelEvoSampler, without declared space": lambda space, seed: KernelEvoSampler(seed=seed),
     "Optuna TPE, multivariate": lambda space, seed: TPESampler(multivariate=True, seed=seed),
 }
 

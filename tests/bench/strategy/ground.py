@@ -82,7 +82,7 @@ def of(recording: Recording) -> Ground:
 
 @lru_cache(maxsize=16)
 def load(path: Path) -> Ground:
-    """Read a recording file, once per process."""
+    """Read a recording file. A process reads each file only once."""
     package = find(str(path))
     assert package.recording is not None
     return of(package.recording)

@@ -1,4 +1,4 @@
-"""Kernel Tuner's strategies on recorded spaces, with any number of workers.
+"""Kernel Tuner's strategies as contestants on recorded spaces, with any number of workers.
 
 A replaying runner is used instead of Kernel Tuner's simulation mode, which reads the cache file again for each run and
 evaluates no configs in parallel. Strategies, cost function, search space and budget are those of Kernel Tuner. Configs
@@ -55,7 +55,7 @@ def contestants() -> list[Contestant]:
 
 
 def planned(course: Course) -> int:
-    """Return the budget in evaluations that a strategy gets, e.g. to plan its cooling."""
+    """Return the number of evaluations that a strategy may plan with, e.g. for its cooling schedule."""
     return max(course.trials, PLANNED)
 
 
@@ -96,7 +96,7 @@ class Replay:
         self._asks = 0
 
     def resume(self) -> None:
-        """Continue to count the strategy's processor time."""
+        """Start to count the strategy's processor time again after a batch."""
         self._since = time.process_time()
 
     def played(self) -> Run:
@@ -190,7 +190,7 @@ class Budget:
         from kernel_tuner.util import StopCriterionReached
 
         if self._replay.over:
-            raise StopCriterionReached("the course is over")
+            raise StopCriterionReached("the budget of the course is used up")
 
     def get_fraction_consumed(self) -> float:
         return self._replay.fraction

@@ -1,4 +1,4 @@
-"""Measures the value of confirmations if times are noisy and some times are far too short.
+"""Measures the value of confirmations when times are noisy and some times are far too short.
 
 Noise is added to recorded times. The best config is confirmed every `Policy.challenge_every` trials, and three configs
 are confirmed at the end. A confirmation finds the recorded time. With corrections, the strategy gets the confirmed
@@ -25,7 +25,7 @@ SHARE = 0.4
 """Fraction of the seeds that are run."""
 
 TRIALS = 200
-PIECE = "a lead counts in full"
+PIECE = "with the whole lead"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Noise:
 
 NOISES = {
     "5 % of noise": Noise(spread=0.05),
-    "2 %, every 50th time 0.7 of what it is": Noise(spread=0.02, lucky=0.02, factor=0.7),
+    "2 % of noise, every 50th time multiplied by 0.7": Noise(spread=0.02, lucky=0.02, factor=0.7),
 }
 
 
@@ -108,7 +108,7 @@ def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, l
     """Return a list of results, one per space, for each kind of noise with and without corrections."""
     factories = {"": STRATEGIES[strategy], f", {PIECE}": VARIANTS[PIECE]}
     return {
-        f"{name}, {'corrected' if corrects else 'as told'}{piece}": [
+        f"{name}, {'corrected' if corrects else 'not corrected'}{piece}": [
             _results(ground, [NoisyPlayer(ground, factory, seed, noise, corrects=corrects) for seed in range(seeds)])
             for ground in grounds
         ]

@@ -21,7 +21,7 @@ DECIDES = ("evo.search.search", "evo.strategy")
 """Modules that affect proposals. The digest also includes all modules that they import."""
 
 LIBRARIES = ("numpy", "scipy", "optuna")
-"""Packages that affect proposals by their arithmetic or random numbers."""
+"""Packages whose arithmetic or random numbers affect proposals."""
 
 
 class OurPlayer:

@@ -9,7 +9,7 @@ from tests.bench.strategy.run import Course, Run
 
 
 class Player(Protocol):
-    """One search by ask and tell. Configs are identified by their index in the recording."""
+    """One search with an ask-and-tell interface. Configs are identified by their index in the recording."""
 
     asks: int
 

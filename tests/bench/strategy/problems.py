@@ -26,11 +26,11 @@ from tests.bench.strategy.simulate import Simulation
 FAMILY, NAMES = "sdpa", ("h100-sdpa-128", "h100-sdpa-192", "h100-sdpa-64")
 LOGGED, TRIALS = 100, 100
 PREDICTED = 5
-"""Number of predicted configs, as in a service."""
+"""Number of predicted configs that a search gets as advice, as from a service."""
 
 MOMENTS = (3, 5, 10, 20, 50, TRIALS)
 NOTHING_YET = 10.0
-"""Ratio to the optimum that a search has before its first measurement."""
+"""Ratio of time to optimum that counts for a search before its first measurement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ def nothing(here: Place, others: Sequence[Earlier]) -> Context:
 
 
 def champions(here: Place, others: Sequence[Earlier]) -> Context:
-    """Return a context with the fastest valid configs of the problems in `others` as warm starts."""
+    """Return a context whose warm starts are the fastest valid configs of the problems in `others`."""
     best = [min(each.results, key=lambda result: result[1])[0] for each in others]
     default = here.ground.space.default()
     configs = [{name: each.get(name, default[name]) for name in here.ground.space.names} for each in best]
@@ -70,7 +70,7 @@ def champions(here: Place, others: Sequence[Earlier]) -> Context:
 
 
 def advised(here: Place, others: Sequence[Earlier]) -> Context:
-    """Return the context of `champions`, with predicted configs as advice. The service does the same."""
+    """Return the context of `champions` with predicted configs as advice, like the service."""
     configs = predicted(here.ground.space, here.whole.problem, others, PREDICTED)
     return replace(champions(here, others), advice=configs)
 
@@ -82,9 +82,9 @@ def misled(here: Place, others: Sequence[Earlier]) -> Context:
 
 
 WAYS: Ways = {
-    "no other problems": nothing,
+    "without other problems": nothing,
     "their champions": champions,
-    "their champions, and predictions as advice": advised,
+    "champions of other problems, and predictions as advice": advised,
     "predictions from opposite results": misled,
 }
 

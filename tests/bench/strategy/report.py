@@ -31,7 +31,7 @@ from tests.bench.strategy.variants import STEPS
 from workers.system.machine import processor_model
 
 DEFAULT = next(iter(STRATEGIES))
-NOTHING = "The archive holds no runs of the default strategy as it is now."
+NOTHING = "The archive contains no runs of the current default strategy."
 PACKAGES = ("numpy", "scipy", "optuna", "kernel_tuner", "cmaes", "torch", "scikit-learn", "smac")
 
 
@@ -63,7 +63,7 @@ class Report:
         self.missed += missed if self.judges else ()
 
     def lack(self) -> None:
-        """Record that runs are missing, so that requirements cannot be checked."""
+        """Report that runs of the default strategy are missing, so that requirements cannot be checked."""
         self.add(f"{NOTHING}\n")
         self.missed.append(NOTHING)
 
@@ -86,7 +86,7 @@ def heading(report: Report, effort: Effort) -> None:
     report.add(
         f"{processor_model()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}; {platform.system()}, "
         f"Python {platform.python_version()}, {versions}. {len(effort.paths)} spaces, {effort.seeds} seeds unless the "
-        f"table says fewer.\n"
+        f"table states fewer.\n"
     )
 
 
@@ -97,13 +97,13 @@ def ask_evaluations(report: Report, effort: Effort, contestants: list[Contestant
         report.lack()
         return
     others = [name for name in found if name not in STRATEGIES]
-    report.add(f"### By evaluations\n\n{tables.standings(found)}")
+    report.add(f"### Comparison by evaluations\n\n{tables.standings(found)}")
     report.add(tables.by_space(found, effort.grounds))
     report.add(tables.leads(found, DEFAULT))
     report.note("evaluations", found)
     report.hold(bars.standing(found, DEFAULT, [*others, *({"random"} & set(found))]))
     timed = moments.compare(effort, runs, contestants)
-    report.add(f"### By time\n\n{tables.timings(timed)}")
+    report.add(f"### Comparison by time\n\n{tables.timings(timed)}")
     report.note("time", timed)
     if DEFAULT in timed:
         report.hold(bars.timing(timed, DEFAULT, [name for name in others if name in timed]))
@@ -124,7 +124,7 @@ def ask_crowd(report: Report, effort: Effort) -> None:
     if DEFAULT not in found:
         report.lack()
         return
-    report.add(f"### Many workers at once\n\n{tables.crowding(found, effort.grounds)}")
+    report.add(f"### Many parallel workers\n\n{tables.crowding(found, effort.grounds)}")
     report.note("crowd", found)
     report.hold(bars.crowding(found, DEFAULT))
 
@@ -132,7 +132,7 @@ def ask_crowd(report: Report, effort: Effort) -> None:
 def ask_costs(report: Report, lengths: tuple[int, ...]) -> None:
     found = {f"{DEFAULT}, {name} space": asking.ours(DEFAULT, make(), lengths) for name, make in asking.SPACES.items()}
     found["Optuna TPE"] = asking.stock(lengths)
-    report.add(f"### What asking costs\n\n{tables.asking(found)}")
+    report.add(f"### Cost of a proposal\n\n{tables.asking(found)}")
     report.note("asking", found)
     report.hold(bars.asking(found, DEFAULT))
 
@@ -145,7 +145,7 @@ def ask_ablation(report: Report, effort: Effort) -> None:
     if DEFAULT not in found:
         report.lack()
         return
-    report.add(f"### What each piece is worth\n\n{tables.ablation(found, DEFAULT, effort.grounds)}")
+    report.add(f"### Value of each component\n\n{tables.ablation(found, DEFAULT, effort.grounds)}")
     report.note("ablation", found)
 
 
@@ -156,41 +156,42 @@ def ask_steps(report: Report, effort: Effort) -> None:
     if not upon:
         report.lack()
         return
-    report.add(f"### Built up piece by piece\n\n{tables.building(found, upon, effort.grounds)}")
+    report.add(f"### Components added one after another\n\n{tables.building(found, upon, effort.grounds)}")
     report.note("steps", found)
 
 
 def ask_failing(report: Report, effort: Effort) -> None:
     seeds = max(2, round(failing.SHARE * effort.seeds))
     found = failing.compare(effort.grounds, DEFAULT, seeds)
-    report.add(f"### Where {failing.FAIL:.0%} fail\n\n{seeds} seeds.\n\n{tables.failing(found, effort.grounds)}")
+    title = f"### Spaces where {failing.FAIL:.0%} of the configs fail"
+    report.add(f"{title}\n\n{seeds} seeds.\n\n{tables.failing(found, effort.grounds)}")
     report.note("failing", {name: dict(zip(_names(effort), tolls, strict=True)) for name, tolls in found.items()})
 
 
 def ask_noisy(report: Report, effort: Effort) -> None:
     seeds = max(2, round(noisy.SHARE * effort.seeds))
     found = noisy.compare(effort.grounds, DEFAULT, seeds)
-    report.add(f"### Where times are noisy\n\n{seeds} seeds.\n\n{tables.noisy(found, effort.grounds)}")
+    report.add(f"### Noisy times\n\n{seeds} seeds.\n\n{tables.noisy(found, effort.grounds)}")
     report.note("noisy", {name: dict(zip(_names(effort), each, strict=True)) for name, each in found.items()})
 
 
 def ask_transfer(report: Report, effort: Effort) -> None:
     seeds = max(2, round(transfer.SHARE * effort.seeds))
     found = transfer.compare(effort.grounds, DEFAULT, seeds)
-    report.add(f"### What advice is worth\n\n{seeds} seeds.\n\n{tables.transfer(found, effort.grounds)}")
+    report.add(f"### Value of advice\n\n{seeds} seeds.\n\n{tables.transfer(found, effort.grounds)}")
     report.note("transfer", {name: dict(zip(_names(effort), starts, strict=True)) for name, starts in found.items()})
 
 
 def ask_problems(report: Report, seeds: int) -> None:
     found = problems.compare(DEFAULT, seeds)
-    report.add(f"### What other problems' results are worth\n\n{seeds} seeds.\n\n{tables.problems(found)}")
+    report.add(f"### Value of results of other problems\n\n{seeds} seeds.\n\n{tables.problems(found)}")
     report.note("problems", found)
 
 
 def ask_functions(report: Report, effort: Effort) -> None:
     seeds = max(2, round(functions.SHARE * effort.seeds))
     found = functions.compare(seeds)
-    report.add(f"### On plain studies\n\n{seeds} seeds.\n\n{tables.functions(found)}")
+    report.add(f"### Sampler in plain Optuna studies\n\n{seeds} seeds.\n\n{tables.functions(found)}")
     report.note("functions", found)
 
 

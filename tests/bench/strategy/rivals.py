@@ -1,4 +1,4 @@
-"""Compares contestants only by their results after 200 evaluations, which is fast even for slow contestants."""
+"""Compares contestants only by their first 200 evaluations, which is fast enough for slow contestants."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Distance:
 
 
 def compare(effort: Effort, contestants: Sequence[Contestant]) -> Mapping[str, Distance]:
-    """Return the results of all contestants by name. Runs that the archive lacks are made first."""
+    """Return the results of all contestants by name. Runs that are missing in the archive are executed first."""
     field = gather(effort, contestants, lambda _: Course(clock="steps", trials=BUDGET))
     found = {}
     for name, runs in field.runs.items():

@@ -19,8 +19,8 @@ class Course:
         clock: ``recorded`` if evaluations take their recorded durations and proposals their processor time; ``steps``
             if each evaluation takes one second and proposals take no time, so that workers are synchronous.
         trials: minimum number of evaluations.
-        until_s: minimum duration in seconds of the clock. A run ends when it has both minimums.
-        goal: the run ends early when a config with at most this ratio to the optimum has ended (1.05 means 5 % slower).
+        until_s: minimum duration in seconds of the clock. A run ends when it has reached both minimums.
+        goal: ratio of time to optimum at which a run ends early (1.05 means 5 % slower than the optimum).
     """
 
     workers: int = 1
@@ -69,11 +69,11 @@ class Run:
         return result
 
     def seconds_to(self, ground: Ground, goal: float) -> float:
-        """Return the time when the first config within `goal` times the optimum ended; infinite if none did."""
+        """Return the time when the first config within `goal` times the optimum ended; infinite if there is none."""
         evaluations = self.evaluations_to(ground, goal)
         return self.ended_s[int(evaluations) - 1] if np.isfinite(evaluations) else float("inf")
 
     def evaluations_to(self, ground: Ground, goal: float) -> float:
-        """Return the number of evaluations until a config is within `goal` times the optimum; infinite if none is."""
+        """Return the number of evaluations until a config is within `goal` times the optimum; infinite without one."""
         hits = np.flatnonzero(ground.times_us[self.places] <= goal * ground.optimum_us)
         return float(hits[0] + 1) if len(hits) else float("inf")

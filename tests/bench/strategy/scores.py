@@ -13,7 +13,7 @@ from tests.bench.strategy.baseline import SHARE, evaluations_until, expected_us
 from tests.bench.strategy.ground import Floats, Ground
 
 FROM = 10
-"""Number of the first evaluation that is compared."""
+"""Number of the first evaluation that counts for a score."""
 
 POINTS = 50
 """Number of equidistant times on the time axis."""

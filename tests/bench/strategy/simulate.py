@@ -8,7 +8,7 @@ from tests.bench.strategy.player import Player
 from tests.bench.strategy.run import Course, Run
 
 PROTOCOL = "1"
-"""Version of the simulation. It is increased if runs of different versions must not be compared."""
+"""Version of the simulation. It increases with every change after which earlier runs are not comparable."""
 
 
 class Simulation:
@@ -34,7 +34,7 @@ class Simulation:
         return Run(places=run.places, ended_s=run.ended_s, asking_s=run.asking_s, asks=self._player.asks)
 
     def _fill(self) -> None:
-        """Give each idle worker a config. Results that arrive in the meantime are recorded before the next proposal."""
+        """Give a config to each idle worker. Results that arrive meanwhile are recorded before the next proposal."""
         while self._wanted():
             begun = time.process_time()
             place = self._player.ask()

@@ -1,4 +1,4 @@
-"""SMAC3's random-forest search (`HyperparameterOptimizationFacade`) on recorded spaces.
+"""SMAC3's random-forest search (`HyperparameterOptimizationFacade`) as a contestant on recorded spaces.
 
 SMAC does not support constraints like those of kernels, and in the reduced Hopper spaces only 0.4 % of the points are
 valid. Therefore the initial design consists of random valid configs. The acquisition function (expected improvement by
@@ -26,13 +26,13 @@ NAME = "SMAC3 random forest"
 FIRST = 20
 CHALLENGERS = 5_000
 PENALTY = 1.5
-"""Factor of the worst time so far that is reported for a failed config, as for Optuna's samplers."""
+"""A failed config is reported with this factor times the worst time so far, as for Optuna's samplers."""
 
 MOST_TRIALS = 100_000
 
 
 class SmacPlayer:
-    """One optimisation by ask and tell."""
+    """One optimisation with SMAC's ask-and-tell interface."""
 
     full = False
 
@@ -72,7 +72,7 @@ class SmacPlayer:
 
 @lru_cache(maxsize=2)
 def _space(ground: Ground) -> tuple[Any, list[Any]]:
-    """Return the recorded space for SMAC, and its valid configs by index in the recording."""
+    """Return SMAC's form of the recorded space, and its valid configs by index in the recording."""
     from ConfigSpace import CategoricalHyperparameter, Configuration, ConfigurationSpace, OrdinalHyperparameter
 
     space = ConfigurationSpace()
@@ -105,11 +105,13 @@ def _facade(ground: Ground, seed: int, folder: str) -> Any:
     begun = [valid[place] for place in rng.choice(len(valid), min(FIRST, len(valid)), replace=False)]
     return Facade(
         scenario,
-        lambda config, seed=0: 0.0,  # SMAC does not call it, because results are reported
+        lambda config, seed=0: 0.0,  # SMAC calls no target function, because the results are reported
         initial_design=Facade.get_initial_design(scenario, n_configs=0, additional_configs=begun),
         intensifier=Facade.get_intensifier(scenario, max_config_calls=1),
         acquisition_maximizer=OfValidConfigs(space, seed=seed),
-        random_design=Facade.get_random_design(scenario, probability=0.0),  # SMAC's random configs would be invalid
+        random_design=Facade.get_random_design(
+            scenario, probability=0.0
+        ),  # SMAC would draw random configs that violate constraints
         logging_level=False,
         overwrite=True,
     )

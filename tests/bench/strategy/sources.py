@@ -1,4 +1,4 @@
-"""Finds the source files on which a module depends by its imports."""
+"""Finds the source files that a module imports, directly or indirectly."""
 
 import ast
 import importlib.util
@@ -35,6 +35,6 @@ def _imported(path: Path) -> Iterator[str]:
 def _file(name: str) -> Path | None:
     try:
         spec = importlib.util.find_spec(name)
-    except ModuleNotFoundError:  # the parent of the name is not a package
+    except ModuleNotFoundError:  # not a module, because the parent of the name is not a package
         return None
     return None if spec is None or spec.origin is None else Path(spec.origin)

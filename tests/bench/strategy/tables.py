@@ -17,7 +17,7 @@ from tests.bench.strategy.rivals import Distance
 from tests.bench.strategy.scores import Figure
 from tests.bench.strategy.transfer import TRIALS, Start
 
-HELPS = ("higher P200 on", "sooner at the best on")
+HELPS = ("higher P200 on", "optimum found sooner on")
 WORTH = ("mean @200", "by space @200", "distinct", "asks")
 
 
@@ -65,7 +65,7 @@ def distances(found: Mapping[str, Distance], grounds: Sequence[Ground]) -> str:
 
 
 def problems(found: Mapping[str, Descent]) -> str:
-    header = ["a search begins with", *(f"after {moment}" for moment in MOMENTS), "worst"]
+    header = ["results that a search starts with", *(f"after {moment}" for moment in MOMENTS), "worst"]
     return table(header, [[name, *(f"{each:.3f}" for each in (*it.means, it.worst))] for name, it in found.items()])
 
 
@@ -80,7 +80,7 @@ def leads(found: Mapping[str, Standing], ours: str) -> str:
         for name, each in _by_score(found)
         if name != ours
     ]
-    return table([f"{ours} is ahead of", "P100", "P200"], rows)
+    return table([f"lead of {ours} over", "P100", "P200"], rows)
 
 
 def timings(found: Mapping[str, Timing]) -> str:
@@ -94,11 +94,11 @@ def timings(found: Mapping[str, Timing]) -> str:
         ]
         for name, each in sorted(found.items(), key=lambda item: -item[1].alone.estimate)
     ]
-    return table(["", "1 worker", "8 workers", "seeds", "asking, ms an evaluation"], rows)
+    return table(["", "1 worker", "8 workers", "seeds", "proposal, ms per evaluation"], rows)
 
 
 def crowding(found: Mapping[str, Crowding], grounds: Sequence[Ground]) -> str:
-    header = ["to 95 % of the optimum", *(ground.name for ground in grounds), "growth", "of the sum"]
+    header = ["until 95 % of the optimum's speed", *(ground.name for ground in grounds), "growth", "growth of the sum"]
     rows = []
     for name, each in found.items():
         rows.append([f"{name}, 1 worker: trials", *map(_trials, each.alone.trials), "", ""])
@@ -124,7 +124,7 @@ def transfer(found: Mapping[str, Sequence[Start | None]], grounds: Sequence[Grou
 
 
 def failing(found: Mapping[str, Sequence[Toll]], grounds: Sequence[Ground]) -> str:
-    header = ["P100 / trials that failed", *(ground.name for ground in grounds)]
+    header = ["P100 / failed trials", *(ground.name for ground in grounds)]
     return table(header, [[k, *(f"{each.p100:.2f} / {each.failed:.0%}" for each in v)] for k, v in found.items()])
 
 
@@ -141,13 +141,13 @@ def noisy(found: Mapping[str, Sequence[NoisyResults]], grounds: Sequence[Ground]
 
 
 def functions(found: Mapping[str, Mapping[str, float]]) -> str:
-    header = ["above the optimum, median", *next(iter(found.values()))]
+    header = ["median distance from the optimum", *next(iter(found.values()))]
     return table(header, [[name, *(f"{far:.3g}" for far in each.values())] for name, each in found.items()])
 
 
 def asking(found: Mapping[str, Sequence[Cost]]) -> str:
     lengths = [cost.trials for cost in next(iter(found.values()))]
-    header = ["ms an ask, median / p99", *(f"{length:,} trials" for length in lengths), "exponent"]
+    header = ["ms per proposal, median / p99", *(f"{length:,} trials" for length in lengths), "exponent"]
     rows = [
         [name, *(f"{cost.median_ms:.1f} / {cost.p99_ms:.1f}" for cost in costs), f"{growth_of_asking(costs):.2f}"]
         for name, costs in found.items()
@@ -162,7 +162,7 @@ def ablation(found: Mapping[str, Standing], ours: str, grounds: Sequence[Ground]
         for name, each in found.items()
         if name != ours
     ]
-    return table(["variant", "whole − variant, P100", "P200", *HELPS, "mean @200"], rows)
+    return table(["variant", "default − variant, P100", "P200", *HELPS, "mean @200"], rows)
 
 
 def building(found: Mapping[str, Standing], upon: Mapping[str, str], grounds: Sequence[Ground]) -> str:
@@ -171,7 +171,7 @@ def building(found: Mapping[str, Standing], upon: Mapping[str, str], grounds: Se
         [name, below, *_gain(found[name], found[below], len(grounds)), f"{found[name].p200.estimate:.3f}"]
         for name, below in upon.items()
     ]
-    return table(["step", "upon", "adds to P100", "to P200", *HELPS, "P200"], rows)
+    return table(["step", "based on", "gain in P100", "gain in P200", *HELPS, "P200"], rows)
 
 
 def _gain(whole: Standing, part: Standing, spaces: int) -> list[str]:

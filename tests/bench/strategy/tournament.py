@@ -16,7 +16,7 @@ from tests.bench.strategy.run import Course, Run
 FOREIGN = (kernel_tuner, optuna_study, forest, smac_forest)
 
 CHUNK = 5
-"""Number of seeds that a process runs before it reports."""
+"""Number of seeds that a process runs before it returns their runs."""
 
 SHARES = {
     "tpe": 0.1,
@@ -28,9 +28,7 @@ SHARES = {
 """Fraction of the seeds for contestants with slow proposals. Their runs take a second to a minute."""
 
 BRIEF = {"Optuna GP", smac_forest.NAME}
-"""Contestants whose runs end after the scored evaluations, which take a minute or two. A run until the end of the time
-axis would take much longer.
-"""
+"""Slow contestants, whose runs end after the scored evaluations, because longer runs would take too much time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +58,8 @@ def play(archive: Archive, matches: Iterable[Match], processes: int) -> None:
         for missing in [_missing(archive, known[match.contestant], match)]
         for start in range(0, len(missing), CHUNK)
     ]
-    chunks.sort(key=lambda chunk: chunk.seeds)  # so that an interrupted benchmark has runs of all matches
+    # the matches alternate, so that an interrupted benchmark has runs of all of them
+    chunks.sort(key=lambda chunk: chunk.seeds)
     if not chunks:
         return
     begun = time.monotonic()

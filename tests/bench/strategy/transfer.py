@@ -1,9 +1,9 @@
-"""Measures the value of a champion from a second device as advice, and the cost of bad advice.
+"""Measures the value of advice from another device, and the cost of bad advice.
 
-The fastest config of a kernel on one device is the advice for the recording on the second device. There are two kinds
-of bad advice: a local optimum far from the best config, and the slowest configs. The number of configs is the maximum
-number of champions that a search uses. For comparison, the same configs are used as warm start, which the strategy
-trusts.
+The fastest config of a kernel on one device is the advice for the kernel's recording on another device. There are two
+kinds of bad advice: a local optimum far from the best config, and the slowest configs. The number of configs is the
+maximum number of champions that a search uses. For comparison, the same configs are used as warm start, which the
+strategy trusts.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ class Start:
     Attributes:
         p100: mean score over 10 to 100 evaluations.
         trials: median number of trials until a config is within 5 % of the optimum's speed; infinite if half of the
-            runs found none.
+            runs found no such config.
     """
 
     p100: float
@@ -57,14 +57,14 @@ def nothing(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
 
 
 def champions(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
-    """Return the fastest configs of further recordings of the kernel that are valid in this space."""
+    """Return the fastest configs of the kernel on other devices, if they are valid in this space."""
     kin = [each for each in grounds if each is not ground and each.space.names == ground.space.names]
     found = [each.entries[int(each.times_us.argmin())].config for each in kin]
     return [config for config in found if ground.place(config) is not None]
 
 
 def misleading(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
-    """Return the local optimum that differs most from the best config. Its relative time is within `DECEPTIVE`."""
+    """Return the local optimum with a relative time within `DECEPTIVE` that differs most from the best config."""
     best = ground.space.encode(ground.entries[int(ground.times_us.argmin())].config)
     ratios = ground.times_us / ground.optimum_us
     near = np.flatnonzero((ratios >= DECEPTIVE[0]) & (ratios <= DECEPTIVE[1]))
@@ -85,8 +85,8 @@ def slowest(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
 ADVICE: dict[str, tuple[Advice, Way]] = {
     "no advice": (nothing, "advice"),
     "the champion of another device": (champions, "advice"),
-    "the same, as a warm start": (champions, "warm_starts"),
-    "a local optimum far from the best": (misleading, "advice"),
+    "the champion as a warm start": (champions, "warm_starts"),
+    "a local optimum far from the best config": (misleading, "advice"),
     f"the {BAD} slowest configs": (slowest, "advice"),
 }
 

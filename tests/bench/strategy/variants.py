@@ -25,7 +25,7 @@ Factory: TypeAlias = Callable[[Context], Strategy]
 
 @dataclass(frozen=True, kw_only=True)
 class Dice(Outlook):
-    """A forecast that ranks configs at random, so that only the portfolio's arms choose configs."""
+    """A forecast that ranks configs at random, so that only the arms (methods) of the portfolio choose configs."""
 
     rng: np.random.Generator
 
@@ -114,32 +114,34 @@ VARIANTS: dict[str, Factory] = {
     **{f"without {arm}": _without(arm) for arm in ARMS},
     "without tpe and evolution": _without("tpe", "evolution"),
     "without relinking": _with(neighbourhood=Untied),
-    "suggestions at random": RandomConfigs,
+    "random suggestions": RandomConfigs,
     "without the surrogate": lambda context: Portfolio(context, surrogate=Blind(context.space)),
     "without alignment": lambda context: Portfolio(context, surrogate=Surrogate(context.space, aligned=False)),
-    "logarithms for speeds": lambda context: Portfolio(context, surrogate=Surrogate(context.space, scale=logarithms)),
-    "a lead counts in full": lambda context: Portfolio(context, surrogate=Surrogate(context.space, scale=all_the_lead)),
-    "without the chance of success": lambda context: Portfolio(context, surrogate=NoFailures(context.space)),
+    "logarithms instead of speeds": lambda context: Portfolio(
+        context, surrogate=Surrogate(context.space, scale=logarithms)
+    ),
+    "with the whole lead": lambda context: Portfolio(context, surrogate=Surrogate(context.space, scale=all_the_lead)),
+    "without the success probability": lambda context: Portfolio(context, surrogate=NoFailures(context.space)),
 }
 
 CROWDED: dict[str, Factory] = {
-    "nobody waits": partial(Portfolio, patient=False),
-    "without believing": lambda context: Portfolio(context, surrogate=IgnorePending(context.space)),
+    "without waiting for results": partial(Portfolio, patient=False),
+    "without pending configs": lambda context: Portfolio(context, surrogate=IgnorePending(context.space)),
 }
 """Variants without a component that matters only with many workers."""
 
 STEPS: dict[str, tuple[str, Factory]] = {
     **{f"{arm} alone": ("random", _only(arm)) for arm in ARMS},
-    "all arms, by chance": ("random", _only(*ARMS)),
-    "a surrogate picks": (
-        "all arms, by chance",
+    "all arms, ranked at random": ("random", _only(*ARMS)),
+    "ranked by a surrogate": (
+        "all arms, ranked at random",
         _only(*ARMS, judge=lambda context: NoFailures(context.space, aligned=False, scale=logarithms)),
     ),
-    "by speeds": (
-        "a surrogate picks",
+    "with speeds": (
+        "ranked by a surrogate",
         _only(*ARMS, judge=lambda context: NoFailures(context.space, aligned=False)),
     ),
-    "aligned": ("by speeds", _only(*ARMS, judge=lambda context: NoFailures(context.space))),
-    "with the chance of success": ("aligned", Portfolio),
+    "with alignment": ("with speeds", _only(*ARMS, judge=lambda context: NoFailures(context.space))),
+    "with the success probability": ("with alignment", Portfolio),
 }
-"""Steps with the name of the step on which they build, by name."""
+"""Steps by name. Each entry contains the name of the step on which it builds."""

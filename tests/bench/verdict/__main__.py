@@ -30,9 +30,9 @@ LEAST_COVERED, MOST_COVERED = 0.94, 0.97
 REWORK = 3.0
 """Factor by which calls of a kernel that skips two thirds of its work are slower if they must do all of it."""
 LEAST_SOUND, MOST_SKIPPING = 0.999, 0.001
-"""Limits of the rates at which the rule `work` is met, also on busy machines."""
+"""Limits of the rates at which kernels meet the rule `work`, also on busy machines."""
 MOST_WORKED = 5_000
-"""Maximum number of draws for the rule `work`, whose draws take longer."""
+"""Maximum number of draws for the rule `work`, because a draw of this rule takes long."""
 BUSY = "-busy"
 """Recordings of overloaded machines, on which gains may be missed. The limits of false promotions are the same."""
 
@@ -59,15 +59,15 @@ def _recording(name: str, noise: Noise, options: argparse.Namespace) -> bool:
     run_alike, run_faster = as_recorded(noise, policy)
     in_order, shuffled = covered(noise, policy, 200, options.seed)
     met = [
-        _line("a kernel against itself is promoted, in the runs as recorded", run_alike, run_alike.hits == 0),
-        _line("the faster kernel is promoted in the runs as recorded", run_faster, busy or run_faster.hits > 0),
+        _line("promotion of a kernel over itself, in recorded order", run_alike, run_alike.hits == 0),
+        _line("promotion of the faster kernel, in recorded order", run_faster, busy or run_faster.hits > 0),
         _line(
-            "a process lies in the interval of the five before it, the first ones in that of the last",
+            "a process is in the interval predicted by the five processes before it, in circular order",
             in_order,
             in_order.bounds[1] >= LEAST_COVERED,
         ),
         _line(
-            "the same over random orders",
+            "the same prediction, over random orders",
             shuffled,
             shuffled.bounds[0] <= MOST_COVERED and shuffled.bounds[1] >= LEAST_COVERED,
         ),
@@ -103,8 +103,8 @@ def _drawn(
     alike, slower = promoted(source, (0.0, SLOWER), count, policy, options.seed)
     bounded = count < LEAST_DRAWN or alike.bounds[1] <= MOST_ALIKE_BOUND
     held = [
-        _line("a kernel against itself is promoted", alike, alike.share <= MOST_ALIKE and bounded),
-        _line(f"one that is {-SLOWER:.0%} slower is promoted", slower, slower.bounds[0] <= MOST_SLOWER),
+        _line("promotion of a kernel over itself", alike, alike.share <= MOST_ALIKE and bounded),
+        _line(f"promotion of a kernel that is {-SLOWER:.0%} slower", slower, slower.bounds[0] <= MOST_SLOWER),
     ]
     for gain in GAINS:
         gained = power(source, gain, max(1, count // options.share), policy, options.seed + 2)
@@ -113,10 +113,10 @@ def _drawn(
 
 
 def _power(gain: float, found: Power, *, holds: bool) -> bool:
-    _line(f"a true gain of {gain:.0%} is promoted", found.promoted, holds)
-    off = f"{found.measured:+.2f} points as measured, {found.corrected:+.2f} as expected of further measurements"
-    print(f"  - the machine cannot tell: {found.cannot_tell.share:.1%}; {found.processes:.1f} processes on average")
-    print(f"  - promoted gains are off by {off}", flush=True)
+    _line(f"promotion of a true gain of {gain:.0%}", found.promoted, holds)
+    off = f"{found.measured:+.2f} percentage points as measured, {found.corrected:+.2f} after correction"
+    print(f"  - undecided because of noise: {found.cannot_tell.share:.1%}; {found.processes:.1f} processes on average")
+    print(f"  - mean error of promoted gains: {off}", flush=True)
     return holds
 
 
@@ -126,19 +126,23 @@ def _worked(noise: Noise, tries: int, seed: int) -> list[bool]:
     The result has one element per printed line: True if the rate is within its limit.
     """
     held = []
-    for what, slow in (("", False), (f" (from {LEAST_ROUNDS} rounds on, as a slow kernel gets)", True)):
+    for what, slow in (("", False), (f" (slow kernel, with as few as {LEAST_ROUNDS} rounds)", True)):
         sound, skipping = worked(noise, 1.0, tries, seed, slow=slow), worked(noise, REWORK, tries, seed, slow=slow)
         least, most = 0.0 if slow else LEAST_SOUND * tries, MOST_SKIPPING * tries
         held += [
-            _line(f"a sound kernel meets `work`{what}", sound.met, sound.met.hits >= least),
-            _line(f"it is too noisy to tell of it{what}", sound.undecided, True),
-            _line(f"one that skips two thirds meets it{what}", skipping.met, skipping.met.hits <= most),
+            _line(f"a correct kernel meets the rule `work`{what}", sound.met, sound.met.hits >= least),
+            _line(f"the rule is undecided for the correct kernel{what}", sound.undecided, True),
+            _line(
+                f"a kernel that skips two thirds of its work meets the rule{what}",
+                skipping.met,
+                skipping.met.hits <= most,
+            ),
         ]
     return held
 
 
 def _line(what: str, rate: Rate, holds: bool) -> bool:
-    print(f"- {what}: {rate}{'' if holds else '  DOES NOT HOLD'}", flush=True)
+    print(f"- {what}: {rate}{'' if holds else '  LIMIT MISSED'}", flush=True)
     return holds
 
 
@@ -147,10 +151,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("noise", type=Path, nargs="*", help="recordings of noise (default: all, and synthetic noise)")
     parser.add_argument("--synthetic", action="store_true", help="use only synthetic noise")
     parser.add_argument(
-        "--confirmations", type=int, default=20_000, help="number of confirmations of a kernel against itself"
+        "--confirmations", type=int, default=20_000, help="number of confirmations that compare a kernel with itself"
     )
     parser.add_argument(
-        "--share", type=int, default=100, help="divisor of this number, for the confirmations per true gain"
+        "--share", type=int, default=100, help="number by which --confirmations is divided for each true gain"
     )
     parser.add_argument("--seed", type=int, default=0)
     return parser

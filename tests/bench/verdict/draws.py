@@ -17,7 +17,7 @@ from tests.bench.verdict.noise import Noise
 from workers.measure.checks.overwrite import USUAL_ROUNDS
 
 BLOCK = 10
-"""Length of the blocks in which rounds are drawn, so that noise longer than a round (drift, other programs) is kept."""
+"""Rounds per drawn block. Blocks keep noise that lasts longer than a round (drift, other programs)."""
 
 ALIKE = ("a1", "a2", "a3")
 """Series of one kernel. Their roles (challenger, second series of the challenger, incumbent) are drawn."""
@@ -35,7 +35,7 @@ class Draw:
     incumbent: Series
 
     def faster(self, gain: float) -> "Draw":
-        """Return the draw with a challenger that takes less time by the fraction `gain`."""
+        """Return the draw with the challenger's time reduced by the fraction `gain`."""
         return replace(self, challenger=(1 - gain) * self.challenger, again=(1 - gain) * self.again)
 
     def speedups(self, policy: Policy) -> list[float]:
@@ -72,12 +72,12 @@ class Draw:
 
 
 class Source(Protocol):
-    """Source of drawn confirmations."""
+    """Source from which confirmations are drawn."""
 
     def draw(self, gain: float, policy: Policy, rng: np.random.Generator) -> Draw:
-        """Draw a confirmation of a challenger that takes less time than the incumbent by the fraction `gain`.
+        """Draw a confirmation whose challenger saves the fraction `gain` of the incumbent's time.
 
-        With 0, challenger and incumbent are the same kernel.
+        With a gain of 0, challenger and incumbent are the same kernel.
         """
 
 
@@ -164,8 +164,8 @@ def rounds_taken(
 
     Args:
         pairs: pairs of compared series, each with at least `most` samples.
-        first: samples of challenger and incumbent in a first process, which also ends if the challenger is certainly
-            too slow. None for later processes.
+        first: in the first process, the samples of challenger and incumbent: the process also ends if the challenger is
+            certainly too slow. None for later processes.
     """
 
     def ends(count: int) -> bool:

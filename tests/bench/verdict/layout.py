@@ -1,4 +1,4 @@
-"""Gives each process a random memory layout: positions of the kernel's code and of the stack."""
+"""Gives each process random positions of the kernel's code and of the stack."""
 
 import os
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Shifted:
 
     @property
     def version(self) -> str:
-        return f"{self.inner.version}, {self.code_bytes} bytes of other code before"
+        return f"{self.inner.version}, {self.code_bytes} bytes of unused code before the kernel"
 
     @property
     def suffix(self) -> str:
@@ -59,7 +59,7 @@ class Shifted:
 
 @contextmanager
 def stack(rng: np.random.Generator) -> Iterator[None]:
-    """Give processes that start in this context a random stack offset."""
+    """Context in which new processes start with a random stack offset."""
     os.environ[_ENVIRONMENT] = "x" * int(rng.integers(1, MOST_STACK_BYTES))
     try:
         yield

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SERIES = {"a1": "a", "a2": "a", "a3": "a", "b1": "b", "b2": "b"}
-"""Kernels by series. Three series are of one kernel, to compare a kernel with itself."""
+"""Kernels by series. Three series time the same kernel, so that it can be compared with itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Noise:
         return np.asarray(self.processes[process][series])
 
     def save(self, path: Path) -> None:
-        """Write the file with five significant digits, which is much more precise than the noise."""
+        """Write the file. Times have five significant digits, which is much more precise than the noise."""
         document = asdict(self)
         document["processes"] = [
             {name: [float(f"{sample:.5g}") for sample in samples] for name, samples in process.items()}

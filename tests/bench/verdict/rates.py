@@ -13,7 +13,7 @@ from tests.bench.verdict.draws import Draw, Source
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """Number of hits in a number of tries."""
+    """Number of hits in a number of tries, and their ratio."""
 
     hits: int
     tried: int
@@ -42,7 +42,7 @@ class Power:
 
     Attributes:
         promoted: rate of promotions.
-        cannot_tell: rate of verdicts that the noise leaves open.
+        cannot_tell: rate of verdicts that stay undecided because of noise.
         processes: average number of processes, over challengers that were faster in the first process.
         measured, corrected: average errors of the measured and of the corrected gains of promotions, in percentage
             points; NaN without promotions.

@@ -28,7 +28,7 @@ from workers.system.device_lock import exclusive
 from workers.system.scratch import scratch
 
 NEAR = 1.6
-"""Maximum time of the second kernel, relative to the default. The first drawn config below it is used."""
+"""Maximum time of the second kernel, relative to the default. The first drawn config below this time is used."""
 
 
 class Recorder:
@@ -49,7 +49,7 @@ class Recorder:
         terms = self._work.terms
         space = self._work.copy.family.space(terms.problem, terms.device, terms.objective)
         first = self._built(space.default())
-        assert first is not None, "the default config compiles"
+        assert first is not None, "the default config does not compile"
         for config in space.sample(np.random.default_rng(terms.seed), 40, ()):
             if config == space.default() or (other := self._built(config)) is None:
                 continue
@@ -88,7 +88,7 @@ class Recorder:
             self._layout.draw(rng)
             config = pair[kernel][0]
             made = self._built(config)
-            assert made is not None, "it was built before"
+            assert made is not None, "the config cannot be built again"
             built[name] = (config, made)
         with stack(rng):
             samples = self.process(built, rounds=rounds, series={name: name for name in SERIES}, entropy=0)
@@ -135,7 +135,7 @@ def main(arguments: list[str]) -> int:
             **recording.device.software,
         }
         if options.layouts:
-            about["layouts"] = "code and stack at other places for each process, and the code of each series"
+            about["layouts"] = "random positions of the stack for each process, and of the code for each series"
         print(about, flush=True)
         while len(processes) < options.processes and time.monotonic() - begun < options.seconds:
             if options.layouts:

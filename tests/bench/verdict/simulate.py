@@ -19,12 +19,12 @@ from tests.bench.verdict.rates import Rate
 from workers.measure.checks.overwrite import LEAST_ROUNDS, MOST_ROUNDS, PATIENCE, USUAL_ROUNDS
 
 Roles = tuple[str, ...]
-"""Series in the roles of challenger, second series of the challenger, and incumbent."""
+"""Names of the series of the challenger (twice) and of the incumbent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkRates:
-    """Rates at which the rule `work` is met and is undecided, if a kernel is compared with itself."""
+    """Rates at which a kernel that is compared with itself meets the rule `work`, or leaves it undecided."""
 
     met: Rate
     undecided: Rate
@@ -45,7 +45,7 @@ def worked(noise: Noise, rework: float, tries: int, seed: int, *, slow: bool = F
 
 
 def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: bool) -> Rule:
-    """Apply the rule. While it is undecided, add rounds, like `workers.measure.checks.overwrite`."""
+    """Apply the rule. Add rounds while it is undecided, like `workers.measure.checks.overwrite`."""
     process, (one, other) = int(rng.integers(len(noise.processes))), rng.permutation(ALIKE)[:2].tolist()
     chosen = blocks(noise.of(process, one).size, MOST_ROUNDS, rng)
     answered, poisoned = noise.of(process, one)[chosen], rework * noise.of(process, other)[chosen]
@@ -67,8 +67,8 @@ def as_recorded(noise: Noise, policy: Policy) -> tuple[Rate, Rate]:
     """Judge confirmations of consecutive recorded processes, one starting at each process.
 
     Returns:
-        The rate at which a kernel is promoted over itself, over all assignments of series to roles. The rate at which
-        the faster kernel is promoted over the slower kernel.
+        Two rates of promotions: of a kernel over itself, over all assignments of series to roles, and of the faster
+        kernel over the slower kernel.
     """
     count, rng = len(noise.processes), np.random.default_rng(0)
 

@@ -2,8 +2,8 @@
 
 Each call is searched with the user's command, from the built-in starts, in a new database. The speed-up over the
 fastest baseline is from the search's confirmation if one ended in time. Otherwise, the best config and all baselines
-are timed interleaved in a fresh process. The row of each call is printed at once and appended to the file of results. A
-later run with this file continues with the remaining calls.
+are timed interleaved in a fresh process. The row of each call is printed immediately and appended to the file of
+results. A later run with the same file continues with the remaining calls.
 """
 
 import argparse
@@ -118,7 +118,7 @@ def summary(rows: Sequence[Row], devices: Sequence[str] = ()) -> str:
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     level = sum(ratio >= LEVEL for ratio in ratios)
     return (
-        f"{level} of {len(ratios)} calls at least level ({LEVEL}; goal {SHARE:.0%}), least ratio {min(ratios):.2f} "
+        f"{level} of {len(ratios)} calls at least as fast ({LEVEL}; goal {SHARE:.0%}), least ratio {min(ratios):.2f} "
         f"(goal {LEAST}), geometric mean {mean:.2f} (goal {MEAN}); {missing} calls without a ratio"
         + (f"; on {', '.join(devices)}" if devices else "")
     )
@@ -136,7 +136,7 @@ def _empty_rows(suite: Suite, device: str) -> list[Row]:
 
 def _chosen(options: argparse.Namespace) -> Suite:
     small = options.device == "cpu" and options.suite == "zoo"
-    suite = suite_from(ON_CPU, "zoo in small") if small else find(options.suite)
+    suite = suite_from(ON_CPU, "small zoo") if small else find(options.suite)
     calls = [call for call in suite.calls if not options.only or any(each in call.name for each in options.only)]
     if not calls:
         raise SystemExit(f"no call of suite {suite.name} has a name that contains {', '.join(options.only)}")
@@ -145,7 +145,7 @@ def _chosen(options: argparse.Namespace) -> Suite:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench-zoo", description=__doc__)
-    parser.add_argument("only", nargs="*", help="only calls with one of these texts in their names")
+    parser.add_argument("only", nargs="*", help="search only calls whose names contain one of these texts")
     parser.add_argument("--device", default="cuda", help="cuda, or cpu for smaller calls (default: cuda)")
     parser.add_argument("--suite", default="zoo", help="name or file of a suite (default: the zoo)")
     parser.add_argument(

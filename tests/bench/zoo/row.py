@@ -1,4 +1,4 @@
-"""Stores the results of calls in a file, with which a later run continues."""
+"""Stores the results of calls in a file, so that a later run can continue."""
 
 import json
 from collections.abc import Mapping, Sequence

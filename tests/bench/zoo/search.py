@@ -69,7 +69,7 @@ def searched(call: Call, cache: str, terms: Terms, folder: Path) -> SearchView:
 
 
 def _ended(command: Sequence[str], environment: Mapping[str, str], limit_s: float) -> tuple[str, str]:
-    """Run a search and return its output. After `limit_s`, it is interrupted like by Ctrl-C, and finally killed."""
+    """Run a search and return its output. After `limit_s`, interrupt it as with Ctrl-C, and finally kill it."""
     running = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     )
@@ -80,4 +80,4 @@ def _ended(command: Sequence[str], environment: Mapping[str, str], limit_s: floa
             running.send_signal(signal.SIGINT)
     os.killpg(running.pid, signal.SIGKILL)
     running.communicate()
-    return "", f"no end {PARTING_S:g} s after it was cancelled"
+    return "", f"the search did not end within {PARTING_S:g} s after it was cancelled"

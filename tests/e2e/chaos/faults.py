@@ -1,4 +1,4 @@
-"""Faults of a fleet. A method returns False if its fault had no target."""
+"""Faults of a fleet. The method of a fault returns False if there was no target."""
 
 import random
 import signal
@@ -13,11 +13,11 @@ from tests.e2e.chaos.fleet import LEASE_S, Fleet, end
 
 JUMPS_S = (-86_400.0, -300.0, -LEASE_S, LEASE_S, 300.0, 86_400.0)
 RUNNER_S = 20.0
-"""Seconds to wait for a runner. Its worker may be compiling or starting."""
+"""Seconds to wait for a runner, because its worker may be compiling or starting."""
 
 
 class Faults:
-    """Chooses targets and times at random."""
+    """Injects faults into a fleet at random times, with random targets."""
 
     def __init__(self, fleet: Fleet, rng: random.Random) -> None:
         self.fleet = fleet
@@ -48,7 +48,7 @@ class Faults:
         return done
 
     def kill_worker(self) -> bool:
-        """Kill a worker; its successor has the same identity."""
+        """Kill a worker and start a new one with the same identity."""
         place = self.rng.randrange(len(self.fleet.simulated) + len(self.fleet.real))
         if place < len(self.fleet.real):
             self.fleet.real[place].restart()
@@ -64,7 +64,7 @@ class Faults:
         return _paused(self.rng.choice(processes), LEASE_S + 1.5)
 
     def kill_runner(self) -> bool:
-        """Kill the runner, a child process of the worker that uses the device."""
+        """Kill a runner, the child process of a worker that uses the device."""
         deadline = time.monotonic() + RUNNER_S
         while time.monotonic() < deadline:
             runners = [runner for worker in self.fleet.real for runner in worker.runners]
@@ -78,7 +78,7 @@ class Faults:
         return False
 
     def fill_disk(self) -> bool:
-        """Fill a worker's disk for a while, so that no result fits. The worker may also die during that time."""
+        """Fill a worker's disk for a while, so that results cannot be stored. Sometimes kill the worker meanwhile."""
         worker = self.rng.choice(self.fleet.real)
         worker.machine.fill_disk()
         time.sleep(self.rng.uniform(0.5, 3.0))

@@ -1,4 +1,4 @@
-"""The fleet: service processes, simulated and real workers, the network between them, and the database server."""
+"""A fleet: service processes, simulated and real workers, the network between them, and the database server."""
 
 import asyncio
 import subprocess
@@ -27,15 +27,15 @@ from workers.system.machine import processor_model
 T = TypeVar("T")
 LEASE_S = 3.0
 SHORT = {"quick_samples": 5, "confirm_samples": 10, "challenge_every": 200}
-"""A policy with few samples, so that many trials meet a fault. Its treatment of faults is the default one."""
+"""A policy with few samples, so that faults hit many trials. Its rules for faults are those of the default policy."""
 PATIENCE_S = 600.0
 RECORDING = Path(__file__).resolve().parents[2] / "data" / "spaces" / "convolution-RTX_3090.json.gz"
 KINDS = ("cpu", "replay")
-"""Device kinds of the real workers. The first has runners; the second answers fast, so faults often hit its reports."""
+"""Device kinds of the real workers. `cpu` has runners; `replay` answers fast, so faults often hit its reports."""
 
 
 class Fleet:
-    """Workers, services, network and database server of a fleet; `tests.e2e.chaos.faults` damages them."""
+    """Workers, services, network and database server of a fleet. `tests.e2e.chaos.faults` injects faults into them."""
 
     def __init__(self, server: postgresql.Server, folder: Path, stack: ExitStack, *, services: int, seed: int) -> None:
         self.server = server
@@ -85,7 +85,7 @@ class Fleet:
                     time.sleep(0.5)
 
     def simulated_worker(self, number: int) -> "subprocess.Popen[bytes]":
-        """Start a simulated worker with its own bad network; its successors have the same name."""
+        """Start a simulated worker whose network loses messages. A restarted worker keeps its name."""
         urls = [service.url for service in self.services]
         command = [sys.executable, "-m", "tests.bench.fleet.process", str(number), str(self._seed), *urls]
         self._seed += 1
@@ -101,7 +101,7 @@ class Fleet:
     def look_after(self) -> None:
         """Clear quarantined devices and restart ended processes, as an operator and a watchdog would.
 
-        A service exits if it finds no database at its start.
+        A service exits if the database is down when it starts.
         """
         for worker in self.real:
             worker.look_after()
@@ -116,7 +116,7 @@ class Fleet:
                     for slot in seen.slots:
                         if slot.quarantine_reason is not None:
                             client.clear(seen.id, slot.device_uuid)
-        except (ServiceUnreachable, ServiceError, NotFound):  # retried at the next call
+        except (ServiceUnreachable, ServiceError, NotFound):  # the next call starts the service again
             return
 
     def finish(self) -> None:
@@ -136,7 +136,7 @@ class Fleet:
                 try:
                     client.command(search_id, "stop")
                     return
-                except Conflict:  # the search has ended
+                except Conflict:  # the search has already ended
                     return
                 except (ServiceUnreachable, ServiceError) as error:  # the service may still be starting
                     assert time.monotonic() < deadline, f"search {search_id} cannot be stopped: {error}"
@@ -147,7 +147,7 @@ class Fleet:
         return self.asked(lambda connection: connection.execute(text(query)).fetchall())
 
     def asked(self, question: Callable[[Connection], T]) -> T:
-        """Query the database. Wait while it is starting."""
+        """Query the database, and wait while it is starting."""
         for _ in range(100):
             try:
                 database = Database.open(self.location)
@@ -159,7 +159,7 @@ class Fleet:
                     return question(connection)
             finally:
                 database.close()
-        raise TimeoutError("the database does not come up again")
+        raise TimeoutError("the database does not start again")
 
     def _end(self) -> None:
         for process in (*self.simulated, *(service.process for service in self.services)):

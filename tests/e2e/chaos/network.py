@@ -1,4 +1,4 @@
-"""Network between real workers and services: distributes connections, and can cut or delay them."""
+"""Network between real workers and services, which distributes connections and can cut or delay them."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""A chaos run: start a fleet, inject faults, let it end, audit the database."""
+"""A chaos run: start a fleet, inject faults, wait for the end of its searches, audit the database."""
 
 import json
 import random
@@ -17,7 +17,7 @@ from tests.e2e.chaos.faults import Faults
 from tests.e2e.chaos.fleet import RECORDING, Fleet
 
 SETTINGS = {"fsync": "off"}
-"""Killed processes lose nothing that was written; only a power failure would, so the server need not sync."""
+"""Settings of the database server. It need not sync, because only a power failure loses data that was written."""
 _ENDED = """
 SELECT name, proposal, outcome_kind, (
     SELECT max(worker_losses) FROM jobs WHERE jobs.trial_id = trials.id AND jobs.kind = 'evaluate'
@@ -26,7 +26,11 @@ JOIN searches ON searches.id = search_id JOIN families ON digest = family_digest
 
 
 def run(faults: int, *, services: int, workers: int, seed: int) -> tuple[Counter[str], Counter[str]]:
-    """Return the injected faults and the audit. Raises if the audit fails."""
+    """Run a fleet with faults. Return the number of faults by name, and the counts of the audit.
+
+    Raises:
+        AssertionError: the audit failed.
+    """
     with postgresql.server(SETTINGS) as server, tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         fleet = Fleet(server, Path(folder), stack, services=services, seed=seed)
         fleet.begin(workers)
@@ -36,29 +40,29 @@ def run(faults: int, *, services: int, workers: int, seed: int) -> tuple[Counter
 
 
 def audited(fleet: Fleet) -> Counter[str]:
-    """Check that every trial ended exactly once. Return the answers to workers by status, and the outcomes."""
+    """Check that every trial ended exactly once. Return counts of the answers to workers and of the outcomes."""
     answers = [json.loads(line) for line in (fleet.folder / "answers").read_text().splitlines()]
     accepted = [attempt for attempt, status in answers if status == "accepted"]
-    assert len(set(accepted)) == len(accepted), "a report was taken twice"
+    assert len(set(accepted)) == len(accepted), "a report was accepted twice"
     done = {row.id for row in fleet.rows("SELECT id FROM attempts WHERE state = 'done'")}
-    assert set(accepted) <= done, "a report that was taken is gone"
+    assert set(accepted) <= done, "an accepted report is lost"
     contradictions = fleet.asked(wrong)
     assert not contradictions, contradictions
     assert not fleet.rows("SELECT id FROM attempts WHERE state = 'live'")
     kinds = Counter(row.outcome_kind for row in fleet.rows("SELECT outcome_kind FROM trials"))
     mistaken = [(row.name, row.outcome_kind) for row in fleet.rows(_ENDED) if row.outcome_kind not in _rightful(row)]
-    assert not mistaken, f"a fault was taken for a config's: {mistaken}"
+    assert not mistaken, f"an injected fault counts against a config: {mistaken}"
     refused = [path.name for path in fleet.folder.rglob("*.refused")]
-    assert not refused, f"results of real workers were set aside: {refused}"
+    assert not refused, f"the service refused results of real workers: {refused}"
     logs = "".join(worker.machine.log.read_text(errors="replace") for worker in fleet.real)
     met = {"in_memory_only": logs.count("result.only_in_memory"), "stale_of_real": logs.count("result.stale")}
     return Counter(status for _, status in answers) + Counter({f"trial {kind}": n for kind, n in kinds.items()} | met)
 
 
 def _rightful(trial: Any) -> tuple[str, ...]:
-    """Return the outcomes that a trial may have: those of its config, or ``abandoned``.
+    """Return the kinds of outcome that a trial may have: those of its config, or ``abandoned``.
 
-    A trial may be abandoned if its worker was lost as often as the default policy permits.
+    A trial may be abandoned only if its workers were lost as often as the default policy permits.
     """
     if trial.outcome_kind == "abandoned" and trial.losses >= Policy().max_worker_losses:
         return ("abandoned",)

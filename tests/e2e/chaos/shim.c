@@ -1,7 +1,7 @@
-/* Loaded into a worker (LD_PRELOAD): its wall clock may jump, and its results may meet a full disk.
+/* Preloaded library (LD_PRELOAD) that shifts a worker's wall clock and makes writes fail as on a full disk.
  *
- * SHIM_CLOCK  a file of 8 bytes: nanoseconds to add to the wall clock, at any time another number.
- * SHIM_FULL   a folder on a disk that is full while a file called `full` lies in it. */
+ * SHIM_CLOCK  a file of 8 bytes: nanoseconds to add to the wall clock. The number may change at any time.
+ * SHIM_FULL   a folder. Its disk counts as full while the folder contains a file called `full`. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -39,7 +39,7 @@ class Machine:
         self.jump(0.0)
 
     def jump(self, seconds: float) -> None:
-        """Set the difference between the worker's wall clock and the true time."""
+        """Shift the worker's wall clock to `seconds` after the true time."""
         if not self._clock.exists():
             self._clock.write_bytes(bytes(8))
         with self._clock.open("r+b") as file:
@@ -54,7 +54,7 @@ class Machine:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the worker's environment, with a separate lock folder: the worker waits for no other measurements."""
+        """Return the worker's environment. Its own lock folder keeps it from waiting for other measurements."""
         own = {"HOME": str(self._folder), "TMPDIR": str(self._folder / "tmp")}
         if self._shim is not None:
             own |= {"LD_PRELOAD": str(self._shim), "SHIM_CLOCK": str(self._clock), "SHIM_FULL": str(self.data)}
@@ -62,7 +62,7 @@ class Machine:
 
 
 class RealWorker:
-    """``kernel-evo worker`` on a machine. After a kill, call `restart`.
+    """``kernel-evo worker`` on a machine. Call `restart` to kill it and start it again.
 
     Args:
         kind: device kind: `cpu` compiles, verifies and measures in runners; `replay` answers from a recording.

@@ -1,4 +1,4 @@
-"""A real browser, with a watcher that records violations of a page."""
+"""A real browser, and a watcher that records errors and forbidden requests of a page."""
 
 import shutil
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def executable(playwright: Playwright) -> str | None:
-    """Return the path of a Chromium."""
+    """Return the path of a Chromium executable, the system's or Playwright's."""
     found = next(filter(None, map(shutil.which, INSTALLED)), None)
     own = playwright.chromium.executable_path
     return found or (own if Path(own).exists() else None)
@@ -64,8 +64,9 @@ class Watcher:
             self.complaints.append(f"external request: {request.url}")
 
     def _on_console(self, message: ConsoleMessage) -> None:
-        refused_form = "status of 422" in message.text  # the response with the refused form
-        if message.type == "error" and not refused_form:  # a violated policy is reported here, too
+        refused_form = "status of 422" in message.text  # status 422: a form was refused, as the test expects
+        # violations of the security policy are errors of the console, too
+        if message.type == "error" and not refused_form:
             self.complaints.append(f"console: {message.text} ({message.location.get('url')})")
 
 
@@ -73,7 +74,7 @@ class Watcher:
 def reading(
     browser: Browser, url: str, *, size: tuple[int, int] = WIDE, dark: bool = False, strict: bool = True
 ) -> Iterator[Page]:
-    """Open a page in a new browser profile. With `strict`, fail on recorded violations."""
+    """Open a page in a new browser profile and yield it. With `strict`, fail at the end on recorded violations."""
     width, height = size
     context = browser.new_context(
         base_url=url,

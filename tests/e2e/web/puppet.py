@@ -30,11 +30,11 @@ class Puppet:
         client.register_family(DIGEST, name=FAMILY["name"], document=FAMILY, location=None)
         terms = {"family_digest": DIGEST, "device": device.model, "strategy": "random", "policy": QUICK}
         made = cls(client=client, search_id=client.create_search(terms).id)
-        made.serve(1)  # the baselines
+        made.serve(1)  # the first job times the baselines
         return made
 
     def serve(self, jobs: int, outcome: Callable[[Config], Outcome] | None = None) -> None:
-        """Lease and report `jobs` jobs."""
+        """Lease `jobs` jobs, and report an outcome for each."""
         for _ in range(jobs):
             (lease,) = self.client.lease(WORKER, "puppet-0", count=1, wait_s=20.0).leases
             self.client.report(lease.attempt_id, lease.token, self._report(lease, outcome))
@@ -50,5 +50,5 @@ class Puppet:
 
 
 def faster(step: int) -> Callable[[Config], Outcome]:
-    """Return an outcome whose time falls with `step`, so that the newest trial ranks first."""
+    """Return an outcome whose time decreases with `step`, so that the newest trial ranks first."""
     return lambda _: Measured(timing=timing(10.0 - step))

@@ -30,7 +30,7 @@ QUICK = {
     "measure_timeout_s": 10.0,
     "seeds": 1,
 }
-"""A policy with few samples, because these tests are about pages."""
+"""A policy with few samples, because these tests check pages and not measurements."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Site:
     recorded: int
 
     def finished(self, search_id: int) -> SearchView:
-        """Return the search once it has ended."""
+        """Wait until a search has ended, and return it."""
         wait_until(lambda: self.client.search(search_id).state in TERMINAL)
         return self.client.search(search_id)
 
@@ -70,7 +70,7 @@ def submit(client: Client, family: Path | str, **terms: Any) -> int:
 
 @contextmanager
 def site(folder: Path, *, trials: int = 60) -> Iterator[Site]:
-    """Yield the site once both searches have ended; `trials` limits the recorded one."""
+    """Yield the site once both searches have ended. `trials` is the budget of the search of the recorded space."""
     database = folder / "evo.db"
     with _own_device_lock(folder), served(database) as url, Client(url) as client, _working(url, folder):
         wait_until(lambda: len({device.kind for row in client.workers().items for device in row.devices}) == 2)

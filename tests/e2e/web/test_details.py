@@ -22,7 +22,7 @@ def drawn(page: Page, name: str) -> None:
 
 
 def test_every_plot_is_drawn_without_violating_the_content_security_policy(site: Site, page: Page) -> None:
-    """The watcher of `page` fails on any policy violation, error or external request."""
+    """The fixture `page` fails on any policy violation, error or external request."""
     page.goto(f"/searches/{site.recorded}")
     page.get_by_role("link", name="All plots").click()
     for name in SECTIONS:
@@ -65,7 +65,7 @@ def test_range_brushed_on_the_parallel_plot_filters_the_trials_and_is_stored_in_
     page.goto(f"/searches/{site.recorded}/plots?{urlencode({'where': written})}#parallel")
     drawn(page, "parallel")
     expect(page.locator("#chosen-said")).to_contain_text(written)
-    assert parse_qs(urlsplit(page.url).query)["where"] == [written], "what was written is not lost"
+    assert parse_qs(urlsplit(page.url).query)["where"] == [written], "the text in the form is not lost"
     assert 0 < page.locator("#parallel path:not(.out)").count() < page.locator("#parallel path").count()
 
 

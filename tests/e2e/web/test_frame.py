@@ -12,7 +12,7 @@ SIDEWAYS = """
   .filter((each) => each.scrollWidth > each.clientWidth + 1)
   .map((each) => each.getAttribute("aria-label") ?? each.id)
 """
-"""Script that returns the names of the tables, except of code, that are wider than the window."""
+"""Script that returns the names of the tables, except tables of code, that are wider than the window."""
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -46,4 +46,4 @@ def test_every_page_is_accessible(site: Site, browser: Browser, size: tuple[int,
             overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
             assert overflow <= 0, f"{path} is {overflow} px too wide"
             hidden = page.evaluate(SIDEWAYS)
-            assert size == WIDE or hidden == [], f"{path} hides something of {hidden} from a phone"
+            assert size == WIDE or hidden == [], f"{path} hides parts of the tables {hidden} on a phone"

@@ -1,4 +1,4 @@
-"""Live updates: new content appears without moving the content in view."""
+"""Live updates: new content appears without moving the content that the user sees."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.integration.serving import served
 pytestmark = pytest.mark.timeout(180)
 
 SLOW_MS = 60_000
-"""Longest pause in milliseconds. After a slow answer, a page waits up to 10 s before its next request."""
+"""Longest wait for an update in milliseconds. After a slow answer, a page waits up to 10 s before it asks again."""
 
 TOP = "row => row.getBoundingClientRect().top"
 """Script that returns the position of a row in the window."""
@@ -23,7 +23,7 @@ TOP = "row => row.getBoundingClientRect().top"
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the URL of a service on which only the test changes anything."""
+    """Return the URL of a service whose data only the test changes."""
     with served(tmp_path_factory.mktemp("live") / "evo.db") as url:
         yield url
 
@@ -66,15 +66,17 @@ def test_new_trials_appear_without_moving_focus_selection_or_scroll_position(
         page.evaluate("getSelection().selectAllChildren(document.getElementById('progress'))")
         with page.expect_response("**/live", timeout=SLOW_MS):
             puppet.serve(1, faster(2))
-        expect(ended).to_have_text("4")  # content under a pressed pointer is not updated
+        expect(ended).to_have_text("4")  # while the pointer is pressed, the content below it is not updated
         page.mouse.move(0, 0)
         page.mouse.up()
         expect(ended).to_have_text("5", timeout=SLOW_MS)
-        assert plots.evaluate("link => link === document.activeElement"), "the focus stays"
-        assert page.evaluate("String(getSelection())") == "Best quick result so far", "the selected text stays as well"
+        assert plots.evaluate("link => link === document.activeElement"), "the update must not move the focus"
+        assert page.evaluate("String(getSelection())") == "Best quick result so far", (
+            "the update must not change the selected text"
+        )
 
         page.evaluate("getSelection().removeAllRanges()")
-        # The table is fetched separately, and not while a row has the focus.
+        # A separate request fetches the table, but not while a row has the focus.
         expect(rows).to_have_count(5)
         rows.first.focus()
         leader = rows.first.text_content()
@@ -116,7 +118,8 @@ def run_until(page: Page, place: Locator, text: str) -> None:
 def test_page_reports_a_lost_connection_and_updates_after_reconnecting(
     puppet: Puppet, url: str, browser: Browser
 ) -> None:
-    with wire_to(url) as wire, reading(browser, wire.url, strict=False) as page:  # a browser logs failed requests
+    # not strict, because the browser logs failed requests as errors
+    with wire_to(url) as wire, reading(browser, wire.url, strict=False) as page:
         page.goto(f"/searches/{puppet.search_id}")
         puppet.serve(1, faster(0))
         expect(page.locator("a.trial")).to_have_count(1)
@@ -124,7 +127,7 @@ def test_page_reports_a_lost_connection_and_updates_after_reconnecting(
         expect(page.locator("#rows")).to_have_class("stale")
         status = page.get_by_role("status").and_(page.locator("#connection-status"))
         expect(status).to_contain_text("cannot be reached")
-        page.locator("#by-number").click()  # no uncaught error
+        page.locator("#by-number").click()  # must not raise an uncaught error while the service is down
         page.locator("h1").click()
         puppet.serve(1, faster(1))
         wire.mend()
@@ -134,7 +137,7 @@ def test_page_reports_a_lost_connection_and_updates_after_reconnecting(
 
         page.clock.install()
         page.goto(f"/searches/{puppet.search_id}")
-        page.route("**/live", lambda route: None)  # the request hangs
+        page.route("**/live", lambda route: None)  # requests get no answer
         puppet.serve(1, faster(2))
         run_until(page, status, "does not answer")
         page.unroute("**/live")

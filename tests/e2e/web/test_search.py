@@ -1,4 +1,4 @@
-"""From form to ranking: start a search on the real CPU, watch it, sort, filter, share the link."""
+"""A user starts a search on the real CPU in a browser, watches it, sorts, filters and shares the link."""
 
 import re
 
@@ -36,7 +36,8 @@ def test_double_click_on_the_start_form_starts_one_search(site: Site, page: Page
     page.wait_for_url("**/searches/*")
     expect(page.locator("a.trial").first).to_be_visible(timeout=60_000)
     search_id = int(page.url.rsplit("/", 1)[1])
-    site.client.command(search_id, "cancel")  # a confirmation under the default policy takes long
+    # the search is cancelled, because confirmations under the default policy take long
+    site.client.command(search_id, "cancel")
     expect(page.locator(".lead .state")).to_contain_text("cancelled", timeout=60_000)
     assert site.client.search(search_id).problem["N"] == 2048
     assert len(site.client.searches().items) == before + 1, "two clicks start one search"
@@ -60,7 +61,7 @@ def test_url_stores_sorting_and_filters_of_the_trial_table(site: Site, page: Pag
     assert shown
     assert "where=" in str(page.locator("#csv").get_attribute("href"))
 
-    page.goto(page.url)  # another user opens the link
+    page.goto(page.url)  # the link shows the same rows to other users
     assert rows.all_text_contents() == shown
     page.get_by_label("Tunables").fill("tile_q=1")
     page.get_by_label("Tunables").press("Enter")

@@ -21,7 +21,7 @@ from tests.tiers import one_in
 pytestmark = pytest.mark.timeout(240)
 
 CONNECTIONS = 6
-"""Connections that a browser opens to one service over HTTP/1.1."""
+"""Maximum number of connections that a browser opens to one service over HTTP/1.1."""
 
 RECORD = """
 async ({ filters }) => {
@@ -33,7 +33,7 @@ async ({ filters }) => {
   });
 }
 """
-"""Follows events in a page as its own script does, and records them."""
+"""Script that follows events in a page as the page's own script does, and records them."""
 
 HIDDEN = """
 (hidden) => {
@@ -41,7 +41,7 @@ HIDDEN = """
   document.dispatchEvent(new Event("visibilitychange"));
 }
 """
-"""Script that simulates a tab switch; a headless browser treats every tab as visible."""
+"""Script that simulates a switch to another tab, because a headless browser treats every tab as visible."""
 
 
 class Streams:
@@ -62,7 +62,7 @@ class Streams:
 
 @contextmanager
 def counting(database: Path) -> Iterator[tuple[str, list[int]]]:
-    """Yield a service and the counter of its open streams."""
+    """Yield the URL of a service and the counter of its open streams."""
     app, count = create_app(Settings(db=prepared(database))), [0]
     app.add_middleware(Streams, count=count)
     with listening(app) as url:

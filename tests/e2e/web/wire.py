@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 
 class Wire:
-    """Forwards TCP connections to a service until it is cut; then it drops open connections and refuses new ones."""
+    """Forwards TCP connections to a service. Once cut, it drops open connections and refuses new connections."""
 
     def __init__(self, url: str) -> None:
         self._target = _address(url)
@@ -27,7 +27,7 @@ class Wire:
         self._open.clear()
 
     def mend(self, url: str | None = None) -> None:
-        """Forward connections again, to another service if `url` is given."""
+        """Forward connections again; if `url` is given, to that service."""
         self._target = self._target if url is None else _address(url)
         self._whole = True
 

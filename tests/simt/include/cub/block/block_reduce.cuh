@@ -12,7 +12,7 @@ struct BlockReduce {
 
     explicit BlockReduce(TempStorage& shared) : storage(shared) {}
 
-    // Valid in thread 0 alone.
+    // Only thread 0 gets a valid result.
     T Sum(T own) {
         storage.given[threadIdx.x] = own;
         __syncthreads();
