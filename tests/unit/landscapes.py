@@ -31,7 +31,7 @@ Evaluate = Callable[[Space, Trial], Outcome]
 
 
 def fits(text: str) -> Constraint:
-    return Constraint(expression=Expression.parse(text, "constraints"), because="it has to fit")
+    return Constraint(expression=Expression.parse(text, "constraints"), because="the tile must fit")
 
 
 def mixed() -> Space:

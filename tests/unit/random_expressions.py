@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 NUMBERS = ("a", "b", "c")
-"""Names of integers; ``t`` is a text."""
+"""Names of integer variables. The variable ``t`` is a string."""
 
 PYTHON = {"__builtins__": {}, "min": min, "max": max, "abs": abs, "gcd": math.gcd, "ceil_div": lambda x, y: -(-x // y)}
 

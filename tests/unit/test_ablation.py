@@ -25,14 +25,14 @@ SPACE = Space(
     ],
     [
         constraint("LAYOUT != 'tiled' or STAGES == 1", "tiles are not double-buffered"),
-        constraint("FAST or PAD == 0 and STAGES == 1", "only the fast one may"),
+        constraint("FAST or PAD == 0 and STAGES == 1", "only the fast kernel has them"),
     ],
 )
 CHAMPION: Config = {"FAST": True, "LAYOUT": "row", "STAGES": 2, "PAD": 8}
 
 
 def test_ablation_changes_one_switch_at_a_time() -> None:
-    """A switch is a tunable without an order or with two values. Other numbers are changed only on request."""
+    """A switch is a tunable with unordered values or with two values. Other tunables are changed only on request."""
     found = {(each.tunable, each.value): each for each in changes(SPACE, CHAMPION)}
     assert list(found) == [("FAST", False), ("LAYOUT", "column"), ("LAYOUT", "tiled"), ("PAD", 0)]
     assert found["PAD", 0] == Change(tunable="PAD", value=0, instead_of=8, config={**CHAMPION, "PAD": 0})
@@ -40,14 +40,14 @@ def test_ablation_changes_one_switch_at_a_time() -> None:
     assert more == [*list(found)[:3], ("STAGES", 1), ("STAGES", 3), ("PAD", 0)]
 
 
-def test_ablation_change_includes_changes_that_constraints_require_or_states_why_it_is_impossible() -> None:
+def test_ablation_makes_changes_that_constraints_require_or_reports_why_a_change_is_impossible() -> None:
     found = {(each.tunable, each.value): each for each in changes(SPACE, CHAMPION)}
     tiled = found["LAYOUT", "tiled"]
     assert (tiled.also, tiled.config) == ({"STAGES": 1}, {**CHAMPION, "LAYOUT": "tiled", "STAGES": 1})
     assert "tiles are not double-buffered" in tiled.reason
-    slow = found["FAST", False]  # a constraint ties the two other tunables to this one
+    slow = found["FAST", False]  # a constraint requires other values of two tunables
     assert slow.config is None
-    assert "only the fast one may" in slow.reason
+    assert "only the fast kernel has them" in slow.reason
 
 
 def ablated(factor: float, spread: float = 0.004, again: float = 1.0) -> Ablated:
@@ -71,7 +71,7 @@ def ablated(factor: float, spread: float = 0.004, again: float = 1.0) -> Ablated
     ],
 )
 def test_ablation_finding_depends_on_gain_and_noise_of_the_rounds(samples: Ablated, finding: str) -> None:
-    """A difference below the policy's least gain counts as no effect; a difference within the noise is unclear."""
+    """A difference below the policy's minimum gain counts as no effect; a difference within the noise is unclear."""
     effect = weigh(samples, Policy(), np.random.default_rng(0))
     assert effect is not None
     assert effect.finding == finding

@@ -44,7 +44,7 @@ def test_new_join_token_replaces_the_stored_token(tmp_path: Path) -> None:
     another = GIVEN.replace("0", "1")
     with pytest.raises(Conflict):
         own_token(another, kept, used_up)
-    assert own_token(GIVEN, kept, used_up) == SECRET, "a refused one costs nothing"
+    assert own_token(GIVEN, kept, used_up) == SECRET, "a refused join token does not replace the stored token"
     own_token(another, kept, issued)
     with pytest.raises(Conflict):
         own_token(GIVEN, kept, used_up)
@@ -53,4 +53,4 @@ def test_new_join_token_replaces_the_stored_token(tmp_path: Path) -> None:
 def test_join_token_is_not_exchanged_if_the_worker_token_cannot_be_stored(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NotKept, match="--data"):
-        own_token(GIVEN, tmp_path / "file" / "w1.token", lambda: pytest.fail("it was used up"))
+        own_token(GIVEN, tmp_path / "file" / "w1.token", lambda: pytest.fail("the join token was exchanged"))

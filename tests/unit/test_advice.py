@@ -1,4 +1,4 @@
-"""Advice: configs that were fast elsewhere are tried, and cannot mislead a search."""
+"""Advice: a search tries configs that were fast on other problems, and misleading configs cost few trials."""
 
 from dataclasses import replace
 
@@ -35,8 +35,8 @@ def deceptive(space: Space, trial: Trial) -> Outcome:
     return Measured(timing=Timing(samples_us=(deceptive_us(trial.config),)))
 
 
-def trials_to_the_bottom(context: Context) -> int:
-    """Return the summed number of trials until three searches reach the optimum."""
+def trials_to_the_optimum(context: Context) -> int:
+    """Return the total number of trials that three searches need to reach the optimum."""
     total = 0
     for seed in range(3):
         trials = advance(History(), build("portfolio", context), context.space, deceptive, ENOUGH_TRIALS, seed=seed)
@@ -49,7 +49,7 @@ def shown(config: Config) -> Trial:
 
 
 def without(history: History, origins: set[str]) -> History:
-    """Return a copy of the history without trials of these origins."""
+    """Return a copy of the history without the trials that have one of these origins."""
     left = History()
     kept = [trial for trial in history.asked if trial.proposal.origin not in origins]
     same = {trial.number: left.ask(trial.proposal) for trial in kept}
@@ -61,9 +61,9 @@ def without(history: History, origins: set[str]) -> History:
 
 def test_misleading_config_costs_fewer_trials_as_advice_than_as_a_warm_start() -> None:
     free = Context(space=valley())
-    bearable = trials_to_the_bottom(free) * EVERY / (EVERY - 1) + 3 * 4
-    assert trials_to_the_bottom(replace(free, advice=[TRAP])) <= bearable
-    assert trials_to_the_bottom(replace(free, warm_starts=[TRAP])) > bearable
+    bearable = trials_to_the_optimum(free) * EVERY / (EVERY - 1) + 3 * 4
+    assert trials_to_the_optimum(replace(free, advice=[TRAP])) <= bearable
+    assert trials_to_the_optimum(replace(free, warm_starts=[TRAP])) > bearable
 
 
 @pytest.mark.parametrize(("workers", "seed"), one_in(3, [(3, 0), (1, 0), (1, 2), (1, 5)]))
@@ -77,7 +77,7 @@ def test_advice_affects_only_every_fourth_proposal(workers: int, seed: int) -> N
         proposal = advised.propose(history, np.random.default_rng(seed + turn))
         assert proposal is not None
         again = build("portfolio", context).propose(copied(history), np.random.default_rng(seed + turn))
-        assert again == proposal, "a pure function of the history"
+        assert again == proposal, "the proposal depends only on the history and the generator"
         if proposal.origin not in (ADVICE, ADVISED, "default", "design"):
             alone = free.propose(without(history, {ADVICE, ADVISED}), np.random.default_rng(seed + turn))
             asked = {space.key(trial.config) for trial in history.asked}

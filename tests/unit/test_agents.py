@@ -35,7 +35,7 @@ def tools(service: Service) -> Tools:
     return Tools(lambda: service, author="ana")  # type: ignore[arg-type,return-value]
 
 
-def test_submit_tool_answers_with_time_and_ratio() -> None:
+def test_submit_tool_returns_the_time_and_its_ratio_to_the_family_implementation() -> None:
     service = Service()
     text = tools(service).submit(1, {"k.c": "good"}, "wider", name="wide", table={"tunables": {"W": [1]}})
     assert "5 µs" in text
@@ -43,7 +43,7 @@ def test_submit_tool_answers_with_time_and_ratio() -> None:
     assert service.document == {"tunables": {"W": [1]}, "idea": "wider", "author": "ana", "name": "wide"}
 
 
-def test_submit_tool_answers_a_failure_with_the_compiler_message() -> None:
+def test_submit_tool_returns_the_compiler_message_after_a_failure() -> None:
     text = tools(Service()).submit(1, {"k.c": "broken"}, "worse")
     assert "k.c:1: error: bad" in text
     assert "Best" not in text
@@ -83,7 +83,7 @@ TRANSCRIPT: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="needs the extra mcp")
-def test_mcp_tools_answer_as_in_the_transcript_of_the_guide() -> None:
+def test_mcp_tools_return_the_answers_in_the_transcript_of_the_guide() -> None:
     from mcp.client import Client
 
     from evo.variants.agents.server import server

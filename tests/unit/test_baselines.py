@@ -36,7 +36,7 @@ def test_missing_baseline_function_for_the_device_is_reported(
     assert (missing or "") in found.unavailable.get(function, "")
 
 
-def test_failure_of_the_timing_process_is_reported_in_words() -> None:
-    """The text is the reason why no baseline has a time."""
+def test_time_limit_of_the_baseline_process_is_reported_with_a_remedy() -> None:
+    """Reports contain this text as the reason why no baseline has a time."""
     text = str(CandidateFault(TimedOut(stage="measure", limit_s=120.0)))
     assert text == "the measure stage exceeded 2 min 00 s; raise measure_timeout_s of the policy"

@@ -1,4 +1,4 @@
-"""Batching: requests for the same search share a transaction, and one bad request does not fail the others."""
+"""Batching: requests for the same search share a transaction; a failing request does not affect the others."""
 
 import threading
 import time
@@ -57,7 +57,7 @@ def test_requests_during_a_batch_share_the_next_batch() -> None:
     batcher = Batcher(serving)
     assert served(batcher, serving, range(1, 9)) == list(range(101, 109))
     assert [len(turn) for turn in serving.turns] == [1, 8]
-    assert not batcher._waiting, "served requests leave nothing behind"
+    assert not batcher._waiting, "served requests are removed from the queue"
 
 
 def test_batch_size_is_limited() -> None:

@@ -1,4 +1,4 @@
-"""Recording: reduced spaces, and files that are read back with the measured values."""
+"""Recording of spaces: reduced spaces, and files that are read back without loss of measured values."""
 
 import json
 from collections import Counter
@@ -26,7 +26,7 @@ SMALL = Reduced(
 
 
 @pytest.mark.parametrize("reduced", definitions(), ids=lambda each: each.name)
-def test_reduced_spaces_are_subsets_that_use_every_named_value(reduced: Reduced) -> None:
+def test_reduced_spaces_contain_exactly_the_values_that_they_list(reduced: Reduced) -> None:
     family = find(reduced.family).family
     space = reduced.space(family, HOPPER)
     assert 2_000 <= (space.valid_count or 0) <= 4_500
@@ -61,7 +61,7 @@ def test_recording_alternates_between_spaces_in_proportion_to_their_remaining_co
     assert Counter(place for place, _ in turns[:20]) == {0: 15, 1: 5}
 
 
-def test_recorded_lines_are_parsed_back_with_truncated_compiler_logs() -> None:
+def test_recorded_lines_are_read_back_unchanged_except_for_truncated_compiler_logs() -> None:
     config: Config = {"A": 1, "B": True, "C": "x"}
     measured = Measured(timing=Timing(samples_us=(1.5, 1.25), anchor_us=3.0), resources={"registers": 32.0})
     line = Line(config=config, outcome=measured, compile_s=0.5, verify_s=0.25, benchmark_s=0.125)

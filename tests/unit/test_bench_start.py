@@ -1,4 +1,4 @@
-"""The benchmark of starts splits the time to the first candidate by stage."""
+"""Benchmark of starts: the time until the first measured candidate, split by stage."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -65,10 +65,10 @@ def ground(times_ms: Sequence[float | str], cost_s: float = 1.0) -> Ground:
 
 
 class Scripted:
-    """A player that proposes given configs. It records each result with the number of proposals made before it.
+    """A fake strategy that proposes given configs, and records each result with the number of earlier proposals.
 
     Args:
-        first: number of proposals in flight until the first result.
+        first: maximum number of pending proposals before the first result.
     """
 
     def __init__(self, places: list[int], first: int = 99) -> None:
@@ -94,7 +94,7 @@ class Scripted:
 
 def test_calculated_result_of_random_search_equals_the_published_formula() -> None:
     falling = np.array([50.0, 40.0, 30.0, 20.0, 10.0])
-    # Rank round(M·6/(M+1)): 3, 4, 4 (4.5 to even), 5 → the last, 4.
+    # The rank is round(M·6/(M+1)), at most 4: 3 for M = 1, and 4 for M = 2 to 5 (4.5 is rounded to even).
     assert expected_us(falling, np.array([1.0, 2.0, 3.0, 4.0, 5.0])).tolist() == [20, 10, 10, 10, 10]
     assert expected_us(falling, np.array([1.5])).tolist() == [15]
 
@@ -172,7 +172,7 @@ def test_simulated_workers_wait_while_the_strategy_accepts_no_further_pending_tr
     assert run.ended_s == [1, 1, 2, 2, 2, 2, 2]
 
 
-def test_simulated_worker_asks_again_when_its_trial_ends() -> None:
+def test_simulated_worker_requests_its_next_trial_when_its_trial_ends() -> None:
     space = ground([1.0] * 4)
     space.costs_s[:] = [5.0, 1.0, 1.5, 9.0]
     player = Scripted([0, 1, 2, 3])
@@ -246,7 +246,7 @@ def test_random_forest_proposes_fast_configs_more_often_than_chance() -> None:
 
 
 def _contestant(name: str = "somebody") -> Contestant:
-    return Contestant(name=name, digest="d", play=partial(pytest.fail, "not to be played"))
+    return Contestant(name=name, digest="d", play=partial(pytest.fail, "the contestant must not be run"))
 
 
 def test_run_archive_returns_all_complete_lines(tmp_path: Path) -> None:
@@ -321,7 +321,9 @@ def test_strategy_comparison_reports_leads_and_missed_conditions() -> None:
     assert found["portfolio"].least_distinct == 200
     assert found["portfolio"].trials_by_space == [pytest.approx(42)]
     assert "portfolio" in tables.standings(found).splitlines()[2]
-    later = replace(found["portfolio"], trials_by_space=[199.0])  # a better score, but it finds the best config later
+    later = replace(
+        found["portfolio"], trials_by_space=[199.0]
+    )  # It has a better score, but finds the best config later.
     told = tables.building({"later": later, "random": found["random"]}, {"later": "random"}, [space]).splitlines()
     assert told[0].index("higher P200 on") < told[0].index("optimum found sooner on")
     assert told[2].index("1 of 1") < told[2].index("0 of 1")
@@ -416,7 +418,7 @@ def test_table_of_distances_to_the_optimum_has_a_column_per_space(tmp_path: Path
     assert first.name.split(".")[0] in tables.distances(found, effort.grounds)
 
 
-def test_space_in_which_most_configs_are_made_to_fail_keeps_its_optimum() -> None:
+def test_space_with_mostly_failing_configs_keeps_its_optimum() -> None:
     space = load(next(path for path in paths() if "convolution-RTX" in path.name))
     hard = failing.barred(space)
     assert len(hard.falling_us) / len(hard.entries) <= 1 - failing.FAIL
@@ -452,14 +454,14 @@ def test_misleading_config_is_a_local_optimum_far_from_the_best() -> None:
     assert min(space.times_us[each] for each in around if each is not None) >= space.times_us[place]
 
 
-def test_growth_of_the_proposal_time_is_the_exponent_of_the_number_of_trials() -> None:
+def test_proposal_time_proportional_to_the_square_root_of_the_trials_has_growth_one_half() -> None:
     costs = [asking.Cost(trials=n, median_ms=n**0.5, p99_ms=1.0) for n in (100, 1_000, 10_000)]
     assert asking.growth(costs) == pytest.approx(0.5)
     assert [text for text in bars.asking({"portfolio": costs}, "portfolio") if "median" not in text]
     assert asking.ours("random", asking.listed(), (20,))[0].median_ms > 0
 
 
-def test_resources_of_the_build_that_determine_the_time_reduce_the_prediction_error() -> None:
+def test_build_resources_that_determine_the_time_reduce_the_prediction_error() -> None:
     rng = np.random.default_rng(0)
     times_us, points = rng.uniform(1, 9, 96), rng.random((96, 2))
     telling, idle = (

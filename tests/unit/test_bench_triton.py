@@ -1,4 +1,4 @@
-"""Baselines of Triton's tutorials: the choice of ``@triton.autotune`` is made once and used by every process."""
+"""Baselines of Triton's tutorials: ``@triton.autotune`` chooses a config once, and all processes use this config."""
 
 import ast
 import json
@@ -14,7 +14,7 @@ from tests.bench.triton_tutorials import TUTORIALS, Tutorial, choose, choose_wit
 from workers.measure.family.dependencies import Siblings
 
 TRITON = '''
-"""Stands for Triton: an autotuner that times each config by its BLOCK, as slow as it says."""
+"""A fake Triton whose autotuner chooses the config with the BLOCK nearest to 128."""
 
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def unused():
     raise ValueError
 """
 HELION = '''
-"""Stands for Helion."""
+"""A fake Helion."""
 
 import json
 from pathlib import Path
@@ -80,7 +80,7 @@ class Config:
         return json.loads(Path(path).read_text())
 '''
 HELION_KERNELS = '''
-"""Stands for kernels of Helion. The config is the search's budget, the kernel and its arguments."""
+"""Fake Helion kernels. The stored config lists the budget of the search, the kernel and its arguments."""
 
 import json
 import os

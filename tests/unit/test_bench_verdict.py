@@ -13,13 +13,13 @@ from tests.bench.verdict.rates import Rate, power, promoted
 from tests.bench.verdict.simulate import as_recorded, covered, worked
 
 
-def quiet(processes: int = 12, spread: float = 0.01, owed: float = 0.0) -> Noise:
-    """Return recorded noise: each sample varies by `spread`, and each kernel by `owed` from process to process."""
+def quiet(processes: int = 12, spread: float = 0.01, between: float = 0.0) -> Noise:
+    """Return recorded noise: samples vary by `spread`, and the times of a kernel vary by `between` processes."""
     rng = np.random.default_rng(0)
     times = {"a": 100.0, "b": 120.0}
     made = []
     for _ in range(processes):
-        own = {kernel: time_us * rng.lognormal(0, owed) for kernel, time_us in times.items()}
+        own = {kernel: time_us * rng.lognormal(0, between) for kernel, time_us in times.items()}
         made.append({name: (own[kernel] * rng.lognormal(0, spread, 40)).tolist() for name, kernel in SERIES.items()})
     return Noise(about={"family": "sdpa", "problem": "S=1", "device": "none"}, processes=tuple(made))
 
@@ -60,7 +60,7 @@ def test_work_rule_on_a_busy_machine_accepts_correct_kernels_and_refuses_skipped
 
 
 def test_prediction_intervals_cover_95_percent_of_shuffled_processes() -> None:
-    in_order, shuffled = covered(quiet(40, owed=0.01), Policy(), 20, 0)
+    in_order, shuffled = covered(quiet(40, between=0.01), Policy(), 20, 0)
     assert in_order.tried == 40
     assert shuffled.share == pytest.approx(0.95, abs=0.03)
 

@@ -1,4 +1,4 @@
-"""The benchmark of the zoo: order of calls, rows and their file, and the comparison with the goals."""
+"""Benchmark of the suite `zoo`: order of calls, stored rows, and the comparison with the goals."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Bundles: a family packed into one file unpacks unchanged, and hostile archives are refused."""
+"""Bundles: a family packed into one file unpacks unchanged, and malicious archives are refused."""
 
 import io
 import stat

@@ -1,4 +1,4 @@
-"""Kernels that are slower on alternating buffers: refused, or undecided on a busy device."""
+"""A kernel that is slower on alternating buffers is refused; on a busy device, the check is undecided."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from workers.measure.verify import WrongAnswerError
 
 
 class ScriptedCheck:
-    """A check with prepared results: each has a given ratio of calls on alternating buffers to repeated calls."""
+    """A check with prepared results: the given ratios of the time on alternating buffers to the time on one buffer."""
 
     def __init__(self, ratios: Iterator[float], spread: float) -> None:
         self.ratios, self.spread, self.rng = ratios, spread, np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""Compile cache: atomic, checksummed, bounded; its failures never stop a compilation."""
+"""Compile cache: atomic writes, checksums, limited size; failures of the cache never stop a compilation."""
 
 import errno
 import os

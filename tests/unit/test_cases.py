@@ -1,4 +1,4 @@
-"""Cases of a family detect kernels that skip any part, however small, of a long row."""
+"""The cases of a family detect a kernel that skips even a small part of a long row."""
 
 import importlib.util
 from types import ModuleType
@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 LONG = "rows=1,cols=1048576,dtype=float32"
 NOTHING = {"sum": 0.0, "max": -np.inf, "softmax": -np.inf, "rmsnorm": 0.0, "layernorm": 0.0}
-"""Value by operation with which a column has no effect, as if the kernel skipped it."""
+"""For each operation, the value of a column that has no effect on the result, as if a kernel skipped the column."""
 
 
 def reference(package: Package) -> ModuleType:

@@ -11,7 +11,7 @@ from api.web.drawings.chart import BOTTOM, HEIGHT, MAX_DOTS, NARROW, RIGHT, TOP,
 from evo.trial.objective import Objective
 
 TIMES = st.lists(st.floats(0.01, 1e7) | st.floats(5e-324, 1.7e308), min_size=1, max_size=40)
-"""Includes times that reports may no longer contain but a database may hold."""
+"""Times, including extreme values that the service no longer accepts but an older database may contain."""
 
 
 def test_best_so_far_chart_is_none_without_measurements() -> None:
@@ -55,7 +55,7 @@ def test_all_chart_elements_are_inside_the_plot_area(times: list[float], failure
     assert 1 <= len(chart.x_ticks) <= 8
     assert 1 <= len(chart.y_ticks) <= 8
     assert [level.label for level in chart.levels] == ["b"]
-    assert chart.left == margin(tick.label for tick in chart.y_ticks), "no label is cut"
+    assert chart.left == margin(tick.label for tick in chart.y_ticks), "no label is truncated"
 
 
 def test_chart_separates_the_confirmed_time_of_the_best_trial_from_quick_times() -> None:

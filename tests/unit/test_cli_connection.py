@@ -1,4 +1,4 @@
-"""CLI connection: it continues after the service restarts, also at another address."""
+"""CLI connection: commands continue after the service restarts, even at a different address."""
 
 from collections.abc import Callable
 

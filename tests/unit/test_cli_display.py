@@ -223,7 +223,7 @@ def test_report_states_the_reason_why_the_search_ended(changes: dict[str, object
     assert reported(finished(**changes), [], "", "sdpa").startswith(ending)
 
 
-def test_cancelled_trials_are_no_examples_of_failures() -> None:
+def test_report_does_not_show_cancelled_trials_as_failures() -> None:
     out = Console(file=io.StringIO(), width=160)
     cancelled = replace(trial(1, 8.0), outcome=Cancelled())
     print_failures(out, [cancelled, replace(trial(2, 8.0), outcome=Crashed(stage="verify", reason="SIGSEGV"))])
@@ -263,7 +263,7 @@ def test_refused_challenger_is_shown_with_the_rule_that_decided_first() -> None:
     assert once.count("Too low: gain.") == 1 and "All rules" not in once
 
 
-def test_display_shows_the_warm_start_and_the_money_spent() -> None:
+def test_display_shows_the_warm_start_and_the_cost() -> None:
     given = WarmStartView(source="cache.json", used=20, invalid=3, spare=0)
     text = shown(head(view(warm_start=given, budget=Budget(cost=5.0, cost_per_hour=0.68)), ""))
     assert "20 configs of cache.json first (3 not in this space)" in text
@@ -279,7 +279,7 @@ def test_table_wider_than_the_terminal_becomes_a_list() -> None:
     wide, narrow = ([line.split() for line in shown(rows, width=width).splitlines()] for width in (80, 20))
     assert wide[:2] == [["Trials"], ["trial", "outcome", "config", "notes"]]
     assert narrow[:3] == [["Trials"], ["trial", "7"], ["outcome", "compile"]]
-    assert "notes" not in str(narrow), "empty rows are left out"
+    assert "notes" not in str(narrow), "the list omits empty rows"
 
 
 def test_report_gives_equal_times_the_same_rank() -> None:
@@ -302,7 +302,7 @@ def test_table_values_are_below_their_names_in_narrow_terminals(width: int) -> N
 
 
 @pytest.mark.parametrize("text", ["a[/b]", "[red]z", ":smile:", "[link=http://x]y[/link]", "\\[bold]"])
-def test_brackets_and_colons_are_printed_literally(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_prints_brackets_and_colons_literally(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     console().print(f"wrote {text}")
     console().print(styled("Try it: ", (text, "bold")))
     rows = table("name", title=text)
@@ -314,7 +314,7 @@ def test_brackets_and_colons_are_printed_literally(text: str, capsys: pytest.Cap
 def test_tables_keep_their_width_with_a_dumb_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on CI machines: no terminal, colours forced, and a TERM without capabilities."""
+    """On CI machines, the output is no terminal, colours are forced, and TERM names a terminal without capabilities."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "dumb")
     rows = table("one", "two")

@@ -78,10 +78,10 @@ def test_doctor_states_why_no_kernel_process_starts(monkeypatch: pytest.MonkeyPa
 
 
 def test_doctor_tests_nvrtc_by_compiling_for_each_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Pretended:
+    class FakeCompiler:
         toolkit = (13, 0)
 
-    monkeypatch.setattr(nvrtc, "NvrtcCompiler", Pretended)
+    monkeypatch.setattr(nvrtc, "NvrtcCompiler", FakeCompiler)
     monkeypatch.setattr(nvrtc, "failures", lambda _, wanted: {})
     finding = doctor._nvrtc([known("sm_90")])
     assert finding.found
@@ -111,7 +111,7 @@ def test_doctor_reports_a_missing_temporary_folder(monkeypatch: pytest.MonkeyPat
     assert (finding.found, "set TMPDIR" in finding.remedy) == (False, True)
 
 
-def test_doctor_refuses_a_compiler_that_states_its_version_but_compiles_nothing(
+def test_doctor_reports_a_compiler_that_states_its_version_but_compiles_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CC", "true")

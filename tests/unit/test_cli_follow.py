@@ -91,7 +91,7 @@ def test_first_interrupt_stops_the_search_and_second_interrupt_cancels_it(monkey
     assert [note.partition(":")[0] for note in screen.notes] == ["Stopping", "Cancelling"]
 
 
-def test_two_interrupts_at_once_cancel_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_simultaneous_interrupts_cancel_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(view(), view(state="cancelled"))
     followed(script, {0: 2}, monkeypatch)
     assert script.told == ["cancel"]
@@ -109,7 +109,7 @@ def test_follow_shows_each_warning_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert screen.notes == ["Warning: A does nothing.", "Warning: B, too."]
 
 
-def test_follow_shows_each_verdict_as_it_arrives_but_none_from_before_its_start(
+def test_follow_shows_new_verdicts_and_omits_verdicts_from_before_its_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     script = Script(view(challenges=(PROMOTED,)), view(challenges=(PROMOTED, REFUSED)), finished())
@@ -179,7 +179,7 @@ def test_third_interrupt_ends_the_process() -> None:
         (view(state="cancelled"), 2, Exit.INTERRUPTED),
     ],
 )
-def test_exit_code_follows_from_the_end_of_the_search(ended: SearchView, interruptions: int, code: Exit) -> None:
+def test_exit_code_depends_on_how_the_search_ended(ended: SearchView, interruptions: int, code: Exit) -> None:
     assert exit_code(ended, interruptions) == code
 
 

@@ -231,7 +231,7 @@ def test_command_waits_for_a_confirmation_requested_in_a_second_terminal_before_
     monkeypatch.setattr("evo.cli.service.local.PROVEN_S", 0.0)
     local = Local(LocalDatabase.of(tmp_path / "my.db"), measuring=True)
     local.let_finish()
-    assert len(looks) == 3, "a command without its own worker does not ask"
+    assert len(looks) == 3, "a command without its own worker does not query the searches"
     local.url, local._worker = "http://127.0.0.1:9", SimpleNamespace(exit_code=None)  # type: ignore[assignment]
     local.let_finish()
     assert (looks, drained) == ([], ["local"])
@@ -244,7 +244,7 @@ def test_suggested_commands_contain_the_url_or_database_options() -> None:
     assert ServiceRef(url="http://h", database=Path("x.db")).options == " --url http://h"
 
 
-def test_child_process_that_dies_too_often_raises_child_failed() -> None:
+def test_child_failed_is_raised_if_a_child_process_dies_too_often() -> None:
     class Dead:
         name = "worker"
 
@@ -272,7 +272,7 @@ def test_worker_token_is_read_from_an_option_or_a_file(tmp_path: Path) -> None:
         _token("given", file)
 
 
-def test_command_has_service_options_at_the_position_of_its_parameter_where() -> None:
+def test_service_options_replace_the_parameter_where_of_a_command() -> None:
     found: list[tuple[int, ServiceRef, bool]] = []
 
     @on_service

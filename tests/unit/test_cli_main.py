@@ -1,4 +1,4 @@
-"""CLI: errors become one line and an exit code; every command has quick help."""
+"""CLI: an error is printed as one line and sets the exit code; the help of every command is fast."""
 
 import json
 import re
@@ -323,7 +323,7 @@ def test_search_request_contains_requirements_and_webhook(
     assert "NAME>=VERSION" in capsys.readouterr().err
 
 
-def test_search_of_several_shapes_prints_one_json_list_even_if_one_fails(
+def test_search_of_several_shapes_prints_one_json_list_even_if_a_search_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended = [finished(id=1), finished(id=2)]

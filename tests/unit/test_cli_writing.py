@@ -1,4 +1,4 @@
-"""Output files of long runs: checked before the run, and never lost after it."""
+"""Output files of long runs: checked before the run, and never lost afterwards."""
 
 import errno
 import os
@@ -29,7 +29,7 @@ def test_error_of_an_unwritable_output_file_names_option_and_remedy(tmp_path: Pa
 
 
 def test_report_is_printed_if_its_file_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The folder was removed, or another process wrote the file, during the searches."""
+    """During the searches, the folder was removed or another process wrote the file."""
     taken = tmp_path / "taken.md"
     taken.write_text("another's")
     for place in (tmp_path / "gone" / "m.md", taken):
@@ -42,7 +42,7 @@ def test_report_is_printed_if_its_file_cannot_be_written(tmp_path: Path, capsys:
 
 
 def full_disk(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
-    """Let every write of a file end after some bytes, as on a full disk."""
+    """Make every write of a file fail after some bytes, as on a full disk."""
 
     def write(path: Path, content: bytes) -> int:
         with path.open("wb") as file:

@@ -102,7 +102,7 @@ def test_lease_request_is_retried_only_if_the_request_was_never_sent() -> None:
     assert len(service.asked) == 2
 
 
-def test_edit_search_sends_the_etag_of_the_seen_state() -> None:
+def test_edit_search_sends_the_etag_of_the_state_that_was_read() -> None:
     service = Service(problem(412, detail="it has changed"))
     with pytest.raises(Conflict, match="changed"):
         service.client().edit_search(3, notes="", archived=False, seen='"abc"')
@@ -157,7 +157,7 @@ def test_client_resumes_an_interrupted_event_stream_at_its_position() -> None:
 def test_html_or_text_response_to_a_stream_request_is_refused(
     answer: httpx.Response, words: str, of_trials: bool
 ) -> None:
-    """Otherwise a command that follows a search would show no event, and an HTML page would be saved as trials."""
+    """Otherwise, `watch` would show no event, and an export of trials would contain an HTML page."""
     client = Service(answer).client()
     with pytest.raises(ForeignService, match=words):
         next(client.export_trials(1, "csv") if of_trials else client.events())
@@ -193,7 +193,7 @@ def test_workers_of_all_pages_are_listed() -> None:
 
 
 def test_suspended_client_tries_again_before_it_gives_up_on_an_event_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After Ctrl-Z and `fg`, or a suspended job, the time since the last event is long, and the connection is lost."""
+    """After a suspension, e.g. by Ctrl-Z and `fg`, the last event is old and the connection is lost."""
     now_s = 0.0
     monkeypatch.setattr("evo.client.events.time.monotonic", lambda: now_s)
     event = stream_of('event: deleted\ndata: {"id":8}\nid: 0-2\n\n')
@@ -322,7 +322,7 @@ def test_error_about_a_token_with_invalid_header_characters_does_not_contain_the
 
 @pytest.mark.parametrize("arrived", [b"", b"kern", b"Kernel", b"kernel\n"])
 def test_artefact_with_unexpected_content_is_refused(arrived: bytes) -> None:
-    """A proxy may cut off a download without an error, and a disk may return other bytes."""
+    """A proxy may cut off a download without an error, and a damaged disk may return wrong bytes."""
     digest = hashlib.sha256(b"kernel").hexdigest()
     with pytest.raises(
         ServiceError, match=f"artefact {digest} cannot be fetched: the {len(arrived)} bytes that arrived"

@@ -1,4 +1,4 @@
-"""Proxy settings: which requests use the proxy of the environment."""
+"""Proxy settings: requests that use the proxy of the environment, and requests that bypass the proxy."""
 
 import json
 import socket
@@ -71,10 +71,10 @@ def test_error_of_an_unusable_proxy_names_the_variables(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSLKEYLOGFILE"])
 @pytest.mark.parametrize("url", ["https://evo.example.org", "https://127.0.0.1:8765/evo"])
-def test_error_of_an_unusable_file_of_tls_names_its_variable(
+def test_error_of_an_unusable_tls_file_names_the_environment_variable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, url: str
 ) -> None:
-    """InvalidInput names the missing file, and a URL without https does not open it."""
+    """The error also names the missing file. A client for an http URL does not open the file."""
     missing = tmp_path / "missing" / "file.pem"
     monkeypatch.setenv(variable, str(missing))
     with pytest.raises(InvalidInput, match=f"TLS: .*No such file.*unset .*{variable}={missing}"):
@@ -82,7 +82,7 @@ def test_error_of_an_unusable_file_of_tls_names_its_variable(
     Client(url.replace("https:", "http:")).close()
 
 
-def test_error_of_a_file_without_certificates_names_its_variable(
+def test_error_of_a_file_without_certificates_names_the_environment_variable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "cut.pem").write_text("-----BEGIN CERTIFICATE-----\n")

@@ -1,4 +1,4 @@
-"""Connection limits: how many, and for how long."""
+"""Limits on the duration and number of connections."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -37,10 +37,10 @@ def test_connection_without_a_complete_request_has_a_time_limit() -> None:
     made, loop, transport = connection()
     made.data_received(HEADERS)
     loop.call_later.assert_called_once_with(HEADERS_S, transport.close)
-    assert not loop.call_later.return_value.cancel.called, "half of the headers are not a request"
+    assert not loop.call_later.return_value.cancel.called, "incomplete headers are not a request"
     made.data_received(b"\r\n")
     loop.call_later.return_value.cancel.assert_called_once_with()
-    assert loop.call_later.call_count == 1, "an answer may take any time"
+    assert loop.call_later.call_count == 1, "the response has no time limit"
     made.cycle.response_complete = True
     made.data_received(HEADERS[:5])
     assert loop.call_later.call_count == 2, "the next request on the connection has a time limit as well"

@@ -173,7 +173,7 @@ def test_saturating_formats_accept_references_beyond_their_range(dtype: str) -> 
     "made",
     [
         np.array([(1 << 64) - 1, 0, 1, (1 << 60) + 1], dtype=object),
-        [1, (1 << 63) + 1, 0, 3],  # NumPy makes floats of these
+        [1, (1 << 63) + 1, 0, 3],  # NumPy would convert these integers to floats
         ((1 << 64) - 1, 0, np.int64(1), (1 << 60) + 1),
         [np.uint64((1 << 63) + 1), np.int64(1), np.int64((1 << 60) + 1), 0],
     ],
@@ -255,8 +255,8 @@ class Tensor:
         return Tensor(self._values)
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
-        """``force`` detaches, copies to the host, and resolves lazy signs and conjugates."""
-        assert force, "it lies on a GPU and requires a gradient"
+        """Return the values. ``force`` detaches the tensor, copies it to the host, and resolves lazy conjugation."""
+        assert force, "the tensor is on a GPU and requires a gradient"
         assert self.dtype == "torch.float32", "NumPy has no such dtype"
         return self._values
 

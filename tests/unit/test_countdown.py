@@ -1,4 +1,4 @@
-"""Time limits that do not count the time in which the process is stopped."""
+"""Time limits that exclude the time in which the process is stopped."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Coverage of untimed shapes: nearly all searched configs, and all stored champions, have kernels for them."""
+"""Cases with untimed shapes: nearly all searched configs, and all stored champions, have kernels for them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_at_most_14_percent_of_sampled_configs_lack_a_kernel_for_some_case(match
     space = family.space(problem, DEVICE, OBJECTIVE)
     configs = space.sample(np.random.default_rng(0), 30, set())
     partly = [config for config in configs if uncovered(family, problem, config)]
-    assert len(partly) <= 0.14 * len(configs), "some need extra registers for a mask"
+    assert len(partly) <= 0.14 * len(configs), "only some configs need extra registers for a mask"
 
 
 @pytest.mark.parametrize("path", sorted(CHAMPIONS.iterdir()), ids=lambda path: path.stem)

@@ -23,7 +23,7 @@ TABLE = L4.ceilings.bytes_per_s
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[bytes | Exception]:
-    """A list to fill with answers of the measuring process; the process returns them in order."""
+    """Return an empty list for answers of the fake measuring process, which returns them in order."""
     given: list[bytes | Exception] = []
 
     def run(*_: Any, **__: Any) -> Any:
@@ -53,7 +53,7 @@ def test_datasheet_bandwidth_is_used_if_measuring_fails(
 ) -> None:
     answers += [answer, b"2.4e11"]
     assert with_measured_copies([L4], tmp_path)[0] == L4
-    assert with_measured_copies([L4], tmp_path)[0] != L4, "it is measured again the next time"
+    assert with_measured_copies([L4], tmp_path)[0] != L4, "the next call measures the bandwidth again"
 
 
 def test_bandwidth_measurement_waits_a_limited_time_for_devices_in_use(
@@ -68,7 +68,7 @@ def test_bandwidth_measurement_waits_a_limited_time_for_devices_in_use(
             held.enter_context(exclusive(each.uuid))
         assert with_measured_copies(busy, tmp_path) == busy
     assert time.monotonic() - begun_s < 3 * 0.5, "all devices share one time limit"
-    assert all(each not in busy for each in with_measured_copies(busy, tmp_path)), "they are free the next time"
+    assert all(each not in busy for each in with_measured_copies(busy, tmp_path)), "the devices are free now"
 
 
 def test_copy_time_is_measured_for_the_requested_size(answers: list[bytes | Exception], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Number formats of support.cu, which compares outputs on the GPU: every code has the same value as on the host."""
+"""Number formats of support.cu, which compares outputs on the GPU. Every code has the same value as on the host."""
 
 import ctypes
 import re
@@ -47,13 +47,13 @@ def formats(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 @pytest.mark.parametrize("dtype", DISTANCES)
-def test_number_of_each_code_is_equal_on_gpu_and_host(formats: ctypes.CDLL, dtype: str) -> None:
+def test_each_code_has_the_same_value_on_gpu_and_host(formats: ctypes.CDLL, dtype: str) -> None:
     bits = stored(dtype).itemsize * 8
-    every = np.arange(1 << min(bits, 16), dtype=np.uint64) << max(bits - 16, 0)  # of wider numbers, the upper bits
+    every = np.arange(1 << min(bits, 16), dtype=np.uint64) << max(bits - 16, 0)  # upper bits of wide numbers
     codes = every.astype(f"uint{bits}").view(stored(dtype))
     values = np.empty(codes.size)
     places = [ctypes.c_void_p(each.ctypes.data) for each in (codes, values)]
     getattr(formats, f"values_{dtype}")(*places, ctypes.c_ulonglong(codes.size))
-    with np.errstate(invalid="ignore"):  # some codes are signalling NaN
+    with np.errstate(invalid="ignore"):  # some codes are signalling NaNs
         expected = decoded(codes, dtype).astype(np.float64)
     assert np.array_equal(values, expected, equal_nan=True)

@@ -104,7 +104,7 @@ class Module:
 
 
 class Stream:
-    """A fake CuPy stream that logs which stream waits for which."""
+    """A fake CuPy stream that records the streams for which it waits."""
 
     waits: list[tuple[int, int]]
 

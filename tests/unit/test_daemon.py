@@ -49,7 +49,7 @@ class Service:
             raise self.registering.pop(0)
 
     def family_bundle(self, digest: str) -> bytes:
-        raise NotFound(f"nobody uploaded {digest}")
+        raise NotFound(f"no family with the digest {digest} was uploaded")
 
     def lease(self, worker_id: str, device_uuid: str, *, incarnation: str, **_: object) -> Leases:
         self.incarnations.add(incarnation)
@@ -211,7 +211,7 @@ def test_quarantined_device_pauses_until_its_quarantine_ends(tmp_path: Path) -> 
     service.reply = HeartbeatReply(quarantined=(slot.device.uuid, "another"))
     this._beat()
     slot._fault = None
-    stopping.set()  # so that pauses end at once
+    stopping.set()  # so that pauses end immediately
     slot._step()
     assert slot.report.activity == "quarantined"
     service.reply = HeartbeatReply(quarantined=("another",))

@@ -15,7 +15,7 @@ def test_device_kinds_are_discovered_concurrently_and_listed_in_order(
     both = threading.Barrier(2, timeout=10)
 
     def discover(kind: str) -> list[str]:
-        both.wait()  # times out if one kind waits for the other
+        both.wait()  # times out unless both kinds are discovered concurrently
         return [f"{kind} 0", f"{kind} 1"]
 
     def driver(kind: str) -> SimpleNamespace:

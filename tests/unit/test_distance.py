@@ -1,4 +1,4 @@
-"""Distance of an output from the reference; the host's result is the standard for GPUs."""
+"""Distance of an output from the reference, computed on the host. GPUs must compute the same distance."""
 
 import numpy as np
 import pytest

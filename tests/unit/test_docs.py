@@ -50,7 +50,7 @@ FAMILIES = {
     "python-family.md": "saxpy_python",
 }
 SHELL = re.compile(r"\s(?:&&?|\||>|2>)\s")
-"""Matches an operator of the shell, at which a command ends."""
+"""Matches an operator of the shell, which ends a command."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
@@ -98,7 +98,7 @@ def test_documented_command_is_parsed(document: str, arguments: list[str]) -> No
 
 
 def check_objectives(objectives: Sequence[str], family: Family, problem: Mapping[str, Value]) -> None:
-    """Check that every metric in a document uses figures that a search on a supported device has."""
+    """Check that the metrics of a document use only quantities that are known on a supported device."""
     for each in objectives:
         _, _, metric = each.partition(":")
         if metric:
@@ -109,7 +109,7 @@ def check_objectives(objectives: Sequence[str], family: Family, problem: Mapping
 
 
 def documented_family(name: str | None) -> Family | None:
-    """Return a built-in family or an example of the guides; None for a family that the reader supplies."""
+    """Return a built-in family or an example of the guides; None if the reader supplies the family."""
     if name is None or (registry.is_path(name) and not list((EXAMPLES / Path(name).name).glob("family.*"))):
         return None
     return registry.find(str(EXAMPLES / Path(name).name) if registry.is_path(name) else name).family

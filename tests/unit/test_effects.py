@@ -1,4 +1,4 @@
-"""Tunables without effect are named with a remedy; a tunable with an effect is never named."""
+"""Warnings name every tunable without an effect, with a remedy, and never name a tunable with an effect."""
 
 import re
 from collections.abc import Callable

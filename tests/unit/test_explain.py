@@ -56,7 +56,7 @@ TIMING = Timing(samples_us=(9.0, 10.0, 11.0))
     ],
 )
 def test_every_outcome_has_a_detail_text(outcome: Outcome, text: str) -> None:
-    assert all(words in text for words in FIXED_TEXTS.get(outcome.kind, ())), "the text that a search for words covers"
+    assert all(words in text for words in FIXED_TEXTS.get(outcome.kind, ())), "full-text search finds the outcome"
     assert detail_text(outcome) == text
 
 

@@ -1,4 +1,4 @@
-"""Loops over items continue after an item fails."""
+"""Periodic tasks process the remaining items after an item fails."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_unavailable_database_ends_the_loop_without_giving_up_items() -> None:
         asked.append(item)
         raise StoreUnavailable("away")
 
-    loop = Failures("number", lambda *_: pytest.fail("nothing is given up"))
+    loop = Failures("number", lambda *_: pytest.fail("no item may be given up"))
     for _ in range(2 * failures.MOST):
         asked.clear()
         with pytest.raises(StoreUnavailable):
@@ -61,7 +61,7 @@ def test_item_with_a_locked_row_does_not_stop_other_items() -> None:
 
     def work(item: int) -> None:
         if item % 2:
-            raise StoreUnavailable("its row is locked")
+            raise StoreUnavailable("the row is locked")
         done.append(item)
 
     Failures("number", lambda *_: None).each(range(10), work, key=int)

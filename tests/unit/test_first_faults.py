@@ -1,4 +1,4 @@
-"""Requests with many faults: validation ends at a collection's first fault, because each error costs kilobytes."""
+"""Requests with many faults: validation of a collection ends at its first fault, because errors are large."""
 
 from collections.abc import Iterator
 from typing import Any

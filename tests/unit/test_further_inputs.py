@@ -1,4 +1,4 @@
-"""Checks on further inputs: kernels that are wrong on one input in a hundred are found."""
+"""Checks on further inputs: kernels that are wrong for one input in 100 are detected."""
 
 from collections.abc import Callable
 from weakref import WeakKeyDictionary

@@ -1,4 +1,4 @@
-"""The metric of a search: its names, its values, and verdicts by cost."""
+"""The metric of a search: allowed names, computed values, and verdicts that compare costs."""
 
 from dataclasses import replace
 
@@ -75,7 +75,7 @@ def trial(outcome: Measured | Estimated | WrongAnswer) -> Trial:
     return Trial(number=0, proposal=Proposal(config={"BLOCK": 8}, origin="random"), outcome=outcome)
 
 
-def test_trial_cost_is_the_metric_or_an_invalid_measurement() -> None:
+def test_trial_cost_is_the_value_of_the_metric_and_an_invalid_value_fails_the_trial() -> None:
     measured = trial(Measured(timing=Timing(samples_us=(2.0,)), resources={"registers": 40.0}))
     assert measured.cost == 2.0
     assert goal("registers").judged(measured).cost == 40.0

@@ -1,4 +1,4 @@
-"""Configs of GPU tests that need a Hopper GPU are checked for validity without a GPU."""
+"""Configs of the tests for Hopper GPUs are valid; this check needs no GPU."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_warpgroup_configs_of_the_gpu_tests_are_valid(name: str, text: str) -> N
     problem = family.problem(text, "cuda")
     tunables = family.implementation("cuda").tunables
     default: Config = {each.name: each.values[each.default_index] for each in tunables}
-    if family.violations(default, problem, HOPPER, Objective()):  # building a space takes seconds
+    if family.violations(default, problem, HOPPER, Objective()):  # avoids building the space, which takes seconds
         default = family.space(problem, HOPPER, Objective()).default()
     changes = [
         change for family_name, problem_text, change in WARPGROUPS if (family_name, problem_text) == (name, text)

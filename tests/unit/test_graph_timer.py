@@ -11,7 +11,7 @@ from workers.backends.cuda.graph import GraphTimer
 
 
 class Stream(nullcontext[None]):
-    """A stream that captures nothing."""
+    """A fake stream whose capture records no calls."""
 
     def begin_capture(self) -> None: ...
 

@@ -63,7 +63,7 @@ def test_search_stagnates_while_no_trial_improves_the_best_time() -> None:
     assert stagnates(quiet)
     assert not stagnates(quiet[:-1])
     assert not stagnates([*quiet, 9.0])
-    assert stagnates([*quiet, 9.95])  # less than 1 % is noise
+    assert stagnates([*quiet, 9.95])  # an improvement below 1 % counts as noise
     assert not stagnates([])
 
 

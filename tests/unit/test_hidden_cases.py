@@ -1,4 +1,4 @@
-"""Hidden cases: their shapes differ from the timed shape, however small it is."""
+"""Hidden cases: their shapes differ from the timed shape, even if the timed shape is small."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Worker identity: it survives restarts, and no two running workers share it."""
+"""Worker identity: a worker keeps its id after a restart, and two running workers never share an id."""
 
 import os
 from pathlib import Path

@@ -50,7 +50,7 @@ def test_idle_time_minus_excused_waiting_time_is_not_negative() -> None:
 
 
 def test_stages_of_a_job_include_its_share_of_the_claim_and_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim of two jobs took 0.5 s. Of a job's 3 s from claim to end, 2.2 s were work or waiting for other jobs."""
+    """Two jobs were claimed in 0.5 s. The job ended 3 s after the claim; 1.3 s of this time were spent waiting."""
     monkeypatch.setattr("workers.daemon.idle_clock.IdleClock.take", lambda meter: 0.5)
     with pipeline("cpu", 2, monkeypatch) as (line, builds):
         add(line, builds, 1, 2)
@@ -58,9 +58,9 @@ def test_stages_of_a_job_include_its_share_of_the_claim_and_idle_time(monkeypatc
     assert (first.share_s, second.share_s) == (0.25, 0.25)
     stages = Stages(compile_s=0.7, verify_s=0.2, measure_s=0.4)
     report = EvaluateReport(outcome=Measured(timing=Timing(samples_us=(1.0,))), stages=stages)
-    begun_s = first.claimed_s + 0.3  # to be built
+    begun_s = first.claimed_s + 0.3  # seconds until the build began
     prepared = Prepared(built={}, begun_s=begun_s, ended_s=begun_s + 0.8)
-    performed_s = prepared.ended_s + 0.9  # most of which the other jobs of the batch took
+    performed_s = prepared.ended_s + 0.9  # mostly spent on other jobs of the batch
     done = Performed(report=report, lock_s=0.1, proof_s=0.2)
     told = done.accounted(first, prepared, begun_s=performed_s, ended_s=performed_s + 1.0, still_s=0.05).stages
     assert told.total_s == pytest.approx(3.0)

@@ -1,4 +1,4 @@
-"""Families drafted from CUDA files that also contain host code: what NVRTC skips, and how the file launches kernels."""
+"""Families drafted from CUDA files with host code: code that NVRTC skips, and launches in the file."""
 
 import re
 
@@ -12,7 +12,7 @@ def draft(text: str, entry: str | None = None) -> Draft:
 
 
 def under_nvrtc(text: str) -> str:
-    """Import a source, and return the lines that NVRTC compiles. Preprocessor guards must not be nested."""
+    """Import a source and return the lines that NVRTC compiles. Nested preprocessor guards are not supported."""
     copy = read_source(text, "cuda").compilable(set())
     copy = re.sub(r"#ifndef __CUDACC_RTC__.*\n(?:.*\n)*?(?:#elif.*\n|#else\n|(?=#endif))", "", copy)
     return copy.replace("#endif\n", "").replace("#endif", "")
@@ -65,7 +65,7 @@ def test_nvrtc_gets_replacements_of_headers_that_it_lacks() -> None:
     assert under_nvrtc(f"{text}typedef cub::BlockRadixSort<int, 1> S;\ntypedef cub::WarpScan<int> W;\n{KERNEL}") == (
         "#include <cuda/std/cstdint>\n#include <cuda_fp16.h>\n"
         "#include <cub/block/block_radix_sort.cuh>\n#include <cub/warp/warp_scan.cuh>\n"
-        "#include <cuda/std/iostream>\n"  # only if it exists
+        "#include <cuda/std/iostream>\n"  # included only if the file exists
         f"typedef cub::BlockRadixSort<int, 1> S;\ntypedef cub::WarpScan<int> W;\n{KERNEL}"
     )
     assert "#elif __has_include(<cuda/std/iostream>)\n" in read_source(text, "cuda").compilable(set())
@@ -102,7 +102,7 @@ def launched(host: str, *, body: str = "x[threadIdx.x] = 1;", macros: str = "") 
         ("void f() { k<<<blocks(n), T>>>(p, n, m); k<<<n, 2 * T>>>(p, n, m); }", "ROWS", "2 * T", ""),
     ],
 )  # fmt: skip
-def test_grid_block_and_shared_memory_come_from_the_launch_in_the_file(
+def test_grid_block_and_shared_memory_are_read_from_the_launch_in_the_file(
     host: str, grid: str | tuple[str, ...], block: str | tuple[str, ...], shared: str
 ) -> None:
     found = launched(host)
@@ -119,7 +119,7 @@ def test_grid_is_guessed_if_no_launch_can_be_read(host: str) -> None:
     assert not found.is_launched
 
 
-def test_default_values_of_problem_fields_come_from_the_launch_in_the_file() -> None:
+def test_default_values_of_problem_fields_are_read_from_the_launch_in_the_file() -> None:
     found = launched("int main() { int h = 1 << 10; k<<<h, T>>>(p, h, 640); }")
     assert [(each.name, each.default, each.decide) for each in found.fields] == [("ROWS", 1024, ""), ("COLS", 640, "")]
 
@@ -146,7 +146,7 @@ def test_constraint_limits_the_shared_memory_of_an_imported_kernel() -> None:
     assert found.notes == ()
 
 
-def test_launch_that_rounds_down_demands_divisible_extents() -> None:
+def test_launch_that_rounds_down_requires_divisible_extents() -> None:
     assert constraints(launched("void f() { k<<<n / T, T>>>(p, n, m); }")) == ["ROWS % T == 0"]
     assert constraints(launched("void f() { k<<<(n + T - 1) / T, T>>>(p, n, m); }")) == []
 
@@ -160,7 +160,7 @@ def test_launch_that_rounds_down_demands_divisible_extents() -> None:
         ("for (int i = 0; i + TILE <= cols; i += TILE) { x[i] = 1; }", []),
     ],
 )
-def test_loop_without_a_check_of_the_remainder_demands_divisible_extents(body: str, expected: list[str]) -> None:
+def test_loop_without_a_check_of_the_remainder_requires_divisible_extents(body: str, expected: list[str]) -> None:
     macros = "#define TILE 16\n"
     assert constraints(launched("", body=body, macros=macros)) == expected
     assert constraints(drafted(read_source(f"{macros}void f(float *x, int cols) {{ {body} }}", "c"), None)) == expected

@@ -1,4 +1,4 @@
-"""Families drafted from sources that can be read only with their syntax: literals, declarations, scopes and macros."""
+"""Families drafted from sources with complex syntax: literals, declarations, scopes and macros."""
 
 from collections.abc import Mapping
 
@@ -64,7 +64,7 @@ def shapes(text: str, language: Language = "c++", entry: str | None = None) -> d
         ),
     ],
 )
-def test_shapes_come_from_the_syntax_of_indices(body: str, expected: Mapping[str, str]) -> None:
+def test_shapes_are_inferred_from_parsed_indices(body: str, expected: Mapping[str, str]) -> None:
     found = shapes(f"void f(const float *a, const float *b, float *y, int m, int n, int k) {{ {body} }}")
     assert {name: found[name] for name in expected} == expected
 
@@ -165,7 +165,9 @@ def test_entry_is_found_among_other_code(text: str, language: Language) -> None:
         ("void g(int n) { auto run = [&](dim3 b) { k<<<n, T>>>(p, n); }; run(1); }", ("N",), ("T",)),
     ],
 )
-def test_launch_is_read_within_its_function(host: str, grid: tuple[str, ...], block: tuple[str, ...]) -> None:
+def test_launch_arguments_are_resolved_in_the_launching_function(
+    host: str, grid: tuple[str, ...], block: tuple[str, ...]
+) -> None:
     found = draft(
         f"#define T 128\n#define U 8\n__global__ void k(float *x, int n) {{ x[threadIdx.x] = 1; }}\n{host}", "cuda"
     )
@@ -187,7 +189,7 @@ def test_launch_is_read_within_its_function(host: str, grid: tuple[str, ...], bl
         ("g(n, (x)); y[0] = 1;", "inout"),
     ],
 )
-def test_roles_come_from_the_syntax_of_accesses(body: str, expected: str) -> None:
+def test_roles_are_inferred_from_parsed_accesses(body: str, expected: str) -> None:
     text = f"static void g(int n, float *p) {{ p[n] += 1; }}\nvoid f(float *x, float *y, int n, float a) {{ {body} }}"
     assert draft(text, "c++", "f").arguments[0].role == expected
 
@@ -207,7 +209,9 @@ def test_roles_come_from_the_syntax_of_accesses(body: str, expected: str) -> Non
         ("enum { TILE_M = 4 };\nvoid f(float *x) { x[N] = TILE_M; }", []),
     ],
 )
-def test_tunables_come_from_the_use_of_macros_in_code(text: str, values: list[tuple[str, tuple[int, ...]]]) -> None:
+def test_tunables_are_inferred_from_macros_that_the_code_uses(
+    text: str, values: list[tuple[str, tuple[int, ...]]]
+) -> None:
     assert [(each.name, each.values) for each in draft(text, "c++").tunables] == values
 
 
@@ -235,6 +239,6 @@ def test_macros_and_functions_that_compute_an_index_are_followed(body: str) -> N
     assert shapes(text, "c++", "f") == {"a": "M N", "y": "N M"}
 
 
-def test_calls_that_grow_without_limit_are_not_written_out() -> None:
+def test_macro_calls_with_an_excessively_long_expansion_are_not_expanded() -> None:
     text = "#define G(i) (i + i + i + i)\nvoid f(float *y, int n) { y[" + "G(" * 200 + "n" + ")" * 200 + "] = 1; }"
     assert draft(text, "c").arguments[0].role == "output"

@@ -17,7 +17,7 @@ from workers.build.kernel import Argument
 
 
 def document_with(**keys: object) -> dict[str, Any]:
-    """Return a document whose output `out` has further keys."""
+    """Return a document whose output `out` has these additional keys."""
     changed = document()
     changed["arguments"][3] |= keys
     return changed

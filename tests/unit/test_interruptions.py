@@ -1,4 +1,4 @@
-"""Differences between the wall clock and the time a process ran."""
+"""Detection of interruptions by comparing the wall clock with a steady clock."""
 
 import pytest
 
@@ -11,7 +11,7 @@ class Clocks:
         self.interruptions = Interruptions(lambda: self.wall_s, lambda: self.steady_s)
 
     def run(self, seconds: float) -> float:
-        """Advance both clocks equally, tick by tick; return the lost seconds so far."""
+        """Advance both clocks by equal steps, and return the seconds of interruptions detected so far."""
         for _ in range(int(seconds / TICK_S)):
             self.wall_s += TICK_S
             self.steady_s += TICK_S

@@ -21,7 +21,7 @@ from evo.trial.outcome import CompileFailed, Estimated
 from evo.trial.timing import Bars
 
 SECOND = "tile_m * tile_n * stages"
-"""Stands for the memory of a kernel: the recording is fast with large tiles."""
+"""Represents the memory use of a kernel. In the recording, kernels with large tiles are fast."""
 
 
 def second_goal(metric: str = SECOND) -> Goal:
@@ -106,7 +106,7 @@ def test_scalarisation_weights_0_and_1_rank_by_one_objective() -> None:
     assert ranked[1.0][:2] == [0, 1]
     assert ranked[0.0][:2] == [3, 1]
     assert ranked[0.5][0] == 1
-    assert all(each[-1] == 4 for each in ranked.values()), "a trial that others beat in both is last"
+    assert all(each[-1] == 4 for each in ranked.values()), "a dominated trial ranks last"
 
 
 def test_trials_of_a_concave_front_are_best_under_some_weight() -> None:
@@ -117,7 +117,7 @@ def test_trials_of_a_concave_front_are_best_under_some_weight() -> None:
     sums = {
         min(range(5), key=lambda at: w * points[at][0] + (1 - w) * points[at][1]) for w in (0.1, 0.3, 0.5, 0.7, 0.9)
     }
-    assert 2 not in sums, "a weighted sum never finds the middle of it"
+    assert 2 not in sums, "no weighted sum is minimal in the middle of a concave front"
 
 
 def test_scalarised_history_keeps_event_order_and_corrections() -> None:
@@ -138,7 +138,7 @@ def test_scalarised_costs_of_extreme_values_are_finite() -> None:
     assert all(math.isfinite(each.cost or math.inf) for each in scalarised(history, 0.5).elites(3))
 
 
-def test_stagnation_counts_from_the_last_trial_of_the_pareto_front(recording: Recording, space: Space) -> None:
+def test_stagnation_is_counted_from_the_last_trial_on_the_pareto_front(recording: Recording, space: Space) -> None:
     search = begun(space, name="random", stagnation=8)
     while search.stop_reason(0.0) is None:
         log = run_trials(search, recording, 1)

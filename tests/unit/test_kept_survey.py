@@ -1,4 +1,4 @@
-"""The survey of GPUs is kept while driver, GPUs and software stay the same."""
+"""Stored survey of GPUs: it is reused until the driver, the GPUs or the software change."""
 
 import sys
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_incomplete_or_empty_gpu_survey_is_not_stored(tmp_path: Path) -> None:
         assert survey.count == 2
 
 
-def test_without_nvml_gpus_are_surveyed_at_every_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_surveyed_at_every_start_if_nvml_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "installed", lambda: None)
     survey = Survey([known("sm_90")])
     for _ in range(2):

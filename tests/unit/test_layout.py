@@ -1,4 +1,4 @@
-"""Every folder of a package has few entries."""
+"""Layout of the packages: a folder has at most 15 entries, apart from listed exceptions."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MOST = 15
 LARGER = {"evo": 20, "api": 16}
-"""Folders with more entries, for the reasons of decision 84."""
+"""Folders that may have more entries. Decision 84 states the reasons."""
 
 GROWING = {"templates", "api/web/pages", "db/migrations/versions"}
 """Folders with one entry for each kernel family, page or version of the schema."""
@@ -20,7 +20,7 @@ def entries(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("package", ["evo", "api", "db", "workers", "templates"])
-def test_package_folders_have_few_entries(package: str) -> None:
+def test_package_folders_have_at_most_15_entries(package: str) -> None:
     folders = [ROOT / package, *(each for each in (ROOT / package).rglob("*") if each.is_dir())]
     sources = [each for each in folders if not GENERATED.intersection(each.parts)]
     counts = {each.relative_to(ROOT).as_posix(): len(entries(each)) for each in sources}

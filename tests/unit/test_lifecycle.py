@@ -1,4 +1,4 @@
-"""Search lifecycle: every state with every command."""
+"""Search lifecycle: the effect of every command in every state."""
 
 from typing import get_args
 

@@ -65,7 +65,7 @@ def test_functions_of_a_local_module_are_copied_into_the_family(tmp_path: Path, 
 
 
 class _Stub:
-    """Stands for Triton while definitions are executed."""
+    """A fake Triton module for the execution of definitions."""
 
     def __getattr__(self, _: str) -> "_Stub":
         return self

@@ -1,4 +1,4 @@
-"""Log stream: a log line that cannot be written raises no error in the code that logs."""
+"""Log stream: if a line cannot be written, logging raises no error."""
 
 import errno
 import io

@@ -15,7 +15,7 @@ def test_least_recently_used_value_is_dropped_first() -> None:
     assert dropped == ["v2", "v3"]
 
 
-def test_lru_cache_drops_no_value_if_computing_a_new_one_fails() -> None:
+def test_lru_cache_drops_no_value_if_computing_a_new_value_fails() -> None:
     latest: LruCache[int, int] = LruCache(1, lambda _: 1 // 0)
     latest.get(1, lambda: 1)
     try:

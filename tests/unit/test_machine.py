@@ -1,4 +1,4 @@
-"""Facts about the processor, read from operating systems."""
+"""Properties of the processor as reported by operating systems."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Mechanisms of kernels by their instructions."""
+"""Mechanisms of kernels are detected by their instructions."""
 
 import platform
 import shutil

@@ -1,4 +1,4 @@
-"""Calls with changing inputs: kernels that reuse earlier outputs are wrong."""
+"""Calls with changing inputs: kernels that reuse earlier outputs give wrong answers."""
 
 from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
@@ -56,7 +56,7 @@ class StaleKernel:
 
 
 def wrong(kernel: Callable[[float], float], *, seed: int, sets: int, budget_s: float = 60.0) -> tuple[int, int]:
-    """Return the number of wrong calls and of judged calls."""
+    """Return the number of wrong calls and the number of checked calls."""
     rng = np.random.default_rng(seed)
     contents = Contents([NumberBuffers(value) for value in (1.0, 2.0, 3.0)], rng, WeakKeyDictionary())
     ring, faults = [NumberBuffers(1.0) for _ in range(sets)], list[bool]()
@@ -93,7 +93,7 @@ def test_number_of_mixed_calls_falls_to_its_minimum_at_the_time_limit() -> None:
     assert wrong(lambda x: 2 * x, seed=1, sets=2, budget_s=0.0) == (0, LEAST_MIXED_CALLS)
 
 
-def test_buffers_stay_unchanged_if_there_is_only_one_content_to_mix() -> None:
+def test_mixing_a_single_content_leaves_the_buffers_unchanged() -> None:
     contents = Contents([NumberBuffers(1.0)], np.random.default_rng(1), WeakKeyDictionary())
     ring = [NumberBuffers(1.0), NumberBuffers(1.0)]
     contents.mix(ring)

@@ -40,7 +40,7 @@ def test_relinking_also_changes_tunables_tied_by_a_constraint() -> None:
 
 
 def engine() -> Space:
-    """Return a space in which the copy engine needs a producer warp and a ring, and a long ring needs small tiles."""
+    """Return a space in which the copy engine needs producer warps and stages, and stages limit the size of blocks."""
     values: dict[str, list[Value]] = {
         "COPY": ["async", "tma"],
         "PRODUCERS": [0, 1, 4],
@@ -67,7 +67,7 @@ def test_relinking_changes_only_as_many_tied_tunables_as_needed() -> None:
     assert all(config in space for config in relinked)
     by_copy_engine = [config for config in relinked if config["COPY"] == "tma"]
     assert by_copy_engine
-    for config in by_copy_engine:  # five values must differ, the sixth need not
+    for config in by_copy_engine:  # the constraints require changes of five tunables, but not of UNROLL
         assert config["PRODUCERS"] in (1, 4)
         assert config["TOGETHER"] == 0
         assert config["STAGES"] in (2, 3, 4)

@@ -53,7 +53,7 @@ def test_mechanism_with_a_pending_trial_counts_as_tried() -> None:
     space = engine()
     suggested = niches(space).due(seen_after(space, (DEFAULT, measured(10.0)), (ENGINE, None)), RNG)
     assert suggested is not None
-    assert {space.decode(row)["COPY"] for row in suggested.rows} == {"async"}, "the best in three is due for its second"
+    assert {space.decode(row)["COPY"] for row in suggested.rows} == {"async"}, "the fastest mechanism is next"
 
 
 def test_mechanism_with_the_fastest_trial_gets_a_second_trial_first() -> None:

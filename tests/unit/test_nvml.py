@@ -81,7 +81,7 @@ def started() -> Iterator[str]:
         yield from (named or module for named, _ in STARTS.findall(path.read_text()))
 
 
-def test_every_process_that_the_worker_starts_counts_as_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_process_started_by_the_worker_counts_as_a_process_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "Process", Process)
     ours = {
         "workers.runner.guardian",
@@ -105,7 +105,7 @@ def test_every_process_that_the_worker_starts_counts_as_its_own(monkeypatch: pyt
         [],
     ],
 )
-def test_process_with_a_similar_command_does_not_count_as_own(
+def test_process_with_a_similar_command_does_not_count_as_a_process_of_the_worker(
     monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     monkeypatch.setattr(psutil, "Process", Process)

@@ -1,4 +1,4 @@
-"""A call after a change of inputs during a loop must compute its output from the new inputs."""
+"""Inputs are changed during a loop of calls: later calls must compute their output from the new inputs."""
 
 import itertools
 from collections.abc import Callable

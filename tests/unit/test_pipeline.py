@@ -58,7 +58,7 @@ def lease(number: int, job: Job | None = None, *, search: int = 1) -> Lease:
 
 
 NO_COPY = cast(Copy, None)
-"""Stands for the copy of a family, which a pipeline only passes on."""
+"""Placeholder for the copy of a family. The pipeline does not use the copy."""
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def test_first_candidate_is_measured_before_the_baselines(monkeypatch: pytest.Mo
         add(line, builds, 1, 2)
         builds.gates[2].set()
         if cores == 2:
-            builds.gates[1].set()  # a batch is built before any of it is performed
+            builds.gates[1].set()  # all jobs of a batch are built before the first is performed
         assert number_of(line) == (1 if cores == 2 else 2)
         assert number_of(line) == 9
         builds.gates[1].set()
@@ -151,7 +151,7 @@ def test_pipeline_contains_only_jobs_needed_to_keep_the_device_busy(monkeypatch:
         for gate in builds.gates.values():
             gate.set()
         wait([pending.building for pending in line._queue])
-        for _ in range(10):  # each time more than six are built
+        for _ in range(10):  # more than six built jobs are available before each call
             line.next()
         assert line.room == (16 - 10) - 6
         adding = threading.Timer(0.1, lambda: [gate.set() for gate in builds.gates.values()])
@@ -159,7 +159,7 @@ def test_pipeline_contains_only_jobs_needed_to_keep_the_device_busy(monkeypatch:
             line.next()
         add(line, builds, 16)
         adding.start()
-        line.next()  # not yet built when requested, so the device waited
+        line.next()  # the job is not built yet, so the device waits
         assert line.room == (16 - 10) + 2
 
 

@@ -1,3 +1,5 @@
+"""Policies: named policies, policy documents, thresholds of rules, and refused values."""
+
 from typing import Any
 
 import pytest

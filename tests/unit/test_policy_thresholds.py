@@ -35,7 +35,7 @@ checked, and the order of rules."""
 
 
 def deciding() -> Iterator[ModuleType]:
-    """Yield all modules that decide whether a report leads to a champion."""
+    """Yield all modules that decide whether a report leads to a promotion."""
     for each in pkgutil.walk_packages(promotion.__path__, f"{promotion.__name__}."):
         if each.name.rpartition(".")[2] not in PROCEDURES:
             yield import_module(each.name)

@@ -1,4 +1,4 @@
-"""Power of kernels with a fake meter, and the counters of RAPL and NVML as files and fakes."""
+"""Power of kernels, measured with a fake meter; RAPL counters in files, and a fake NVML."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The rounds of a process end once the time ratio is precise enough or, in a first process, decides the comparison."""
+"""A process ends its rounds once the time ratio is precise, or once the first process decides the comparison."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A runner's preparation uses no GPU while another process may be measuring on it."""
+"""The preparation of a runner does not use the GPU, because another process may measure there."""
 
 import sys
 from dataclasses import replace

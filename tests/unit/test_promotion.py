@@ -1,4 +1,4 @@
-"""Rules of the verdict one by one, and its error rates on simulated noise. Seeds are fixed, so counts are exact."""
+"""Each rule of the verdict, and error rates of the verdict on simulated noise. Seeds are fixed, so counts are exact."""
 
 from dataclasses import replace
 
@@ -137,17 +137,17 @@ def test_number_of_correct_outputs_bounds_the_rate_of_wrong_calls_and_inputs() -
     older = rule(verdict(replace(report, answers=OutputChecks(judged=500))), "answers")
     assert older.text.endswith("fewer than 1 call in 167 is wrong (95% confidence).")
     single = rule(verdict(replace(report, answers=OutputChecks(judged=500, inputs=1))), "answers")
-    assert single.text == older.text, "one input proves nothing about other inputs"
+    assert single.text == older.text, "a single input gives no bound for other inputs"
     few = rule(verdict(replace(report, answers=OutputChecks(judged=2))), "answers")
     assert few.text.endswith("gave the right answer. They are too few to state how rare wrong calls are.")
 
 
 @pytest.mark.parametrize(("judged", "told"), [(299, True), (298, False)])
-def test_promotion_requires_the_checked_calls_that_the_policy_demands(judged: int, told: bool) -> None:
+def test_promotion_requires_the_number_of_checked_calls_in_the_policy(judged: int, told: bool) -> None:
     report = replace(confirmation(np.random.default_rng(1), challenger_us=80), answers=OutputChecks(judged=judged))
     result = verdict(report, policy=replace(POLICY, min_calls_per_error=100))
     assert (result.promote, rule(result, "wrong calls").passed) == (told, told)
-    assert promising(report, replace(POLICY, min_calls_per_error=100)), "further processes check further calls"
+    assert promising(report, replace(POLICY, min_calls_per_error=100)), "further processes would check more calls"
 
 
 def test_incumbent_with_one_slow_process_is_not_replaced() -> None:
@@ -427,7 +427,7 @@ def test_promotion_is_decided_only_after_a_planned_number_of_processes() -> None
 def test_challenger_with_too_little_gain_gets_no_further_processes() -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.0, 1.002)
     even = repeated(confirmation(np.random.default_rng(1), challenger_us=100), 1.0, 1.001)
-    assert undecided(report, POLICY), "its first process was far better"
+    assert undecided(report, POLICY), "the first process showed a clear gain"
     assert not undecided(even, POLICY)
     found = rule(verdict(even), "processes")
     assert (found.passed, found.conclusive) == (False, True)

@@ -38,7 +38,7 @@ def test_proposer_argument_may_contain_colons(tmp_path: Path) -> None:
 def test_folder_proposer_without_variants_of_the_problem_is_refused(tmp_path: Path) -> None:
     proposer = build(f"folder:{tmp_path}", context([]))
     with pytest.raises(NotFound, match="no variants of this problem"):
-        next(proposer.propose(lambda: pytest.fail("the service is not needed"), 1, "p"))
+        next(proposer.propose(lambda: pytest.fail("the proposer must not use the service"), 1, "p"))
 
 
 def test_folder_proposer_continues_after_a_refused_variant(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The public URL, trusted proxies, and requests as they arrive through proxies."""
+"""The public URL, trusted proxies, and requests through proxies."""
 
 import ipaddress
 import re
@@ -115,7 +115,7 @@ def seen(
     proxies: str = "127.0.0.1",
     location: str | None = None,
 ) -> tuple[dict[str, Any], str | None]:
-    """Return the scope that the application gets, and the location that the client gets."""
+    """Return the scope that the application receives, and the location header that the client receives."""
     sent: list[dict[str, Any]] = []
     inside: dict[str, Any] = {}
 
@@ -128,7 +128,7 @@ def seen(
         sent.append(message)
 
     async def receive() -> Any:
-        raise AssertionError("nothing is read")
+        raise AssertionError("the application must not read the body")
 
     scope = {
         "type": "http",
@@ -189,7 +189,7 @@ def test_forwarded_port_completes_a_host_without_a_port(host: str, port: str, ex
     scope, _ = seen({header: host, "X-Forwarded-Proto": "https", "X-Forwarded-Port": port})
     assert (host_of(scope), address(scope).public.origin) == (expected, f"https://{expected}")
     scope, _ = seen({header: host, "X-Forwarded-Port": port}, proxies="")
-    assert host_of(scope) == (host if header == "Host" else "127.0.0.1:8765"), "from a peer that is not trusted"
+    assert host_of(scope) == (host if header == "Host" else "127.0.0.1:8765"), "the peer is not trusted"
 
 
 def test_forwarded_headers_of_untrusted_peers_are_ignored() -> None:
@@ -197,7 +197,7 @@ def test_forwarded_headers_of_untrusted_peers_are_ignored() -> None:
     scope, _ = seen({**said, "X-Forwarded-Prefix": "/evo"}, peer="198.51.100.7")
     assert (scope["client"], scope["scheme"], host_of(scope)) == (("198.51.100.7", 4711), "http", "127.0.0.1:8765")
     assert str(address(scope).public) == "http://127.0.0.1:8765"
-    assert address(scope).outside is not None, "even so, the headers show a caller from elsewhere"
+    assert address(scope).outside is not None, "the headers still show that the client is on another machine"
 
 
 def test_forwarded_header_is_used_without_x_forwarded_headers() -> None:

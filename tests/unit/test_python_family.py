@@ -101,7 +101,7 @@ def test_family_class_gives_the_equivalent_document() -> None:
 
 def test_methods_of_a_family_class_are_its_reference_functions() -> None:
     module: dict[str, Any] = {}
-    exec(read_family(CLASS)[1]["reference.py"], module)  # as the runner imports it
+    exec(read_family(CLASS)[1]["reference.py"], module)  # the runner imports the file in the same way
     import numpy as np
 
     drawn = module["inputs"]({"N": 3}, "normal", np.random.default_rng(1))

@@ -41,7 +41,7 @@ def test_slowdown_of_the_whole_device_is_stated_as_the_cause() -> None:
     assert "the whole device changed" in found.text and "idle device" in found.text
 
 
-def test_faster_confirmation_says_that_the_trial_ranked_too_low() -> None:
+def test_text_about_a_faster_confirmation_states_that_the_trial_ranked_too_low() -> None:
     found = rule_of(Quick(timing=steady(200.0), baselines={"numpy": steady(50.0)}), steady(100.0), numpy=50.0)
     assert found is not None and not found.passed
     assert "2.00× as fast" in found.text and "ranked too low" in found.text

@@ -169,11 +169,11 @@ def test_norm_tolerance_limits_outliers_of_few_elements(tmp_path: Path, ratio: f
 
 @pytest.mark.usefixtures("computed_once")
 def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The family's digest covers only its folder."""
+    """Imported modules outside the family's folder are not part of its digest."""
     folder = tmp_path / "evo"
     folder.mkdir()
     helper = folder / "helper.py"
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a source changed within a second would look unchanged
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # bytecode has time stamps of whole seconds
     monkeypatch.setattr("evo.__path__", [*evo.__path__, str(folder)])
     for by in ("2.0", "2.0", "3.0"):
         helper.write_text(f"def factor():\n    return {by}\n")
@@ -357,7 +357,7 @@ def {function}(*arguments):
     return {function}_again(*arguments)
 """
     )
-    own = signal.setitimer(signal.ITIMER_REAL, 0.0)  # the alarm of pytest-timeout
+    own = signal.setitimer(signal.ITIMER_REAL, 0.0)  # stops the timer of pytest-timeout
     try:
         with pytest.raises(FamilyError, match=rf"{function}\(\): leaves a timer running .* stop the timer before the"):
             reference(tmp_path, text).golden(plan(), (1, 2))
@@ -467,7 +467,7 @@ FACTOR += "def reference(problem, inputs):\n    %s\n    return {'y': float(facto
 
 @pytest.fixture
 def unloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A folder in `sys.path` for modules that `factor_of` imports again each time, as a new process does."""
+    """Return a folder in `sys.path`. Each call of `factor_of` imports its modules again, as a new process does."""
     folder = tmp_path / "installed"
     folder.mkdir()
     (tmp_path / "family").mkdir()

@@ -1,4 +1,4 @@
-"""Registry: families are found by name and path; the digest covers everything a candidate is made from."""
+"""Registry: families are found by name and path; the digest covers all files that affect a candidate."""
 
 import gzip
 import json
@@ -47,7 +47,7 @@ def test_digest_of_a_family_covers_linked_files_and_folders(folder: Path, tmp_pa
     before = registry.find(str(folder)).digest
     (folder / "inc").symlink_to("../shared")
     (folder / "b.h").symlink_to("../shared/deep/a.h")
-    (shared / "again").symlink_to(shared)  # a link to its own folder
+    (shared / "again").symlink_to(shared)  # a link to the folder that contains the link
     (shared / "up").symlink_to(folder)
     (folder / "gone").symlink_to("nowhere")
     found = registry.find(str(folder))
@@ -261,7 +261,7 @@ def test_digest_of_a_recording_covers_text_and_name_only(tmp_path: Path) -> None
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(text))
     (tmp_path / "b.json").write_bytes(text)
     plain, packed, renamed = (registry.find(str(tmp_path / name)) for name in ("a.json", "a.json.gz", "b.json"))
-    assert plain.digest == packed.digest != renamed.digest, "a family has its name in its document"
+    assert plain.digest == packed.digest != renamed.digest, "the document of a family contains its name"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A kernel that stores outputs of earlier inputs is faster on repeated inputs, which the check detects."""
+"""Check for kernels that store outputs of earlier inputs: such kernels are faster on repeated inputs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -148,7 +148,7 @@ def test_every_buffer_set_is_filled_from_a_separate_array() -> None:
     turn = RingTimer(ring, lambda x: 1.0)
     repetition(turn, turn, ring, known={"x": np.array([1.0])}, draw=draw, moment=MOMENT, budget_s=0.0)
     fills = [written[index : index + 4] for index in range(0, len(written), 4)]
-    assert all(len(set(fill)) == 4 for fill in fills), "two sets before the timed calls, two for them"
+    assert all(len(set(fill)) == 4 for fill in fills), "warm-up and timed calls fill two sets each"
 
 
 def test_repetition_check_at_its_time_limit_takes_the_minimum_number_of_rounds() -> None:

@@ -1,4 +1,4 @@
-"""Replay device: a recorded space in place of a device."""
+"""Replay device: jobs are answered from a recorded space instead of being run."""
 
 from pathlib import Path
 from types import SimpleNamespace

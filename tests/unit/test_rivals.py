@@ -1,4 +1,4 @@
-"""Baselines of other libraries: the reason if one is absent, and the arguments of its calls."""
+"""Baselines of other libraries: errors for missing libraries, and the arguments of calls."""
 
 import sys
 from types import SimpleNamespace

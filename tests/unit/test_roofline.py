@@ -1,3 +1,5 @@
+"""Roofline: the shortest time of a problem, and the share of this limit that a kernel reaches."""
+
 from dataclasses import replace
 
 import pytest
@@ -39,7 +41,7 @@ def test_roofline_share_and_impossible_times_follow_from_the_floor() -> None:
 
 
 def test_bandwidth_measured_on_a_busy_machine_does_not_mark_kernels_as_impossible() -> None:
-    """14.9 GB/s were measured first, and 20.9 GB/s minutes later."""
+    """A first measurement gave 14.9 GB/s, and a later measurement gave 20.9 GB/s."""
     busy = Ceilings(flops_per_s={"float32": 100e9}, bytes_per_s=14.9e9, source="measured")
     true_us = 1e6 / 20.9e9 * 1e6
     assert not roofline(work(1.0, 1e6), busy).impossible(true_us)
@@ -63,7 +65,7 @@ def test_exponentials_and_divisions_raise_the_roofline_but_not_the_shortest_poss
     limit = roofline(softmax, ceilings, threads=2)
     assert (limit.floor_us, limit.bound, limit.least_us) == (5.0, "compute", 0.5)
     assert limit.share(10.0) == 0.5
-    assert not limit.impossible(1.0), "a polynomial may take the place of an exponential"
+    assert not limit.impossible(1.0), "a kernel may replace an exponential by a polynomial"
     assert limit.impossible(0.2)
     assert roofline(softmax, CEILINGS).certain_us is None
 

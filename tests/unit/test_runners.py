@@ -1,4 +1,4 @@
-"""A runner that ends during its start is replaced; no candidate is blamed, because none has run yet."""
+"""A runner that ends during its start is replaced. No candidate fails, because no candidate has run yet."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +34,7 @@ WORK = cast(
 
 @pytest.fixture
 def opening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[list[Callable[[Runners], None]]], Runners]:
-    """Return a function that makes runners whose first starts fail in the given ways; later starts succeed."""
+    """Return a function that creates runners. Their first starts fail in the given ways; later starts succeed."""
 
     def prepared(happens: list[Callable[[Runners], None]]) -> Runners:
         def ask(child: object, request: object, limit_s: float) -> Reply:
@@ -56,11 +56,11 @@ def opening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[list[C
 
 
 def killed(_: Runners) -> None:
-    """The runner was killed by another process."""
+    """Represents a start during which another process kills the runner."""
 
 
 def died(_: Runners) -> None:
-    """The runner exited without being killed."""
+    """Represents a start during which the runner exits."""
 
 
 @pytest.mark.parametrize("end", [killed, died])

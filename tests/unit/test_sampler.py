@@ -205,7 +205,7 @@ def test_optuna_sampler_repeats_no_config_after_resuming_or_after_a_negative_val
         study.optimize(lambda trial: dependent(trial) - 100 * (trial.number == 30), n_trials=25)
         proposed += sampler.__dict__["proposed"]
     assert len(set(proposed)) == 50
-    assert len(sampler._told.history.finished) == 50 - 1, "the last one was not reported yet"
+    assert len(sampler._told.history.finished) == 50 - 1, "the last trial is not reported yet"
 
 
 def test_trials_that_skip_conditional_parameters_leave_no_pending_proposal() -> None:
@@ -218,7 +218,7 @@ def test_trials_that_skip_conditional_parameters_leave_no_pending_proposal() -> 
     assert study.best_value == 1
 
 
-def test_config_that_a_trial_changed_is_proposed_again() -> None:
+def test_proposed_config_that_a_trial_did_not_use_is_proposed_again() -> None:
     space: dict[str, BaseDistribution] = {"x": IntDistribution(0, 3), "y": IntDistribution(0, 3)}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
     for x in (0, 1, 2, 3):
@@ -227,7 +227,7 @@ def test_config_that_a_trial_changed_is_proposed_again() -> None:
     assert len({tuple(trial.params.items()) for trial in study.trials}) == 16
 
 
-def test_pickled_or_copied_optuna_sampler_continues_equally() -> None:
+def test_pickled_or_copied_optuna_sampler_makes_the_same_proposals() -> None:
     study = searched(20)
     whole = configs(searched(40))
     for copied in (pickle.loads(pickle.dumps(study.sampler)), copy.deepcopy(study.sampler)):
@@ -369,7 +369,7 @@ def test_float_with_a_step_has_exact_values_in_constraints(constraint: str, left
     assert {round(10 * trial.params["F"]) for trial in study.trials} == set(range(11)) - left_out
 
 
-def test_config_that_a_trial_changed_is_proposed_again_only_once() -> None:
+def test_proposed_config_that_two_trials_did_not_use_is_not_proposed_a_third_time() -> None:
     space: dict[str, BaseDistribution] = {name: CategoricalDistribution(list(range(6))) for name in "ab"}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
 
@@ -388,5 +388,5 @@ def test_config_that_a_trial_changed_is_proposed_again_only_once() -> None:
     study.optimize(objective, n_trials=1)
     proposals.append(study.trials[-1].system_attrs[PROPOSED]["ranks"])
     chosen = [trial.params["a"] for trial in study.trials[-3:-1]]
-    assert all(ranks[0] != each for ranks, each in zip(proposals, chosen, strict=False)), "the seed must change both"
+    assert all(ranks[0] != each for ranks, each in zip(proposals, chosen, strict=False)), "choose another seed"
     assert proposals[0] == proposals[1] != proposals[2]

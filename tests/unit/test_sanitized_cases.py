@@ -70,7 +70,7 @@ def test_sanitized_cases_run_concurrently_and_are_reported_in_order() -> None:
     both = threading.Barrier(2)
 
     def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
-        both.wait(timeout=30.0)  # passes only if two cases are examined at the same time
+        both.wait(timeout=30.0)  # passes only if two cases are examined concurrently
         return [Sanitized(tool="address", findings=("overflow",) * (case == "odd"))]
 
     (address,) = examine_cases(["tail", "odd"], examine, limit_s=30.0, at_once=2)

@@ -39,7 +39,7 @@ def lasting(us: float) -> Outcome:
 
 
 def run(search: Search, times: Sequence[float]) -> list[Logged]:
-    """Propose one trial per time, record the times, and return the logged trials."""
+    """For each time, propose a trial and record its time. Return the logged trials."""
     log = []
     for us in times:
         trial = search.ask()
@@ -56,7 +56,7 @@ def tell(search: Search, us: float, binary: str | None) -> None:
 
 
 class Worker:
-    """Replays outcomes for one search with several trials in flight, and records what a database would store."""
+    """Replays outcomes of one search with several pending trials, and keeps the log that a database would store."""
 
     def __init__(self, recording: Recording, space: Space, name: str, slots: int) -> None:
         self.recording, self.space, self.name, self.slots = recording, space, name, slots
@@ -288,10 +288,10 @@ def test_number_of_further_challenges_is_known_when_a_challenge_begins(space: Sp
     first = few.challengers.due(None, ended=True)
     assert first is not None
     few.challengers.begin(first)
-    assert few.challengers.further(None) == 1, "the limit of the policy"
+    assert few.challengers.further(None) == 1, "the policy allows one further challenge"
 
 
-def test_binary_challenges_once_for_all_its_configs(space: Space) -> None:
+def test_configs_with_the_same_binary_challenge_only_once(space: Space) -> None:
     search = start(space)
     binaries = ["own", "twin", "twin", "twin", "other", None]
     for us, binary in zip([1, 2, 2, 2, 3, 4], binaries, strict=True):
@@ -309,7 +309,7 @@ def test_challenger_must_beat_the_time_of_the_champion_in_this_search_if_measure
     own, other = search.history.finished
     old = Incumbent(id=3, config=own.config, cost=100.0, here=None)
     again = bar(old, search.history.finished, Policy(minimum_gain=0.02))
-    assert again.below == pytest.approx(117.6), "the machine is slower today, for both"
+    assert again.below == pytest.approx(117.6), "the champion was slower in this search than in its confirmation"
     assert again.missed_by(other).startswith(
         "Trial 1 (117 µs) did not challenge: champion 3 took 120 µs here, as trial 0"
     )
@@ -325,8 +325,8 @@ def test_challenger_must_beat_the_time_of_the_champion_in_this_search_if_measure
     ("confirmed_us", "over_baseline", "baseline_us", "expected_us"),
     [
         (120.0, 2.0, 240.0, 120.0),  # the baseline is as fast as before
-        (120.0, 2.0, 200.0, 100.0),  # the baseline now takes 240 µs, so the challenger took more as well
-        (120.0, 2.0, 300.0, 120.0),  # the device is faster now, which does not slow a time
+        (120.0, 2.0, 200.0, 100.0),  # the baseline took 200 µs in the search, but 240 µs in the confirmation
+        (120.0, 2.0, 300.0, 120.0),  # a slower baseline in the search does not raise the confirmed time
         (120.0, 2.0, None, 120.0),
         (120.0, None, 240.0, 120.0),
     ],
@@ -379,12 +379,12 @@ def test_confirmation_corrects_the_times_of_all_configs_with_its_binary(space: S
     search.challengers.confirmed(3, 2.03)
     assert search.history.corrected == {}, "the difference is too small to count as a gain"
     search.challengers.confirmed(1, 2.5)
-    assert search.history.corrected == {1: 2.5, 2: 2.5}, "another config of the same binary is no faster"
+    assert search.history.corrected == {1: 2.5, 2: 2.5}, "the correction applies to all configs with the same binary"
     tell(search, 1.1, "lucky")
-    assert search.history.corrected == {1: 2.5, 2: 2.5, 4: 2.5}, "nor is a later one"
+    assert search.history.corrected == {1: 2.5, 2: 2.5, 4: 2.5}, "this applies to later trials"
     search.challengers.confirmed(1, 2.9)
     assert search.history.corrected == {1: 2.5, 2: 2.5, 4: 2.5}
-    assert search.history.finished[1].time_us == 1, "outcomes stay what they were"
+    assert search.history.finished[1].time_us == 1, "outcomes are not changed"
     assert [trial.number for trial in search.history.elites(5)] == [3, 1, 2, 4, 0]
 
 

@@ -1,4 +1,4 @@
-"""Slot: every lease is reported, returned or dropped exactly once, under all failures."""
+"""Slot: after any failure, every lease is reported, returned or dropped exactly once."""
 
 import errno
 import threading
@@ -71,7 +71,7 @@ class Service:
         return tuple(Answer(attempt_id=each.attempt_id, status="accepted") for each in deliveries)
 
     def release(self, attempt_id: int, token: str, *, reason: str, unfit: bool = False) -> None:
-        """Queue the job again, as the real service does."""
+        """Record the released lease, and queue its job again as the real service does."""
         self.released.append(attempt_id)
         self.unfit += [reason] if unfit else []
         self.leases += [lease for lease in self.returned if lease.attempt_id == attempt_id]
@@ -83,7 +83,7 @@ class Service:
 
 
 class Performer:
-    """Performs jobs with a function of the test."""
+    """A fake performer that calls a function of the test for each job."""
 
     def __init__(self, act: Callable[[Job], Report], digest: str | None, folder: Path) -> None:
         self._act = act
@@ -118,7 +118,7 @@ class Performer:
 
 
 class FamilyStore:
-    """A store in which all families are available, or none."""
+    """A fake store of families; `error` is raised for every family unless it is None."""
 
     def __init__(self, error: EvoError | None = None) -> None:
         self._error = error
@@ -210,7 +210,7 @@ def test_slot_treats_a_search_with_a_known_id_and_different_terms_as_a_new_searc
     )
     scene.play()
     assert prepared == [first.terms, again.terms]
-    assert scene.performer.performed == 2, "the report on the earlier search's binary was used"
+    assert scene.performer.performed == 2, "the report on a binary of the earlier search was reused"
 
 
 def test_revoked_lease_does_not_revoke_a_later_lease_with_the_same_id() -> None:
@@ -270,14 +270,16 @@ def test_job_revoked_before_its_start_is_not_performed(tmp_path: Path, monkeypat
     assert list(scene.service.reports) == [1]
 
 
-def test_stopping_slot_reports_its_jobs_and_keeps_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slot_does_not_report_a_crash_during_the_stop_and_keeps_no_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stopped_meanwhile(job: Job) -> Report:
         scene.stopping.set()
         return CRASHED
 
     scene = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(3)), act=stopped_meanwhile)
     scene.play()
-    assert (scene.service.reports, scene.service.released) == ({}, [])  # signing off returns all leases
+    assert (scene.service.reports, scene.service.released) == ({}, [])  # the worker returns leases when it signs off
     assert scene.held.leases == []
 
 
@@ -286,7 +288,7 @@ def test_job_is_not_started_after_a_stop(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(scene.service, "find_duplicate", lambda *_: scene.stopping.set())
     monkeypatch.setattr(
         "workers.daemon.slot.exclusive", lambda *_, **__: nullcontext(0.0)
-    )  # the device is free at once
+    )  # the device is free immediately
     scene.play()
     assert (scene.performer.performed, scene.service.reports) == (0, {})
 
@@ -314,7 +316,7 @@ def test_worker_that_signed_off_does_not_register_again(tmp_path: Path, monkeypa
 
     def gone(*_: object, **__: object) -> Leases:
         scene.stopping.set()
-        raise NotFound("it has left")
+        raise NotFound("the worker has left")
 
     monkeypatch.setattr(scene.service, "lease", gone)
     assert scene.play().service.registered == 0
@@ -391,7 +393,7 @@ def test_jobs_of_a_family_with_a_different_digest_are_released_as_unfit(
     scene.service.returned = [lease]
     scene.play()
     assert (scene.service.released, scene.service.reports) == ([1], {})
-    assert scene.service.unfit == ["another digest"], "the search shows it"
+    assert scene.service.unfit == ["another digest"], "the search shows the reason"
 
 
 @pytest.mark.parametrize("error", [ServiceUnreachable("away"), ServiceError("answered 500"), TooLarge("413")])
@@ -435,23 +437,25 @@ def test_conflict_from_the_service_closes_the_performer_and_is_raised(
 @pytest.mark.parametrize(
     "outcome", [CRASHED.outcome, TimedOut(stage="measure", limit_s=1.0)], ids=lambda each: each.kind
 )
-def test_crash_is_reported_only_after_a_known_kernel_succeeded(
+def test_crash_is_reported_only_after_a_known_good_kernel_succeeded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
 ) -> None:
     crashed = EvaluateReport(outcome=outcome)
     scene = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(5)), act=lambda job: crashed).play()
     assert scene.performer.proofs == 5
     assert {report.outcome for report in scene.service.reports.values()} == {outcome}
-    assert scene.slot.report.fault is None  # many bad candidates are no fault of the device
+    assert scene.slot.report.fault is None  # crashes of candidates are not faults of the device
 
 
-def test_crashed_job_is_released_if_the_known_kernel_fails_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crashed_job_is_released_if_the_known_good_kernel_also_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene = SlotSetup(tmp_path, monkeypatch, evaluation(1), act=lambda job: CRASHED)
     scene.service.returned = [evaluation(1)]
-    scene.performer.unfit = ["it fell off the bus"]
+    scene.performer.unfit = ["the GPU has fallen off the bus"]
     scene.play()
     assert scene.service.released == [1]
-    assert scene.service.reports[1].outcome == CRASHED.outcome  # counts because the known-good kernel succeeded
+    assert scene.service.reports[1].outcome == CRASHED.outcome  # of the second attempt
 
 
 def test_three_faults_on_different_candidates_quarantine_a_device(
@@ -491,7 +495,7 @@ def test_job_that_failed_to_compile_does_not_wait_for_the_device(
     refused = EvaluateReport(outcome=CompileFailed(log="no"))
     scene = SlotSetup(tmp_path, monkeypatch, evaluation(1), act=lambda job: refused)
     scene.performer.refusal = refused.outcome
-    monkeypatch.setattr("workers.daemon.slot.exclusive", lambda *_, **__: pytest.fail("it took the device"))
+    monkeypatch.setattr("workers.daemon.slot.exclusive", lambda *_, **__: pytest.fail("the slot used the device"))
     assert list(scene.play().service.reports) == [1]
 
 
@@ -568,7 +572,7 @@ def test_slot_claims_its_next_jobs_while_it_measures(tmp_path: Path, monkeypatch
 
 
 def test_idle_slot_claims_few_jobs_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new search takes long to propose many trials, and its first candidate should not wait for them."""
+    """Proposing many trials of a new search takes long, and the first candidate should not wait for all proposals."""
     monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(8)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
     scene = SlotSetup(tmp_path, monkeypatch)

@@ -1,4 +1,4 @@
-"""Macros of a source: used, redefined before any use, only tested for definition, or unused."""
+"""Use of macros in a source: used, redefined before any use, only tested with `#ifdef`, or unused."""
 
 import time
 from dataclasses import replace

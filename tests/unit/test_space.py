@@ -1,4 +1,4 @@
-"""Space: exactly the configs that its constraints allow, however large the product; sampling and neighbours."""
+"""Spaces: the valid configs of small and very large spaces, sampling, and neighbours."""
 
 import itertools
 import math
@@ -135,7 +135,7 @@ def test_interval_bounds_never_exclude_a_satisfiable_constraint(
 @given(
     text=expressions(), bound=st.sets(st.sampled_from(NUMBERS)), values=st.sampled_from([(-2, 0, 3), (1, 2), (4, 9)])
 )
-def test_interval_bounds_never_call_an_expression_false_that_can_be_true(
+def test_interval_bounds_never_report_a_satisfiable_expression_as_false(
     text: str, bound: set[str], values: tuple[int, ...]
 ) -> None:
     free = {name: (float(min(values)), float(max(values))) for name in NUMBERS if name not in bound}
@@ -217,7 +217,7 @@ def gemm() -> Space:
 
 @pytest.fixture(scope="module")
 def huge() -> Space:
-    """Return a space of 10^12 points, about one in ten valid: too many to enumerate."""
+    """Return a space of 10^12 points, of which about a tenth are valid. They are too many to enumerate."""
     return Space(digits(12), [constraint(f"t{index} + t{index + 1} <= 14") for index in range(11)])
 
 

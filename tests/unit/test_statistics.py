@@ -1,3 +1,5 @@
+"""Statistics of the verdict: effect sizes, intervals, p-values and error rates."""
+
 from typing import Any
 
 import numpy as np
@@ -120,7 +122,7 @@ times = st.lists(st.floats(min_value=0.01, max_value=1e6), min_size=2, max_size=
 @given(samples=times, confidence=st.sampled_from([0.5, 0.9, 0.99]))
 def test_bootstrap_interval_is_ordered_and_within_the_samples(samples: list[float], confidence: float) -> None:
     interval = bootstrap_interval(samples, confidence, np.random.default_rng(0))
-    rounding = 1 + 1e-12  # allowance for interpolation between two samples
+    rounding = 1 + 1e-12  # tolerance for interpolation between two samples
     assert interval.low <= interval.estimate <= interval.high
     assert min(samples) <= interval.low * rounding
     assert interval.high <= max(samples) * rounding
@@ -169,7 +171,7 @@ def test_removing_shared_slowdowns_keeps_the_effect_of_independent_series() -> N
 
 
 def test_median_error_includes_correlated_noise() -> None:
-    """For independent samples it is 1.25 σ / √n, as for a normal median; for samples in runs, several times as much."""
+    """For independent samples, the error is 1.25 σ / √n. It is larger for samples in runs of equal values."""
     rng = np.random.default_rng(0)
     alone = np.sqrt(np.mean([median_error(rng.normal(0, 1, 100)) ** 2 for _ in range(400)]))
     runs = np.sqrt(np.mean([median_error(np.repeat(rng.normal(0, 1, 10), 10)) ** 2 for _ in range(400)]))
@@ -189,7 +191,7 @@ def test_error_rate_bound_after_correct_outputs_has_its_nominal_coverage(right: 
     one_in = at_most_one_in(right, 0.95)
     escapes = (1.0 - 1.0 / one_in) ** right if one_in > 1 else 0.0
     assert escapes <= 0.05
-    assert (1.0 - 1.0 / (one_in + 1)) ** right > 0.05, "and is no wider than necessary"
+    assert (1.0 - 1.0 / (one_in + 1)) ** right > 0.05, "the bound is not lower than necessary"
 
 
 def test_error_rate_bound_without_checked_outputs_is_one() -> None:
@@ -198,7 +200,7 @@ def test_error_rate_bound_without_checked_outputs_is_one() -> None:
 
 @pytest.mark.parametrize("confidence", [0.9, 0.95, 0.999])
 @pytest.mark.parametrize("count", [2, 3, 40])
-def test_bootstrap_intervals_are_those_of_scipy(count: int, confidence: float) -> None:
+def test_bootstrap_intervals_equal_the_intervals_of_scipy(count: int, confidence: float) -> None:
     a, b = (np.random.default_rng(seed).lognormal(size=count + seed) for seed in (0, 5))
     settings: dict[str, Any] = {
         "n_resamples": RESAMPLES,
@@ -220,5 +222,5 @@ def test_bootstrap_intervals_are_those_of_scipy(count: int, confidence: float) -
 
 @pytest.mark.parametrize("freedom", [1, 4, 14, 99])
 @pytest.mark.parametrize("level", [0.5, 0.025, 0.001, 1e-5])
-def test_quantiles_of_students_t_are_those_of_scipy(level: float, freedom: int) -> None:
+def test_quantiles_of_students_t_equal_the_quantiles_of_scipy(level: float, freedom: int) -> None:
     assert upper_quantile(level, freedom) == pytest.approx(scipy.stats.t.isf(level, freedom), rel=1e-9, abs=1e-12)

@@ -1,4 +1,4 @@
-"""Texts of compilers and kernels can be stored with any characters."""
+"""Texts of compilers and kernels are cleaned, so that a database can store them."""
 
 import pytest
 

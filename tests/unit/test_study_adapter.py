@@ -40,8 +40,8 @@ def test_optuna_values_of_both_signs_become_ordered_times(direction: StudyDirect
     history = history_of(direction, *((TrialState.COMPLETE, float(value)) for value in signed))
     times = np.array([trial.time_us for trial in history.finished])
     assert (times > 0).all() and (np.diff(times) > 0).all()
-    assert times[1] / times[0] == pytest.approx(10, rel=0.05), "the best by ratios"
-    assert times[-1] - times[-2] == pytest.approx(90, rel=0.01), "the worst by differences"
+    assert times[1] / times[0] == pytest.approx(10, rel=0.05), "the ratios of the best values are kept"
+    assert times[-1] - times[-2] == pytest.approx(90, rel=0.01), "the differences of the worst values are kept"
 
 
 def test_failure_is_reported_to_optuna_as_slower_than_earlier_trials() -> None:
@@ -79,7 +79,7 @@ def test_best_of_several_optuna_trials_on_one_grid_point_is_kept() -> None:
     assert min(each.time_us for each in history.finished if each.time_us) == 1.0
 
 
-def test_proposed_config_that_a_trial_changed_has_no_time() -> None:
+def test_proposed_config_that_a_trial_did_not_use_has_no_time() -> None:
     study: Any = optuna.create_study()
     axes = axes_of(X)
     reader = StudyReader(axes, space_of(axes, ()), StudyDirection.MINIMIZE)

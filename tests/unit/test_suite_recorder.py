@@ -1,4 +1,4 @@
-"""Recording a program's calls as a suite: problems from arguments, counts as weights, with and without PyTorch."""
+"""Recording of a program's calls as a suite. Arguments become problems, and numbers of calls become weights."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -54,7 +54,7 @@ class Service:
     def create(self, request: Request, _connection: Any, _where: ServiceRef) -> SearchView:
         problem = request.instance("cpu")
         if problem["rows"] == 999:
-            raise Conflict("no device for it")
+            raise Conflict("no device fits the problem")
         number, budget = len(self.stored) + 1, request.terms["budget"]
         self.terms.append(request.terms)
         made = view(
@@ -215,7 +215,7 @@ def test_suite_measures_each_best_config_on_the_remaining_problems(service: Serv
 
 def test_suite_call_without_a_suitable_device_is_listed_with_the_reason(service: Service) -> None:
     found = searched((8, 999), Shared(trials=4))
-    assert found.left_out == {"r999": "no device for it"}
+    assert found.left_out == {"r999": "no device fits the problem"}
     document = suite_document(found, 2)
     assert [each["name"] for each in document["calls"]] == ["r8"]
     assert document["left_out"] == found.left_out

@@ -171,12 +171,10 @@ def test_goal_worst_minimises_the_largest_loss_of_any_call() -> None:
     assert (best_set(by_mean, 1).members, best_set(by_worst, 1).members) == ((0,), (1,))
     assert best_set(by_worst, 1).worst == pytest.approx(1.5)
     assert by_worst.without("a").goal == "worst"
-    assert leave_one_out(by_worst, 1).worst == pytest.approx(
-        2.0
-    )  # without call c, config 0 is the best for the other calls
+    assert leave_one_out(by_worst, 1).worst == pytest.approx(2.0)  # config 0 is chosen for the calls other than c
 
 
-def test_weights_do_not_count_for_goal_worst() -> None:
+def test_goal_worst_ignores_the_weights_of_calls() -> None:
     heavy, light = (Progress(weight=weight, best=(10.0, 9.0)) for weight in (50, 1))
     assert expected_gain(heavy, "worst") == expected_gain(light, "worst") == expected_gain(light, "ratio")
 

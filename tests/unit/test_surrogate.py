@@ -207,7 +207,7 @@ def test_failed_and_pending_configs_lower_the_expected_improvement_nearby() -> N
     assert crowded.improvement < free.improvement
     elsewhere = surrogate.learn(observed(space, {**grid, (1, 10): None})).forecast(beside)
     both = surrogate.learn(observed(space, {**grid, (1, 10): None, (8, 2): None})).forecast(beside)
-    assert both.improvement < elsewhere.improvement, "each of them counts"
+    assert both.improvement < elsewhere.improvement, "every pending config lowers the improvement"
     failed = observed(space, {**grid, **{(x, 2): KINDS["crashed"] for x in range(7, 10)}})
     assert surrogate.learn(failed).forecast(beside).success < 0.7 < free.success
 

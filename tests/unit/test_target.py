@@ -1,4 +1,4 @@
-"""Targets: searching for a GPU that is not available."""
+"""Targets: searches for a GPU that is not available."""
 
 from pathlib import Path
 

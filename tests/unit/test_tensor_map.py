@@ -113,7 +113,7 @@ def test_tensor_map_is_encoded_with_the_innermost_axis_first(driver: Driver) -> 
         (9, 3, 4096, (128, 200, 6), (256, 51200), (64, 48, 1), (1, 1, 1), 0, 3, 3, 0, 0),
     ]
     tensor_map.encode(4096, of="a", dtype="float8_e4m3", shape=(75, 208), box=(64, 128), swizzle=128)
-    assert driver.calls[1] == (0, 2, 4096, (208, 75), (208,), (128, 64), (1, 1), 0, 3, 0, 0, 0), "a row of bytes"
+    assert driver.calls[1] == (0, 2, 4096, (208, 75), (208,), (128, 64), (1, 1), 0, 3, 0, 0, 0), "a row has 208 bytes"
     with pytest.raises(tensor_map.TensorMapError, match="k has an address that is not a multiple of 16"):
         tensor_map.encode(4100, of="k", dtype="bfloat16", shape=(6, 64), box=(1, 64))
     driver.status = 1
@@ -125,7 +125,7 @@ def test_tensor_map_is_encoded_with_the_innermost_axis_first(driver: Driver) -> 
     bound = BoundKernel(0, mapped, [x], {"x": 4096}, 0)
     place = bound._parameters[1]
     assert place is not None
-    assert ctypes.string_at(place, 128) == b"\x04" * 128, "behind the arguments"
+    assert ctypes.string_at(place, 128) == b"\x04" * 128, "tensor maps follow the arguments"
 
 
 def test_exported_kernel_passes_its_tensor_maps(

@@ -10,11 +10,11 @@ from workers.backends.cpu.process.batch import Batch, Pause, joined
 from workers.backends.cpu.process.pace import SharedPace
 
 IDLE = [Batch(calls=1000, claimed_ns=2_000, wall_ns=17_000, cpu_ns=12_000) for _ in range(9)]
-"""A request that costs 10 µs of processor time and is answered after 15 µs."""
+"""Batches whose request needs 10 µs of processor time and is answered after 15 µs, apart from the calls."""
 
 
 def batch(*, claimed_us: float, cpu_us: float | None = None, wall_us: float | None = None) -> Batch:
-    """Return a batch; by default its request costs as much as an idle request."""
+    """Return a batch of 100 calls. By default, its request needs as much time as an idle request."""
     cpu = claimed_us + 10 if cpu_us is None else cpu_us
     wall = claimed_us + 15 if wall_us is None else wall_us
     claimed_ns, wall_ns, cpu_ns = (round(1000 * each) for each in (claimed_us, wall, cpu))

@@ -138,7 +138,7 @@ def test_warm_up_repeats_samples_of_short_kernels_only() -> None:
     taken = interleave(timers, 3, rng=RNG(0), warm=True)
     assert [len(samples) for samples in taken.values()] == [3, 3]
     assert asked.count("s") == 3 * (3 + 1)
-    assert asked.count("l") == 4  # only before its first sample, when its time is unknown
+    assert asked.count("l") == 4  # one warm-up sample, because the time is unknown at first
 
 
 def test_interleaving_no_kernels_gives_no_samples() -> None:
@@ -222,7 +222,7 @@ def test_fastest_baseline_always_takes_part_in_the_rounds() -> None:
     assert fitting_rounds(timers, slow, request) == 100
     assert not slow.unavailable
     slower = Baselines(timers={"naive": ScriptedTimer([2e6])})
-    assert 5 < fitting_rounds(timers, slower, request) < 20, "fewer rounds, but something to compare with"
+    assert 5 < fitting_rounds(timers, slower, request) < 20, "a slow baseline reduces the number of rounds"
     assert not slower.unavailable
     assert fitting_rounds({**timers, "incumbent": ScriptedTimer([5.0])}, slower, request) == 100
     assert slower.unavailable == {"naive": "left out: 20 rounds of 4 s each do not fit into 48 s"}

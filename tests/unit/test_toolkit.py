@@ -1,4 +1,4 @@
-"""Where CUDA's headers are found."""
+"""Folders in which the compiler finds CUDA's headers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from workers.build import toolkit
 
 
 @pytest.fixture(autouse=True)
-def afresh() -> Iterator[None]:
+def empty_cache() -> Iterator[None]:
     toolkit.include_folders.cache_clear()
     yield
     toolkit.include_folders.cache_clear()

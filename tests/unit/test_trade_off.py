@@ -35,7 +35,7 @@ def test_pareto_front_descends_to_the_right_inside_the_chart(width: float) -> No
     assert len(chart.dots) == 2
     xs, ys = [spot.x for spot in chart.spots], [spot.y for spot in chart.spots]
     assert xs == sorted(xs)
-    assert ys == sorted(ys), "less of the metric is further down"
+    assert ys == sorted(ys), "lower values of the metric are drawn further down"
     for x, y in [*chart.dots, *zip(xs, ys, strict=True)]:
         assert chart.left <= x <= chart.right
         assert chart.top <= y <= chart.bottom

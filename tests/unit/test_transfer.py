@@ -1,4 +1,4 @@
-"""Configs predicted from the results of other problems."""
+"""Prediction of fast configs from the results of other problems."""
 
 import math
 from dataclasses import replace

@@ -252,4 +252,4 @@ def test_tensor_maps_in_the_note_are_passed_between_arguments_and_scratch_memory
     assert launch is not None
     expected = TensorMap(of="a", dtype="float16", shape=(2048, 2048), box=(128, 64), swizzle=128, passes_shape=True)
     assert launch.tensor_maps == (expected,)
-    assert launch.maps_at == 3, "after a, b and c"
+    assert launch.maps_at == 3, "tensor maps follow the arguments a, b and c"

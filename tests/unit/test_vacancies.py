@@ -1,4 +1,4 @@
-"""Paths at which a new header would replace one that a compiler read."""
+"""Missing paths: a header that is created there would be read instead of a header that a compiler used."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Builds of variants without a compiler: refusals by workers, and the files that an incumbent is built from."""
+"""Builds of variants, without a compiler: refusals by workers, and the source files of an incumbent."""
 
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,11 @@ class NoCompiler:
     suffix = ".so"
 
     def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"{name} of the compiler is used")
+        raise AssertionError(f"the attribute {name} of the compiler was used")
 
 
 def family(files: dict[str, str] | None = None) -> Package:
-    """Return the toy family, or a variant of it with these files."""
+    """Return the toy family, or a variant of the family if `files` are given."""
     if files is None:
         return package_of(family_of(FILES), FILES)
     proposal = read_proposal({}, files, "v")

@@ -1,4 +1,4 @@
-"""Every rule of verification can fail, and the error names the rule."""
+"""Verification of outputs: each rule refuses a wrong kernel, and the error names the rule."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ def good(arrays: Arrays) -> None:
 
 
 def after(launches: int, then: Kernel) -> Kernel:
-    """Return a kernel that is correct for `launches` launches and then calls another function."""
+    """Return a kernel that is correct for `launches` launches. Each later launch also calls `then`."""
     done = 0
 
     def kernel(arrays: Arrays) -> None:

@@ -1,4 +1,4 @@
-"""Earlier champions that cannot be restored, because their evidence is no longer valid."""
+"""Earlier champions that cannot be restored, because their evidence is invalid."""
 
 from dataclasses import replace
 

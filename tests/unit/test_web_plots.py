@@ -1,4 +1,4 @@
-"""Plots: summaries, and escaping of users' text."""
+"""Plots of a search: content, and escaping of users' text."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -9,7 +9,7 @@ from api.web.drawings.samples import BINS, BOTTOM, HALF, MOST_POINTS, RIGHT, TOP
 from evo.trial.timing import Timing
 
 TIMES = st.floats(0.1, 1e6) | st.floats(5e-324, 8e307)
-"""Includes times that reports may no longer contain but a database may hold."""
+"""Times, including extreme values that the service no longer accepts but an older database may contain."""
 SERIES = st.lists(st.lists(TIMES, min_size=1, max_size=30), min_size=1, max_size=4)
 
 

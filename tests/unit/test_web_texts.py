@@ -1,4 +1,4 @@
-"""Listings and differences: pages that show untrusted text."""
+"""Listings and text differences on pages: untrusted text is escaped."""
 
 from hypothesis import given
 from hypothesis import strategies as st

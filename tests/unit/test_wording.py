@@ -1,3 +1,5 @@
+"""Wording of times, durations, ratios, numbers and origins of configs."""
+
 import math
 
 import pytest
@@ -16,7 +18,7 @@ from evo.text.wording import (
 )
 
 
-def test_origin_of_a_config_is_a_phrase() -> None:
+def test_origin_of_a_config_is_written_as_a_phrase() -> None:
     assert origin_text("design") == "from the initial design"
     assert origin_text("advice") == "from results of similar problems"
     assert origin_text("hill_climb") == "proposed by hill_climb"

@@ -1,4 +1,4 @@
-"""Texts on the state of workers and devices, and why a search waits."""
+"""Texts about the state of workers and devices, and about the reason why a search waits."""
 
 from dataclasses import replace
 from datetime import timedelta

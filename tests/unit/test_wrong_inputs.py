@@ -50,7 +50,7 @@ def with_wrong(content: Any, place: tuple[str | int, ...], wrong: object) -> Any
 
 
 def refusals(content: Any, read: Callable[[Any], object]) -> Iterator[tuple[str, InvalidInput]]:
-    """Replace each value by each wrong value in turn, and yield a description of the change and the refusal."""
+    """Replace each value by every wrong value, and yield each change with the error that it causes."""
     for place in places(content):
         for wrong in (GONE, *WRONG):
             try:
@@ -147,7 +147,7 @@ def test_value_suggested_by_an_error_is_accepted(path: str, wrong: object, writt
     ((_, value),) = tomllib.loads(written).items()
     try:
         Family.from_document(edited(path, value))
-    except InvalidInput as error:  # the accepted value may contradict another field
+    except InvalidInput as error:  # the suggested value may contradict another field
         assert error.field != raised.value.field
 
 
