@@ -17,7 +17,7 @@ Kernel = Callable[[dict[str, NDArray[Any]]], None]
 
 
 class FakeBuffers:
-    """Buffers as NumPy arrays; `damage` returns the attribute `fault`."""
+    """Fake buffers in NumPy arrays. The method `damage` returns the attribute `fault`."""
 
     bytes_held = 64
 
@@ -71,7 +71,7 @@ class FakeBuffers:
 
 
 class FakeSession:
-    """A session that calls Python functions with the buffers' arrays and counts launches."""
+    """A fake session that calls Python functions with the arrays of the buffers, and counts launches."""
 
     cold_bytes = 1 << 20
 
@@ -130,7 +130,7 @@ class FakeSession:
 
 
 class ScriptedTimer:
-    """A timer that returns prepared samples in order and records its calls."""
+    """A fake timer that returns prepared samples in order, and records its calls."""
 
     calls, last = 1, 0
 

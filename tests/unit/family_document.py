@@ -1,4 +1,4 @@
-"""A small family for tests that scales rows: a plain C function on the CPU, a launch on CUDA."""
+"""A small family that scales rows, for tests. It has a C function for the CPU and a CUDA kernel."""
 
 import copy
 import tomllib
@@ -147,7 +147,7 @@ def document() -> dict[str, Any]:
 
 
 def edited(path: str, value: Any) -> dict[str, Any]:
-    """Return the document with the value at a dotted path replaced (list indices as numbers); None removes it."""
+    """Return the document with the value at `path`, e.g. ``arguments.0.name``, replaced. None removes the value."""
     whole = document()
     *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
     table: Any = whole
@@ -161,7 +161,7 @@ def edited(path: str, value: Any) -> dict[str, Any]:
 
 
 def write_family(folder: Path, spec: str = SPEC, files: dict[str, str] | None = None) -> Path:
-    """Write the family to a folder, and return the folder. `files` replaces its templates, or adds files."""
+    """Write the family to a folder, and return the folder. `files` replaces templates or adds files."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in ({"family.toml": spec} | TEMPLATES | (files or {})).items():
         path = folder / name

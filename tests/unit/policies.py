@@ -1,4 +1,4 @@
-"""The policy of tests of verdicts. It states its thresholds, so a default may change without these tests."""
+"""Policy for tests of verdicts. Its thresholds are explicit, so changed defaults do not affect the tests."""
 
 from evo.promotion.policy import Policy
 

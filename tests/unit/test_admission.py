@@ -25,12 +25,12 @@ def used_up() -> IssuedToken:
 
 
 @pytest.mark.parametrize("given", [None, SECRET])
-def test_worker_with_its_own_token_exchanges_no_join_token(tmp_path: Path, given: str | None) -> None:
+def test_worker_without_a_join_token_requests_no_worker_token(tmp_path: Path, given: str | None) -> None:
     assert own_token(given, tmp_path / "w1.token", used_up) == given
     assert list(tmp_path.iterdir()) == []
 
 
-def test_join_token_is_exchanged_once_and_the_worker_token_stored(tmp_path: Path) -> None:
+def test_join_token_is_exchanged_once_and_the_worker_token_is_stored(tmp_path: Path) -> None:
     kept = tmp_path / "data" / "w1.token"
     assert own_token(GIVEN, kept, issued) == SECRET
     assert own_token(GIVEN, kept, used_up) == SECRET, "the same command reuses the stored token"

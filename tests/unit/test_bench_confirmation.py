@@ -1,4 +1,4 @@
-"""The table of a confirmation's steps."""
+"""Table with the durations of the steps of a confirmation."""
 
 from evo.trial.results import ConfirmReport, Repeat, Step
 from evo.trial.timing import Timing

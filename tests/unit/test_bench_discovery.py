@@ -1,4 +1,4 @@
-"""Discovery benchmark: known configs, and the row of a result."""
+"""Discovery benchmark: known fast configs, and the table row of a result."""
 
 from dataclasses import replace
 

@@ -89,7 +89,7 @@ class Scripted:
         self.told.append((place, self.asks))
 
 
-# Calculated random search
+# Calculated results of random search
 
 
 def test_calculated_result_of_random_search_equals_the_published_formula() -> None:
@@ -209,7 +209,7 @@ def test_invalid_configs_of_optuna_count_as_proposals_but_not_as_trials() -> Non
     assert run.asks > 20
 
 
-@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")  # raised by Kernel Tuner's simulated annealing
+@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")  # Kernel Tuner's simulated annealing warns
 def test_kernel_tuner_strategies_replay_deterministically() -> None:
     pytest.importorskip("kernel_tuner", reason="only the benchmark needs Kernel Tuner (make bench-strategy)")
     from tests.bench.strategy import kernel_tuner
@@ -249,7 +249,7 @@ def _contestant(name: str = "somebody") -> Contestant:
     return Contestant(name=name, digest="d", play=partial(pytest.fail, "the contestant must not be run"))
 
 
-def test_run_archive_returns_all_complete_lines(tmp_path: Path) -> None:
+def test_run_archive_returns_the_runs_of_all_complete_lines(tmp_path: Path) -> None:
     space, course, archive = ground([1.0, 2.0]), Course(), Archive(tmp_path)
     run = Run(places=[1, 0], ended_s=[1.25, 2.5], asking_s=[0.001, 0.002], asks=3)
     archive.keep(_contestant(), space, course, [(0, run), (5, run)])
@@ -309,7 +309,7 @@ def test_contestant_with_short_runs_is_scored_with_its_last_best_time(tmp_path: 
     assert timed["slow"].seeds == (5, 5)
 
 
-def test_strategy_comparison_reports_leads_and_missed_conditions() -> None:
+def test_strategy_comparison_reports_the_better_strategy_and_missed_conditions() -> None:
     space = ground([float(time) for time in range(1, 301)])
     paces = {"portfolio": 40, "random": 90}
     runs = {name: [[_descending(space, pace + seed % 5) for seed in range(10)]] for name, pace in paces.items()}

@@ -157,7 +157,7 @@ def baseline(place: Path, monkeypatch: pytest.MonkeyPatch, name: str = "tutorial
     monkeypatch.chdir(place)
     finders = [
         each for each in sys.meta_path if not isinstance(each, Siblings)
-    ]  # modules imported by families of other tests
+    ]  # without the finders that families of other tests installed
     monkeypatch.setattr(sys, "meta_path", finders)
     for module in [each for each in sys.modules if each.partition(".")[0] in STAND_INS]:
         monkeypatch.delitem(sys.modules, module)
@@ -197,7 +197,7 @@ def test_slow_autotune_choice_is_stopped(place: Path, monkeypatch: pytest.Monkey
         choose(place)
 
 
-def test_helion_baseline_uses_the_config_of_its_own_search(
+def test_helion_baseline_uses_the_config_that_the_search_of_helion_found(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels = tmp_path / "helion_kernels.py"
@@ -211,7 +211,7 @@ def test_helion_baseline_uses_the_config_of_its_own_search(
 
 @pytest.mark.parametrize("name", TUTORIALS)
 def test_helion_kernel_of_every_triton_tutorial_exists(name: str) -> None:
-    """The file is only parsed, because Helion is not a requirement of the tests."""
+    """The test only parses the file, because Helion may not be installed."""
     tree = ast.parse(triton_tutorials.HELION_KERNELS.read_text())
     defined = [each.name for each in tree.body if isinstance(each, ast.FunctionDef)]
     assert TUTORIALS[name].helion in defined

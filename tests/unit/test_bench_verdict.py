@@ -1,4 +1,4 @@
-"""Verdict benchmark: reads recorded noise and counts error rates."""
+"""Verdict benchmark: error rates of the verdict on recorded noise."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.bench.verdict.simulate import as_recorded, covered, worked
 
 
 def quiet(processes: int = 12, spread: float = 0.01, between: float = 0.0) -> Noise:
-    """Return recorded noise: samples vary by `spread`, and the times of a kernel vary by `between` processes."""
+    """Return fake noise. Samples vary by `spread`, and kernels vary by `between` from process to process."""
     rng = np.random.default_rng(0)
     times = {"a": 100.0, "b": 120.0}
     made = []

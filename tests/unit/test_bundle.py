@@ -107,7 +107,7 @@ def test_archive_of_too_many_empty_files_is_refused_with_little_memory(read: Cal
         tracemalloc.stop()
 
 
-def test_bundle_with_a_false_size_is_refused() -> None:
+def test_bundle_with_a_wrong_stored_size_is_refused() -> None:
     content = bytearray(zipped({"a": b"x" * 1000}))
     place = content.rindex(b"PK\x01\x02")
     struct.pack_into("<I", content, place + 24, 10)

@@ -45,7 +45,7 @@ def test_least_recently_used_entries_are_evicted_beyond_the_limit(tmp_path: Path
     for position, name in enumerate("abc"):
         cache.put(key(name), bytes(100))
         age(cache, name, 1000 + position)
-    cache.get(key("a"))  # now the most recently used
+    cache.get(key("a"))  # makes this entry the most recently used
     cache.put(key("d"), bytes(100))
     assert [name for name in "abcd" if cache.get(key(name)) is not None] == ["a", "c", "d"]
 
@@ -62,7 +62,7 @@ def test_unwritable_cache_folder_sets_a_warning(tmp_path: Path) -> None:
 
 
 def test_unwritable_folder_of_several_caches_is_logged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    logs = LogCapture()  # wrapped here, independent of loggers that other tests configured
+    logs = LogCapture()  # does not depend on loggers that other tests configured
     logger = structlog.wrap_logger(None, [logs], wrapper_class=structlog.BoundLogger)
     monkeypatch.setattr("workers.build.cache.log", lambda: logger)
     (tmp_path / "file").write_text("in the way")

@@ -58,7 +58,7 @@ def test_suspended_command_tries_again_before_it_gives_up(monkeypatch: pytest.Mo
 
     def question(client: Client) -> str:
         nonlocal now_s
-        now_s += 3600.0 if len(left) == 2 else 1.0  # the first request was suspended
+        now_s += 3600.0 if len(left) == 2 else 1.0  # the process is suspended for an hour during the first request
         if left:
             raise left.pop(0)
         return client.url

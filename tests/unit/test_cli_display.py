@@ -49,7 +49,7 @@ def test_search_heading_shows_settings_and_size_of_the_space() -> None:
         assert part in text
 
 
-def test_search_heading_says_if_the_space_is_too_large_to_count() -> None:
+def test_search_heading_states_that_the_space_is_too_large_to_count() -> None:
     text = shown(head(view(space=SpaceView(product_size=10**12, valid_count=None)), ""))
     assert "1,000,000,000,000" in text
     assert "too many to count" in text
@@ -70,7 +70,7 @@ def test_live_panel_shows_progress_best_trial_and_outcomes() -> None:
         assert part in text
 
 
-def test_live_panel_says_that_nothing_was_measured_yet() -> None:
+def test_live_panel_states_that_nothing_was_measured_yet() -> None:
     early = view(best=None, baselines={}, fastest_baseline=None, speedup=None, roofline=None, counts={})
     with screen(Console(file=io.StringIO(), force_terminal=True, width=160)) as live:
         assert isinstance(live, LiveScreen)
@@ -314,7 +314,7 @@ def test_console_prints_brackets_and_colons_literally(text: str, capsys: pytest.
 def test_tables_keep_their_width_with_a_dumb_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On CI machines, the output is no terminal, colours are forced, and TERM names a terminal without capabilities."""
+    """On CI machines, the output is not a terminal, colours are forced, and TERM is `dumb`."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "dumb")
     rows = table("one", "two")

@@ -53,7 +53,7 @@ class Script:
 
 
 class RecordingScreen:
-    """A screen that records what it shows."""
+    """A fake screen that records notes and sends interrupts at given updates."""
 
     def __init__(self, interrupt_at: dict[int, int], interrupts: Interrupts) -> None:
         self.shown = 0

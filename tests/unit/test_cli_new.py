@@ -1,4 +1,4 @@
-"""Scaffold of a family: equals the example of the guides and is valid under any name."""
+"""The scaffold of a family equals the example of the guides, and is valid under any name."""
 
 import shlex
 from pathlib import Path

@@ -27,7 +27,7 @@ Answer = httpx.Response | Exception
 
 
 class Service:
-    """Returns prepared answers and records requests and pauses."""
+    """A fake service that returns prepared answers, and records requests and pauses."""
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = list(answers)
@@ -292,7 +292,7 @@ def test_client_retries_after_the_requested_time(status: int) -> None:
     assert service.pauses == [7.0]
 
 
-def test_long_retry_after_raises_an_error_that_says_when_to_retry() -> None:
+def test_long_retry_after_raises_an_error_that_states_when_to_retry() -> None:
     service = Service(httpx.Response(503, headers={"retry-after": "120"}))
     with pytest.raises(
         ServiceAway, match=r"is temporarily unavailable \(503 Service Unavailable\); try again in 120 s"

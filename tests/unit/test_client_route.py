@@ -47,7 +47,7 @@ def test_remote_addresses_are_not_reached_directly(url: str) -> None:
 def test_addresses_of_local_interfaces_are_reached_directly() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.7", 9))  # sends nothing, only chooses an interface
+            probe.connect(("192.0.2.7", 9))  # selects an interface without sending data
         except OSError:
             pytest.skip("this machine has loopback only")
         own = probe.getsockname()[0]

@@ -47,7 +47,7 @@ def test_integers_of_every_width_are_compared_exactly(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("place", range(4))
-def test_integer_off_by_one_is_detected_at_both_ends_of_its_range(dtype: str, place: int) -> None:
+def test_integer_that_is_off_by_one_is_detected_at_both_ends_of_the_range(dtype: str, place: int) -> None:
     reference = checked(dtype, np.array(extremes(dtype), dtype))
     wrong = reference.copy()
     wrong[place] = wrong[place] ^ 1 if dtype == "bool" else wrong[place - 1 if place % 2 else place + 1]
@@ -92,7 +92,7 @@ def test_largest_integer_difference_is_not_rounded_down() -> None:
     assert unsigned.max_abs > 1 << 53
 
 
-def test_bool_is_one_byte_of_0_or_1() -> None:
+def test_bool_output_is_stored_in_one_byte_with_the_value_0_or_1() -> None:
     reference = checked("bool", np.array([True, True, False, False]))
     values = np.array([1, 255, 0, 2], np.uint8).view(bool)
     assert distance(values, reference).max_abs == 254.0
@@ -244,7 +244,7 @@ def test_fortran_ordered_inputs_keep_their_indices() -> None:
 
 
 class Tensor:
-    """A fake PyTorch tensor with gradient on a GPU, as a reference may return it."""
+    """A fake PyTorch tensor on a GPU that requires a gradient. A reference may return such tensors."""
 
     __module__ = "torch"
 
@@ -262,13 +262,13 @@ class Tensor:
 
 
 class Subclass(Tensor):
-    """A subclass that reference.py defines."""
+    """A fake subclass of PyTorch's tensor that reference.py defines."""
 
     __module__ = "reference"
 
 
 class DeviceArray:
-    """A fake CuPy array, as a reference may return it; NumPy cannot convert it."""
+    """A fake CuPy array. A reference may return such arrays, which NumPy cannot convert."""
 
     __module__ = "cupy._core.core"
 

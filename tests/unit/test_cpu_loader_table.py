@@ -9,7 +9,7 @@ from evo.export.loader import kernel
 
 
 class Exported:
-    """An exported kernel whose arguments have long names."""
+    """A fake exported kernel whose arguments have long names."""
 
     arguments = (
         {"role": "input", "name": "x", "dtype": "float32", "stored": "float32", "shape": [4]},

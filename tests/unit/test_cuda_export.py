@@ -264,7 +264,7 @@ def test_exported_pytorch_operator_checks_tensors_and_has_a_fake_implementation(
 def test_exported_pytorch_operator_launches_on_the_current_stream(
     folder: Path, cupy: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tests only the launch: the tensors are in host memory, and the checks of their device are off."""
+    """Tests only the launch: the tensors are in host memory, and the device checks are disabled."""
     torch = pytest.importorskip("torch")
     streams: list[tuple[int, int | None]] = []
     device = nullcontext(SimpleNamespace(compute_capability="90", id=0))

@@ -40,7 +40,7 @@ def test_unknown_architecture_has_the_peak_rates_of_the_newest_earlier_known_arc
     assert ceilings({**L4, "capability_major": 5}).flops_per_s == {}
 
 
-def test_target_is_a_model_or_an_architecture() -> None:
+def test_target_may_be_a_gpu_model_or_an_architecture() -> None:
     assert known("sm_89") == known("NVIDIA L4")
     assert known("sm_90").limits["sm_count"] == 132
     with pytest.raises(NotFound, match=r"there is no `x`\. Targets: NVIDIA A100-SXM4-40GB, .*, sm_80, sm_89, sm_90"):

@@ -23,7 +23,7 @@ DEVICE = Device(kind="replay", model="recording", architecture="recording", uuid
 
 
 class Service:
-    """Records a worker's requests in order and returns prepared answers."""
+    """A fake service that returns prepared answers, and records the requests of a worker in order."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -211,7 +211,7 @@ def test_quarantined_device_pauses_until_its_quarantine_ends(tmp_path: Path) -> 
     service.reply = HeartbeatReply(quarantined=(slot.device.uuid, "another"))
     this._beat()
     slot._fault = None
-    stopping.set()  # so that pauses end immediately
+    stopping.set()  # ends pauses immediately
     slot._step()
     assert slot.report.activity == "quarantined"
     service.reply = HeartbeatReply(quarantined=("another",))

@@ -28,7 +28,7 @@ class HostRuntime:
     """A fake of CuPy's ``cuda.runtime`` on host memory, with the functions that buffers use.
 
     Args:
-        free_bytes: size of the memory.
+        free_bytes: size of the fake device memory.
     """
 
     memcpyHostToDevice, memcpyDeviceToHost, memcpyDeviceToDevice = 1, 2, 3  # noqa: N815 - CuPy's names

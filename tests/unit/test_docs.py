@@ -246,7 +246,7 @@ def answering_program(command: list[str], *, input: str, **_: Any) -> Any:
     return SimpleNamespace(returncode=0, stdout=f"{command} read the {input}", stderr="")
 
 
-def test_route_and_page_in_the_guide_are_get_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_route_and_page_in_the_guide_accept_only_get_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     guide = (GUIDES / "rest-route.md").read_text()
     route, page = (block for language, block in FENCE.findall(guide) if language == "python")
     rest = ModuleType("api.rest.outcomes")
@@ -313,7 +313,7 @@ def test_code_excerpts_in_the_readme_are_from_the_example_family() -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES.values())
-def test_example_family_uses_every_tunable_it_declares(name: str) -> None:
+def test_example_family_uses_every_declared_tunable(name: str) -> None:
     package = registry.find(str(EXAMPLES / name))
     family = package.family
     for kind, implementation in family.implementations.items():

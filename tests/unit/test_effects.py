@@ -132,7 +132,7 @@ launch = { grid = ["ceil_div(N, THREADS)"], block = ["THREADS"] }
 
 
 class Preprocessor:
-    """A fake compiler whose binary is the preprocessed source without comments and dead text."""
+    """A fake compiler whose binary is the preprocessed source without comments and lines that begin with `unused`."""
 
     version, suffix, sandbox = "pretended", ".so", ""
 
@@ -227,7 +227,7 @@ def test_compilation_stopped_at_the_time_limit_does_not_count_as_no_effect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Stopped(Preprocessor):
-        """A fake compiler that takes a second, and times out if less time is left."""
+        """A fake compiler that needs a second, and times out if less time is left."""
 
         now_s = 0.0
 

@@ -27,7 +27,7 @@ def test_eight_bit_codes_decode_as_specified(dtype: str, codes: list[int], numbe
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_every_finite_code_survives_decoding_and_encoding(dtype: str) -> None:
+def test_every_finite_code_is_unchanged_by_decoding_and_encoding(dtype: str) -> None:
     codes = np.arange(1 << FORMATS[dtype].bits).astype(stored(dtype))
     numbers = decoded(codes, dtype)
     finite = np.isfinite(numbers)

@@ -28,7 +28,7 @@ WHOLE = ConfirmReport(
     repeats=(Repeat(challenger=FAST, other=None),) * 2,
     environment={"separation": "another user, Landlock, seccomp"},
 )
-"""A report without an incumbent, with all evidence that a CPU must deliver."""
+"""A report without an incumbent. It contains all evidence that a CPU must deliver."""
 
 
 def decided(report: ConfirmReport, kind: DeviceKind = "cpu", policy: Policy = POLICY) -> Verdict:

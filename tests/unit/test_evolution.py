@@ -39,7 +39,7 @@ def scripted() -> Any:
 
 @contextmanager
 def model(*steps: Any) -> Iterator[tuple[Chat, Any]]:
-    """Serve a scripted model; yield a chat with the model, and the script, which records requests."""
+    """Serve a scripted model. Yield a chat with the model, and the script, which records requests."""
     module = scripted()
     script = module.Script(list(steps))
     server = module.server(script)
@@ -84,7 +84,7 @@ SEARCH = 9
 
 @dataclass
 class Memory:
-    """A fake client that answers an evolution's requests in memory. A variant's source names its outcome."""
+    """A fake client that answers the requests of an evolution. The source of a variant states its outcome."""
 
     kept: list[ProposalView] = field(default_factory=list)
     found: list[VariantView] = field(default_factory=lambda: [view(0, time_us=10.0)])

@@ -1,4 +1,4 @@
-"""Expressions: Python's semantics element by element, and nothing beyond the whitelist."""
+"""Expressions: element-wise evaluation with Python's semantics, and refusal of all other syntax."""
 
 import json
 import math
@@ -160,7 +160,7 @@ def test_too_long_or_too_deep_expressions_are_refused(text: str) -> None:
         parse(text)
 
 
-def test_deepest_allowed_expression_evaluates() -> None:
+def test_deepest_allowed_expression_is_evaluated() -> None:
     assert parse("-" * (MAX_DEPTH - 2) + "1").evaluate({}) == 1
 
 
@@ -182,19 +182,19 @@ def test_division_by_zero_error_names_the_subexpression_and_its_values() -> None
 @pytest.mark.parametrize(
     "text", ["a * a", "a + a + a + a", "a ** 9", "a * a // a", "-a - a - a - a", "(a / 1) ** 63 * 1e300"]
 )
-def test_results_beyond_62_bits_are_refused_not_wrapped(text: str) -> None:
+def test_expression_results_beyond_62_bits_are_refused(text: str) -> None:
     big = 1 << 61
     assert "too large" in refusal(text, a=big)
     assert "too large" in refusal(text, a=np.array([1, big]))
 
 
 @pytest.mark.parametrize("power", [32, 33, 40])
-def test_product_that_would_wrap_to_a_small_number_is_refused(power: int) -> None:
+def test_product_whose_integer_overflow_gives_a_small_number_is_refused(power: int) -> None:
     assert "too large" in refusal("a * a", a=np.array([1 << power]))
     assert "too large" in refusal("a ** 2", a=1 << power)
 
 
-def test_numbers_just_below_the_limit_are_exact() -> None:
+def test_expression_results_just_below_the_limit_are_exact() -> None:
     a = np.array([(1 << 62) - 1])
     assert parse("a - 1").evaluate({"a": a}).tolist() == [(1 << 62) - 2]
     assert parse("a // 2 * 2").evaluate({"a": a}).tolist() == [(1 << 62) - 2]
@@ -205,7 +205,7 @@ def test_exponents_outside_0_to_63_are_refused(exponent: int) -> None:
     assert "exponent" in refusal("2 ** n", n=exponent)
 
 
-def test_fractional_exponents_equal_python() -> None:
+def test_fractional_exponents_give_the_same_results_as_in_python() -> None:
     assert parse("a ** 0.5").evaluate({"a": np.array([0, 2, 9, 1 << 40])}).tolist() == [0, 2**0.5, 3, 1 << 20]
     assert parse("1e-5 * a ** 1.5").number({"a": 4}) == 1e-5 * 4**1.5
     assert parse("a ** 2.0").number({"a": -3}) == 9.0
@@ -269,7 +269,7 @@ def test_result_of_array_evaluation_has_the_length_of_the_arrays() -> None:
     assert parse("a").evaluate({"a": np.arange(0)}).tolist() == []
 
 
-def test_pickled_expression_evaluates_equally() -> None:
+def test_pickled_expression_has_the_same_value() -> None:
     evaluated = parse("a + 1")
     assert evaluated.evaluate({"a": 1}) == 2
     expression = pickle.loads(pickle.dumps(evaluated))

@@ -7,7 +7,7 @@ from api.operations.failures import Failures
 from db.engine.session import StoreUnavailable
 
 
-def test_repeatedly_failing_item_is_given_up_and_other_items_continue() -> None:
+def test_repeatedly_failing_item_is_abandoned_and_other_items_are_processed() -> None:
     given_up: list[tuple[int, str]] = []
     loop = Failures("number", lambda key, reason: given_up.append((key, reason)))
     done: list[int] = []

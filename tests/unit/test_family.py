@@ -26,7 +26,7 @@ def family() -> Family:
     return Family.from_document(document())
 
 
-def test_family_document_survives_conversion_to_json_and_back(family: Family) -> None:
+def test_family_document_is_unchanged_by_conversion_to_json_and_back(family: Family) -> None:
     again = Family.from_document(json.loads(json.dumps(family.document)))
     assert again.describe() == family.describe()
     json.dumps(family.describe(), allow_nan=False)
@@ -135,7 +135,7 @@ def test_changes_of_cases_are_stated_for_the_default_problem(family: Family) -> 
     assert without.case_changes() is None, "there is no default problem"
 
 
-def test_key_case_problem_applies_to_all_cases_except_the_first_and_those_with_their_own_problem() -> None:
+def test_key_case_problem_applies_to_later_cases_without_the_key_problem() -> None:
     changed = document() | {"case_problem": {"ROWS": "min(ROWS, 64)"}}
     changed["cases"].append({"name": "ones", "inputs": "ones"})
     family = Family.from_document(changed)
@@ -184,7 +184,7 @@ def test_recording_is_a_family_for_the_replay_device() -> None:
 START = {"expression": "True", "because": "x"}
 
 WRONG: list[tuple[str, Any, str, str]] = [
-    # path, value at that path, field of the error, part of the reason
+    # each entry: path, value at the path, field of the error, part of the reason
     ("name", None, "name", "is missing; give a name"),
     ("name", "a b", "name", "is not a name"),
     ("name", 7, "name", "must be a name"),

@@ -1,4 +1,4 @@
-"""docs/reference/family.md has the same keys, names and values as the reader of documents."""
+"""docs/reference/family.md lists exactly the keys, names and values that the parser of family documents accepts."""
 
 import ast
 import re
@@ -36,7 +36,7 @@ SECTIONS = {
 NAMED = re.compile(
     r"^(problem|KIND\.tunables|KIND\.derived|KIND\.defaults|KIND\.starts\[\]\.config|cases\[\]\.problem|case_problem)$"
 )
-"""Tables whose keys the author chooses."""
+"""Matches tables whose keys are chosen by the author of a family."""
 
 
 def documented() -> Iterator[tuple[str, str]]:
@@ -47,7 +47,7 @@ def documented() -> Iterator[tuple[str, str]]:
 
 
 def with_several_launches() -> dict[str, Any]:
-    """Return the example with a list of one launch, which names its function and arguments itself."""
+    """Return the example with `launch` as a list of one launch, which contains the function and its arguments."""
     document = tomllib.loads(EXAMPLE)
     cuda = document["cuda"]
     names = cuda.get("arguments", [each["name"] for each in document["arguments"]])
@@ -64,7 +64,7 @@ def section(path: str) -> str:
 
 @pytest.fixture
 def read_keys(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
-    """Return every key that reading the example requests."""
+    """Return every key that the parser looks up in the example."""
     asked: set[tuple[str, str]] = set()
     original = Table.__contains__
 
@@ -77,7 +77,7 @@ def read_keys(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
     Family.from_document(tomllib.loads(EXAMPLE))
     Family.from_document(with_several_launches())
     alike = {(place.replace("launch", "launch[]"), key) for place, key in asked if place.startswith("KIND.launch")}
-    return asked - alike - {("", "variant")}  # variants have a page of their own
+    return asked - alike - {("", "variant")}  # a separate page documents variants
 
 
 def test_family_reference_lists_exactly_the_keys_that_are_read(read_keys: set[tuple[str, str]]) -> None:
@@ -88,7 +88,8 @@ def test_family_reference_lists_exactly_the_keys_that_are_read(read_keys: set[tu
 
 def test_family_reference_example_uses_every_key(read_keys: set[tuple[str, str]]) -> None:
     keys = set(re.findall(r"\w+", EXAMPLE))
-    elsewhere = {"recording", "macros", "compiler"}  # only in recordings, for sources without a template, for CUDA
+    # These keys apply only to recordings, to sources without a template, and to CUDA.
+    elsewhere = {"recording", "macros", "compiler"}
     assert {key for _, key in read_keys} - keys == elsewhere
 
 

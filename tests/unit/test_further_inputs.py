@@ -33,7 +33,7 @@ def scrutiny(deterministic: bool = True) -> OutputCheck:
     [(lambda x: 2 * x, 0), (lambda x: 2 * x if x % 100 else 0.0, 3)],
     ids=["correct", "wrong for one input in 100"],
 )
-def test_kernel_that_is_wrong_on_one_of_100_further_inputs_is_detected(
+def test_kernel_that_is_wrong_for_one_of_100_further_inputs_is_detected(
     kernel: Callable[[float], float], wrong: int
 ) -> None:
     judged = scrutiny()

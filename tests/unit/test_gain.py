@@ -47,7 +47,7 @@ def test_gain_from_quick_times_states_interval_and_reference() -> None:
 
 
 def test_gain_over_the_default_uses_the_confirmed_speed_up_over_a_common_baseline() -> None:
-    """The device was half as fast during the confirmation, which must not reduce the config's gain."""
+    """The device was half as fast during the confirmation. This must not reduce the gain of the config."""
     found = Confirmation(
         time=Interval(low=39.0, estimate=40.0, high=41.0),
         speedup=Interval(low=2.4, estimate=2.5, high=2.6),
@@ -63,7 +63,7 @@ def test_gain_over_the_default_uses_the_confirmed_speed_up_over_a_common_baselin
 
 
 def test_paired_confirmation_decides_the_gain_over_the_default() -> None:
-    """The quick samples say 3 times as fast; the confirmation that timed both in the same rounds says 0.98."""
+    """Quick samples show a speed-up of 3. The confirmation, which timed both configs in the same rounds, shows 0.98."""
     found = Confirmation(
         time=Interval(low=39.0, estimate=40.0, high=41.0),
         speedup=Interval(low=2.4, estimate=2.5, high=2.6),
@@ -78,7 +78,7 @@ def test_paired_confirmation_decides_the_gain_over_the_default() -> None:
 
 
 def test_contradictory_gains_are_unclear() -> None:
-    """The quick samples say 1.03 times as fast, the confirmed speed-up over a disturbed baseline says 0.56."""
+    """Quick samples show a speed-up of 1.03. The confirmation, whose baseline was disturbed, shows 0.56."""
     found = Confirmation(
         time=Interval(low=54.0, estimate=54.5, high=55.0),
         speedup=Interval(low=7.0, estimate=12.0, high=19.0),

@@ -44,7 +44,7 @@ class Result:
 def test_graph_capture_keeps_the_latest_result_of_every_buffer_set_alive(
     sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At each call, exactly the latest results of the other buffer sets are alive."""
+    """At each call, only the latest results of the other buffer sets are in memory."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     made: list[weakref.ref[Result]] = []
     alive: list[int] = []

@@ -39,7 +39,7 @@ def test_variant_without_measured_trials_does_not_continue() -> None:
 
 
 @pytest.mark.parametrize(("mine", "expected"), [(4.0, True), (6.0, False)])
-def test_better_of_two_variants_continues(mine: float, expected: bool) -> None:
+def test_only_the_better_of_two_variants_continues(mine: float, expected: bool) -> None:
     assert continues(progress(*[mine] * 8), [progress(*[5.0] * 8)]) is expected
 
 
@@ -52,7 +52,7 @@ def test_variants_with_fewer_trials_are_not_compared() -> None:
     assert continues(progress(*[5.0] * 8), [progress(*[1.0] * 7)])
 
 
-def test_best_third_of_variants_continues() -> None:
+def test_only_the_best_third_of_the_variants_continues() -> None:
     field = [progress(*[float(time)] * 8) for time in range(1, 10)]
     survivors = [mine.costs[0] for mine in field if continues(mine, [each for each in field if each is not mine])]
     assert survivors == [1.0, 2.0, 3.0]

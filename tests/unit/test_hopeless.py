@@ -78,7 +78,7 @@ def test_compile_errors_that_depend_on_the_config_are_not_reported(log: str) -> 
     "other", [MEASURED, TimedOut(stage="compile", limit_s=1.0), failed("k.c:1:1: error: another fault")]
 )
 @pytest.mark.parametrize("place", [0, 3, ALIKE])
-def test_error_of_all_configs_except_one_is_not_a_common_error(other: Outcome, place: int) -> None:
+def test_compile_error_of_all_configs_except_one_is_not_a_common_error(other: Outcome, place: int) -> None:
     outcomes: list[Outcome] = [failed("k.c:1:1: error: unknown type name 'flaot'")] * (2 * ALIKE)
     outcomes[place] = other
     assert same_error(trials(*outcomes)) is None

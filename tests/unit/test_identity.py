@@ -8,7 +8,7 @@ import pytest
 from workers.daemon.identity import IdentityError, claim_identity
 
 
-def test_worker_id_survives_restarts_and_differs_between_running_workers(tmp_path: Path) -> None:
+def test_worker_keeps_its_id_after_a_restart_and_running_workers_have_different_ids(tmp_path: Path) -> None:
     first, second = claim_identity(tmp_path / "data"), claim_identity(tmp_path / "data")
     assert first.worker_id != second.worker_id
     os.close(first.descriptor)

@@ -1,4 +1,4 @@
-"""Idle meter: seconds in which a device is idle although jobs are available."""
+"""Idle clock: seconds in which a device is idle although jobs are available."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from workers.daemon.pipeline import Performed, Prepared
 
 
 class Clock:
-    """A clock that moves only on request."""
+    """A fake clock that advances only on request."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -29,7 +29,7 @@ def test_idle_clock_counts_only_seconds_in_which_no_thread_works() -> None:
     clock.pass_(1)
     with meter.working():
         clock.pass_(10)
-        with meter.working():  # another thread
+        with meter.working():  # represents another thread
             clock.pass_(10)
         clock.pass_(10)
     clock.pass_(2)

@@ -952,7 +952,7 @@ ROWS_OF_FOUR = f"for (int j0 = 0; j0 + 4 <= n; j0 += 4) for (int i = 0; i < m; +
         ("for (int i = 0; i < n; ++i) for (int u = 0; u < k; ++u) y[i] += a[i + u] * b[u];", {"b": "K", "y": "N"}),
     ],
 )
-def test_multiplier_of_an_index_is_the_extent_of_the_inner_axes(body: str, expected: dict[str, str]) -> None:
+def test_import_infers_inner_extents_from_the_multipliers_of_indices(body: str, expected: dict[str, str]) -> None:
     found = draft(f"void f(const float *a, const float *b, float *y, int m, int n, int k) {{ {body} }}")
     written = {each.name: " ".join(extent.replace(" ", "") for extent in each.shape) for each in found.arguments}
     assert {name: written[name] for name in expected} == expected
@@ -970,7 +970,7 @@ def test_multiplier_of_an_index_is_the_extent_of_the_inner_axes(body: str, expec
         ("for (int i = 0; i < rows; ++i) for (int u = 0; u < cols; ++u) y[i] += x[i + u];", ("ROWS", "COLS")),
     ],
 )
-def test_uncertain_shape_of_an_array_has_every_extent_and_ends_with_its_known_inner_axes(
+def test_array_of_uncertain_shape_gets_all_extents_with_its_known_inner_axes_last(
     body: str, expected: tuple[str, ...]
 ) -> None:
     assert shapes(body, "const float *x, float *y")["x"] == expected
@@ -988,7 +988,7 @@ def toml(body: str, macros: str = "", parameters: str = "const float *a, const f
     return family_toml(draft(text), name="f", file="f.c")
 
 
-def test_imported_extents_have_different_defaults_and_the_case_tail_changes_all_of_them() -> None:
+def test_imported_extents_have_different_defaults_and_all_change_in_the_case_tail() -> None:
     found = draft("void f(const float *x, float *y, int m, int n, int k, int steps) { y[0] = x[m * n * k * steps]; }")
     assert [each.default for each in found.fields] == [1024, 768, 512, 1]
     tail = '# problem = { M = "M // 2 + 3", N = "N // 2 + 3", K = "K // 2 + 3" }\n'

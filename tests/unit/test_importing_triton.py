@@ -89,7 +89,7 @@ def test_triton_file_without_a_kernel_is_refused() -> None:
         drafted_from_triton(HEAD, "kernel.py", None)
 
 
-def test_imported_triton_family_passes_the_check(tmp_path: Path) -> None:
+def test_imported_triton_family_is_valid(tmp_path: Path) -> None:
     source = tmp_path / "scaling.py"
     source.write_text(f"{HEAD}CONFIGS = [triton.Config({{'BLOCK': 64}})]\n{KERNEL.format(decorators=TUNED)}")
     place, _ = write_imported(source, tmp_path / "scaling", entry=None, reference=None)

@@ -37,7 +37,7 @@ def out(found: dict[str, Any]) -> Any:
         ({"value": "0", "timed": False}, 0, False),
     ],
 )
-def test_init_key_is_a_value_or_a_table(init: object, value: float, timed: bool) -> None:
+def test_init_key_may_be_a_value_or_a_table(init: object, value: float, timed: bool) -> None:
     operand = out(document_with(init=init))
     assert (operand.init, operand.init_timed) == (value, timed)
 

@@ -61,7 +61,7 @@ def area(points: list[tuple[float, float]], corner: tuple[float, float]) -> floa
 
 
 def figures(log: list[Logged]) -> list[tuple[float, float]]:
-    """Return the logarithms of both costs of each measured trial, also of a search with one objective."""
+    """Return the logarithms of both costs of each measured trial, even if the search has one objective."""
     goal = second_goal()
     ended = (goal.judged(each.trial) for each in log)
     return [(math.log(each.cost or 0), math.log(each.second_cost)) for each in ended if each.second_cost is not None]

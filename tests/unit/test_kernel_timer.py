@@ -16,7 +16,7 @@ IDLE = [Batch(calls=1000, claimed_ns=2_000, wall_ns=17_000, cpu_ns=12_000) for _
 
 
 class Process:
-    """A kernel process whose calls take 10 µs each.
+    """A fake kernel process whose calls take 10 µs each.
 
     Args:
         request_us: processor time of a request apart from the calls.
@@ -114,7 +114,7 @@ def test_warm_up_makes_one_request_whose_time_is_not_recorded(samples: int) -> N
 
 
 class Slow:
-    """Buffers that take 100 µs to restore."""
+    """Fake buffers that take 100 µs to restore."""
 
     def restore(self) -> None:
         time.sleep(1e-4)
@@ -174,7 +174,7 @@ def test_timer_reports_the_last_buffer_set_of_its_sample() -> None:
         assert timer.last == order[(timer.calls - 1) % len(order)]
 
 
-def test_one_shot_timer_passes_no_order_of_the_buffer_sets() -> None:
+def test_one_shot_timer_does_not_pass_an_order_of_buffer_sets() -> None:
     process = Process(10.0)
     sets = cast(Any, [object() for _ in range(7)])
     timer = KernelTimer(cast(KernelProcess, process), sets, rng=np.random.default_rng(0), once=True)

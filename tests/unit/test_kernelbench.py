@@ -1,4 +1,4 @@
-"""Problems in KernelBench's format without PyTorch: constants, shapes as expressions, files, and the summary."""
+"""Import of KernelBench problems, without PyTorch: constants, shapes as expressions, files, and the summary."""
 
 import ast
 import tomllib

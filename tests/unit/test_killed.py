@@ -22,7 +22,7 @@ MEASURED = EvaluateReport(outcome=Measured(timing=FAIR), stages=Stages(measure_s
 
 @pytest.fixture(autouse=True)
 def kills(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A list for tests to fill: the system's count of killed processes at each query. The last value is repeated."""
+    """Return a list for the system's counts of killed processes at each query. The last count is repeated."""
     counts = [0]
     monkeypatch.setattr(killed, "memory_kills", lambda: counts.pop(0) if len(counts) > 1 else counts[0])
     return counts

@@ -1,4 +1,4 @@
-"""Language of a source, from its file name."""
+"""The language of a source is determined by its file name."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The array library that a reference computes with: NumPy or CuPy."""
+"""Array library of a reference: CuPy for large work on machines with a GPU, otherwise NumPy."""
 
 import sys
 import threading

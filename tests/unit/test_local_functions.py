@@ -79,7 +79,7 @@ class _Stub:
         return found
 
 
-def test_functions_are_copied_through_several_modules(tmp_path: Path) -> None:
+def test_functions_imported_through_several_modules_are_copied(tmp_path: Path) -> None:
     (tmp_path / "middle.py").write_text(
         f"{HEAD}from helpers import scale\n@triton.jit\ndef more(x):\n    return scale(x)\n"
     )

@@ -51,7 +51,9 @@ def test_lost_log_lines_are_counted_and_reported_later(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("form", ["console", "json"])
 @pytest.mark.parametrize("error", ERRORS, ids=str)
-def test_logger_survives_an_unwritable_stream(monkeypatch: pytest.MonkeyPatch, form: str, error: Exception) -> None:
+def test_logger_continues_after_errors_of_its_stream(
+    monkeypatch: pytest.MonkeyPatch, form: str, error: Exception
+) -> None:
     below = FullStream()
     below.error = error
     monkeypatch.setattr(sys, "stderr", below)

@@ -54,7 +54,7 @@ def test_core_frequency_is_none_unless_the_system_reports_one(tmp_path: Path, mo
     assert machine.frequency_mhz(3) == pytest.approx(2596.123)
 
 
-def test_pinning_does_nothing_without_affinity_support(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pinning_has_no_effect_on_systems_without_affinity_support(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_setaffinity")
     monkeypatch.delattr(os, "sched_getaffinity")
     assert machine.pin(1) == ()

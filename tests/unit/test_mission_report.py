@@ -1,4 +1,4 @@
-"""Mission report: claims that the measurements support, and claims that it must not make."""
+"""Mission report: it contains only claims that the measurements support."""
 
 from dataclasses import replace
 

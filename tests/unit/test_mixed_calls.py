@@ -15,7 +15,7 @@ MIXED_CALLS = 64
 
 
 class NumberBuffers(FakeBuffers):
-    """One number as input and its double as the expected output."""
+    """Fake buffers with one number as input and its double as the expected output."""
 
     def __init__(self, value: float = 0.0) -> None:
         super().__init__({"x": np.array([value])}, {"y": np.array([np.nan])})

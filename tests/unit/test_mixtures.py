@@ -1,4 +1,4 @@
-"""Inputs mixed from several distributions: rare outliers, mixed rows, and inputs left unchanged."""
+"""Inputs mixed from several distributions: outliers, mixed rows, and inputs that are not mixed."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def peaked(seed: int) -> NDArray[np.float32]:
     return drawn
 
 
-def test_mixture_replaces_one_element_by_the_extreme_of_all_distributions() -> None:
+def test_mixture_replaces_one_element_by_an_extreme_value_from_all_distributions() -> None:
     nominal, large = normal(1), normal(2, 40.0)
     found = mixtures_of(nominal, peaked(3), large)
     for name, extreme in (
@@ -182,7 +182,7 @@ def test_mixture_changes_a_few_elements_slightly(seed: int, sign: float) -> None
 def rows_with_a_large_element(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> list[ExpectedOutput]:
-    """Draw the mixtures of the family `reduce` with several seeds."""
+    """Return mixtures of the inputs of the family `reduce`, with several seeds."""
     source = find("reduce")
     problem = source.family.problem("rows=128,cols=256", "cpu")
     family = Reference(source.path / "reference.py", "digest", Cache(tmp_path_factory.mktemp("cache")))
@@ -205,7 +205,7 @@ def rows_with_a_large_element(
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16, 64])
-def test_row_sum_computed_in_lanes_is_within_the_tolerance_despite_one_large_element(
+def test_row_sum_computed_in_simd_lanes_is_within_the_tolerance_despite_a_large_element(
     rows_with_a_large_element: list[ExpectedOutput], lanes: int
 ) -> None:
     for golden in rows_with_a_large_element:

@@ -58,7 +58,7 @@ class Process:
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A fake GPU used by three foreign processes, one runner, and this process."""
+    """Set up a fake GPU that is used by three foreign processes, a runner, and this process."""
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml([os.getpid(), 41, 42, 43, 44]))
     monkeypatch.setattr(psutil, "Process", Process)
     nvml._library.cache_clear()

@@ -20,7 +20,7 @@ from workers.delivery.spool import Parcel
 
 AWAY = ServiceUnreachable("away")
 REPORT_BYTES = 100
-"""Size of each report, counted against a proxy's limit."""
+"""Size of each report in bytes, for the limit of a fake proxy."""
 
 
 class Service:
@@ -363,7 +363,7 @@ def test_outbox_thread_retries_delivery(tmp_path: Path, monkeypatch: pytest.Monk
     service, tried, taken = Service(), threading.Event(), threading.Event()
 
     class Client:
-        """A client whose service is unavailable at first."""
+        """A fake client whose service is unavailable at first."""
 
         def report_many(self, deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes]) -> tuple[Answer, ...]:
             if not tried.is_set():

@@ -1,4 +1,4 @@
-"""Sources of variants that include files of the worker's machine are refused."""
+"""Sources and flags of variants that name files outside the family are refused."""
 
 from dataclasses import replace
 

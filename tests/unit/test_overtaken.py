@@ -28,7 +28,7 @@ def golden(seed: int) -> ExpectedOutput:
 
 
 class Pace:
-    """A loop of calls whose first call is running while the inputs are changed."""
+    """A fake loop of calls. The inputs are changed during its first call."""
 
     def __init__(self) -> None:
         self._looks = iter([True, False])
@@ -48,7 +48,7 @@ class Pace:
 
 
 class Session:
-    """A session that reports `made` calls, or none if `made` is None. `kernel` writes the output of the last call."""
+    """A fake session that reports `made` calls, or no calls if `made` is None. `kernel` writes the last output."""
 
     def __init__(self, kernel: Callable[[FakeBuffers, np.ndarray[Any, Any]], None], made: int | None) -> None:
         self._kernel, self._made, self.turns = kernel, made, 0

@@ -43,7 +43,7 @@ def measured(**timing: Any) -> Report:
 
 
 def refused_field(checked: Callable[[], object]) -> str | None:
-    """Return the field that a check refuses; None if it accepts everything."""
+    """Return the field that a check refuses; None if the check accepts the report."""
     try:
         checked()
     except InvalidInput as error:

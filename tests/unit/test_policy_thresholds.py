@@ -27,7 +27,7 @@ from workers.build.kernel import Argument
 from workers.measure.checks.overwrite import most_disagreement
 
 PROCEDURES = {"policy", "statistics"}
-"""Modules that may have constants: the policy itself, and numerical procedures, whose constants set their precision."""
+"""Modules that may have constants: the policy, and numerical procedures, whose constants set the precision."""
 
 OTHER_CONSTANTS = {"FIRST_RESULTS_S", "SHORT_MINUTES", "STEP", "LAST"}
 """Constants that do not affect which trial becomes champion. They set when work is assigned, how often rounds are

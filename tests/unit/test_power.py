@@ -38,7 +38,7 @@ class World:
 
 
 class KernelOf:
-    """A timer whose kernel draws a given power. Each sample has 50 calls."""
+    """A fake timer whose kernel draws a given power. Each sample has 50 calls."""
 
     calls, last = 50, 0
 
@@ -51,7 +51,7 @@ class KernelOf:
 
 
 class Meter:
-    """An energy counter that is updated only every few seconds."""
+    """A fake energy counter that is updated every `step_s` seconds."""
 
     name = "fake"
 
@@ -110,7 +110,7 @@ def test_rapl_meter_sums_package_and_memory_across_counter_overflow(tmp_path: Pa
     memory.write_text("30")
     core.write_text("800")
     assert meter.read_uj() == 70
-    package.write_text("100")  # the counter wrapped around at 1000
+    package.write_text("100")  # the counter overflowed at 1000
     assert meter.read_uj() == 220
 
 

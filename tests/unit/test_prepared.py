@@ -1,4 +1,4 @@
-"""The preparation of a runner does not use the GPU, because another process may measure there."""
+"""The preparation of a runner does not use the GPU, because another process may be measuring on the GPU."""
 
 import sys
 from dataclasses import replace

@@ -56,7 +56,7 @@ def exactly(challenger: float, incumbent: float, **policy: float) -> Verdict:
     return verdict(report, policy=replace(POLICY, **policy))  # type: ignore[arg-type]
 
 
-def test_verdict_without_baselines_states_why_none_was_timed_and_predicts_the_time() -> None:
+def test_verdict_without_baselines_states_the_reason_and_predicts_the_time() -> None:
     rng = np.random.default_rng(1)
     right = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1.0, max_abs_limit=1.0)
     series = noisy_round(rng, 100.0, 100.0, 100.0, 100.0)

@@ -60,7 +60,7 @@ def test_difference_of_confirmed_and_quick_time_must_be_within_the_limit_of_the_
     assert rule_of(None, steady(110.0)) is None
 
 
-def test_difference_of_confirmed_and_quick_time_within_the_noise_passes() -> None:
+def test_difference_of_confirmed_and_quick_time_within_the_noise_is_accepted() -> None:
     spread = Timing(samples_us=(50.0, 60.0, 100.0, 200.0, 210.0))
     found = rule_of(Quick(timing=spread), steady(140.0))
     assert found is not None and found.passed

@@ -361,7 +361,7 @@ def test_recorded_values_of_several_types_become_distinct_texts() -> None:
     assert list(parse(t4(*results)).entries) == list(recording.entries)
 
 
-def test_recorded_integers_and_floats_are_one_type() -> None:
+def test_recorded_integers_and_floats_become_values_of_one_type() -> None:
     entries = {str(index): {"m": value, "time": 1.0} for index, value in enumerate([1, 0.5, 2.0])}
     recording = parse({"tune_params": {"m": [0.5, 1.0, 2]}, "cache": entries})
     assert recording.tunables == {"m": (0.5, 1.0, 2)}

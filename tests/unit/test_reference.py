@@ -63,7 +63,7 @@ def reference(folder: Path, text: str = WHOLE, digest: str = "digest") -> Refere
 
 @pytest.fixture
 def computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compute every reference only once, so that calls can be counted."""
+    """Make sure that every reference is computed only once, so that its calls can be counted."""
     monkeypatch.setattr("workers.measure.family.reference._REPEATED_S", 0.0)
 
 
@@ -244,7 +244,7 @@ def test_error_names_the_line_of_a_failing_reference(tmp_path: Path, text: str, 
 def test_reference_that_changes_its_inputs_does_not_change_the_inputs_of_a_kernel(
     tmp_path: Path, reference_text: str
 ) -> None:
-    """Tested for a computed and for a cached reference."""
+    """The test covers a computed and a cached reference."""
     untouched = reference(tmp_path).golden(plan(max_abs=0.0), (1, 2))
     text = WHOLE.split("def reference", maxsplit=1)[0] + f"def reference(problem, inputs):\n    {reference_text}\n"
     for _ in range(2):
@@ -526,7 +526,7 @@ def test_expected_outputs_are_recomputed_when_files_read_by_the_reference_change
 
 
 def test_reference_imports_modules_of_its_own_family(tmp_path: Path) -> None:
-    """A module of the same name of another family or of the standard library is not replaced."""
+    """Modules with the same name in another family or in the standard library are not replaced."""
     text = f"import numpy as np\nimport decimal\nfrom part import factor\n{FACTOR % 'assert decimal.Decimal'}"
     for factor in (2, 3):
         folder = tmp_path / f"family{factor}"
@@ -544,7 +544,7 @@ def test_reference_imports_modules_of_its_own_family(tmp_path: Path) -> None:
         ("from .part import x", r"write `import helper` for helper\.py"),
     ],
 )
-def test_error_of_a_failed_reference_import_says_where_to_put_the_module(
+def test_error_of_a_failed_reference_import_states_where_the_module_belongs(
     tmp_path: Path, line: str, remedy: str
 ) -> None:
     with pytest.raises(FamilyError, match=rf"reference\.py, import \(line 2\): .*{remedy}"):

@@ -1,4 +1,4 @@
-"""Inputs that are missing in reference.py according to its source text."""
+"""Missing inputs are detected in the source text of reference.py."""
 
 from dataclasses import replace
 

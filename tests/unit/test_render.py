@@ -173,7 +173,7 @@ def test_tunable_may_be_used_through_a_derived_value(tmp_path: Path, template: s
 
 
 def test_tunable_may_be_used_through_the_launch_or_in_a_source(tmp_path: Path) -> None:
-    check(package(tmp_path), "cuda")  # BLOCK occurs only in the launch
+    check(package(tmp_path), "cuda")  # only the launch uses BLOCK
     check(package(tmp_path / "b", spec=SOURCE_SPEC, kernel__c="TILE UNROLL ORDER"), "cpu")
     with pytest.raises(RenderError, match=r"ORDER has no effect.*did you mean `ORDERED`"):
         check(package(tmp_path / "c", spec=SOURCE_SPEC, kernel__c="TILE UNROLL ORDERED"), "cpu")

@@ -1,4 +1,4 @@
-"""Functions applied to blocks of rows equal the function of the whole array."""
+"""A function that is applied to blocks of rows gives the same result as for the whole array."""
 
 from collections.abc import Mapping
 from typing import Any

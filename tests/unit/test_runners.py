@@ -115,7 +115,7 @@ def test_device_is_unfit_only_after_three_kills_during_its_check(
         (Refused(outcome=Crashed(stage="open", reason="the device was lost")), TroubleError),
     ],
 )
-def test_runner_that_cannot_be_opened_is_ended(
+def test_runner_whose_start_fails_is_ended(
     opening: Callable[[list[Callable[[Runners], None]]], Runners],
     monkeypatch: pytest.MonkeyPatch,
     reply: Reply,
@@ -136,7 +136,7 @@ def test_interrupted_runner_is_not_restarted(
 ) -> None:
     waiting: list[Callable[[Runners], None]] = [Runners.interrupt, killed]
     runners = opening(waiting)
-    for _ in range(2):  # no further runner starts for the same job
+    for _ in range(2):  # the second call must not start a runner for the same job
         with pytest.raises(GaveUp):
             runners.fresh(WORK)
     assert waiting == [killed]

@@ -151,7 +151,7 @@ def test_resumed_optuna_study_equals_an_uninterrupted_study(tmp_path: Path) -> N
     assert len({each["free"] for each in params}) == 6
 
 
-def test_trials_on_one_range_do_not_exclude_configs_of_a_different_range() -> None:
+def test_trials_with_an_earlier_parameter_range_do_not_exclude_configs_of_the_present_range() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler({"x": IntDistribution(0, 9)}, seed=0))
     study.optimize(lambda trial: 1 + trial.suggest_int("x", 0, 9), n_trials=10)
     study.sampler = KernelEvoSampler({"x": IntDistribution(100, 119)}, seed=0)

@@ -119,7 +119,7 @@ def test_tell_returns_the_log_entry_of_the_trial(space: Space) -> None:
     assert search.tell(ended(third, outcome)) == Logged(trial=ended(third, outcome), seen=1, position=1)
 
 
-def test_outcome_of_a_trial_counts_once(space: Space) -> None:
+def test_second_outcome_of_a_trial_is_refused(space: Space) -> None:
     search = start(space)
     trial = search.ask()
     assert trial is not None
@@ -468,7 +468,7 @@ def test_portfolio_search_waits_for_results_while_the_maximum_number_of_trials_i
 ) -> None:
     search = start(space, name)
     patient = name == "portfolio"
-    for under_way in (FIRST, FIRST, int(SHARE * 2 * FIRST)):  # after 0, FIRST and 2 * FIRST ended trials
+    for under_way in (FIRST, FIRST, int(SHARE * 2 * FIRST)):  # pending trials after 0, FIRST and 2 * FIRST ended trials
         for _ in range(under_way):
             assert not search.full
             assert search.ask() is not None

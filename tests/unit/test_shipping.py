@@ -44,7 +44,7 @@ def test_binary_source_and_compiler_log_of_a_challenger_are_uploaded() -> None:
     assert names(Shipping(), ConfirmReport(), "challenger") == ["binary", "compiler.log", "source"]
 
 
-def test_nothing_is_uploaded_for_baselines_and_jobs_without_a_build() -> None:
+def test_jobs_without_a_build_upload_no_artefacts() -> None:
     assert Shipping().pack(lease(1), BaselineReport(timings={}), {}).contents == {}
     assert Shipping().pack(lease(1), measured(1.0), {}).contents == {}
 

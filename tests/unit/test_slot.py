@@ -130,7 +130,7 @@ class FamilyStore:
 
 
 class SlotSetup:
-    """A slot with a fake service, performer and families."""
+    """A slot with a fake service, a fake performer and fake families."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ def test_wait_time_of_a_job_is_at_most_its_total_time(tmp_path: Path, monkeypatc
     assert 0 <= stages.wait_s <= stages.total_s
 
 
-def test_slot_measures_equal_binaries_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slot_measures_equal_binaries_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(5)), digest="same").play()
     assert scene.performer.performed == 1
     assert [report.outcome for report in scene.service.reports.values()] == [GOOD.outcome] * 5
@@ -455,7 +455,7 @@ def test_crashed_job_is_released_if_the_known_good_kernel_also_fails(
     scene.performer.unfit = ["the GPU has fallen off the bus"]
     scene.play()
     assert scene.service.released == [1]
-    assert scene.service.reports[1].outcome == CRASHED.outcome  # of the second attempt
+    assert scene.service.reports[1].outcome == CRASHED.outcome  # from the second attempt
 
 
 def test_three_faults_on_different_candidates_quarantine_a_device(

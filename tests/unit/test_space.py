@@ -77,7 +77,7 @@ def fill(draw: st.DrawFn, forms: list[str], part: Any) -> str:
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[list[Tunable], list[str]]:
-    """Return random tunables and constraints. Tunables with texts occur only in comparisons."""
+    """Return random tunables and constraints. Tunables with strings as values occur only in comparisons."""
     names = NAMES[: draw(st.integers(1, 4))]
     tunables = [tunable(name, draw(st.sampled_from(VALUES))) for name in names]
     numeric = [each.name for each in tunables if not isinstance(each.values[0], str)] or ["K"]
@@ -300,11 +300,11 @@ def test_every_valid_config_is_sampled_equally_often(drawn: bool) -> None:
     expected = 3_000 / 12
     assert (
         sum((count - expected) ** 2 / expected for count in counts.values()) < 31.3
-    )  # chi-squared, 11 d.o.f., p 0.001
+    )  # quantile of chi-squared with 11 degrees of freedom at p = 0.001
 
 
 def test_drawn_point_sets_contain_every_valid_config_equally_often() -> None:
-    """Sets of points drawn without listing the space contain each valid point equally often; they estimate its size."""
+    """Sets of points are drawn without enumeration. They contain all valid points, and give an estimate of the size."""
     tunables = [tunable("A", range(6)), tunable("B", range(6)), tunable("C", range(6)), tunable("D", range(3))]
     space = Space(tunables, [constraint("B <= A or A == 3"), constraint("(A * B + C) % 5 == D")])
     plan = Plan.of(space.tunables, space.constraints, {})
@@ -472,7 +472,7 @@ def test_error_names_the_invalid_tunable_of_a_config(config: dict[str, Any], fie
         assert raised.value.reason == "A=2, B=y violates `A == 1 or B == 'x'` (y is for one)"
 
 
-def test_whole_floats_count_as_integers_in_configs_but_bools_do_not() -> None:
+def test_configs_accept_whole_floats_but_not_bools_as_integers() -> None:
     space = Space([tunable("A", [0, 1])])
     assert {"A": 1.0} in space
     assert space.decode(space.encode({"A": 1.0})) == {"A": 1}
@@ -573,7 +573,9 @@ def test_valid_configs_of_a_space_are_read_only(gemm: Space) -> None:
         gemm.indices[0, 0] = 1
 
 
-def test_space_too_expensive_to_enumerate_is_sampled_or_found_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_that_is_too_expensive_to_enumerate_is_sampled_or_reported_as_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("evo.space.space.Lister", partial(Lister, max_effort=100))
     assert Space(digits(3), [constraint("t0 * t1 % 7 == t2")]).valid_count is None
     monkeypatch.setattr("evo.space.valid.MAX_DRAWS", 2_000)

@@ -145,7 +145,7 @@ def test_overlap_of_two_intervals_is_symmetric(other: tuple[float, float, float]
 
 
 def test_order_statistic_interval_has_the_published_ranks() -> None:
-    # ranks of the 95 % interval of a median, Conover (1999)
+    # Conover (1999) lists these ranks of the 95 % interval of a median.
     for count, rank in ((6, 1), (9, 2), (10, 2), (40, 14), (100, 40)):
         interval = order_interval([float(index) for index in range(1, count + 1)], 0.95)
         assert (interval.low, interval.high) == (rank, count + 1 - rank)

@@ -220,7 +220,7 @@ def test_tunables_with_10000_values_need_linear_memory(values: Sequence[Value]) 
     tracemalloc.start()
     try:
         assert len(advance(History(), build("portfolio", Context(space=space)), space, measured, 20)) == 20
-        assert tracemalloc.get_traced_memory()[1] < 100e6  # a full table of pairs would take 3,200e6
+        assert tracemalloc.get_traced_memory()[1] < 100e6  # bytes; a full table of pairs would need 3,200e6
     finally:
         tracemalloc.stop()
 

@@ -1,4 +1,4 @@
-"""Contract of every strategy (`evo.strategy.base`), checked for each of them."""
+"""Contract of strategies (`evo.strategy.base`), checked for every strategy."""
 
 import time
 
@@ -108,7 +108,7 @@ def test_abandoned_trials_lead_to_the_same_proposals_as_cancelled_trials(name: s
 
 
 def test_failed_trial_with_a_timing_leads_to_the_same_proposals_as_a_crashed_trial(name: str) -> None:
-    """A fast time on a failed outcome must not attract proposals: `impossible` carries a timing of 0.1 µs."""
+    """The time of a failed trial must not attract proposals. The outcome `impossible` has a time of 0.1 µs."""
     space = SPACES["mixed"]()
     runs = []
     for kind in ("impossible", "crashed"):
@@ -161,7 +161,7 @@ def test_proposal_takes_at_most_50_ms_with_300_trials(name: str, shape: str) -> 
         tell(history, trial, troubled(space, trial))
     seconds = []
     for _ in range(40):
-        begun = time.thread_time()  # excludes the load of other processes
+        begun = time.thread_time()  # does not count other processes
         proposal = propose(strategy, history)
         seconds.append(time.thread_time() - begun)
         assert proposal is not None

@@ -151,7 +151,7 @@ def test_repeated_calls_become_weights_with_frequent_calls_first() -> None:
 
 
 class StubMode:
-    """A fake of PyTorch's TorchFunctionMode: calls of the fake PyTorch go to the innermost active mode."""
+    """A fake TorchFunctionMode. The innermost active mode receives the calls of the fake PyTorch."""
 
     active: list["StubMode"]
 
@@ -164,7 +164,7 @@ class StubMode:
 
 @pytest.fixture
 def torch() -> Iterator[Any]:
-    """A dispatcher with the parts of PyTorch that the recorder uses."""
+    """Install a fake PyTorch with the functions that the recorder uses."""
     active: list[Any] = []
     hooks: list[Callable[..., None]] = []
 

@@ -185,7 +185,7 @@ def test_suite_measures_costs_by_the_metric_of_its_searches(service: Service) ->
 def test_time_slice_of_a_suite_search_lasts_until_a_trial_has_ended(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time of a slice may be over before the device is free."""
+    """A time slice may end before the device is free."""
     monkeypatch.setattr(session, "SLICES", 10**9)
     monkeypatch.setattr(session, "LEAST_SLICE_S", 0.0)
     service.looks_before_a_trial = 3
@@ -222,7 +222,7 @@ def test_suite_call_without_a_suitable_device_is_listed_with_the_reason(service:
     assert document["families"]["softmax"]["table"] == {"r8": 0}
 
 
-def test_suite_without_any_search_ends_with_the_exit_code_nothing_found(service: Service) -> None:
+def test_suite_without_any_search_exits_with_the_code_nothing_found(service: Service) -> None:
     found = searched((999,), Shared(trials=4))
     assert found.exit is Exit.NOTHING_FOUND
 
@@ -244,7 +244,7 @@ def test_suite_report_names_the_source_and_the_baseline_of_each_speed_up(service
 
 
 @pytest.mark.parametrize("cost", [None, 75.0])
-def test_configs_of_a_suite_are_compared_by_quick_costs(cost: float | None) -> None:
+def test_suite_compares_configs_by_costs_from_quick_samples(cost: float | None) -> None:
     timing = Timing(samples_us=(25.0,))
     quick = replace(trial(1, {"ROWS": 8}, 25.0), outcome=Measured(timing=timing, cost=cost), cost=cost)
     confirmed = replace(quick, time_us=30.0, quick_us=25.0, cost=None if cost is None else 90.0)

@@ -1,4 +1,4 @@
-"""Suites: documents, shares of a budget, small sets of configs, and the zoo."""
+"""Suites: documents, shares of a budget, small sets of configs, and the suite `zoo`."""
 
 import itertools
 import math
@@ -87,7 +87,7 @@ def test_suite_is_found_by_name_or_path(tmp_path: Any) -> None:
         suites.find(str(file))
 
 
-def test_every_zoo_call_is_a_problem_of_its_family() -> None:
+def test_every_zoo_call_is_a_valid_problem_of_its_family() -> None:
     zoo = suites.find("zoo")
     for call in zoo.calls:
         family = registry.find(call.family).family
@@ -99,7 +99,7 @@ def test_every_zoo_call_is_a_problem_of_its_family() -> None:
         zoo.of_family("rmsnrm")
 
 
-def test_suite_searches_that_had_no_budget_yet_come_first() -> None:
+def test_suite_searches_without_earlier_budget_are_run_first() -> None:
     courses = {"a": Progress(weight=9, best=(10.0,)), "b": Progress(weight=1), "c": Progress(weight=1)}
     assert next_call(courses, "ratio") == "b"
     assert next_call({**courses, "b": Progress(weight=1, open=False)}, "ratio") == "c"

@@ -47,7 +47,7 @@ def row(*ranks: int) -> Indices:
 
 
 def observed(space: Space, outcomes: dict[tuple[int, ...], Outcome | float | None]) -> Observations:
-    """Return observations of trials with these outcomes or times, by value ranks. A trial with None is pending."""
+    """Return observations of trials. `outcomes` maps value ranks to an outcome, a time, or None if pending."""
     history, seen = History(), Observations(space)
     for ranks, outcome in outcomes.items():
         trial = history.ask(Proposal(config=space.decode(ranks), origin="random"))

@@ -19,7 +19,7 @@ LIMIT = {
     "max_threads_per_sm": 2048,
     "sm_count": 100,
 }
-"""Device limits for families that need more than 64 KiB."""
+"""Limits of the fake device that differ from the default of 65,536."""
 
 every_implementation = pytest.mark.parametrize(
     ("package", "kind"), CASES, ids=[f"{package.family.name}-{kind}" for package, kind in CASES]

@@ -31,7 +31,7 @@ TILED: Config = {"PRODUCTS": "wgmma", "COPY": "tma", "STAGES": 3, "WARPS_N": 1, 
 
 
 class Driver:
-    """A fake of the driver's encoder."""
+    """A fake driver that records calls of its encoder of tensor maps."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []

@@ -152,7 +152,7 @@ def test_garbage_collection_is_off_during_sampling() -> None:
 
 
 class TimedBuffers(FakeBuffers):
-    """Buffers whose content is the duration of a call in µs."""
+    """Fake buffers whose content is the duration of a call in µs."""
 
     def __init__(self, time_us: float = 0.0) -> None:
         super().__init__({}, {"y": np.array([time_us])})
@@ -162,7 +162,7 @@ class TimedBuffers(FakeBuffers):
 
 
 class RingTimer:
-    """A timer that makes one call on each buffer set; each sample has its own noise."""
+    """A fake timer that makes one call on each buffer set. The noise differs from sample to sample."""
 
     def __init__(self, sets: Sequence[TimedBuffers], noise: Sequence[float]) -> None:
         self.calls, self.last, self._sets, self._noise = len(sets), len(sets) - 1, sets, cycle(noise)

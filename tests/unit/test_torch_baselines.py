@@ -1,4 +1,4 @@
-"""PyTorch baselines on a GPU, with a fake PyTorch; tests/gpu uses the real one."""
+"""PyTorch baselines on a GPU, with a fake PyTorch. The tests in tests/gpu use the real PyTorch."""
 
 import sys
 from collections.abc import Callable
@@ -41,7 +41,9 @@ def test_torch_baseline_passes_tensors_in_order_and_compiles_once(monkeypatch: p
     assert torch.compilations == 1
 
 
-def test_torch_baseline_without_a_gpu_says_which_build_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_a_torch_baseline_without_gpu_names_the_pytorch_build_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "torch", Torch(sees_gpu=False))
     with pytest.raises(ImportError, match="does not see the GPU; install one built for CUDA"):
         torch_baselines(len, ("x",), dtype="float32")["torch"]({"x": np.array([1])})

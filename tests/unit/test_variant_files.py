@@ -1,4 +1,4 @@
-"""Folders of variants as the command line reads them."""
+"""Folders of variants that the command line reads."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from templates.variant import MAX_BYTES, MAX_FILES, read_proposal
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return the folder of a variant; a file next to it does not belong to the variant."""
+    """Return the folder of a variant. A file next to this folder does not belong to the variant."""
     (tmp_path / "secret").write_text("key = 1\n")
     made = tmp_path / "fast"
     (made / "own").mkdir(parents=True)

@@ -104,7 +104,7 @@ def test_small_error_with_a_low_precision_reference_suggests_checking_the_refere
     assert (advice in wrong.value.outcome.reason) == advised
 
 
-def test_wrong_answer_beyond_only_one_of_two_tolerances_names_the_tolerance_to_raise() -> None:
+def test_wrong_answer_that_exceeds_one_of_two_tolerances_names_the_tolerance_to_raise() -> None:
     buffers, golden = doubled("float32")
     for rel_l2, max_abs, advice in (
         (
@@ -193,7 +193,7 @@ def test_wrong_answer_outcome_contains_the_errors_of_its_case() -> None:
 
 def test_unwritten_integer_is_detected_even_if_its_fill_value_is_the_expected_value() -> None:
     session, (buffers, golden) = FakeSession(), doubled("int32")
-    golden.reference["y"][4] = -1  # 0xFFFFFFFF as a signed integer
+    golden.reference["y"][4] = -1  # equals 0xFFFFFFFF, the fill value
 
     def skips_one(arrays: Arrays) -> None:
         keep = arrays["y"][4]
@@ -214,8 +214,8 @@ def test_damaged_buffers_and_leftover_threads_are_wrong_answers() -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-20, 1e-32, 1e-37])
-def test_zeros_are_wrong_however_small_the_correct_values_are(scale: float) -> None:
-    """Zeros fail even if the limit of the largest difference is far above the values."""
+def test_output_of_zeros_is_wrong_even_if_the_correct_values_are_small(scale: float) -> None:
+    """Zeros fail even if max_abs is far above the correct values."""
     session, (buffers, golden) = FakeSession(), doubled()
     buffers.arrays["x"][...] *= np.float32(scale)
     golden.reference["y"][...] = 2.0 * buffers.arrays["x"].astype(np.float64)

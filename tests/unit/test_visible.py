@@ -55,12 +55,12 @@ def test_control_characters_become_escapes(text: str) -> None:
     assert visible(shown) == shown
 
 
-def test_visible_text_is_unchanged() -> None:
+def test_text_without_control_characters_is_unchanged() -> None:
     assert visible(SAFE) == SAFE
 
 
 def test_every_invisible_character_is_escaped() -> None:
-    """Format characters (category Cf) are escaped, except joiners, which emoji need, and signs that enclose numbers."""
+    """Format characters (category Cf) are escaped. Exceptions are joiners, which emoji need, and number signs."""
     kept = {"\u200c", "\u200d", *map(chr, [*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD])}
     every = map(chr, range(0x110000))
     active = {each for each in every if unicodedata.category(each) in {"Cc", "Cf", "Cs", "Zl", "Zp"}} - {"\n", "\t"}

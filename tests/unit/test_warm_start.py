@@ -1,4 +1,4 @@
-"""Warm starts from recorded results of all formats."""
+"""Warm starts from files of recorded results, in every supported format."""
 
 import gzip
 import json

@@ -36,7 +36,7 @@ def test_only_the_beginning_of_a_long_listing_is_shown() -> None:
 
 
 @given(LINES, LINES)
-def test_text_difference_matches_both_texts(left: list[str], right: list[str]) -> None:
+def test_text_difference_agrees_with_the_lines_of_both_texts(left: list[str], right: list[str]) -> None:
     found = difference(left, right)
     pairs = [(line.left, line.right) for hunk in found.hunks for line in hunk.lines]
     assert all(one is None or left[one.number - 1] == one.text for one, _ in pairs)

@@ -38,7 +38,7 @@ def test_origin_of_a_config_is_written_as_a_phrase() -> None:
         (math.inf, "inf s"),
     ],
 )
-def test_times_have_four_digits_and_a_fitting_unit(time_us: float | None, text: str) -> None:
+def test_formatted_times_have_four_digits_and_a_suitable_unit(time_us: float | None, text: str) -> None:
     assert time_text(time_us) == text
 
 
@@ -54,7 +54,7 @@ def test_times_have_four_digits_and_a_fitting_unit(time_us: float | None, text: 
         (math.inf, "277777 h 46 min"),
     ],
 )
-def test_durations_have_at_most_two_units(seconds: float, text: str) -> None:
+def test_formatted_durations_have_at_most_two_units(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
 
@@ -66,17 +66,17 @@ def test_formatted_numbers_have_no_exponent(value: float, text: str) -> None:
     assert significant(value) == text
 
 
-def test_factors_keep_three_digits() -> None:
+def test_formatted_factors_have_three_digits() -> None:
     assert [factor_text(value) for value in (None, 0.7512, 1.7, 3.4213, 99.96, 123.4)] == [
         *("–", "0.751×", "1.70×", "3.42×", "100×", "123×")
     ]
 
 
-def test_percentages_keep_two_digits() -> None:
+def test_formatted_percentages_have_two_digits() -> None:
     assert [percent_text(value) for value in (None, 0.0213, 0.5521)] == ["–", "2.1%", "55%"]
 
 
-def test_counts_have_plural_and_thousands_separator() -> None:
+def test_formatted_counts_have_plurals_and_thousands_separators() -> None:
     assert [count_text(count, "trial") for count in (0, 1, 12345)] == ["0 trials", "1 trial", "12,345 trials"]
 
 
@@ -84,7 +84,7 @@ def test_settings_are_joined_by_commas() -> None:
     assert settings_text({"B": 1, "causal": False, "dtype": "float32"}) == "B=1,causal=false,dtype=float32"
 
 
-def test_ratio_within_half_a_percent_of_one_is_called_equal() -> None:
+def test_ratio_within_half_a_percent_of_one_is_described_as_equal() -> None:
     assert [times_text(value, "long") for value in (0.5, 0.9996, 1.0, 1.004, 1.006, 12.34)] == [
         *("0.5 times as long", "as long", "as long", "as long", "1.01 times as long", "12.3 times as long")
     ]
@@ -101,7 +101,7 @@ def test_ratio_within_half_a_percent_of_one_is_called_equal() -> None:
         (1.0, 1.0, "g", ("1", "1")),
     ],
 )
-def test_a_value_and_its_limit_have_enough_digits_to_differ(
+def test_formatted_value_and_limit_have_enough_digits_to_differ(
     value: float, limit: float, style: str, texts: tuple[str, str]
 ) -> None:
     assert distinct(value, limit, 1 if style == "%" else 3, style) == texts
