@@ -94,7 +94,7 @@ for group in (
 
 
 def run() -> None:
-    """The ``kernel-evo`` command."""
+    """Run the ``kernel-evo`` command, and end the process with its exit code."""
     sys.exit(main(sys.argv[1:]))
 
 

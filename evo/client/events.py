@@ -47,7 +47,7 @@ class Events(Calls):
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines of a string, split at the service's line breaks. A line may contain other Unicode line breaks."""
+    """Yield the lines of a stream, split at the service's line breaks. A line may contain other Unicode line breaks."""
     rest = b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")

@@ -131,7 +131,7 @@ class ResultAnswers:
 
 
 class Work(Calls):
-    """Requests of a worker's slots."""
+    """Requests that a worker's slots send: they claim jobs, and report or return them."""
 
     def lease(
         self,

@@ -95,7 +95,7 @@ class Candidate:
         return f"{architecture}a" if self.specific else architecture
 
     def compiled(self, ptx: str) -> "Candidate":
-        """Return the candidate with the launch settings that Triton chose; unchanged for other kernels.
+        """Return the candidate with the launch settings that Triton chose. Candidates of other kernels are unchanged.
 
         Args:
             ptx: PTX of the compiled kernel; empty if there is none.
@@ -147,7 +147,7 @@ class Family:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], where: str = "family.toml") -> "Family":
-        """Read and check a whole document.
+        """Return the family that a document describes, after checking the whole document.
 
         Args:
             where: name of the document in error messages.
@@ -210,7 +210,7 @@ class Family:
         return self.implementations[kind]
 
     def problem(self, given: str | Mapping[str, object] = "", kind: DeviceKind | None = None) -> dict[str, Value]:
-        """Return a complete problem.
+        """Return the problem with all fields: the given values, and defaults for omitted fields.
 
         Args:
             given: fields as text or by name; fields with a default may be omitted.

@@ -365,7 +365,7 @@ def _read_constraints(
     constraints = []
     for table in tables:
         expression = table.expression_over("expression", scope).check_condition().inline(derived)
-        because = table.text("because", what="a sentence that says why")
+        because = table.text("because", what="a sentence that states the reason")
         constraints.append(Constraint(expression=expression, because=because))
         table.done()
     return tuple(constraints)

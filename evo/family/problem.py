@@ -165,7 +165,7 @@ class Field:
 def parse_problem(
     fields: Sequence[Field], given: str | Mapping[str, object], defaults: Mapping[str, Value] | None = None
 ) -> dict[str, Value]:
-    """Return a complete problem in field order.
+    """Return the problem with all fields in order: the given values, and defaults for omitted fields.
 
     Args:
         fields: fields of the family.
@@ -343,7 +343,7 @@ OTHER_CHOICE = "choose another problem or device"
 
 
 def in_problem_terms(problem: Problem, constraints: Sequence[Constraint], error: EmptySpace) -> EmptySpace:
-    """Return the error with one more remedy. If its constraint contains problem fields, the problem is blamed.
+    """Return the error with one more remedy. If its constraint contains problem fields, the error names the problem.
 
     Users can change the problem, but not the constraint. The error's field is then ``problem``, or ``problem.<field>``
     if the constraint contains only one. The message still names the constraint, for the family's author.

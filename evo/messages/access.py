@@ -9,11 +9,11 @@ Role: TypeAlias = Literal["viewer", "submitter", "worker", "author", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 MEANING: dict[Role, str] = {
-    "viewer": "sees everything but tokens",
-    "submitter": "also starts and commands searches, and rolls champions back",
-    "worker": "only leases jobs and reports their results, as one worker",
-    "author": "uploads families: code that runs on the workers",
-    "admin": "also creates and revokes tokens, and manages workers",
+    "viewer": "may read everything except tokens",
+    "submitter": "may also start and control searches, and roll champions back",
+    "worker": "may only lease jobs and report their results, as one worker",
+    "author": "may upload families, whose code runs on the workers",
+    "admin": "may also create and revoke tokens, and manage workers",
 }
 
 _IMPLIED: dict[Role, frozenset[Role]] = {

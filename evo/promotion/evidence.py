@@ -85,7 +85,7 @@ def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) ->
     found, needed = level(reported), cast(Separation, demanded)
     figure, threshold = LEVELS.index(found), LEVELS.index(needed)
     text = (
-        f"The candidate was separated from the process that checks it by: {reported or 'nothing'} (level {found}); "
+        f"Isolation of the candidate from the process that checks it: {reported or 'none'} (level {found}); "
         f"the policy demands {needed}."
     )
     if figure < threshold:

@@ -84,8 +84,8 @@ class Policy:
             together have at most `few_elements` elements, because a branch predictor can learn the branches of so few
             elements.
         noisy_repeat_factor: on a noisy device, only a ratio above this factor times `max_repeat_ratio` or
-            `max_repeat_ratio_of_few` is blamed on the kernel. A smaller excess may be caused by other programs, so the
-            rule is then undecided.
+            `max_repeat_ratio_of_few` is attributed to the kernel. A smaller excess may be caused by other programs, so
+            the rule is then undecided.
         suspect_speedup: a trial whose speed-up over the fastest baseline is at least this factor is flagged for review.
         session_drift: allowance for a machine that is slower than in the champion's confirmation. If the search itself
             neither measured nor confirmed the champion, a trial may challenge although it is slower than the
@@ -226,7 +226,7 @@ POLICIES: dict[str, Policy] = {
 PURPOSES: Mapping[str, str] = {
     "default": "Promotes on measured speed and correctness alone, without gates on resources or profiles.",
     "l4-notes": "Kernels of reduced precision on an NVIDIA L4 that also use its hardware well: gates on registers, "
-    "shared memory and occupancy, and on counters of the profile. Even a fast kernel can miss some of them.",
+    "shared memory and occupancy, and on counters of the profile. Even a fast kernel may not meet all of them.",
     "l4-final": "The final kernel of a project that used l4-notes: a promotion also needs a gain of 20 % and better "
     "use of the caches than the previous champion.",
 }

@@ -17,7 +17,7 @@ RULES = (
     "Write every element of every output that is not filled before a call.",
     "Read nothing but the arguments. Write nothing but outputs, in-place arguments and workspaces.",
     "Inputs are new in every process, and some change between calls: do not keep results from call to call.",
-    "No threads that outlive a call, no files, no clock, no environment, no network.",
+    "Do not use files, the clock, the environment, the network, or threads that outlive a call.",
     "Declare tunables for choices that you are unsure of (tile sizes, unrolling, vector widths).",
     "A tunable is a macro in a plain source (`.c`, `.cu`) or a Jinja variable in a template (`.c.j2`, `.cu.j2`).",
     "Each tunable must change the code. A constraint states which combinations are valid, and why.",
@@ -95,14 +95,14 @@ def _head(brief: BriefView) -> Iterator[str]:
     yield "\n## Device\n"
     yield "; ".join(f"{name} {_value(value)}" for name, value in brief.device.items())
     if brief.floor_us is not None:
-        yield f"\nThe problem takes {time_text(brief.floor_us)} at least here, bound by {brief.bound}."
+        yield f"\nThe problem takes at least {time_text(brief.floor_us)} on this device, bound by {brief.bound}."
     if brief.baselines:
         times = ", ".join(f"{name} {time_text(time)}" for name, time in brief.baselines.items())
         yield f"\nBaselines: {times}."
     if brief.unexplored:
-        yield "\n## Not used by any variant that works\n"
+        yield "\n## Mechanisms that no working variant uses\n"
         yield from (f"- {each}" for each in brief.unexplored)
-    yield "\n## Variants, fastest first, then those that failed\n"
+    yield "\n## Variants, fastest first, then failed variants\n"
 
 
 def _tried(brief: BriefView, tried: TriedView) -> tuple[str, str]:

@@ -47,8 +47,8 @@ class Mission:
 
 
 GOALS = (
-    Goal(time_us=47.0, source="PyTorch's attention, as noted before"),
-    Goal(time_us=24.2, source="xFormers (CUTLASS), as noted before"),
+    Goal(time_us=47.0, source="PyTorch's attention, from earlier notes"),
+    Goal(time_us=24.2, source="xFormers (CUTLASS), from earlier notes"),
     Goal(time_us=16.0, source="first target"),
     Goal(time_us=12.0, source="hoped-for time with FP8, upper end"),
     Goal(time_us=8.0, source="hoped-for time with FP8, lower end"),

@@ -235,7 +235,7 @@ def expected_gain(progress: Progress, goal: Goal) -> float:
 
     The n-th slice of a search is expected to gain (n - 1) / n times as much as the previous slice, because the best of
     a sample improves with the logarithm of its size. The gains of the last two slices are averaged with a prior, so
-    that one slice without progress does not rule a search out.
+    that one slice without progress does not exclude a search.
     """
     slices, weight = len(progress.best), 1.0 if goal == "worst" else progress.weight
     times = [each for each in progress.best if each is not None]

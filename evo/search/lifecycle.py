@@ -78,7 +78,7 @@ _FAILED: Mapping[str, str] = {
     "impossible": "are faster than the device",
     "invalid_measurement": "cannot be measured",
 }
-"""For each outcome that is a failure of the config, what such configs do."""
+"""Verb phrase for configs with each outcome that is a failure of the config, for messages."""
 
 _ERROR = re.compile(r"\berror\b\s*+(?:#?+[A-Z]*+\d++(?:-D)?+\s*+)?+:\s*(?P<what>.+)", re.IGNORECASE)
 _BY_CONFIG = re.compile(

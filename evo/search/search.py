@@ -110,7 +110,7 @@ class Search:
     def ask(self) -> Trial | None:
         """Propose the next trial. Return None if every config of the space was proposed.
 
-        Callers check `stop_reason` first. Several trials may be pending at once.
+        Callers check `stop_reason` first. Several trials may be pending at the same time.
         """
         rng = np.random.default_rng((self.seed, len(self.history.asked)))
         proposal = self._strategy.propose(self.history, rng)

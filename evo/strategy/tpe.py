@@ -14,7 +14,7 @@ class Tpe:
     """Multivariate TPE with constant liar for pending trials. The time of a proposal grows with the history."""
 
     def __init__(self, context: Context) -> None:
-        from evo.strategy.study.history import OptunaStudy  # Optuna takes a second to import
+        from evo.strategy.study.history import OptunaStudy  # importing Optuna takes a second
 
         self._space = context.space
         self._seen = Observations(context.space)

@@ -82,7 +82,7 @@ def test_report_states_targets_costs_and_the_command_to_repeat_the_search(rest: 
     )
     cost = section(text, "Time and cost")
     assert "which cost 0.0" in cost
-    assert "At 1,000 calls a second that is 14 min 24 s of the device a day." in cost
+    assert "At 1,000 calls a second, this saves 14 min 24 s of device time a day." in cost
     assert "| compiling |" in cost
     assert "kernel-evo search toy --problem N=64 --device cpu --strategy random --seed 0 --trials 14" in text
     assert '"quick_samples": 5' in section(text, "Repeat the search")

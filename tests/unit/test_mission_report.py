@@ -39,8 +39,8 @@ def report(*results: Result) -> str:
 def test_mission_report_marks_goals_reached_open_or_impossible() -> None:
     text = report(result(18.0))
     for part in (
-        "| 47 µs | PyTorch's attention, as noted before | reached |",
-        "| 24.2 µs | xFormers (CUTLASS), as noted before | reached |",
+        "| 47 µs | PyTorch's attention, from earlier notes | reached |",
+        "| 24.2 µs | xFormers (CUTLASS), from earlier notes | reached |",
         "| 16 µs | first target | open: the time is 1.12× the goal |",
         "| 8 µs | hoped-for time with FP8, lower end | impossible in this dtype: it takes at least 8.862 µs |",
         "| 5 µs | last target | impossible",

@@ -170,7 +170,7 @@ def test_report_savings_use_times_of_the_same_rounds() -> None:
     assert len(set(re.findall(r"saves ([\d.]+ \S+) ", text))) == 1
     assert "1,000 calls a second keep 2 devices busy with numpy and 0.81 with this kernel: 1.19 fewer" in text
     less = written(material, Terms(calls_per_second=100.0, goals=parse_goals("a=700us,b=500us,c=1us")))
-    assert "At 100 calls a second that is 2 h 51 min of the device a day." in less
+    assert "At 100 calls a second, this saves 2 h 51 min of device time a day." in less
     assert "Target a needs a further speed-up of 1.16×: 43 of 4,608 configs were tried, so search longer" in less
     assert "Further targets are missed: b (1.62×). Target c is below what this device can do" in less
 

@@ -40,7 +40,7 @@ _TYPED: Mapping[str, str] = {
     "webhook.secret": "--webhook-secret",
     "webhook.url": "--webhook",
 }
-"""Options by request field: of fields whose option has a different name, and of fields that contain other fields."""
+"""Maps request fields to options: fields whose option has a different name, and fields that contain other fields."""
 
 _SAME = {
     "budget": ("cost_per_hour", "minutes", "stagnation", "trials"),
@@ -48,7 +48,7 @@ _SAME = {
     "": ("calls_per_second", "cost_per_hour", "db", "keep_days", "limit", "notes", "outcome", "priority", "reason",
          "seed", "sort", "strategy", "targets", "url"),
 }  # fmt: skip
-"""Fields that are named like their option, by the request field that contains them (empty: the request itself)."""
+"""Fields whose option has the same name, by the request field that contains them; the request itself has the key ""."""
 
 _SPEC = ("family.toml", "document")
 """Prefix of a family.toml field in messages to users, and its prefix in requests."""

@@ -77,7 +77,7 @@ AnyOrder = Annotated[
     bool,
     typer.Option(
         "--any-order",
-        help="Accept kernels whose results vary between calls within the tolerance, e.g. sums by atomics.",
+        help="Accept kernels whose results vary between calls within the tolerance, e.g. because of atomic additions.",
     ),
 ]
 PolicyName = Annotated[

@@ -110,7 +110,7 @@ _COMMANDS = (
     (r"GET /champions", "`kernel-evo champion show`"),
     (r"GET /workers", "`kernel-evo workers`"),
 )
-"""Requests that the service's messages name, and the commands that replace them."""
+"""Patterns of REST requests in the service's messages, and the commands that replace these requests."""
 
 
 def user_text(message: str) -> str:

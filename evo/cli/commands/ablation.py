@@ -79,7 +79,7 @@ def after_search(connection: "Connection", view: "SearchView", *, as_json: bool)
     out.print()
     try:
         out.print(table_of(ablated(out, connection, view.id)))
-    except Conflict as error:  # no switch among its tunables; the search itself succeeded
+    except Conflict as error:  # the champion has no switch, but the search itself succeeded
         out.print(f"Nothing to ablate: {error}")
 
 

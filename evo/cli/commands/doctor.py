@@ -109,7 +109,7 @@ def _compiler() -> Finding:
 
 
 _REMEDIES = {
-    OTHER_USER: "run workers as root, e.g. in a container, so that kernels get a user of their own",
+    OTHER_USER: "run workers as root, e.g. in a container, so that kernels run as a separate user",
     LANDLOCK: "use Linux 5.13 or later with `landlock` among its security modules (/sys/kernel/security/lsm)",
     SECCOMP: "use Linux on x86-64 or arm64 with seccomp filters",
 }
@@ -163,7 +163,7 @@ def _nvrtc(devices: "list[Device]") -> Finding:
     from evo.device.estimate.target import architectures
     from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler, failures
 
-    needed_for = "CUDA devices, and estimates for GPUs that are not here"
+    needed_for = "CUDA devices, and estimates for GPUs that this machine lacks"
     try:
         compiler = NvrtcCompiler()
     except NoNvrtcError as error:

@@ -69,7 +69,9 @@ def new(
         out.print(written(path))
     shown = shown_path(folder)
     out.print(
-        styled("\nIt runs as it is:  ", (command("search", shown), "bold"), "\nThen replace its kernel with yours.")
+        styled(
+            "\nIt works without changes:  ", (command("search", shown), "bold"), "\nThen replace its kernel with yours."
+        )
     )
 
 
@@ -164,7 +166,9 @@ def _import_source(
         )
     if reference is None:
         out.print(f"Write reference() in {shown}/reference.py: it returns the expected outputs.")
-    out.print(styled(f"Check what is marked `{MARK.strip()}` in {shown}, then:  ", (command("measure", shown), "bold")))
+    out.print(
+        styled(f"Check the lines marked `{MARK.strip()}` in {shown}, then:  ", (command("measure", shown), "bold"))
+    )
 
 
 def _print_documents(packages: "Iterable[Package]", broken: "Iterable[Broken]") -> None:

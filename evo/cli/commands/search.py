@@ -86,7 +86,7 @@ def search(
             min=1,
             max=64,
             metavar="K",
-            help="Number of configs per family in the small set that a suite's report lists.",
+            help="Maximum size of the set of configs that a suite's report selects for each family.",
         ),
     ] = CONFIGS,
     device: DeviceName = "auto",

@@ -47,7 +47,7 @@ def register(app: typer.Typer) -> None:
 @on_service
 def searches(
     *,
-    state: Annotated[StateName | None, typer.Option(help="Only searches in this state.")] = None,
+    state: Annotated[StateName | None, typer.Option(help="List only searches in this state.")] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=200, metavar="N", help="Maximum number of searches, the latest first.")
     ] = 20,

@@ -45,9 +45,9 @@ def trials(
     *,
     sort: Annotated[
         Literal["rank", "number"],
-        typer.Option(help="rank: best first, confirmed before quick; number: as proposed."),
+        typer.Option(help="rank: best trials first, confirmed before other trials; number: in the order of proposal."),
     ] = "rank",
-    outcome: Annotated[str | None, typer.Option(help="Only trials with this outcome, e.g. compile_failed.")] = None,
+    outcome: Annotated[str | None, typer.Option(help="List only trials of this outcome, e.g. compile_failed.")] = None,
     limit: Annotated[
         int | None,
         typer.Option(

@@ -77,7 +77,7 @@ def budget_text(view: SearchView) -> str:
     return (
         f"{limits}, plus the confirmation of the best trial"
         if limits
-        else "none: until the space is exhausted or you stop it"
+        else "none: the search runs until the space is exhausted or you stop it"
     )
 
 

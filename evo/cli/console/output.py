@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 _GAP = 3
-"""Blanks between two columns of a table."""
+"""Number of blanks between two columns of a table."""
 
 _WIDTH, _HEIGHT = 200, 50
 """Assumed size of an output that is not a terminal."""
 
 _PADDING = 2
-"""Blanks on the right of each column of facts."""
+"""Number of blanks on the right of each column of `facts`."""
 
 _LEAST_VALUE = 8
 """Minimum width of a value next to its name. With less room, the value is below the name."""

@@ -84,7 +84,12 @@ def _print_build(out: Console, built: Built, stages: Stages) -> None:
 
 def _print_cases(out: Console, cases: tuple[CaseError, ...], seconds: float) -> None:
     passed = all(case.passed for case in cases)
-    _step(out, "verify", passed, f"{count_text(len(cases), 'check')} in {_seconds(seconds)}; the worst of each case:")
+    _step(
+        out,
+        "verify",
+        passed,
+        f"{count_text(len(cases), 'check')} in {_seconds(seconds)}; the largest error of each case:",
+    )
     rows = table("case", "output", ">relative L2", ">limit", ">max error", ">limit")
     for case in worst_cases(cases):
         style = "" if case.passed else "red"

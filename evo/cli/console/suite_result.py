@@ -21,8 +21,8 @@ class SuiteResult:
     """Result of a suite's searches.
 
     Attributes:
-        searched: the searched calls, each with one search: the second search, which tries the champions of similar
-            problems, if it found the current champion, else the first search.
+        searched: the searched calls, each with one of its two searches: the second search (which tries the champions of
+            similar problems) if it found the current champion, else the first search.
         left_out: reasons why calls were not searched, by name of the call.
         measured: time or cost of every call's best configs on every problem of the same family, by family.
         interrupted: True if the user cancelled the run with a second Ctrl-C. A first Ctrl-C only ends the run early.

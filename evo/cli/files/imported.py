@@ -180,7 +180,7 @@ def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tupl
 
 
 def _name(file: Path) -> str:
-    """Return the source's file name in its family, with ``_`` for other characters. It is never reference.py."""
+    """Return the source's file name in its family, with ``_`` for invalid characters. It is never reference.py."""
     if file.name == "reference.py":
         return "kernel.py"
     stem = re.sub(r"[^A-Za-z0-9_.+-]+", "_", file.stem)

@@ -16,7 +16,7 @@ RESTARTS = 5
 WINDOW_S = 60.0
 """A child that ends unexpectedly more than `RESTARTS` times within these seconds is not started again."""
 GRACE_S = 10.0
-"""Seconds that a child has to end after SIGTERM."""
+"""Time limit in seconds for the end of a child after SIGTERM. A child that exceeds it is killed."""
 
 
 class ChildFailed(EvoError, RuntimeError):

@@ -95,7 +95,7 @@ class LocalDatabase:
         location = cls.of(database)
         if database is not None and not location.database.parent.is_dir():
             folder = location.database.parent
-            raise NotFound(f"there is no folder {folder} for the database; make it first, or use another --db")
+            raise NotFound(f"there is no folder {folder} for the database; create it first, or use another --db")
         return location
 
     @property

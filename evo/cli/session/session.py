@@ -215,7 +215,7 @@ def _cache_warning(connection: Connection, view: SearchView) -> str | None:
 def begun(request: Request, connection: Connection, where: ServiceRef) -> SearchView:
     try:
         return request.submit(connection.client)
-    except Conflict as error:  # no worker offers a fitting device
+    except Conflict as error:  # no worker offers a matching device
         wanted = request.terms["device"]
         if where.url is not None:
             raise

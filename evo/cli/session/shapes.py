@@ -35,7 +35,7 @@ def run(
     out = console(stderr=as_json)
     try:
         with session.ended_by_signals(), session.reached(out, where, measuring=where.url is None, beginning=True):
-            for request in requests:  # each search uses the service that runs here
+            for request in requests:  # each search uses the service that this connection keeps running
                 kept = _recording_views(ended, then)
                 codes.append(
                     session.run(request, where, announce=announce, as_json=as_json, then=kept, tell=lambda _: None)

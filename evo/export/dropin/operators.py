@@ -16,7 +16,7 @@ _NAMESPACE = "kernel_evo_" + hashlib.sha256((FOLDER / "kernels.json").read_bytes
 
 
 def register(name: str, schema: str, implementation: Callable[..., Any], fake: Callable[..., Any]) -> None:
-    """Register an operator that torch.compile does not look into.
+    """Register an operator that torch.compile calls without tracing it.
 
     The operator has no gradient, so `traced` returns None for calls that need gradients.
 

@@ -21,7 +21,7 @@ KEPT = 4096
 """Maximum number of plans. When it is reached, all plans are dropped."""
 
 _threads, _grad_enabled = torch.get_num_threads, torch.is_grad_enabled
-_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", None)  # 3 times as fast as asking for one device
+_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", None)  # 3 times as fast as the query for a single device
 
 
 @dataclass(slots=True)

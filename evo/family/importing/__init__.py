@@ -1,6 +1,6 @@
 """Drafts a family from an existing source.
 
-Functions, macros and the launch are read from the source. What the source does not state is guessed.
+Functions, macros and the launch are read from the source. Information that the source does not contain is guessed.
 """
 
 from evo.family.importing.draft import Draft, drafted, with_roles

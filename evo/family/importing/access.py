@@ -55,7 +55,7 @@ _ATOMIC = re.compile(r"_*(?:atomic|sync_)\w*")
 _LOADS = re.compile(r"_mm\w*(?:load|gather|prefetch)\w*|vld\d\w*|__ld\w+")
 _STORES = re.compile(r"_mm\w*(?:store|stream)\w*|vst\d\w*|__st\w+")
 _DEEPEST = 50
-"""Maximum number of nodes around a name, and of nested calls, that are examined."""
+"""Maximum number of ancestors of a name, and of nested calls, that are examined."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class Access:
 class Accesses:
     """The accesses of a function to its parameters, including accesses in functions and macros that it calls.
 
-    Only functions and macros of the same file are read. The code is assumed to run in the order of the text.
+    Only functions and macros of the same file are read. The statements are assumed to run in textual order.
     """
 
     def __init__(self, body: Code, helpers: Mapping[str, tuple[Helper, ...]]) -> None:
@@ -125,7 +125,7 @@ class Accesses:
         if key not in self._known:
             if self._depth >= _DEEPEST:
                 return Access(kinds="u", unknown=use.callee)
-            self._known[key] = Access()  # for recursive calls
+            self._known[key] = Access()  # ends the recursion if the function calls itself
             self._depth += 1
             self._known[key] = self._accesses(callee.body, parameter.name, element=use.element)
             self._depth -= 1

@@ -17,7 +17,7 @@ OPTIONS: Mapping[str, int] = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "m
 
 
 MOST_BITS = 30
-"""Largest exponent and shift that is evaluated."""
+"""Largest exponent, and largest shift distance, that are evaluated."""
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,

@@ -43,7 +43,7 @@ _DEFAULT_THREADS = 256
 _USUAL = (1024, 768, 512, *range(1280, 1 << 16, 256))
 """Default values of extents that the source does not state. They differ, so that exchanged extents are detected."""
 _USUAL_PITCH = 4096
-"""Smallest default value of the distance between two rows. It is above the usual extents."""
+"""Smallest default value of the distance between two rows. It is larger than usual extents."""
 UNSTATED = -1
 """Default value of a field whose value is still to be chosen by `with_usual_values`."""
 ROLES = ("input", "output", "inout", "workspace")
@@ -418,7 +418,7 @@ def _with_value(each: DraftField, launch: FoundLaunch) -> DraftField:
 
 
 def _is_single(name: str, body: Code) -> bool:
-    """Return True if every use of a pointer is ``*name``, so that it points to a single element."""
+    """Return True if every use of a pointer is ``*name``, i.e. the pointer refers to a single element."""
     around = [body.parent(each) for each in body.uses.get(name, ())]
     single = (each.type == "pointer_expression" and operator(each) == "*" for each in around)
     return bool(around) and all(single)

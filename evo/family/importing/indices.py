@@ -31,7 +31,7 @@ _CHECKS = frozenset({"condition_clause", "unary_expression", "conditional_expres
 _COMPARED = {"<": True, "<=": True, "!=": True, ">": False, ">=": False}
 """For each comparison, True if the left side is the smaller one."""
 _MOST = 500
-"""Maximum number of uses of an array that are read."""
+"""Maximum number of uses of an array that are examined."""
 _MOST_VARIABLES = 50
 """Maximum number of variables that are examined for the limit of one variable."""
 _MOST_PRODUCTS = 100
@@ -133,7 +133,7 @@ class Indices:
         return True
 
     def _outer(self, variables: set[str]) -> str:
-        """Return the extent of the axis of some variables; empty if it is unclear."""
+        """Return the extent of the axis that the variables index; empty if it is unclear."""
         limits = {text: value for name in variables for text, value in self._limits.get(name, {}).items()}
         for text, value in limits.items() if len(limits) == 1 else ():
             if text.isdigit():

@@ -56,7 +56,7 @@ class Code:
         return self.content[self.root.start_byte : self.root.end_byte].decode("utf-8", "surrogateescape")
 
     def line(self, position: int) -> int:
-        """Return the number of a line, from 0."""
+        """Return the number, from 0, of the line at a position in the code."""
         return bisect_right(self._line_ends, position - 1)
 
     def inside(self, node: Node) -> "Code":
@@ -67,11 +67,11 @@ class Code:
         return found
 
     def parent(self, node: Node) -> Node:
-        """Return the node around a node; for the root of the tree, the root itself."""
+        """Return the parent of a node; the parent of the root is the root itself."""
         return self._parents.get(node.id, node)
 
     def ancestors(self, node: Node, most: int = _DEEPEST) -> Iterator[Node]:
-        """Yield the nodes around a node, the innermost first."""
+        """Yield at most `most` ancestors of a node, the innermost first."""
         for _ in range(most):
             if (parent := self._parents.get(node.id)) is None:
                 return
@@ -79,7 +79,7 @@ class Code:
             node = parent
 
     def nodes(self, *kinds: str) -> list[Node]:
-        """Return the nodes of some kinds, in the order of the code; an outer node comes before those inside it."""
+        """Return the nodes of the given kinds, in the order of the code; a node comes before its descendants."""
         found = list[Node]()
         for every in (self._nodes.get(kind, []) for kind in kinds):
             begin, end = (bisect_left(every, each, key=_start) for each in (self.root.start_byte, self.root.end_byte))
@@ -109,12 +109,12 @@ def _language() -> Language:
 
 
 def descendants(node: Node) -> Iterator[Node]:
-    """Yield a node and the nodes inside it, in the order of the code. Keywords and deeply nested nodes are left out."""
+    """Yield a node and its descendants, in the order of the code. Keywords and deeply nested nodes are left out."""
     return (inside for inside, _ in _walk(node))
 
 
 def _walk(node: Node) -> Iterator[tuple[Node, Node | None]]:
-    """Yield each node with the node around it."""
+    """Yield each descendant with its parent; None as the parent of the given node."""
     cursor, around = node.walk(), list[Node]()
     while True:
         if (inside := cursor.node) is not None and inside.is_named:
@@ -198,7 +198,7 @@ def is_cast(call: Node) -> bool:
 
 
 _SINGLE = frozenset({"parenthesized_expression", "argument_list", "initializer_list", "update_expression"})
-"""Nodes that have the value of the only node inside them."""
+"""Kinds of nodes whose value is the value of their only child."""
 UNKNOWN = ast.Constant(value=...)
 """Placeholder for a part of an expression that the expressions of a family do not support."""
 

@@ -19,7 +19,7 @@ from evo.text.suggestion import unknown
 from evo.trial import Value
 
 MOST_STARTS = 12
-"""Maximum number of configs of ``@triton.autotune`` that become starts, spread evenly over a longer list."""
+"""Maximum number of configs of ``@triton.autotune`` that become starts. They are spread evenly over a longer list."""
 
 _TUNABLE = re.compile(r"BLOCK|TILE|GROUP|SPLIT|UNROLL|CHUNK|NUM_STAGES|STEPS?\b|^B[MNKHD]$", re.IGNORECASE)
 _FLAG = re.compile(r"^(is|has|use|even|causal|with)_?|_?(output|causal|specialize|bias|mask)$", re.IGNORECASE)

@@ -48,7 +48,7 @@ class Element:
     """An element of an array.
 
     Attributes:
-        components: number of numbers in one element, e.g. 4 for ``float4`` and 2 for a complex number.
+        components: number of scalars in one element, e.g. 4 for ``float4`` and 2 for a complex number.
         alignment: alignment in bytes that the type requires; 0 if it requires only that of the dtype.
     """
 

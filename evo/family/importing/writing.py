@@ -89,7 +89,7 @@ def _work(draft: Draft) -> Iterator[str]:
     moved = [" * ".join([str(_bytes(each.dtype)), *map(_factor, each.shape)]) for each in arrays]
     yield from (
         "",
-        f"{MARK}the least work of a call, for estimates (--compile-only) and shares of the device's limit, e.g.",
+        f"{MARK}the minimum work of a call, for estimates (--compile-only) and shares of the device's limit, e.g.",
     )
     flops = _contraction(arrays) or max((each.split(" * ", 1)[1] for each in moved), key=len)
     yield from ("# [work]", f'# flops = "{flops}"')

@@ -47,7 +47,7 @@ class TrialView(Deferred):
         overhead_ms: time that the search lost on this trial because no compiler and no device worked.
         delivery_ms: transport time of the trial's lease and result.
         uncovered: reasons why the config cannot run a case, by case name.
-        attempts: all leases of the trial's evaluation and confirmations. Only filled if a single trial is requested.
+        attempts: all leases of the trial's evaluation and confirmations. Empty unless a single trial is requested.
     """
 
     id: int
@@ -82,8 +82,9 @@ class TrialView(Deferred):
 
     @property
     def quick_cost(self) -> float | None:
-        """The cost or, without a metric, the time in µs that the quick samples or the estimate gave. None if there is
-        none. Unlike `cost`, it is comparable between confirmed and other trials of a search.
+        """The cost or, without a metric, the time in µs from the quick samples or the estimate; None without a time.
+
+        Unlike `cost`, the value is comparable between confirmed and other trials of a search.
         """
         if self.quick_us is None:
             return self.time_us if self.cost is None else self.cost

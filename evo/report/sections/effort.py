@@ -1,4 +1,4 @@
-"""Report section on the time and cost of a search, and on the use after which the kernel has saved that time."""
+"""Report section on the time and cost of a search, and on when the kernel has saved as much time as was spent."""
 
 from collections.abc import Iterable, Iterator
 
@@ -38,14 +38,14 @@ def effort_blocks(material: Material, terms: Terms) -> Iterator[Block]:
     paid = "" if cost is None else f", which cost {significant(cost)}"
     done = f"{count_text(search.finished, 'trial')} in {duration_text(search.elapsed_s)}{paid}."
     device_s = sum(_seconds(spent.stages, ON_DEVICE) for spent in material.spent if spent.job != AFTERWARDS)
-    on_device = f" {significant(device_s)} s of that on the device." if device_s else ""
+    on_device = f" The devices were used for {significant(device_s)} s in total." if device_s else ""
     yield Text(f"{done}{on_device}{_overhead(material)}")
     if material.spent:
         yield _by_stage(material, cost)
         shared = "" if cost is None else " The cost is distributed in proportion to the seconds."
         after = any(spent.job == AFTERWARDS for spent in material.spent)
         later = " Shares and cost do not include the ablation, which ran after the search." if after else ""
-        yield Text(f"Seconds of all workers together, for jobs that ended.{shared}{later}")
+        yield Text(f"The seconds are those of all workers together, for jobs that have ended.{shared}{later}")
     yield from _worth(material, terms, cost)
 
 
@@ -63,7 +63,7 @@ def _by_stage(material: Material, cost: float | None) -> Listed:
 
 
 def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Block]:
-    """Yield a paragraph on the time that a call saves, and on the use after which this equals the search time."""
+    """Yield a paragraph on the time that a call saves, and on when the total saving equals the time of the search."""
     search, calls, saving = material.search, terms.calls_per_second, material.saving
     if saving is None or search.estimated:
         return
@@ -94,7 +94,9 @@ def _in_use(saving: Saving, calls: float) -> str:
     """
     own, theirs, saved = (us * 1e-6 * calls for us in (saving.reached_us, saving.baseline_us, saving.saved_us))
     if theirs <= 1.0:
-        return f"At {significant(calls)} calls a second that is {duration_text(saved * DAY_S)} of the device a day."
+        return (
+            f"At {significant(calls)} calls a second, this saves {duration_text(saved * DAY_S)} of device time a day."
+        )
     return (
         f"{significant(calls)} calls a second keep {significant(theirs)} devices busy with {saving.baseline} and "
         f"{significant(own)} with this kernel: {significant(saved)} fewer."

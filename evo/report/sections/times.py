@@ -129,4 +129,4 @@ def front_blocks(front: Front, objective: Objective) -> Iterator[Block]:
     rows = ((str(row.number), spaced_text(row.config), *row.figures) for row in front.rows)
     yield Listed(("trial", "config", *front.names), tuple(rows), figures=2)
     if front.further:
-        yield Text(f"{count_text(front.further, 'further trial')} of the front: left out here.")
+        yield Text(f"{count_text(front.further, 'further trial')} of the front: not shown.")

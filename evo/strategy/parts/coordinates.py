@@ -17,9 +17,10 @@ added.
 class Coordinates:
     """Converts configs to points, with one or two coordinates for each tunable.
 
-    The coordinate of a positive number is its logarithm, that of any other value its rank. A tunable with more than
-    `FEW` numbers has a second coordinate, the alignment: the largest power of two that divides the number. Coordinates
-    are scaled to [0, 1], except for tunables without an order, whose different values all have the distance 1.
+    The coordinate of a positive number is its logarithm; the coordinate of any other value is its rank. A tunable with
+    more than `FEW` numbers has a second coordinate, the alignment: the largest power of two that divides the number.
+    Coordinates are scaled to [0, 1], except for tunables without an order, whose different values all have the
+    distance 1.
 
     Args:
         aligned: False to omit the alignment.

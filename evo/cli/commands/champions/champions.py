@@ -65,7 +65,7 @@ def show(
         ),
     ] = None,
     *,
-    family: Annotated[str | None, typer.Option(help="Only champions of this family.")] = None,
+    family: Annotated[str | None, typer.Option(help="List only champions of this family.")] = None,
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
@@ -271,13 +271,13 @@ def _checked_reason(reason: str | None, done: str) -> str:
     """
     why = (_prompt_reason(done) if reason is None else reason).strip()
     if not why:
-        raise InvalidInput("--reason", f"is blank; say why the champion is {done}")
+        raise InvalidInput("--reason", f"is blank; state why the champion is {done}")
     return why
 
 
 def _prompt_reason(done: str) -> str:
     if not sys.stdin.isatty():
-        raise InvalidInput("--reason", f"is missing; say why the champion is {done}")
+        raise InvalidInput("--reason", f"is missing; state why the champion is {done}")
     return str(typer.prompt(f"Why is the champion {done}"))
 
 

@@ -40,7 +40,7 @@ def export(
     to: Annotated[Path, typer.Option(help="Folder to create, e.g. ./fast; its name becomes the name of the package.")],
     device: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="Only champions of this device model; by default, champions of all models."),
+        typer.Option(metavar="MODEL", help="Include only champions of this device model; by default, of all models."),
     ] = None,
     slower: Annotated[
         bool,

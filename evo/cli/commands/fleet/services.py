@@ -123,13 +123,14 @@ def worker(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Folder for identity and undelivered results; by default in the user's data directory.",
+            help="Folder for the worker's identity and undelivered results; by default in the user's data directory.",
         ),
     ] = None,
     cache: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="Folder for binaries and references, safe to delete; by default the user's cache."
+            metavar="FOLDER",
+            help="Folder for cached binaries and references, which may be deleted; by default the user's cache.",
         ),
     ] = None,
     exit_when_idle: Annotated[

@@ -137,7 +137,7 @@ def _roles(names: list[str] | None) -> "list[Role]":
 
     if not names:
         ways = "; ".join(f"{role}: {meaning}" for role, meaning in MEANING.items())
-        raise InvalidInput("--role", f"say what the token is for; {ways}")
+        raise InvalidInput("--role", f"is missing; choose one or more roles: {ways}")
     for name in names:
         if name not in ROLES:
             raise InvalidInput("--role", unknown(name, ROLES, "roles"))

@@ -50,7 +50,7 @@ def kernelbench(
     *,
     proposer: ProposerName,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="PROBLEM", help="Only this problem; may be repeated.")
+        list[str] | None, typer.Option(metavar="PROBLEM", help="Process only this problem; may be repeated.")
     ] = None,
     trials: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of trials of each variant.")] = 24,
     policy: Annotated[

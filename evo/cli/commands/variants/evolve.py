@@ -57,7 +57,7 @@ def evolve(
     family: Annotated[str, typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder.")],
     *,
     model: Annotated[
-        str, typer.Option(metavar="NAME", help="Name of the model, as its service calls it.", rich_help_panel=_MODEL)
+        str, typer.Option(metavar="NAME", help="Name of the model in the API of its service.", rich_help_panel=_MODEL)
     ],
     provider: Annotated[
         Provider, typer.Option(help="Protocol of the model's service.", rich_help_panel=_MODEL)
@@ -146,7 +146,7 @@ def evolve(
         view = _search(connection, search_id, family=family, **terms)
         out.print(f"Search {view.id}. Continue with: kernel-evo evolve {family} --search {view.id} --model {model} …")
         if view.state not in TERMINAL:
-            out.print(f"First the family's own implementation is tuned, with {count_text(trials, 'trial')} at most.")
+            out.print(f"First the family's own implementation is tuned, with at most {count_text(trials, 'trial')}.")
         view = _ended(connection, view)
         evolution = Evolution(
             service=lambda: connection.client,

@@ -197,7 +197,7 @@ def describe(path: Path) -> Described:
     _check_outputs(path, made)
     shapes = fitted(file.defaults, file.shapes)
     if shapes is None:
-        raise InvalidInput(path.name, "runs once, but not a second time: its functions must not keep a state")
+        raise InvalidInput(path.name, "runs once, but not a second time: its functions must not keep state")
     given, state, names = _parameter_names(model, values), _state(model), _Names(file.constants)
     inputs = [names.of(name) if _is_tensor(value) else None for name, value in zip(given, values, strict=True)]
     parameters = {names.of(key): key for key in state}

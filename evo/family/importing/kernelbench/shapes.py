@@ -93,7 +93,7 @@ def _expressions(base: Shapes, fields: Values, probe: Probe) -> tuple[list[tuple
 
 
 def _least_influential(effects: Mapping[str, int]) -> str:
-    """Return the field that changes an extent least, e.g. the window of a convolution and not the input length."""
+    """Return the field that changes an extent least, e.g. the window of a convolution rather than the input length."""
     return min(effects, key=lambda name: abs(effects[name]))
 
 
