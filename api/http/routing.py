@@ -3,18 +3,20 @@
 Each router gets the settings when it is created, because `include_router` creates the routes again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypedDict
 
 from fastapi import APIRouter, Depends, Request, params
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
+from starlette.responses import Response
+from starlette.routing import compile_path
 
 from api.auth.permission import authorise
 from api.http import errors
 from api.http.query import known_parameters, known_to_route, refuse_repeated
-from api.http.strict_json import StrictRoute
+from api.http.strict_json import StrictRequest
 from api.operations.logs import bind_ids
 from api.operations.metrics import note_route
 
@@ -23,6 +25,43 @@ BEARER = HTTPBearer(
     auto_error=False, description="An access token (`kernel-evo token create`). Not needed on loopback without tokens."
 )
 """Documents the token in OpenAPI. `api.auth.admission` checks the token before any route runs."""
+
+
+class LateRoute(APIRoute):
+    """Route whose parameters and response FastAPI analyses on first use, not at import.
+
+    The analysis of all routes takes half a second of processor time. Most services receive requests for few of them.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        self._options = options
+        self.path, self.endpoint = path, endpoint
+        self.path_regex, self.path_format, self.param_convertors = compile_path(path)
+        self.methods = set(options["methods"])
+        self.name = options["name"] or endpoint.__name__
+        self.include_in_schema = options["include_in_schema"]
+
+    def __getattr__(self, name: str) -> Any:
+        """Analyse the route, which sets all attributes, and return one of them.
+
+        Two threads may do this at the same time, because both set the same values.
+        """
+        if self._options:
+            super().__init__(self.path, self.endpoint, **self._options)
+            self._options = {}
+        return object.__getattribute__(self, name)
+
+
+class StrictRoute(LateRoute):
+    """Route that reads its body with `StrictRequest`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def strictly(request: Request) -> Response:
+            return await handle(StrictRequest(request.scope, request.receive))
+
+        return strictly
 
 
 class _Common(TypedDict):
@@ -51,14 +90,20 @@ def rest_router(prefix: str = "", *, tag: str) -> APIRouter:
 
 def bare_router() -> APIRouter:
     """Return a router without path prefix. Its routes are not in the OpenAPI document."""
-    return APIRouter(include_in_schema=False, **_common())
+    return APIRouter(include_in_schema=False, route_class=LateRoute, **_common())
 
 
 def page_router(prefix: str = "") -> APIRouter:
     """Return a router of pages. Its routes refuse unknown query parameters."""
     common = _common()
     common["dependencies"].append(Depends(known_parameters))
-    return APIRouter(prefix=prefix, include_in_schema=False, default_response_class=HTMLResponse, **common)
+    return APIRouter(
+        prefix=prefix,
+        include_in_schema=False,
+        default_response_class=HTMLResponse,
+        route_class=LateRoute,
+        **common,
+    )
 
 
 def _common() -> _Common:

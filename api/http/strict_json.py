@@ -5,16 +5,14 @@ in a database.
 """
 
 import math
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeAlias, cast
 
 from fastapi import Request
-from fastapi.routing import APIRoute
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
 
 from evo.errors import InvalidInput
 from evo.text.document import read_json
@@ -50,18 +48,6 @@ class StrictRequest(Request):
             except InvalidInput as error:
                 raise Malformed(error) from None
         return self._json
-
-
-class StrictRoute(APIRoute):
-    """Route that reads its body with `StrictRequest`."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def strictly(request: Request) -> Response:
-            return await handle(StrictRequest(request.scope, request.receive))
-
-        return strictly
 
 
 def _parsed(body: bytes) -> Any:

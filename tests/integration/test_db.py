@@ -21,14 +21,15 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, inspect, select, text
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, create_engine, inspect, select, text
 from sqlalchemy.exc import IntegrityError, InvalidRequestError
 
 from api.settings import Settings
 from db.engine import schema
 from db.engine.location import Location
 from db.engine.ownership import Announcement, Ownership, running_service
-from db.engine.schema import configuration
+from db.engine.schema import configuration, head, revisions
 from db.engine.session import Database, StoreUnavailable, store_of
 from db.engine.signals import announce
 from db.models import Base, SearchRow, TrialRow, WorkerRow
@@ -169,6 +170,25 @@ def migrate(path: Path, revision: str) -> None:
         config.attributes["connection"] = connection
         command.downgrade(config, revision)
     database.close()
+
+
+def test_new_database_has_the_version_table_of_alembic(tmp_path: Path) -> None:
+    script = ScriptDirectory.from_config(configuration())
+    assert revisions() == sorted(each.revision for each in script.walk_revisions())
+    assert head() == script.get_current_head()
+    Database.open(tmp_path / "evo.db").close()
+    created = create_engine(f"sqlite:///{tmp_path / 'evo.db'}")
+    stamped = create_engine(f"sqlite:///{tmp_path / 'stamped.db'}")
+    with stamped.connect() as connection, connection.begin():
+        MigrationContext.configure(connection).stamp(script, "head")
+    tables = []
+    for engine in (created, stamped):
+        with engine.connect() as connection:
+            rows = connection.execute(text("SELECT * FROM alembic_version")).all()
+            sql = connection.scalar(text("SELECT sql FROM sqlite_master WHERE name = 'alembic_version'"))
+            tables.append((rows, " ".join(str(sql).split())))
+        engine.dispose()
+    assert tables[0] == tables[1]
 
 
 @contextmanager

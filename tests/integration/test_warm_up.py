@@ -1,7 +1,8 @@
-"""Warm-up of a service before it serves, and what a runner loads at its start."""
+"""Warm-up of a service before it serves, and what a service and a runner load at their start."""
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +39,24 @@ def test_runner_starts_without_importing_structlog() -> None:
     imports = "import sys, workers.runner.process; print('structlog' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", imports], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["False"]
+
+
+START = """
+import sys
+from pathlib import Path
+from api.app import create_app, open_database
+from api.settings import Settings
+from db.engine.location import Location
+
+settings = Settings(db=Location.of(Path(sys.argv[1])))
+opened = open_database(settings)
+app = create_app(settings, opened=opened)
+print('alembic' in sys.modules, sum('dependant' in vars(route) for route in app.routes))
+"""
+
+
+def test_service_starts_without_importing_alembic_or_analysing_routes(tmp_path: Path) -> None:
+    """A user of the command line waits for the start. A new database needs no migration."""
+    command = [sys.executable, "-c", START, str(tmp_path / "evo.db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["False", "0"]
