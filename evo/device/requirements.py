@@ -68,7 +68,7 @@ class Requirements:
 
 
 def _unsafe(device: Device) -> str | None:
-    """Return the missing protection against unreviewed code on a device; None if the device has all of it."""
+    """Return the protection against unreviewed code that a device lacks; None if it lacks nothing."""
     kind = kind_of(device.kind)
     if kind.runs == "recordings":
         return None

@@ -42,8 +42,8 @@ def array_library(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0
 
     Args:
         flops: number of floating-point operations of the whole computation.
-        large: number of operations from which the work is large. Choose a smaller number if memory limits the speed.
-        elements: number of elements of all arrays. From `LARGE_ELEMENTS` on, the work is large for any `flops`.
+        large: minimum number of operations of large work. Choose a smaller number if memory limits the speed.
+        elements: number of elements of all arrays. With `LARGE_ELEMENTS` or more, the work is large for any `flops`.
 
     Raises:
         GpuNeededError: the work is large, there is a GPU, and the call is within `without_gpu`.

@@ -1,4 +1,4 @@
-"""Coverage: the pairs of values that the configs of a search have had."""
+"""Checks whether the configs of a search contain every pair of values of two tunables."""
 
 from collections.abc import Sequence
 from itertools import combinations_with_replacement
@@ -11,20 +11,20 @@ from evo.space.space import Space
 from evo.trial import Config
 
 Pair: TypeAlias = tuple[int, int, int, int]
-"""Positions of two tunables and the ranks of their values. A tunable paired with itself stands for a single value."""
+"""Position of a tunable, rank of its value, and the same of a second tunable. For a single value, both are equal."""
 
 SAMPLED = 1 << 13
 """Number of random configs that represent a space that is not enumerated."""
 
 MOST_PAIRS = 100_000
-"""Maximum number of combinations of the values of two tunables. No search covers spaces with more."""
+"""Maximum number of combinations of the values of two tunables. A search of a larger space never counts as complete."""
 
 
 class Coverage:
-    """Checks whether configs have had every pair of values of two tunables that occurs in the valid configs.
+    """Checks whether configs contain every pair of values of two tunables that occurs in the valid configs.
 
-    Configs that all fail for a reason that depends on one or two tunables cannot have had every pair of values, unless
-    no config avoids the reason.
+    If configs with every pair fail, no choice of the values of two tunables avoids the failure: its cause affects all
+    configs, or depends on more than two tunables.
     """
 
     def __init__(self, space: Space) -> None:
@@ -33,10 +33,10 @@ class Coverage:
         self._missing: set[Pair] | None = None
 
     def complete(self, configs: Sequence[Config]) -> bool:
-        """Return True if the configs have had every pair.
+        """Return True if every pair occurs in the configs.
 
         Args:
-            configs: the configs of the last call, and later ones. Only the later ones are read.
+            configs: the configs of the previous call, followed by new configs. Only the new configs are read.
         """
         if max(self._sizes) * sorted([1, *self._sizes])[-2] > MOST_PAIRS:
             return False

@@ -1,9 +1,9 @@
 """Lists the valid points of a space without forming all combinations of values.
 
-A point has a value for each tunable, a partial point only for the first tunables of the plan (`evo.space.plan`). Each
-step combines all partial points with the values of one more tunable, which is called *joining* the tunable. Points that
-violate a constraint are removed when the constraint's last tunable is joined. Before that, a point is removed if
-interval bounds show that the constraint cannot hold (`evo.space.bounds`).
+A point has a value for each tunable. A partial point has values only for the first tunables of the plan
+(`evo.space.plan`). Each step combines all partial points with the values of one more tunable, which is called *joining*
+the tunable. Points that violate a constraint are removed when the constraint's last tunable is joined. Before that, a
+point is removed if interval bounds show that the constraint cannot hold (`evo.space.bounds`).
 
 Partial points grow breadth first while they fit in memory. They are then completed depth first, block by block, so
 the required memory is limited. A space that is far too large according to an estimate is not enumerated.

@@ -61,7 +61,7 @@ def test_sandbox_requirement_needs_confined_compilers_and_full_separation(
 
 def test_unknown_device_property_does_not_meet_a_requirement() -> None:
     silent = Device(kind="replay", model="recording", architecture="recording", uuid="replay-0")
-    assert "does not say" in str(Requirements(memory_gb=1).lacking(silent))
+    assert "does not report its memory size" in str(Requirements(memory_gb=1).lacking(silent))
 
 
 def test_invalid_memory_or_toolkit_requirement_is_refused() -> None:

@@ -37,7 +37,7 @@ class OperationError(ArithmeticError):
 
 
 def column(value: object) -> Array:
-    """Return a scalar or array as an array of bool, int64, float64 or text.
+    """Return a scalar or array as an array of bool, int64, float64 or strings.
 
     Raises:
         OperationError: the value has a different type, is a whole number of 63 bits or more, or contains an infinity or

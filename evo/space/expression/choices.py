@@ -76,7 +76,7 @@ def _pairs(name: ast.expr, value: ast.expr) -> Iterator[tuple[str, Value]]:
 
 def _nearest(text: str, values: Sequence[Value]) -> str:
     written = {str(value): repr(value) for value in values}
-    if text in written:  # e.g. the text "4" for the number 4
+    if text in written:  # e.g. the string "4" for the number 4
         return f"`{written[text]}`"
     if (truth := word(text)) is not None and truth in values:
         return f"`{truth}`"

@@ -212,7 +212,7 @@ class Expression:
         return reading(self.tree)
 
     def __getstate__(self) -> dict[str, Any]:
-        # `_reading` contains functions, which pickle refuses
+        # `_reading` contains functions, which cannot be pickled
         return {name: value for name, value in vars(self).items() if name != "_reading"}
 
     def truth(self, environment: Environment) -> Any:

@@ -233,7 +233,7 @@ def _power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
 
 
 def _zero_or_power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
-    """Return a test whether `base` is zero or a power of two; with the operator ``!=``, its negation."""
+    """Return a comparison that is true if `base` is zero or a power of two; with the operator ``!=``, its negation."""
     is_zero = ast.Compare(left=base, ops=[op], comparators=[ast.Constant(value=0)])
     joined = ast.Or() if isinstance(op, ast.Eq) else ast.And()
     return ast.BoolOp(op=joined, values=[is_zero, _power_of_two(base, op)])

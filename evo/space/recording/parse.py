@@ -109,7 +109,7 @@ def _no_object(document: Any) -> str:
     time = first.get(TIME, 0.5)
     measured = [{"name": TIME, "value": time if isinstance(time, int | float) else 0.5, "unit": "ms"}]
     result = json.dumps({"configuration": config, "measurements": measured})
-    return f'is a list; write {{"results": [RESULT, …]}} with each result as T4 results have it, e.g. {result:.500}'
+    return f'is a list; write {{"results": [RESULT, …]}} with each result in T4\'s format, e.g. {result:.500}'
 
 
 def _closed(text: str) -> Any:

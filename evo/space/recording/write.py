@@ -114,7 +114,7 @@ def _invalidity(outcome: Outcome) -> str:
             return "constraints"
         case WrongAnswer() | Impossible() | InvalidMeasurement():
             return "correctness"
-        case TimedOut() | Pruned():  # the schema has no word for pruned configs
+        case TimedOut() | Pruned():  # the schema has no value for pruned configs
             return "timeout"
     return "runtime"
 

@@ -83,7 +83,7 @@ def _idea(value: Any) -> Idea:
             raise InvalidInput(f"answer.{name}"[:80], f"is not expected; fields are {', '.join(_FIELDS)}")
     files, table = value.get("files"), value.get("table", {})
     if not isinstance(files, dict) or not files or not all(isinstance(each, str) for each in files.values()):
-        raise InvalidInput("answer.files", "must be an object that maps file names to whole source texts")
+        raise InvalidInput("answer.files", "must be an object that maps file names to complete sources")
     if not isinstance(table, dict):
         raise InvalidInput("answer.table", "must be an object")
     texts = {name: value.get(name, "") for name in ("name", "idea", "insight")}
