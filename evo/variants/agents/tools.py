@@ -37,7 +37,7 @@ class Tools:
         return visible("\n".join(lines) or "There is no search yet; start one with `kernel-evo search FAMILY`.")
 
     def brief(self, search: int, most_tokens: int = MOST_TOKENS) -> str:
-        """Return the brief for a variant's author: contract, device, best variants with sources, and failed variants."""
+        """Return the brief for a variant's author: contract, device, best variants with sources, failed variants."""
         if most_tokens < LEAST_TOKENS:
             raise InvalidInput(
                 "most_tokens", f"{most_tokens} is too few for the contract; accepted: {LEAST_TOKENS} or more"
