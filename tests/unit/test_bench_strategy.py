@@ -339,7 +339,7 @@ def test_crowding_is_the_number_of_trials_of_many_workers_divided_by_that_of_one
     few, many, never = (crowd.Crowd(trials=each, clock=[2.0, 9.0]) for each in ([10, 40], [20, 20], [np.inf, 60]))
     crowding = crowd.Crowding(alone=few, in_step=many, recorded=never)
     assert crowding.growth == pytest.approx(1.0)
-    assert crowd.growth(few, never) == np.inf, "many runs never reach the goal"
+    assert crowd.growth(few, never) == np.inf, "many workers do not reach the goal"
     assert crowd.growth(never, few) == pytest.approx(40 / 60), "a goal that one worker does not reach is ignored"
     assert crowd.total_growth(few, many) == pytest.approx(0.8)
     assert not list(bars.crowding({"x": crowding}, "x"))
@@ -362,7 +362,7 @@ def test_transfer_bench_starts_with_the_champion_of_a_different_device(monkeypat
     free, helped, begun, lured, misled = (starts[0] for starts in found.values())
     assert free and helped and begun and misled
     assert helped.trials == begun.trials == 1 < free.trials
-    assert lured is None, "every config is a neighbour of the best"
+    assert lured is None, "no config is misleading, as all are neighbours of the best"
     assert helped.p100 == pytest.approx(1)
     assert misled.trials > transfer.BAD == len(transfer.slowest(one, [one]))
     assert not transfer.champions(one, [one])

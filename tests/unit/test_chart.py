@@ -87,8 +87,8 @@ def test_chart_labels_are_placed_away_from_the_best_line() -> None:
         )
         assert chart is not None
         baseline, limit = chart.levels
-        assert baseline.label_y < baseline.y, "no other label is near, so it is above its line"
-        assert limit.label_y > limit.y, "the best line is just above the limit"
+        assert baseline.label_y < baseline.y, "the label is above its line, because no other label is near"
+        assert limit.label_y > limit.y, "the label avoids the best line just above the limit"
         assert chart.width == chart.right + RIGHT == width
 
 

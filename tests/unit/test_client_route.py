@@ -49,7 +49,7 @@ def test_addresses_of_local_interfaces_are_reached_directly() -> None:
         try:
             probe.connect(("192.0.2.7", 9))  # selects an interface without sending data
         except OSError:
-            pytest.skip("this machine has loopback only")
+            pytest.skip("this machine has only a loopback interface")
         own = probe.getsockname()[0]
     assert route.is_direct(f"http://{own}:8765")
 

@@ -257,7 +257,7 @@ class Tensor:
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
         """Return the values. ``force`` detaches the tensor, copies it to the host, and resolves lazy conjugation."""
         assert force, "the tensor is on a GPU and requires a gradient"
-        assert self.dtype == "torch.float32", "NumPy has no such dtype"
+        assert self.dtype == "torch.float32", "NumPy does not have this dtype"
         return self._values
 
 

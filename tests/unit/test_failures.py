@@ -48,7 +48,7 @@ def test_unavailable_database_ends_the_loop_without_giving_up_items() -> None:
         asked.append(item)
         raise StoreUnavailable("away")
 
-    loop = Failures("number", lambda *_: pytest.fail("no item may be given up"))
+    loop = Failures("number", lambda *_: pytest.fail("no item may be abandoned"))
     for _ in range(2 * failures.MOST):
         asked.clear()
         with pytest.raises(StoreUnavailable):

@@ -58,7 +58,9 @@ def test_gain_over_the_default_uses_the_confirmed_speed_up_over_a_common_baselin
     assert default.ratio.low == pytest.approx(3.0 * 2.4 / 2.5, rel=0.01)
     assert "confirmed speed-up over numpy" in default.words
     alone, _ = both(Best(number=9, timing=steady(19.0), confirmation=found), tried())
-    assert alone.ratio is not None and alone.ratio.estimate == pytest.approx(60.0 / 19.0), "both by quick samples"
+    assert alone.ratio is not None and alone.ratio.estimate == pytest.approx(60.0 / 19.0), (
+        "both times are from quick samples"
+    )
     assert "by quick samples" in alone.words
 
 

@@ -128,7 +128,7 @@ def test_scalarised_history_keeps_event_order_and_corrections() -> None:
     assert (one.asked, one.seen, one.position) == (history.asked, history.seen, history.position)
     assert list(one.pending) == [pending.number]
     assert [each.number for each in one.elites(3)] == [1, 2, 0]
-    assert [each.cost for each in history.elites(3)] == [20.0, 40.0, 10.0], "the history itself is not changed"
+    assert [each.cost for each in history.elites(3)] == [20.0, 40.0, 10.0], "the original history is not changed"
     empty = history_of(None, None)
     assert scalarised(empty, 0.3) is empty
 

@@ -48,7 +48,9 @@ def test_mechanisms_of_a_cpu_kernel_are_read_from_disassembly(text: str, expecte
     assert of_disassembly(text) == expected
 
 
-@pytest.mark.skipif(shutil.which("objdump") is None or platform.machine() != "x86_64", reason="objdump of x86-64")
+@pytest.mark.skipif(
+    shutil.which("objdump") is None or platform.machine() != "x86_64", reason="needs objdump for x86-64"
+)
 @pytest.mark.parametrize(
     ("body", "flags", "width"),
     [

@@ -104,7 +104,7 @@ def test_calls_that_are_slower_on_poisoned_outputs_fail_the_work_rule(
     found = rule(result, "work")
     assert (found.passed, found.conclusive, result.promote) == (passed, spread < 1, passed)
     assert found.text.startswith(words)
-    assert found.figure == pytest.approx(np.median(poisoned / answered)), "a ratio of two times, and no less than 0"
+    assert found.figure == pytest.approx(np.median(poisoned / answered)), "the figure is the ratio of both times"
     assert found.passed is (found.figure <= found.threshold) or not found.conclusive
 
 
@@ -576,7 +576,7 @@ def test_common_slowdown_of_both_kernels_does_not_hide_a_gain() -> None:
 
 def test_provisional_speed_up_covers_all_processes_so_far() -> None:
     alone = confirmation(np.random.default_rng(1), challenger_us=80)
-    assert so_far(alone, POLICY) == "", "no kernel to compare with was chosen yet"
+    assert so_far(alone, POLICY) == "", "the kernel for the comparison is not chosen yet"
     assert (
         so_far(replace(alone, repeated_against="incumbent"), POLICY) == "; so far 1.25 times as fast as the incumbent"
     )

@@ -292,7 +292,7 @@ def test_page_templates_have_urls_only_in_attributes_that_get_the_prefix() -> No
     known = {"href", "src", "action", "formaction", "data-from", "data-live-from", "data-address"}
     for template in HERE.rglob("*.html"):
         found = set(re.findall(r'\s([a-z-]+)\s*=\s*["\']?/', template.read_text()))
-        assert found <= known, f"{template.name} has an address in another attribute"
+        assert found <= known, f"{template.name} has a URL in an attribute that gets no prefix"
 
 
 @pytest.mark.parametrize(

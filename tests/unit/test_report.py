@@ -256,7 +256,7 @@ def test_report_of_estimates_has_no_findings() -> None:
     ):
         assert never not in text
     assert not re.search(r"(?<!≈ )600 µs", text)
-    assert text.count("measured") == 1, "in the part that lists omissions"
+    assert text.count("measured") == 1, "only the list of omitted sections contains this text"
 
 
 def test_report_of_a_compile_only_search_without_estimates_states_that_nothing_was_estimated() -> None:

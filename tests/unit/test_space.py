@@ -340,7 +340,7 @@ def test_rare_mechanisms_are_sampled_as_often_as_frequent_mechanisms(drawn: bool
     texts = ("COPY == 'plain' or (A == 7 and MODE == 'a')", "A < 30 or MODE == 'b'")
     listed = Space(tunables, [constraint(text) for text in texts])
     space = draw_instead_of_list(listed) if drawn else listed
-    assert [space.names[position] for position in space.mechanisms] == ["MODE", "COPY"], "no constraint ties NAME"
+    assert [space.names[position] for position in space.mechanisms] == ["MODE", "COPY"], "no constraint restricts NAME"
     rows = space.varied(rng(1), 9)
     assert space.valid(rows).all()
     assert len(np.unique(rows, axis=0)) == 9
