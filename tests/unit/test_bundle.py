@@ -156,7 +156,7 @@ def test_worker_unpacks_a_bundle_only_if_its_digest_matches(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "error", [ServiceUnreachable("away"), ServiceAway("503"), ServiceError("answered 500"), ForeignService("a page")]
 )
-def test_bundle_download_works_after_a_service_error(tmp_path: Path, error: EvoError) -> None:
+def test_bundle_download_succeeds_after_a_service_error(tmp_path: Path, error: EvoError) -> None:
     package = registry.find(str(FAULTY))
     ref = FamilyRef(name="faulty", digest=package.digest, location=bundle.SCHEME + package.digest)
     answers: list[bytes | EvoError] = [error, pack(package)]

@@ -58,7 +58,7 @@ def test_target_may_be_a_gpu_model_or_an_architecture() -> None:
         ("A100", "NVIDIA A100-SXM4-40GB"),
     ],
 )
-def test_mistyped_target_gets_a_suggestion(typed: str, meant: str) -> None:
+def test_error_about_a_mistyped_target_suggests_a_target(typed: str, meant: str) -> None:
     with pytest.raises(NotFound) as refusal:
         known(typed)
     assert f"there is no `{typed}`, did you mean `{meant}`? Targets: " in str(refusal.value)

@@ -180,7 +180,7 @@ def test_worker_superseded_by_a_later_process_ends_and_states_the_reason(tmp_pat
         this.run()
 
 
-def test_every_worker_process_sends_its_own_incarnation(tmp_path: Path) -> None:
+def test_every_worker_process_sends_a_different_incarnation(tmp_path: Path) -> None:
     service = Service()
     for _ in range(2):
         this, stopping = worker(tmp_path, service)

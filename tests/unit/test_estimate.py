@@ -37,7 +37,7 @@ def test_estimated_load_balance_of_persistent_blocks_follows_from_their_items() 
     assert estimate(WORK, L4, replace(used, items=58 * 2 * 3), HOT).balance == 1.0
 
 
-def test_estimated_floor_is_the_roofline_of_the_target() -> None:
+def test_estimated_lower_bound_is_the_roofline_of_the_target() -> None:
     used = Footprint(blocks=58, items=58, threads=128, blocks_per_sm=1)
     assert estimate(WORK, L4, used, HOT).floor_us == pytest.approx(8.9, abs=0.1)
     assert estimate(WORK, L4, used, Objective(cache="cold")).floor_us == pytest.approx(14.0, abs=0.1)
@@ -61,14 +61,14 @@ def test_estimated_cached_bytes_fall_with_the_size_of_the_stream(megabytes: floa
     assert found.floor_us <= cold.floor_us * 1.001
 
 
-def test_estimated_floor_grows_with_the_bytes_moved() -> None:
+def test_estimated_lower_bound_grows_with_the_bytes_moved() -> None:
     floors = [
         estimate(Work(flops=0, bytes=size * 1e6, dtype="float16"), L4, FULL, HOT).floor_us for size in range(1, 200)
     ]
     assert floors == sorted(floors)
 
 
-def test_additional_arithmetic_raises_the_estimated_floor_if_compute_bound() -> None:
+def test_additional_arithmetic_raises_the_estimated_lower_bound_if_compute_bound() -> None:
     used = Footprint(blocks=58, items=58, threads=128, blocks_per_sm=1)
     twice = estimate(WORK, L4, replace(used, effort=2.0), HOT)
     assert twice.floor_us == 2 * estimate(WORK, L4, used, HOT).floor_us
@@ -132,7 +132,7 @@ def test_estimated_latency_hiding_follows_from_the_resident_warps() -> None:
     assert hiding(blocks=58, blocks_per_sm=3) == 0.5
 
 
-def test_estimate_is_above_the_floor_and_adds_the_cost_of_spills() -> None:
+def test_estimate_is_above_the_lower_bound_and_includes_the_cost_of_spills() -> None:
     used = Footprint(blocks=58 * 12, items=58 * 12, threads=128, blocks_per_sm=12)
     clean = estimate(WORK, L4, used, HOT)
     spilled = estimate(WORK, L4, replace(used, spill_bytes=64), HOT)
@@ -182,7 +182,9 @@ def test_estimated_time_of_a_stream_grows_with_its_size() -> None:
 @pytest.mark.parametrize(
     ("share", "measured_us"), [(1.0, 18.7), (1.5, 29.4), (2.0, 38.0), (4.0, 72.5), (8.0, 141.4), (16.0, 279.3)]
 )
-def test_estimated_floor_is_within_25_percent_of_copies_measured_on_an_h100(share: float, measured_us: float) -> None:
+def test_estimated_lower_bound_is_within_25_percent_of_copies_measured_on_an_h100(
+    share: float, measured_us: float
+) -> None:
     """`share` is the number of bytes divided by the 50 MiB of the cache; `measured_us` is a median of 360 launches."""
     h100 = known("NVIDIA H100 80GB HBM3")
     assert 0.75 * measured_us < stream(share * h100.limits["l2_bytes"], target=h100).floor_us < measured_us

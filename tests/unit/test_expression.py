@@ -225,7 +225,7 @@ def test_operations_that_mix_texts_and_numbers_are_refused() -> None:
     assert "string in one case" in refusal("'a' if n else 1", n=np.array([0, 1]))
 
 
-def test_unknown_name_gets_a_suggestion() -> None:
+def test_error_about_an_unknown_name_suggests_a_name() -> None:
     expression = parse("BLOK_M * 2")
     with pytest.raises(InvalidInput, match="there is no `BLOK_M`, did you mean `BLOCK_M`"):
         expression.check_names({"BLOCK_M", "S"}, "tunables")

@@ -18,7 +18,7 @@ def test_repeatedly_failing_item_is_abandoned_and_other_items_are_processed() ->
     assert given_up == [(2, "ZeroDivisionError: integer division or modulo by zero")]
 
 
-def test_only_consecutive_failures_of_an_item_count() -> None:
+def test_only_consecutive_failures_of_an_item_are_counted() -> None:
     given_up: list[int] = []
     loop = Failures("number", lambda key, _: given_up.append(key))
     for turn in range(3 * failures.MOST):
@@ -31,7 +31,7 @@ def test_only_consecutive_failures_of_an_item_count() -> None:
     assert given_up == []
 
 
-def test_error_while_giving_up_an_item_does_not_stop_other_items() -> None:
+def test_error_while_abandoning_an_item_does_not_stop_other_items() -> None:
     def refuse(*_: object) -> None:
         raise RuntimeError
 
@@ -41,7 +41,7 @@ def test_error_while_giving_up_an_item_does_not_stop_other_items() -> None:
     assert done == [2] * failures.MOST
 
 
-def test_unavailable_database_ends_the_loop_without_giving_up_items() -> None:
+def test_unavailable_database_ends_the_loop_without_abandoning_items() -> None:
     asked: list[int] = []
 
     def away(item: int) -> None:

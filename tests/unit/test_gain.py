@@ -132,7 +132,7 @@ def test_gain_interval_covers_the_median_random_config_with_the_stated_frequency
     assert hits / draws >= coverage(count) - 0.02
 
 
-def test_trials_of_a_learning_strategy_are_not_a_random_sample() -> None:
+def test_trials_of_a_learning_strategy_do_not_count_as_random_configs() -> None:
     learned = [Tried(number=number, origin="tpe", timing=steady(21.0)) for number in range(1, 9)]
     _, random = both(Best(number=9, timing=steady(20.0)), [*tried(100.0, 100.0, 100.0), *learned])
     assert random.trials == 3 and random.ratio is not None and random.ratio.estimate == pytest.approx(5.0)

@@ -41,7 +41,7 @@ class Result:
 
 
 @pytest.mark.parametrize("sets", [1, 2, 5])
-def test_graph_capture_keeps_the_latest_result_of_every_buffer_set_alive(
+def test_graph_capture_keeps_the_latest_result_of_every_buffer_set_in_memory(
     sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At each call, only the latest results of the other buffer sets are in memory."""

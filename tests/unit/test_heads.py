@@ -35,7 +35,7 @@ def test_every_attention_head_has_a_different_late_key() -> None:
     assert len(set().union(*late)) > 8
 
 
-def test_attention_inputs_have_the_requested_deviation_and_offset() -> None:
+def test_attention_inputs_have_the_requested_standard_deviation_and_offset() -> None:
     shapes = dict.fromkeys("qkv", (1, 1, 64, 64))
     drawn = draw_heads(np.random.default_rng(0), shapes, "small", least_deviation=0.05)
     assert drawn["v"].std() == pytest.approx(0.05, rel=0.1)

@@ -171,7 +171,7 @@ def test_hostile_compile_log_is_read_in_linear_time(blanks: str) -> None:
 
 
 def space_of(*constraints: str, wide: int = 0, **values: list[int]) -> Space:
-    """Return a space of four tunables, and of `wide` more with four values each."""
+    """Return a space of four tunables and `wide` additional tunables with four values each."""
     tunables = {"BLOCK": [16, 32, 48, 64, 128], "UNROLL": [1, 2, 4], "PAD": [0, 1], "VEC": [1, 2, 4]} | values
     tunables |= {f"T{number}": [1, 2, 3, 4] for number in range(wide)}
     return Space(
@@ -236,7 +236,7 @@ def test_equal_errors_for_all_pairs_of_values_end_a_search(space: Space, outcome
     assert "add a constraint to family.toml that excludes the others" in reason
 
 
-def test_numbers_of_a_static_assertion_may_differ() -> None:
+def test_static_assertions_that_differ_only_in_numbers_count_as_the_same_error() -> None:
     log = "kernel.c:{BLOCK}:2: error: static assertion failed: need {BLOCK} lanes"
     reason, _ = searched(space_of(), lambda config: failed(log.format(**config)))
     assert reason is not None and "the same error: static assertion failed: need" in reason

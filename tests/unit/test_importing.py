@@ -149,7 +149,7 @@ def test_import_recognises_storage_of_16_bit_floats_by_the_name_of_its_type(name
         ("cuDoubleComplex", "float64", "2", 16),
     ],
 )
-def test_import_adds_a_dimension_for_the_components_of_an_element(
+def test_import_adds_a_dimension_for_the_components_of_a_vector_type(
     c_type: str, dtype: str, components: str, alignment: int
 ) -> None:
     (found,) = draft(f"__global__ void f(const {c_type} *x) {{ y = x[N]; }}", "cuda").arguments
@@ -268,7 +268,7 @@ def test_import_declares_a_cuda_kernel_extern_c(tmp_path: Path) -> None:
     assert "the bytes of the `extern __shared__` array `part`" in (folder / "family.toml").read_text()
 
 
-def test_macro_that_bounds_a_loop_gets_positive_values() -> None:
+def test_macro_that_limits_a_loop_gets_only_positive_values() -> None:
     text = "#define PER_THREAD 1\nvoid f(float *x) { for (int k = 0; k < PER_THREAD; k++) x[k + N] = 1; }"
     assert [each.values for each in draft(text).tunables] == [(1, 2, 4)]
 

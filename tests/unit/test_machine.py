@@ -62,6 +62,6 @@ def test_pinning_has_no_effect_on_systems_without_affinity_support(monkeypatch: 
     machine.leave_last_core()
 
 
-def test_machine_id_is_stable() -> None:
+def test_machine_id_is_the_same_at_every_call() -> None:
     assert machine.machine_id() == machine.machine_id()
     assert len(machine.machine_id()) == 36

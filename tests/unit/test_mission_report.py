@@ -74,7 +74,7 @@ def test_mission_report_marks_no_goal_reached_on_a_gpu_other_than_the_l4() -> No
     assert "reached |" not in text
 
 
-def test_mission_rehearsal_compares_no_time_with_a_goal() -> None:
+def test_mission_rehearsal_does_not_compare_times_with_goals() -> None:
     text = mission_report(REHEARSAL, [result(1.0)], [WORK], [])
     assert "**A rehearsal" in text
     assert text.count("not compared") == 6
@@ -94,7 +94,7 @@ def test_mission_report_warns_about_a_shared_gpu(users: str) -> None:
     assert f"also used by {users}: the times are not reliable" in report(spoilt)
 
 
-def test_mission_report_marks_statements_that_rest_on_quick_samples() -> None:
+def test_mission_report_marks_statements_that_are_based_on_quick_samples() -> None:
     quick = result(18.0)
     text = report(replace(quick, search=replace(quick.search, champion=None)))
     assert "| reached (by quick samples, not confirmed) |" in text

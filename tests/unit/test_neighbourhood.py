@@ -92,7 +92,7 @@ def test_relinked_neighbours_of_a_large_space_are_few_and_valid() -> None:
     assert space.valid(relinked).all()
 
 
-def test_space_without_ties_has_no_relinked_neighbours() -> None:
+def test_space_without_tied_tunables_has_no_relinked_neighbours() -> None:
     space = Space([Tunable(name="a", values=[1, 2]), Tunable(name="b", values=[1, 2])])
     assert Neighbourhood(space).relinked(space.encode({"a": 1, "b": 1})).shape == (0, 2)
 

@@ -39,7 +39,7 @@ def measured(time_us: float) -> Measured:
     return Measured(timing=Timing(samples_us=(time_us,)))
 
 
-def test_untried_mechanism_starts_near_the_best_trial() -> None:
+def test_first_trial_of_a_mechanism_is_near_the_best_trial() -> None:
     space = engine()
     suggested = niches(space).due(seen_after(space, (DEFAULT, measured(10.0))), RNG)
     assert suggested is not None

@@ -113,7 +113,7 @@ def test_process_with_a_similar_command_does_not_count_as_a_process_of_the_worke
     assert not nvml._is_ours(45)
 
 
-def test_gpu_users_are_empty_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_of_gpu_users_is_empty_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     nvml._library.cache_clear()
     assert nvml.strangers("GPU-1") == ()

@@ -141,7 +141,7 @@ def test_refused_worker_token_is_raised_and_results_are_kept(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("error", [AWAY, ServiceError("500")])
-def test_results_wait_on_disk_in_order_during_an_outage(tmp_path: Path, error: EvoError) -> None:
+def test_results_are_stored_in_order_during_an_outage(tmp_path: Path, error: EvoError) -> None:
     service = Service()
     outbox = outbox_to(service, tmp_path)
     service.error = error
@@ -268,7 +268,7 @@ def test_every_kind_of_report_refused_repeatedly_is_replaced_by_a_failure(tmp_pa
     assert "holds a NUL" in repr(delivered.report)
 
 
-def test_result_at_which_the_service_fails_is_set_aside_without_delaying_other_results(tmp_path: Path) -> None:
+def test_result_that_the_service_cannot_process_is_set_aside_without_delaying_other_results(tmp_path: Path) -> None:
     service = Service()
     service.poison = 2
     outbox = outbox_to(service, tmp_path)
@@ -282,7 +282,7 @@ def test_result_at_which_the_service_fails_is_set_aside_without_delaying_other_r
 
 
 @pytest.mark.parametrize("error", [AWAY, ServiceAway("502"), ForeignService("a page of a proxy")])
-def test_proxy_errors_do_not_count_against_a_result(tmp_path: Path, error: EvoError) -> None:
+def test_proxy_errors_do_not_count_as_failures_of_a_result(tmp_path: Path, error: EvoError) -> None:
     service = Service()
     outbox = outbox_to(service, tmp_path)
     outbox.post(parcel(1))

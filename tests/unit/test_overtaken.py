@@ -91,7 +91,7 @@ def judged(session: Session, *, mixed: bool = True) -> int:
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-def test_kernel_that_reads_its_inputs_at_every_call_passes(mixed: bool) -> None:
+def test_kernel_that_reads_its_inputs_at_every_call_is_accepted(mixed: bool) -> None:
     assert judged(Session(right, made=2), mixed=mixed) > 0
 
 

@@ -62,7 +62,7 @@ def test_numeric_constants_of_a_module_are_found() -> None:
     assert "FIRST_RESULTS_S" in {name for module in deciding() for name in numbers(module)}
 
 
-def test_effect_rule_trims_the_share_set_in_the_policy() -> None:
+def test_effect_rule_trims_the_share_of_samples_set_in_the_policy() -> None:
     ours, theirs = [1.0] * 7 + [9.0] * 3, [2.0, 2.1] * 5
     one, other = Timing(samples_us=tuple(ours)), Timing(samples_us=tuple(theirs))
     found = [
@@ -76,7 +76,7 @@ def test_effect_rule_trims_the_share_set_in_the_policy() -> None:
     assert "40% trimmed" in found[1].text
 
 
-def test_comparison_of_two_trials_trims_the_share_set_in_the_policy() -> None:
+def test_comparison_of_two_trials_trims_the_share_of_samples_set_in_the_policy() -> None:
     left, right = (Timing(samples_us=tuple(values)) for values in ([1.0, 1.1] * 4 + [9.0] * 2, [2.0, 2.1] * 5))
     found = [compare(left, right, Policy(effect_trim=trim), np.random.default_rng(0)) for trim in (0.0, 0.3)]
     assert [each is not None and each.effect > 1.0 for each in found] == [False, True]

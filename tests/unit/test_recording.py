@@ -346,7 +346,7 @@ def test_unsupported_names_and_texts_of_a_recording_are_rewritten() -> None:
         (cache(cache={"a": {"block": 16, "layout": "row", "time": 1, "compile_time": 10**400}}), "expected a number"),
     ],
 )
-def test_recording_with_values_that_become_equal_is_refused(document: Document, said: str) -> None:
+def test_recording_whose_values_become_equal_after_rewriting_is_refused(document: Document, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         parse(document)
 

@@ -137,7 +137,7 @@ def test_floating_point_modes_set_by_a_reference_are_restored(tmp_path: Path, wh
     assert np.array_equal(golden.reference["y"], 2.0 * golden.inputs["x"].astype(np.float64))
 
 
-def test_failed_reference_import_leaves_no_module(tmp_path: Path) -> None:
+def test_failed_reference_import_leaves_no_module_in_sys_modules(tmp_path: Path) -> None:
     before = set(sys.modules)
     with pytest.raises(FamilyError):
         reference(tmp_path, "raise ValueError", digest="of_one_that_fails")
@@ -260,7 +260,7 @@ def test_yardstick_that_changes_its_inputs_does_not_change_the_inputs_of_a_kerne
     assert np.array_equal(golden.inputs["x"], reference(tmp_path).golden(plan(), (1, 2)).inputs["x"])
 
 
-def test_inputs_returned_in_a_reused_array_still_follow_their_seed(tmp_path: Path) -> None:
+def test_inputs_returned_in_a_reused_array_depend_on_their_seed(tmp_path: Path) -> None:
     """inputs() may return the same array every time."""
     drawn = 'return {"x": rng.standard_normal(problem["N"]).astype(np.float32)}'
     kept = 'KEPT[:] = rng.standard_normal(problem["N"]); return {"x": KEPT}'
@@ -366,7 +366,7 @@ def {function}(*arguments):
         signal.setitimer(signal.ITIMER_REAL, *own)
 
 
-def test_processes_left_by_a_reference_count_as_trusted(tmp_path: Path) -> None:
+def test_processes_that_a_reference_leaves_running_count_as_trusted(tmp_path: Path) -> None:
     text = WHOLE.replace(
         "def reference(problem, inputs):",
         """

@@ -78,7 +78,7 @@ def test_replay_device_can_wait_for_the_recorded_time_of_a_config(recording: Rec
     assert 0.02 <= report.stages.measure_s < 1.0
 
 
-def test_replay_has_no_baselines_and_refuses_a_family_without_recording() -> None:
+def test_replay_device_has_no_baselines_and_refuses_a_family_without_recording() -> None:
     assert performed(Baseline()).timings == {}
     package = SimpleNamespace(recording=None, family=SimpleNamespace(name="sdpa"))
     copy: Any = SimpleNamespace(package=package, family=package.family)

@@ -32,7 +32,7 @@ def test_roofline_of_attention_on_an_l4_equals_the_known_times() -> None:
     assert from_cache.floor_us == pytest.approx(8.9, abs=0.05)
 
 
-def test_roofline_share_and_impossible_times_follow_from_the_floor() -> None:
+def test_roofline_determines_the_share_of_the_limit_and_impossible_times() -> None:
     limit = Roofline(floor_us=10.0, bound="compute")
     assert limit.share(40.0) == 0.25
     assert not limit.impossible(10.0)
@@ -55,7 +55,7 @@ def test_roofline_of_an_unknown_dtype_includes_only_the_memory_time() -> None:
     assert roofline(work(1e9, 1e4, "float8"), CEILINGS) == Roofline(floor_us=1.0, bound="memory", tolerance=0.4)
 
 
-def test_roofline_floor_falls_with_the_number_of_threads() -> None:
+def test_roofline_time_falls_with_the_number_of_threads() -> None:
     assert roofline(work(1e6, 0), CEILINGS, threads=4).floor_us == 2.5
 
 

@@ -92,7 +92,7 @@ def test_seed_determines_the_configs_of_the_optuna_sampler() -> None:
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_optuna_sampler_finds_the_optimum_in_either_direction(sign: float) -> None:
+def test_optuna_sampler_finds_the_minimum_or_maximum(sign: float) -> None:
     assert abs(searched(100, sign=sign).best_value) == pytest.approx(1.0)
 
 
@@ -102,7 +102,7 @@ def test_optuna_sampler_maximises_a_rate() -> None:
     assert study.best_value == pytest.approx(1e3)
 
 
-def test_optuna_sampler_finds_the_optimum_of_an_objective_with_both_signs() -> None:
+def test_optuna_sampler_finds_the_optimum_of_positive_and_negative_values() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=1), direction="maximize")
     study.optimize(lambda trial: 3 - kernel(trial), n_trials=100, catch=(RuntimeError,))
     assert study.best_value == pytest.approx(2.0)

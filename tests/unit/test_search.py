@@ -96,7 +96,7 @@ def test_restarted_search_proposes_the_same_trials_in_the_same_order(
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_seed_determines_the_search(name: str, recording: Recording, space: Space) -> None:
+def test_seed_determines_the_trials_of_a_search(name: str, recording: Recording, space: Space) -> None:
     configs = []
     for seed in (11, 11, 12):
         search = start(space, name, seed=seed)
@@ -240,7 +240,7 @@ def test_budget_must_be_above_zero(field: str, limit: int) -> None:
 # Challenges and pruning
 
 
-def test_best_trial_challenges_at_intervals_and_at_the_end(space: Space) -> None:
+def test_best_trial_challenges_at_intervals_and_at_the_end_of_a_search(space: Space) -> None:
     search = start(space, policy=Policy(challenge_every=5))
     run(search, [9, 8, 7, 6])
     assert search.challengers.due(None, ended=False) is None

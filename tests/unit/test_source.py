@@ -118,7 +118,7 @@ def test_source_with_unknown_headers_or_pasted_tokens_counts_as_incompletely_rea
 @pytest.mark.parametrize(
     "text", ["#if defined" + " " * 100_000, "#if !defined" + " " * 100_000, "'" + "\\'" * 50_000, '"\\"' * 30_000]
 )
-def test_hostile_line_is_read_in_linear_time(text: str) -> None:
+def test_long_malicious_source_line_is_read_in_linear_time(text: str) -> None:
     begun_s = time.process_time()
     macro_uses({FILE: f"{text}\nint x = TILE;\n"}, implementation(), ["TILE"])
     words_of({FILE: text}, implementation())

@@ -34,7 +34,7 @@ def test_optuna_trial_states_map_to_outcomes() -> None:
 
 
 @pytest.mark.parametrize("direction", [StudyDirection.MINIMIZE, StudyDirection.MAXIMIZE])
-def test_optuna_values_of_both_signs_become_ordered_times(direction: StudyDirection) -> None:
+def test_positive_and_negative_optuna_values_become_ordered_times(direction: StudyDirection) -> None:
     values = np.array([-100.0, -10.0, -1.0, 0.0, 1.0, 10.0, 100.0])
     signed = values if direction == StudyDirection.MINIMIZE else -values
     history = history_of(direction, *((TrialState.COMPLETE, float(value)) for value in signed))

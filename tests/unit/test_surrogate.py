@@ -262,7 +262,7 @@ def test_neighbours_of_an_elite_are_all_single_changes() -> None:
     assert len(Neighbourhood(wide).of_elites(observed(wide, {(5,): 1.0}), rng()).rows) == MOST
 
 
-def test_long_ranking_is_reduced_to_its_head_and_a_sample() -> None:
+def test_long_ranking_is_reduced_to_its_first_entries_and_a_sample() -> None:
     assert spread(np.arange(10), 10).tolist() == list(range(10))
     assert spread(np.arange(100), 10).tolist() == [0, 1, 2, 3, 4, 5, 28, 52, 75, 99]
 

@@ -17,7 +17,7 @@ STAND_IN = Device(kind="estimate", model="compiler alone", architecture="any tar
 FOR_L4 = Objective(target="NVIDIA L4")
 
 
-def test_objective_without_target_is_for_the_device_itself() -> None:
+def test_objective_without_target_applies_to_the_measured_device() -> None:
     assert aimed_at(H100, Objective()) is H100
     assert compared_with(H100, Objective()) is H100
     assert place_text(H100, Objective()) == "NVIDIA H100 80GB HBM3"

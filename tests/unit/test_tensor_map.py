@@ -63,7 +63,7 @@ def launch(family: Family, **tunables: Any) -> Any:
     return family.candidate({"BLOCK": 128, "ITEMS": 2, **tunables}, problem, DEVICE, Objective()).launch
 
 
-def test_tensor_map_follows_from_problem_and_config() -> None:
+def test_tensor_map_is_computed_from_problem_and_config() -> None:
     assert launch(document()).tensor_maps == (
         TensorMap(of="x", dtype="float16", shape=(5, 1000), box=(8, 64), swizzle=128),
     )

@@ -78,7 +78,7 @@ def test_variant_keeps_the_contract_of_the_family() -> None:
     assert document["variant"] == {"name": "variant-1", "author": "", "idea": "plain", "parents": []}
 
 
-def test_variant_with_own_tunables_drops_the_constraints_of_its_parent() -> None:
+def test_variant_with_different_tunables_drops_the_constraints_of_its_parent() -> None:
     table = document_of(variant_files({"tunables": {"STEP": [1, 2]}}, {"kernel.c": "STEP N"}))["cpu"]
     assert table["tunables"] == {"STEP": [1, 2]}
     assert "constraints" not in table

@@ -179,7 +179,7 @@ def test_outputs_with_differing_bits_pass_if_the_objective_is_not_deterministic(
     judged(after(1, a_bit), deterministic=False)
 
 
-def test_later_launch_beyond_the_tolerance_fails() -> None:
+def test_later_launch_with_an_error_beyond_the_tolerance_fails() -> None:
     with pytest.raises(WrongAnswerError, match="launch 2"):
         judged(after(1, far), deterministic=False)
 
