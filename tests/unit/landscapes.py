@@ -90,7 +90,7 @@ def measured(space: Space, trial: Trial) -> Outcome:
 
 
 def troubled(space: Space, trial: Trial) -> Outcome:
-    """Return a measured outcome for every second trial, and all other kinds of outcomes in turn for the rest."""
+    """Return a measured outcome for every second trial, and all other kinds of outcomes in turn for the others."""
     fate = zlib.crc32(b"fate" + space.key(trial.config).encode())
     return measured(space, trial) if fate % 2 else list(KINDS.values())[1:][fate // 2 % (len(KINDS) - 1)]
 
@@ -98,7 +98,7 @@ def troubled(space: Space, trial: Trial) -> Outcome:
 def advance(
     history: History, strategy: Strategy, space: Space, evaluate: Evaluate, trials: int, *, seed: int = 0
 ) -> list[Trial]:
-    """Propose and evaluate up to `trials` trials, and return them; stop early if the strategy has no proposal."""
+    """Propose and evaluate up to `trials` trials. Return the trials; stop early if the strategy has no proposal."""
     done = []
     for _ in range(trials):
         proposal = strategy.propose(history, np.random.default_rng((seed, len(history.asked))))
@@ -109,7 +109,7 @@ def advance(
 
 
 def ending(kind: str) -> Evaluate:
-    """Return a function that evaluates every trial with this outcome."""
+    """Return a function that gives every trial this outcome."""
     return lambda space, trial: KINDS[kind]
 
 

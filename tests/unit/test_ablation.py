@@ -45,7 +45,7 @@ def test_ablation_makes_changes_that_constraints_require_or_reports_why_a_change
     tiled = found["LAYOUT", "tiled"]
     assert (tiled.also, tiled.config) == ({"STAGES": 1}, {**CHAMPION, "LAYOUT": "tiled", "STAGES": 1})
     assert "tiles are not double-buffered" in tiled.reason
-    slow = found["FAST", False]  # a constraint also requires changes of two other tunables
+    slow = found["FAST", False]  # a constraint also requires changes of PAD and STAGES
     assert slow.config is None
     assert "only the fast kernel has them" in slow.reason
 

@@ -1,4 +1,4 @@
-"""Worker tokens: how a worker gets its token and keeps it."""
+"""Worker tokens: a worker exchanges a join token for a worker token, and stores the worker token."""
 
 import stat
 from datetime import UTC, datetime

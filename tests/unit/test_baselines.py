@@ -1,4 +1,4 @@
-"""Baselines of reference.py: which function is used, and the reason given for a missing baseline."""
+"""Baselines of reference.py: the function for each device kind, and reasons for missing baselines."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Batching: requests for the same search share a transaction; a failing request does not affect the others."""
+"""Batching: requests for the same search share a transaction; a failing request does not affect other requests."""
 
 import threading
 import time
@@ -34,7 +34,7 @@ class Serving:
 
 
 def served(batcher: Batcher[int, int], serving: Serving, payload: Sequence[int]) -> list[int | str]:
-    """Return the answers to requests made during the first batch."""
+    """Submit requests during the first batch, and return the answers."""
 
     def ask(each: int) -> int | str:
         try:

@@ -323,7 +323,7 @@ def test_strategy_comparison_reports_the_better_strategy_and_missed_conditions()
     assert "portfolio" in tables.standings(found).splitlines()[2]
     later = replace(
         found["portfolio"], trials_by_space=[199.0]
-    )  # It has a better score, but finds the best config later.
+    )  # `later` has a better score, but finds the best config later.
     told = tables.building({"later": later, "random": found["random"]}, {"later": "random"}, [space]).splitlines()
     assert told[0].index("higher P200 on") < told[0].index("optimum found sooner on")
     assert told[2].index("1 of 1") < told[2].index("0 of 1")
@@ -584,7 +584,7 @@ def test_test_functions_have_their_published_minima() -> None:
         assert function.value(least[name]) == pytest.approx(function.optimum, abs=1e-5)
 
 
-def test_source_digest_of_a_run_covers_its_imports() -> None:
+def test_source_digest_of_a_benchmark_run_includes_imported_modules() -> None:
     found = {path.name for path in sources("evo.search.search", "evo.strategy")}
     assert {"search.py", "portfolio.py", "gaussian_process.py", "policy.py", "outcome.py", "bounds.py"} <= found
     assert not {"sampler.py", "told.py", "family.py", "client.py"} & found

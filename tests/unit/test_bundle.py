@@ -1,4 +1,4 @@
-"""Bundles: a family packed into one file unpacks unchanged, and malicious archives are refused."""
+"""Bundles: unpacking a packed family gives the same files, and malicious archives are refused."""
 
 import io
 import stat

@@ -1,4 +1,4 @@
-"""Processes write bytecode to a cache folder if the environment forbids writing it next to the modules."""
+"""Processes write bytecode to a cache folder if the environment forbids bytecode next to the modules."""
 
 from pathlib import Path
 

@@ -27,7 +27,7 @@ def reference(package: Package) -> ModuleType:
 
 
 def is_detected(family: str, text: str, column: int) -> bool:
-    """Return True if a case differs beyond the family's tolerance when this column is skipped."""
+    """Return True if a kernel that skips this column exceeds the family's tolerance in a case."""
     package = find(family)
     functions, settled = reference(package), package.family.problem(text, "cpu")
     limits = {each.name: each.tolerance for each in package.family.operands(settled) if each.tolerance}

@@ -15,7 +15,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def failing(*errors: ServiceUnreachable) -> Callable[[Client], str]:
-    """Return a request that raises these errors one after the other, and then returns the address it used."""
+    """Return a request that raises these errors in turn, and then returns the address of the service."""
     left = list(errors)
 
     def question(client: Client) -> str:

@@ -42,7 +42,7 @@ def test_report_is_printed_if_its_file_cannot_be_written(tmp_path: Path, capsys:
 
 
 def full_disk(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
-    """Make every write of a file fail after some bytes, as on a full disk."""
+    """Make every write of a file fail after a few bytes, as on a full disk."""
 
     def write(path: Path, content: bytes) -> int:
         with path.open("wb") as file:

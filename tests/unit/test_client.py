@@ -157,7 +157,7 @@ def test_client_resumes_an_interrupted_event_stream_at_its_position() -> None:
 def test_html_or_text_response_to_a_stream_request_is_refused(
     answer: httpx.Response, words: str, of_trials: bool
 ) -> None:
-    """Otherwise, `watch` would show no event, and an export of trials would contain an HTML page."""
+    """Without the check, `watch` would show no event, and an export of trials would contain an HTML page."""
     client = Service(answer).client()
     with pytest.raises(ForeignService, match=words):
         next(client.export_trials(1, "csv") if of_trials else client.events())

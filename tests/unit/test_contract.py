@@ -1,4 +1,4 @@
-"""Contract of reference.py: outputs are checked against family.toml, and faults name their cause."""
+"""Contract of reference.py: outputs are checked against family.toml, and errors name the cause."""
 
 from dataclasses import replace
 from typing import Any
@@ -255,7 +255,7 @@ class Tensor:
         return Tensor(self._values)
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
-        """Return the values. ``force`` detaches the tensor, copies it to the host, and resolves lazy conjugation."""
+        """Return the values. PyTorch needs ``force`` to detach a tensor and to copy a tensor from a GPU."""
         assert force, "the tensor is on a GPU and requires a gradient"
         assert self.dtype == "torch.float32", "NumPy does not have this dtype"
         return self._values

@@ -1,4 +1,4 @@
-"""Number formats of support.cu, which compares outputs on the GPU. Every code has the same value as on the host."""
+"""Number formats of support.cu: every code has the same value on the GPU and on the host."""
 
 import ctypes
 import re

@@ -84,7 +84,7 @@ def array(values: Any, dtype: str = "float32") -> Any:
 
 
 class Module:
-    """A fake cubin whose kernel computes y = 3 x + 1 at the addresses it gets."""
+    """A fake cubin. Its kernel computes y = 3 x + 1 at the addresses that a launch passes."""
 
     launches: list[tuple[Any, ...]]
 

@@ -28,7 +28,7 @@ def test_distance_counts_non_finite_values_separately() -> None:
     assert found.max_abs == pytest.approx(1.0)
 
 
-def test_integer_minus_one_does_not_count_as_unwritten() -> None:
+def test_integer_output_of_minus_one_does_not_count_as_unwritten() -> None:
     minus_one = np.full(4, -1, np.int32)
     assert distance(minus_one, np.full(4, -1.0)) == Distance(
         elements=4, unwritten=None, not_finite=0, squares=0.0, max_abs=0.0

@@ -1,4 +1,4 @@
-"""Resource limits of the policy."""
+"""Resource gate: builds that exceed a resource limit of the policy are refused."""
 
 import pytest
 

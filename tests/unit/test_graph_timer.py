@@ -37,7 +37,7 @@ class Cuda:
 
 
 class Result:
-    """The result of a call, which holds memory while it is referenced."""
+    """A fake result of a call. Its memory is freed when the last reference is deleted."""
 
 
 @pytest.mark.parametrize("sets", [1, 2, 5])

@@ -36,6 +36,6 @@ def test_hidden_case_differs_from_the_searched_problem(family: str, text: str) -
             for each in subject.case_problems(problem, target):
                 if each.case.hidden and each.problem is not None:
                     compared += 1
-                    its_own = size == 1 and each.case.name == "first"  # the cache can contain only one token
+                    its_own = size == 1 and each.case.name == "first"  # a cache of one token leaves no other size
                     assert its_own or each.problem != problem, (size, target, each.case.name)
     assert compared > len(SIZES) // 2

@@ -60,7 +60,7 @@ def test_stages_of_a_job_include_its_share_of_the_claim_and_idle_time(monkeypatc
     report = EvaluateReport(outcome=Measured(timing=Timing(samples_us=(1.0,))), stages=stages)
     begun_s = first.claimed_s + 0.3  # seconds until the build began
     prepared = Prepared(built={}, begun_s=begun_s, ended_s=begun_s + 0.8)
-    performed_s = prepared.ended_s + 0.9  # mostly spent on other jobs of the batch
+    performed_s = prepared.ended_s + 0.9  # mostly time of other jobs of the batch
     done = Performed(report=report, lock_s=0.1, proof_s=0.2)
     told = done.accounted(first, prepared, begun_s=performed_s, ended_s=performed_s + 1.0, still_s=0.05).stages
     assert told.total_s == pytest.approx(3.0)

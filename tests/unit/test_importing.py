@@ -587,7 +587,7 @@ HOSTILE: dict[str, str] = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_source_is_read_in_linear_time(text: str) -> None:
-    """Most of these texts would take more than 10 s if the whole text were searched for each name."""
+    """Most of these sources would take more than 10 s if the whole source were searched for each name."""
     begun_s = time.process_time()
     source = read_source(text, "cuda" if "__global__" in text else "c++")
     with contextlib.suppress(InvalidInput):

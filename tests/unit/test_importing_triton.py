@@ -147,7 +147,7 @@ def test_triton_import_reads_descriptor_blocks_from_hook_or_launch(
 
 
 def test_triton_import_declares_descriptors_that_the_kernel_would_otherwise_create() -> None:
-    """The kernel accepts a pointer or a descriptor. The file's `pre_hook` shows that it normally gets a descriptor."""
+    """The kernel accepts a pointer or a descriptor. The `pre_hook` shows that launches pass a descriptor."""
     text = DESCRIBED.format(hook=HOOK, made="None").replace(
         "    row = tl.program_id(0) * BM\n",
         "    a_desc = described(a_desc, [M, K], [K, 1], [BM, BK])\n    row = tl.program_id(0) * BM\n",

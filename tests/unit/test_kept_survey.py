@@ -1,4 +1,4 @@
-"""Stored survey of GPUs: it is reused until the driver, the GPUs or the software change."""
+"""A stored survey of GPUs is reused until the driver, the GPUs or the software change."""
 
 import sys
 from pathlib import Path

@@ -10,7 +10,7 @@ LARGER = {"evo": 20, "api": 16}
 """Folders that may have more entries. Decision 84 states the reasons."""
 
 GROWING = {"templates", "api/web/pages", "db/migrations/versions"}
-"""Folders with one entry for each kernel family, page or version of the schema."""
+"""Folders that have an entry for each kernel family, page or version of the schema."""
 
 GENERATED = {"__pycache__", ".mypy_cache", ".ruff_cache"}
 

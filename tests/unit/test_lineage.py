@@ -1,4 +1,4 @@
-"""Lineage of variants, and each author's share of valid variants."""
+"""Lineage of variants, and the number of valid variants of each author."""
 
 from dataclasses import replace
 

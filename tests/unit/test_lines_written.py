@@ -1,4 +1,4 @@
-"""The README of the kernels states how many lines a user writes for this program and for Kernel Tuner."""
+"""The table in the README of the kernels states how many lines a user writes for each program."""
 
 import re
 import runpy

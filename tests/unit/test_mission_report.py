@@ -1,4 +1,4 @@
-"""Mission report: it contains only claims that the measurements support."""
+"""A mission report contains only claims that the measurements support."""
 
 from dataclasses import replace
 

@@ -74,7 +74,7 @@ def test_list_of_processes_that_use_a_gpu_excludes_processes_of_the_worker(share
 
 
 def started() -> Iterator[str]:
-    """Yield the names of the modules that this project starts as processes."""
+    """Yield the names of the modules that the program starts as processes."""
     root = Path(workers.__file__).parent
     for path in sorted(root.rglob("*.py")):
         module = ".".join(["workers", *path.relative_to(root).with_suffix("").parts])

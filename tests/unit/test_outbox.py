@@ -232,7 +232,7 @@ def test_refused_result_is_set_aside_and_not_sent_again(tmp_path: Path) -> None:
 
 
 def test_repeated_refusal_of_an_attempt_is_reported_as_its_failure(tmp_path: Path) -> None:
-    """Otherwise the only worker of a search would lease the same job again and again."""
+    """Without this report, the only worker of a search would lease the same job again and again."""
     service = Service()
     service.unreadable = "holds a NUL"
     outbox = outbox_to(service, tmp_path)

@@ -1,4 +1,4 @@
-"""Pipeline: when jobs are claimed, and in which order they reach the device."""
+"""Pipeline of a slot: the number of claimed jobs, and the order in which jobs are measured."""
 
 import threading
 from collections.abc import Iterator

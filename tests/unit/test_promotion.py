@@ -367,7 +367,7 @@ def test_sanitizer_findings_forbid_promotion_and_the_policy_decides_about_missin
 
 
 def repeated(report: ConfirmReport, *speedups: float, against: str = "incumbent") -> ConfirmReport:
-    """Return the report with a further process for each speed-up of the challenger."""
+    """Return the report with an additional process for each given speed-up of the challenger."""
     one = Timing(samples_us=(100.0,) * 20)
     repeats = tuple(Repeat(challenger=one, other=Timing(samples_us=(100.0 * speedup,) * 20)) for speedup in speedups)
     return replace(report, repeats=repeats, repeated_against=against)
@@ -538,7 +538,7 @@ def test_processes_rule_states_the_possible_slowdown_in_a_single_process() -> No
 
 
 def test_noise_rule_reports_differing_noise_of_rounds_and_medians() -> None:
-    """Half of the rounds are slow. This changes a series' median, but hardly any round's ratio."""
+    """Half of the rounds are slow. This changes the median of a series, but hardly changes the ratio of a round."""
     slow = np.where(np.arange(101) % 2, 2.0, 1.0)
     one, again = 100.0 * slow, 100.0 * slow
     again[0] = 200.0

@@ -42,7 +42,7 @@ def test_folder_proposer_without_variants_of_the_problem_is_refused(tmp_path: Pa
 
 
 def test_folder_proposer_continues_after_a_refused_variant(tmp_path: Path) -> None:
-    """The proposer submits variants in the order of names, and waits for the outcome of each before the next."""
+    """The proposer submits variants in the order of names, and waits for the outcome of each variant."""
     (tmp_path / "p").mkdir()
     for name in ("b.c", "a.c", ".hidden"):
         (tmp_path / "p" / name).write_text(name)

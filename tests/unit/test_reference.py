@@ -1,4 +1,4 @@
-"""Reference outputs, and whether a failing reference counts as an error of the family or of the machine."""
+"""Reference outputs, and the distinction between errors of the family and of the machine."""
 
 import importlib
 import math
@@ -261,7 +261,7 @@ def test_yardstick_that_changes_its_inputs_does_not_change_the_inputs_of_a_kerne
 
 
 def test_inputs_returned_in_a_reused_array_depend_on_their_seed(tmp_path: Path) -> None:
-    """inputs() may return the same array every time."""
+    """A function inputs() may return the same array at every call."""
     drawn = 'return {"x": rng.standard_normal(problem["N"]).astype(np.float32)}'
     kept = 'KEPT[:] = rng.standard_normal(problem["N"]); return {"x": KEPT}'
     text = "import numpy\nKEPT = numpy.zeros(5, 'float32')\n" + WHOLE.replace(drawn, kept)
@@ -323,7 +323,7 @@ def test_yardstick_of_nan_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("factor", ["0.0", "-1.0", "1e9"])
 def test_yardstick_as_inaccurate_as_an_output_of_zeros_is_refused(tmp_path: Path, factor: str) -> None:
-    """With the error of such a yardstick as limit, a few elements could have any value."""
+    """If the error of such a yardstick were the limit, a few elements could have any value."""
     text = WHOLE.replace('(2.0 * inputs["x"].astype(np.float64) + 0.25)', f'({factor} * inputs["x"])')
     with pytest.raises(FamilyError, match=r"yardstick\(\): `y` of case nominal differs from reference\(\) as much as"):
         reference(tmp_path, text).golden(plan(), (1, 2))

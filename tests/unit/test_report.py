@@ -208,7 +208,7 @@ def test_abandoned_trials_do_not_count_against_a_tunable_value() -> None:
 
 
 def test_report_of_estimates_has_no_findings() -> None:
-    """Both values of FAST have the same estimate, because it is not modelled. The report must draw no conclusion."""
+    """The estimate ignores FAST, so both values of FAST have the same estimate. The report must draw no conclusion."""
     level = [{**CONFIG, "FAST": fast, "BLOCK": block} for fast in (True, False) for block in (8, 16)]
     found = [Found(number=at, config=config, kind="estimated", time_us=600.0) for at, config in enumerate(level)]
     found += [Found(number=at, config={**CONFIG, "BLOCK": 99}, kind="compile_failed", time_us=None) for at in (8, 9)]

@@ -56,7 +56,7 @@ def tell(search: Search, us: float, binary: str | None) -> None:
 
 
 class Worker:
-    """Replays outcomes of one search with several pending trials, and keeps the log that a database would store."""
+    """A fake worker that replays outcomes of a search, and keeps the log that a database would store."""
 
     def __init__(self, recording: Recording, space: Space, name: str, slots: int) -> None:
         self.recording, self.space, self.name, self.slots = recording, space, name, slots

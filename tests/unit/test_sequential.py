@@ -84,7 +84,7 @@ def test_challenger_with_a_gain_of_five_percent_is_promoted_if_processes_differ_
 
 
 def _confirmed(speedups: list[float]) -> bool:
-    """Return True if processes with these speed-ups, in this order, end in a promotion."""
+    """Return True if processes with these speed-ups, in the given order, lead to a promotion."""
     for count in range(2, len(speedups) + 1):
         if (at := sequential_state(speedups[:count], POLICY)).decision != "open":
             return at.decision == "faster"
@@ -92,7 +92,7 @@ def _confirmed(speedups: list[float]) -> bool:
 
 
 def test_promoted_gains_are_corrected_for_selection() -> None:
-    """If the true gain is 2 %, the corrected gain is on average closer to it than the measured gain."""
+    """On average, the corrected gain is closer to the true gain of 2 % than the measured gain."""
     rng = np.random.default_rng(2)
     truth = -math.log(0.98)
     errors: list[tuple[float, float]] = []

@@ -118,7 +118,7 @@ class Performer:
 
 
 class FamilyStore:
-    """A fake store of families; `error` is raised for every family unless it is None."""
+    """A fake store of families; If `error` is given, every access raises the error."""
 
     def __init__(self, error: EvoError | None = None) -> None:
         self._error = error
@@ -455,7 +455,9 @@ def test_crashed_job_is_released_if_the_known_good_kernel_also_fails(
     scene.performer.unfit = ["the GPU has fallen off the bus"]
     scene.play()
     assert scene.service.released == [1]
-    assert scene.service.reports[1].outcome == CRASHED.outcome  # from the second attempt
+    assert (
+        scene.service.reports[1].outcome == CRASHED.outcome
+    )  # the second attempt crashed as well, with a healthy device
 
 
 def test_three_faults_on_different_candidates_quarantine_a_device(

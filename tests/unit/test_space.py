@@ -372,7 +372,7 @@ def test_single_valid_config_of_a_sampled_space_is_found(monkeypatch: pytest.Mon
 
 
 def test_sampling_finds_rare_valid_configs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """E4M3 attention with 128 columns and emulated products has few valid configs, because it needs many registers."""
+    """E4M3 attention with 128 columns and emulated products has few valid configs, as these need many registers."""
     monkeypatch.setattr("evo.space.space.Lister", partial(Lister, max_effort=100_000_000))
     monkeypatch.setattr("evo.space.valid.MAX_DRAWS", 1 << 16)
     family, hopper = find("sdpa_fp8").family, known("sm_90")

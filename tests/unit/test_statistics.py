@@ -42,7 +42,7 @@ def test_hedges_g_agrees_with_the_published_worked_example() -> None:
 
 @pytest.mark.parametrize(("freedom", "correction"), [(2, 0.5642), (3, 0.7236), (4, 0.7979), (5, 0.8408), (10, 0.9228)])
 def test_small_sample_correction_agrees_with_the_table_of_hedges(freedom: int, correction: float) -> None:
-    """Hedges (1981), table 1. With unit deviations and a mean difference of one, g is the correction itself."""
+    """Hedges (1981), table 1, lists the correction. It equals g if deviations and mean difference are 1."""
     first = freedom // 2 + 1
     a, b = series(0, 1, first), series(1, 1, freedom + 2 - first)
     assert hedges_g(a, b) == pytest.approx(correction, abs=1e-4)

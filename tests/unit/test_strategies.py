@@ -275,7 +275,7 @@ def test_mutation_of_an_ordinal_tunable_mostly_moves_to_an_adjacent_value() -> N
     record(history, {"X": 25}, lasting(1))
     children = Breeding(space).brood(observed(space, history), 4000, rng()).rows[:, 0]
     steps = np.abs(children - 25)
-    # 70 % change to an adjacent value, and 70 % of these are not changed a second time.
+    # 70 % of children change to an adjacent value, and 70 % of these children do not change again.
     assert (steps == 1).mean() == pytest.approx(0.49 + 0.02, abs=0.04)
     assert steps.max() > 10
 

@@ -161,7 +161,7 @@ def test_proposal_takes_at_most_50_ms_with_300_trials(name: str, shape: str) -> 
         tell(history, trial, troubled(space, trial))
     seconds = []
     for _ in range(40):
-        begun = time.thread_time()  # does not count other processes
+        begun = time.thread_time()  # excludes the time of other processes
         proposal = propose(strategy, history)
         seconds.append(time.thread_time() - begun)
         assert proposal is not None

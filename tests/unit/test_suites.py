@@ -171,7 +171,9 @@ def test_goal_worst_minimises_the_largest_loss_of_any_call() -> None:
     assert (best_set(by_mean, 1).members, best_set(by_worst, 1).members) == ((0,), (1,))
     assert best_set(by_worst, 1).worst == pytest.approx(1.5)
     assert by_worst.without("a").goal == "worst"
-    assert leave_one_out(by_worst, 1).worst == pytest.approx(2.0)  # config 0 is chosen for the calls other than c
+    assert leave_one_out(by_worst, 1).worst == pytest.approx(
+        2.0
+    )  # the calls without c choose config 0, which is slow for c
 
 
 def test_goal_worst_ignores_the_weights_of_calls() -> None:

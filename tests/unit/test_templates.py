@@ -39,7 +39,7 @@ def test_builtin_template_uses_all_tunables_and_only_declared_names(package: Pac
 
 
 @every_implementation
-def test_builtin_configs_render_for_every_case(package: Package, kind: DeviceKind) -> None:
+def test_configs_of_builtin_families_can_be_rendered_for_every_case(package: Package, kind: DeviceKind) -> None:
     family = package.family
     problem = family.problem("", kind)
     space = family.space(problem, device(kind), Objective())

@@ -117,7 +117,7 @@ def test_joined_batches_keep_the_invalid_time_of_any_batch() -> None:
 
 
 def growing_batches(steps: list[int], *, heap: bool) -> list[Batch]:
-    """Return batches of 100 calls after which the memory of the process has grown by these numbers of bytes."""
+    """Return batches of 100 calls. `steps` lists the growth of the memory in bytes after each batch."""
     sizes = [1 << 20, *steps]
     for index in range(1, len(sizes)):
         sizes[index] += sizes[index - 1]

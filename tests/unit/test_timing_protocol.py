@@ -138,7 +138,7 @@ def test_warm_up_repeats_samples_of_short_kernels_only() -> None:
     taken = interleave(timers, 3, rng=RNG(0), warm=True)
     assert [len(samples) for samples in taken.values()] == [3, 3]
     assert asked.count("s") == 3 * (3 + 1)
-    assert asked.count("l") == 4  # one warm-up sample, because the time is unknown at first
+    assert asked.count("l") == 4  # only the first round has a warm-up sample
 
 
 def test_interleaving_no_kernels_gives_no_samples() -> None:

@@ -27,7 +27,7 @@ WRONG: tuple[Any, ...] = (
 )
 GONE = object()
 LONGEST = 1200
-"""Maximum length of an error in characters. An error may list many names, but never a whole long invalid value."""
+"""Maximum length of an error in characters. An error may list many names, but must shorten a long invalid value."""
 
 
 def places(node: object, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
