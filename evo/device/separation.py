@@ -11,7 +11,7 @@ SEPARATION, SANDBOX = "separation", "sandbox"
 
 LEVELS: tuple[Separation, ...] = get_args(Separation)
 """Levels from the weakest to the strongest: ``none`` is an ordinary process of the same user, ``confined`` has Landlock
-or seccomp, ``user`` runs as another user, and ``full`` has all three.
+or seccomp, ``user`` runs as another user, and ``full`` has another user, Landlock and seccomp.
 """
 
 

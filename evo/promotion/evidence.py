@@ -125,7 +125,7 @@ def _missing_proof(report: ConfirmReport, required: RequiredEvidence) -> Iterato
     rounds = 0 if report.challenger is None else len(report.challenger.samples_us)
     if report.answers is None or report.answers.judged < rounds:  # each round checks at least one output
         judged = 0 if report.answers is None else report.answers.judged
-        yield f"judged answers of timed calls (answers: {judged} of at least {rounds})"
+        yield f"checked outputs of timed calls (answers: {judged} of at least {rounds})"
     if report.overwrite_check is None:
         yield "times on outputs that hold the answer and on overwritten outputs (overwrite_check)"
 

@@ -625,7 +625,7 @@ def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
     assert isinstance(report, ConfirmReport)
     verdict = judge(report, QUICK, 1, np.random.default_rng(0))
     assert not verdict.promote
-    counted = f"Not promoted. {report.answers.wrong:,} of {report.answers.judged:,} timed calls that were judged gave"
+    counted = f"Not promoted. {report.answers.wrong:,} of {report.answers.judged:,} checked timed calls gave"
     assert verdict.summary.startswith(f"{counted} a wrong answer, first verified call ")
     assert "`y` is off the reference" in verdict.summary
     job = Confirm(challenger=config(unroll=2), incumbent=config("late"), seed=5)

@@ -122,7 +122,7 @@ def test_verdict_is_undecided_if_skipped_work_is_unclear_on_a_busy_device() -> N
 def test_wrong_outputs_forbid_promotion_and_are_counted() -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
     result = verdict(replace(report, answers=OutputChecks(judged=500, wrong=2, first="verified call 97: NaN")))
-    said = "Not promoted. 2 of 500 timed calls that were judged gave a wrong answer, first verified call 97: NaN"
+    said = "Not promoted. 2 of 500 checked timed calls gave a wrong answer, first verified call 97: NaN"
     assert result.summary == f"{said}."
     assert verdict(replace(report, answers=OutputChecks(judged=500))).promote
 
@@ -131,7 +131,7 @@ def test_number_of_correct_outputs_bounds_the_rate_of_wrong_calls_and_inputs() -
     report = confirmation(np.random.default_rng(1), challenger_us=80)
     found = rule(verdict(replace(report, answers=OutputChecks(judged=4136, inputs=312))), "answers")
     assert found.text == (
-        "All 4,136 timed calls that were judged gave the right answer: fewer than 1 call in 1,381 is wrong, and, by "
+        "All 4,136 checked timed calls gave the right answer: fewer than 1 call in 1,381 is wrong, and, according to "
         "312 different inputs, fewer than 1 input in 104 (95% confidence)."
     )
     older = rule(verdict(replace(report, answers=OutputChecks(judged=500))), "answers")

@@ -124,7 +124,7 @@ def _check_outcome(outcome: Outcome) -> None:
 def _check_rounds(report: ConfirmReport) -> None:
     _check_as_many("report", [timing for _, timing in _session(report)])
     if report.answers is not None and not 0 <= report.answers.wrong <= report.answers.judged:
-        raise InvalidInput("report.answers.wrong", "must be at least 0, and at most the number of judged answers")
+        raise InvalidInput("report.answers.wrong", "must be at least 0, and at most the number of checked outputs")
     if report.overwrite_check is not None:
         _check_as_many("report.overwrite_check", [report.overwrite_check.answered, report.overwrite_check.poisoned])
         if (repetition := report.overwrite_check.repetition) is not None:

@@ -53,7 +53,7 @@ def _counted(what: str) -> Callable[[float], str]:
 READINGS: Mapping[str, Reading] = {
     "correct": Reading(unit=_counted("failure"), side="", figure="on fresh inputs", threshold="may fail"),
     "answers": Reading(
-        unit=_counted("wrong answer"), side="", figure="of timed calls that were judged", threshold="may be wrong"
+        unit=_counted("wrong answer"), side="", figure="of checked timed calls", threshold="may be wrong"
     ),
     "rolled back": Reading(
         unit=_counted("rollback"), side="", figure="of this kernel by a person", threshold="allowed"

@@ -45,7 +45,7 @@ def answers_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     if report.answers is None:
         text = "The answers of timed calls were not checked."
         return (Rule(name="answers", passed=False, figure=0.0, threshold=0.0, text=text),) if report.cases else ()
-    wrong, calls = report.answers.wrong, f"{report.answers.judged:,} timed calls that were judged gave"
+    wrong, calls = report.answers.wrong, f"{report.answers.judged:,} checked timed calls gave"
     if wrong:
         text = f"{wrong:,} of {calls} a wrong answer, first {report.answers.first}."
         return (Rule(name="answers", passed=False, figure=float(wrong), threshold=0.0, text=text),)
@@ -57,12 +57,12 @@ def _right_text(answers: OutputChecks, policy: Policy) -> str:
     """Return a sentence which states that all checked outputs were right, and which error rates are thus excluded."""
     calls = at_most_one_in(answers.judged, policy.confidence)
     inputs = at_most_one_in(answers.inputs, policy.confidence)
-    text = f"All {answers.judged:,} timed calls that were judged gave the right answer"
+    text = f"All {answers.judged:,} checked timed calls gave the right answer"
     if calls <= 1:
         return f"{text}. They are too few to state how rare wrong calls are."
     text += f": fewer than 1 call in {calls:,} is wrong"
     if inputs > 1:
-        text += f", and, by {answers.inputs:,} different inputs, fewer than 1 input in {inputs:,}"
+        text += f", and, according to {answers.inputs:,} different inputs, fewer than 1 input in {inputs:,}"
     return f"{text} ({policy.confidence:.0%} confidence)."
 
 
@@ -73,8 +73,9 @@ def _bound_rule(answers: OutputChecks, policy: Policy) -> tuple[Rule, ...]:
         return ()
     found = at_most_one_in(answers.judged, policy.confidence)
     text = (
-        f"By {answers.judged:,} judged calls, fewer than 1 call in {found:,} is wrong; the policy requires fewer than "
-        f"1 in {needed:,}. To judge more calls, raise `judged_calls`, `confirm_samples` or `measure_timeout_s`."
+        f"According to {answers.judged:,} checked calls, fewer than 1 call in {found:,} is wrong; the policy requires "
+        f"fewer than 1 in {needed:,}. To check more calls, raise `judged_calls`, `confirm_samples` or "
+        "`measure_timeout_s`."
     )
     passed = found >= needed
     return (Rule(name="wrong calls", passed=passed, figure=float(found), threshold=float(needed), text=text),)

@@ -97,10 +97,10 @@ def command_blocks(material: Material) -> Iterator[Block]:
             "The search started with results of other searches or files, which are in the database but not in this "
             "command."
         )
-    same = "equal times are measured: on a recorded space the search repeats exactly"
+    same = "if it measures the same times, as on a recorded space"
     if material.search.estimated:
-        same = "equal estimates come in the same order"
-    yield Text(f"Equal seeds make equal choices where {same}.")
+        same = "if the estimates end in the same order"
+    yield Text(f"A search with the same seed makes the same choices {same}.")
 
 
 def command_text(material: Material) -> str:
