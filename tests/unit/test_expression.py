@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from evo.errors import InvalidInput
 from evo.space.expression import MAX_DEPTH, MAX_TEXT, Expression
+from evo.space.expression.spelling import pasted
 from evo.trial import Value
 from tests.unit.random_expressions import NUMBERS, by_python, expressions
 
@@ -386,7 +388,6 @@ def test_c_or_sql_operators_are_refused_and_the_error_shows_the_python_expressio
         "'",
         "[A for A in B]",
         "A := 1",
-        "A ^ B",
         "log2(A) <= B",
     ],
 )
@@ -444,22 +445,31 @@ def test_suggestion_for_c_operators_also_quotes_choices(written: str, meant: str
 
 
 @pytest.mark.parametrize(
-    ("written", "value"),
+    ("written", "meant"),
     [
-        ('ORDER == "rwos"', "'rows'"),
-        ('"colums" != ORDER', "'columns'"),
-        ('ORDER in ("rows", "diagonal")', "one of 'rows', 'columns'"),
-        ('FLAG == "true"', "True"),
-        ('N == "4"', "4"),
-        ('N == 1 and (FLAG or ORDER not in ("row",))', "'rows'"),
+        ('ORDER == "rwos"', "ORDER == 'rows'"),
+        ('"colums" != ORDER', "'columns' != ORDER"),
+        ('ORDER in ("rows", "diagonal")', "ORDER in ('rows', 'rows')"),
+        ('FLAG == "true"', "FLAG == True"),
+        ('N == "4"', "N == 4"),
+        ('N == 1 and (FLAG or ORDER not in ("row",))', "N == 1 and (FLAG or ORDER not in ('rows',))"),
+        ("ORDER == 2", "ORDER == 'rows'"),
+        ("PINNED == 2", "PINNED == 'a'"),
+        ("N > 'four'", "N > 1"),
     ],
 )
-def test_comparison_with_an_impossible_choice_is_refused_and_the_error_lists_the_choices(
-    written: str, value: str
+def test_comparison_with_an_impossible_choice_is_refused_and_the_error_shows_a_valid_one(
+    written: str, meant: str
 ) -> None:
     with pytest.raises(InvalidInput) as raised:
         Expression.parse(written, "here").check_names(CHOICES)
-    assert f"write `{value}`" in raised.value.reason or f"write {value}" in raised.value.reason
+    assert raised.value.reason.endswith(f'`"{meant}"`')
+    Expression.parse(meant, "here").check_names(CHOICES)
+
+
+def test_error_of_a_comparison_without_a_similar_choice_lists_the_choices() -> None:
+    with pytest.raises(InvalidInput, match="'x' is not a value of ORDER, which has 'rows', 'columns'; write"):
+        Expression.parse("ORDER == 'x'", "here").check_names(CHOICES)
 
 
 @pytest.mark.parametrize("written", ['ORDER == "rows"', 'PINNED == "b"', 'ANY == "x"', "N == 3", 'ORDER < "s"'])
@@ -481,9 +491,10 @@ def test_comparison_with_a_possible_choice_is_accepted(written: str) -> None:
         ("U > 1 and (T == 1 or 2)", "U > 1 and T in (1, 2)"),
         ("not (T == 1 or 2)", "not T in (1, 2)"),
         ("U == 1 or T == 2 or 4", "U == 1 or T in (2, 4)"),
-        ("T > 1 or 2", None),
-        ("1 or T == 2", None),
-        ("T and 2", None),
+        ("T > 1 or 2", "T > 1 or T == 2"),
+        ("1 or T == 2", "T in (2, 1)"),
+        ("T and 2", "T and T == 2"),
+        ("T + 1 > 1 or 2", None),
     ],
 )
 def test_error_about_a_number_as_operand_of_a_boolean_operator_suggests_a_comparison(
@@ -580,10 +591,125 @@ def test_suggested_expression_is_itself_accepted(text: str, written: str) -> Non
     Expression.parse(suggested, "f", SCOPE).check_meaning().check_names(SCOPE).check_condition()
 
 
-@pytest.mark.parametrize(
-    "text", ["T.real == 1", "O in ['a' 'b']", "O in 'ab'", "O == “c”", "1 < T < 4 == True", "T < 2 > 1"]
-)
+@pytest.mark.parametrize("text", ["O in ['a' 'b']", "O in 'ab'", "O == “c”", "1 < T < 4 == True", "T < 2 > 1"])
 def test_expression_without_a_valid_correction_is_refused_without_a_suggestion(text: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Expression.parse(text, "f", SCOPE).check_meaning()
     assert 'write `"' not in raised.value.reason
+
+
+LANGUAGES: dict[str, tuple[Value, ...]] = {
+    "N": (1, 2, 4, 8, 16),
+    "T": (1, 2, 4),
+    "M": (),
+    "ORDER": ("a", "ab", "rows"),
+    "FLAG": (False, True),
+    "dtype": ("float32", "float16", "bfloat16"),
+}
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("N ^ 2 == 4", "N ** 2 == 4"),
+        ("2^T + 1 > 4", "2 ** T + 1 > 4"),
+        ("FLAG ^ (N > 2)", "FLAG != (N > 2)"),
+        ("N > 2 & FLAG", "N > 2 and FLAG"),
+        ("N & T > 1", "N and T > 1"),
+        ("N == 1 | 2", "N in (1, 2)"),
+        ("~FLAG", "not FLAG"),
+        ("~N == -2", "-N - 1 == -2"),
+        ("round(N / 2) == 2", "(N / 2 + 0.5) // 1 == 2"),
+        ("ceil(N * 0.3) > 1", "ceil_div(N * 0.3, 1) > 1"),
+        ("int(N * 0.5) == 1", "N * 0.5 // 1 == 1"),
+        ("static_cast<int>(N) > 2", "N > 2"),
+        ("CAST(N AS int) > 2", "N > 2"),
+        ("(x := N) > 2", "N > 2"),
+        ("1e400 > N", "4611686018427387903 > N"),
+        ("float('inf') > N", "4611686018427387903 > N"),
+        ("INT_MAX > N", "2147483647 > N"),
+        ("N > 1 xor FLAG", "(N > 1) != FLAG"),
+        ("N > 1 nand FLAG", "not (N > 1 and FLAG)"),
+        ("FLAG <=> N > 1", "FLAG == (N > 1)"),
+        ("FLAG ==> N > 1", "not FLAG or N > 1"),
+        ("N%%2 == 0", "N % 2 == 0"),
+        ("N >>> 1 > 2", "N // 2 > 2"),
+        ("N = > 2", "N >= 2"),
+        ("N =/= 2", "N != 2"),
+        ("2N > 4", "2 * N > 4"),
+        ("N x T <= 8", "N * T <= 8"),
+        ("|N - T| > 1", "abs(N - T) > 1"),
+        ("⌈N/T⌉ > 1 or √N > 1", "ceil_div(N, T) > 1 or N > 1"),
+        ("N \\times T \\le 8", "N * T <= 8"),
+        ("N &lt; 8 &amp;&amp; FLAG", "N < 8 and FLAG"),
+        ("N in 1, 2, 4", "N in (1, 2, 4)"),
+        ("N in [1 2 4]", "N in (1, 2, 4)"),
+        ("N == [1, 2]", "N in (1, 2)"),
+        ("any(N == x for x in (1, 2))", "N == 1 or N == 2"),
+        ("[N > 2, T > 1]", "N > 2 and T > 1"),
+        ("np.prod((N, T)) < sum([N, 1])", "N * T < N + 1"),
+        ("np.logical_and(N > 1, np.equal(T, 2))", "N > 1 and T == 2"),
+        ("np.where(FLAG, N, T) > 2", "(N if FLAG else T) > 2"),
+        ("CASE WHEN FLAG THEN N ELSE T END > 2", "(N if FLAG else T) > 2"),
+        ("if FLAG then N > 2 else T > 2", "N > 2 if FLAG else T > 2"),
+        ("N > 2 when FLAG", "not FLAG or N > 2"),
+        ("np.clip(N, 1, 4) == N", "min(max(N, 1), 4) == N"),
+        ("divmod(N, T)[1] == 0", "N % T == 0"),
+        ("N.gt(2)", "N > 2"),
+        ("N.value > 2", "N > 2"),
+        ('params.get("N") > 2', "N > 2"),
+        ("tl.static_assert(N > 2, 'small')", "N > 2"),
+        ("N GREATER_EQUAL 2", "N >= 2"),
+        ("N is less than or equal to 4", "N <= 4"),
+        ("N is even", "N % 2 == 0"),
+        ("[ $N -gt 2 ]", "N > 2"),
+        ('ORDER.startswith("a")', "ORDER in ('a', 'ab')"),
+        ("ORDER LIKE '%b'", "ORDER == 'ab'"),
+        ("'a' in ORDER", "ORDER in ('a', 'ab')"),
+        ("len(ORDER) > 2 or FLAG", "ORDER == 'rows' or FLAG"),
+        ("ORDER.upper() == 'ROWS'", "ORDER == 'rows'"),
+        ("N.bit_length() > 3", "N in (8, 16)"),
+        ("math.log(N) > 2", "N in (8, 16)"),
+        ("sizeof(dtype) * N <= 64", "(4 if dtype == 'float32' else 2) * N <= 64"),
+        ("N > 2 // at least one warp", "N > 2"),
+        ("N && 2", "N and N == 2"),
+    ],
+)
+def test_expression_of_another_language_gets_an_accepted_expression(written: str, meant: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        Expression.parse(written, "f", LANGUAGES).check_names(LANGUAGES)
+    assert raised.value.field == "f"
+    assert raised.value.reason.endswith(f"write {pasted(meant)}")
+    accepted = Expression.parse(meant, "f", LANGUAGES).check_meaning().check_names(LANGUAGES).check_condition()
+    accepted.truth({name: values[0] if values else 1 for name, values in LANGUAGES.items()})
+
+
+def test_caret_between_two_names_may_be_a_power_or_an_exclusive_or() -> None:
+    with pytest.raises(InvalidInput) as raised:
+        Expression.parse("N ^ T", "f", LANGUAGES)
+    assert raised.value.reason == (
+        'in `N ^ T`, `^` may be a power or an exclusive or; write `"N ** T"` or `"(not N) != (not T)"`'
+    )
+    assert [parse(each).truth({"N": 0, "T": 2}) for each in ("N ** T", "(not N) != (not T)")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "written", ["N!", "print(N)", "N != None", "N ?? 2", "ORDER matches 'a'", "FLAG @ 2", "f() > M"]
+)
+def test_error_without_a_correction_ends_with_a_valid_condition(written: str) -> None:
+    with pytest.raises(InvalidInput, match=r"; a valid condition is, e\.g\., ") as raised:
+        Expression.parse(written, "f", LANGUAGES)
+    condition = json.loads(raised.value.reason.rpartition(" e.g., `")[2].removesuffix("`"))
+    accepted = Expression.parse(condition, "f", LANGUAGES).check_names(LANGUAGES).check_condition()
+    assert accepted.names <= set(re.findall(r"\w+", written))
+
+
+@pytest.mark.parametrize(("written", "meant"), [("N // T", "(N // T if T else 0)"), ("2 ** -1", "1 / 2 ** 1")])
+def test_error_of_an_undefined_operation_suggests_a_defined_one(written: str, meant: str) -> None:
+    assert f"write `{meant}`" in refusal(written, N=4, T=0)
+    parse(meant).evaluate({"N": 4, "T": 0})
+
+
+def test_values_of_a_condition_on_texts_are_computed_without_large_texts() -> None:
+    with pytest.raises(InvalidInput, match="a valid condition is"):
+        Expression.parse("len('%999999999d' % N) > 2", "f", LANGUAGES)

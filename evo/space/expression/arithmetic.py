@@ -21,6 +21,7 @@ afterwards.
 """
 
 EXPONENT_LIMIT = 63
+DIVIDES_BY_ZERO = "divides by zero"
 
 
 class OperationError(ArithmeticError):
@@ -156,7 +157,7 @@ def absolute(value: Array) -> Array:
 def _divisor(right: Array, active: Mask) -> Array:
     zero = np.asarray(right == 0)
     if np.any(zero & active):
-        raise OperationError("divides by zero", zero & active)
+        raise OperationError(DIVIDES_BY_ZERO, zero & active)
     return np.where(zero, 1, right)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from evo.errors import InvalidInput
 from evo.space.expression import arithmetic
-from evo.space.expression.arithmetic import Array, Mask, Operation, OperationError
+from evo.space.expression.arithmetic import DIVIDES_BY_ZERO, Array, Mask, Operation, OperationError
 
 Environment: TypeAlias = Mapping[str, Any]
 """Values by name: a scalar (`Value`) or a one-dimensional array. All arrays have the same length."""
@@ -51,6 +51,20 @@ def free_names(tree: ast.expr) -> frozenset[str]:
     return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in functions)
 
 
+def _remedy(node: ast.expr, fault: OperationError) -> str:
+    """Return what to write in place of a division by zero or a negative power, as the end of a message."""
+    match node:
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.UnaryOp(op=ast.USub(), operand=exponent)):
+            power = ast.BinOp(left=left, op=ast.Pow(), right=exponent)
+            return f"; write `{ast.unparse(ast.BinOp(left=ast.Constant(value=1), op=ast.Div(), right=power))}`"
+        case ast.BinOp(right=divisor) | ast.Call(args=[_, divisor]) if str(fault) == DIVIDES_BY_ZERO:
+            if not free_names(divisor):
+                return "; divide by another number"
+            chosen = ast.IfExp(test=divisor, body=node, orelse=ast.Constant(value=0))
+            return f"; write `({ast.unparse(chosen)})`, with the value for this case after `else`"
+    return ""
+
+
 class Evaluation:
     """One evaluation of a checked tree with given values of its names."""
 
@@ -64,7 +78,7 @@ class Evaluation:
             return self._value(node, active)
         except OperationError as fault:
             where = self._values_at(node, fault)
-            raise InvalidInput(self.field, f"`{ast.unparse(node)}` {fault}{where}") from fault
+            raise InvalidInput(self.field, f"`{ast.unparse(node)}` {fault}{where}{_remedy(node, fault)}") from fault
 
     def _value(self, node: ast.expr, active: Mask) -> Array:  # noqa: PLR0911
         match node:

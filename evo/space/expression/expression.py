@@ -2,7 +2,9 @@
 
 import ast
 import copy
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import field as attribute
 from functools import cached_property
@@ -15,9 +17,9 @@ from evo.space.expression import arithmetic
 from evo.space.expression.choices import Scope, impossible_value, words_meant
 from evo.space.expression.evaluation import Environment, Evaluation, free_names
 from evo.space.expression.misread import compared, of_c, value_alone
-from evo.space.expression.repair import implied, pasted, renamed, rewritten
+from evo.space.expression.repair import implied, renamed, rewritten
 from evo.space.expression.scalar import SCALARS, Reading, Unsure, reading
-from evo.space.expression.spelling import foreign
+from evo.space.expression.spelling import foreign, pasted
 from evo.space.expression.whitelist import MAX_INLINED_DEPTH, MAX_NODES, MAX_TEXT, admit, available, check_depth
 from evo.text.document import literal_text
 from evo.text.suggestion import unknown
@@ -63,13 +65,16 @@ class Expression:
         try:
             return cls._parse(text, field)
         except InvalidInput as error:
-            if (other := cls._rewritten(text, field, scope)) is None:
-                raise
+            if not (others := cls._rewritten(text, field, scope)):
+                example = _example(text, scope) if error.reason.startswith("`") else ""
+                raise InvalidInput(field, f"{error.reason}{example}") from error
             spelled = ", ".join(f"`{sign}` is `{meant}` here" for sign, meant in foreign(text).items())
             reason = f"in `{text}`, {spelled}" if spelled else f"`{text}` is not available in an expression"
+            if len(others) > 1:
+                reason = f"in `{text}`, `^` may be a power or an exclusive or"
             if implied(text) != text:
                 reason = f"in `{text}`, an implication is `not a or b` here"
-            raise InvalidInput(field, f"{reason}; write {pasted(other)}") from error
+            raise InvalidInput(field, f"{reason}; write {' or '.join(map(pasted, others))}") from error
 
     @classmethod
     def _parse(cls, text: str, field: str) -> "Expression":
@@ -85,19 +90,41 @@ class Expression:
         return cls(text=text, field=field, names=free_names(tree), tree=tree)
 
     @classmethod
-    def _rewritten(cls, text: str, field: str, scope: Scope) -> str | None:
-        """Return a valid expression that the author probably means; None if the meaning is unclear."""
-        tree = rewritten(text)
-        if tree is None:
-            return None
-        try:
-            found = cls._parse(ast.unparse(tree), field)
-            meant = words_meant(found.names.difference(scope), scope) if isinstance(scope, Mapping) else {}
-            text = renamed(compared(found.tree) or found.tree, meant)
-            checked = cls._parse(text, field).check_meaning()
-            return (checked.check_names(scope) if scope else checked).text
-        except (InvalidInput, RecursionError):
-            return None
+    def _rewritten(cls, text: str, field: str, scope: Scope) -> list[str]:
+        """Return valid expressions that the author may mean: two for ``a ^ b``, none if the meaning is unclear."""
+        found: list[str] = []
+        for tree in rewritten(text, scope):
+            if found and "^" not in text:
+                break
+            with suppress(InvalidInput, RecursionError):
+                found.append(cls._corrected(ast.unparse(tree), field, scope))
+        return list(dict.fromkeys(found))[:2]
+
+    @classmethod
+    def _corrected(cls, text: str, field: str, scope: Scope) -> str:
+        """Return an expression with quotes around texts and with complete comparisons, after checking it.
+
+        Raises:
+            InvalidInput: the expression is not valid.
+        """
+        found = cls._parse(text, field)
+        meant = words_meant(found.names.difference(scope), scope) if isinstance(scope, Mapping) else {}
+        checked = cls._parse(renamed(compared(found.tree) or found.tree, meant), field).check_meaning()
+        if not scope:
+            return checked.text
+        if not checked.names.issubset(scope):
+            raise InvalidInput(field, "contains unknown names")
+        return checked.check_names(scope)._check_types(scope).text
+
+    def _check_types(self, scope: Scope) -> "Expression":
+        """Return this expression after checking that it has a value for the first or for the last known values."""
+        known = scope if isinstance(scope, Mapping) and all(map(scope.get, self.names)) else {}
+        if self.names <= known.keys():
+            try:
+                self.evaluate({name: known[name][0] for name in self.names})
+            except InvalidInput:
+                self.evaluate({name: known[name][-1] for name in self.names})
+        return self
 
     @cached_property
     def size(self) -> int:
@@ -119,9 +146,12 @@ class Expression:
         choices = scope if isinstance(scope, Mapping) else {}
         missing = self.names.difference(scope)
         if meant := words_meant(missing, choices):
-            texts = any(isinstance(each, str) for each in meant.values())
-            reason = "strings must be in quotes" if texts else "truth values must be `True` and `False`"
+            kinds = {type(each) for each in meant.values()}
+            truths = "truth values must be `True` and `False`"
+            reason = "strings must be in quotes" if str in kinds else truths if bool in kinds else "a bound is a number"
             raise InvalidInput(self.field, f"in `{self.text}`, {reason}; write {pasted(renamed(self.tree, meant))}")
+        if missing and choices and (others := self._rewritten(self.text, self.field, scope)):
+            raise InvalidInput(self.field, f"`{self.text}` is not available; write {' or '.join(map(pasted, others))}")
         for name in sorted(missing):
             raise InvalidInput(self.field, f"`{self.text}`: {unknown(name, scope, meaning or 'names')}")
         if (absent := impossible_value(self.tree, choices)) is not None:
@@ -245,6 +275,19 @@ class Expression:
         if result != int(result):
             raise InvalidInput(self.field, f"`{self.text}` is {result!r} here, but must be whole; use // to divide")
         return int(result)
+
+
+def _example(text: str, scope: Scope) -> str:
+    """Return a valid condition over a name of the text or, without one, of the scope, as the end of an error."""
+    names = [*(name for name in re.findall(r"[A-Za-z_]\w*", text) if name in scope), *scope]
+    if not isinstance(scope, Mapping) or not names:
+        return ""
+    values = scope[names[0]]
+    value = values[0] if values else 1
+    condition = (
+        names[0] if isinstance(value, bool) else f"{names[0]} {'==' if isinstance(value, str) else '>='} {value!r}"
+    )
+    return f"; a valid condition is, e.g., {pasted(condition)}"
 
 
 def terms(tree: ast.expr, sizes: Mapping[str, int]) -> int:

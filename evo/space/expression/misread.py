@@ -4,7 +4,7 @@ import ast
 import copy
 from typing import Any
 
-from evo.space.expression.repair import pasted
+from evo.space.expression.spelling import pasted
 
 
 class _Spread(ast.NodeTransformer):
@@ -19,6 +19,8 @@ class _Spread(ast.NodeTransformer):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         self.generic_visit(node)
+        asked = next((place for place, each in enumerate(node.values) if not _is_value(each)), 0)
+        node.values.insert(0, node.values.pop(asked))  # so that `1 or x == 2` is read like `x == 2 or 1`
         wanted, member = (ast.Eq, ast.In) if isinstance(node.op, ast.Or) else (ast.NotEq, ast.NotIn)
         kept: list[ast.expr] = []
         for each in node.values:
@@ -33,6 +35,8 @@ class _Spread(ast.NodeTransformer):
                 case ast.Compare(left=left, ops=[op], comparators=[ast.Tuple(elts=elts)]) if isinstance(op, member):
                     choices = ast.Tuple(elts=[*elts, each], ctx=ast.Load())
                     kept[-1] = ast.Compare(left=left, ops=[op], comparators=[choices])
+                case ast.Compare(left=ast.Name() as name) | (ast.Name() as name):
+                    kept.append(ast.Compare(left=name, ops=[ast.Eq()], comparators=[each]))
                 case _:
                     self.unclear = True
                     kept.append(each)

@@ -1,13 +1,15 @@
 """Suggests a valid expression for an expression in the syntax of C, SQL or full Python."""
 
 import ast
+import copy
 import functools
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from evo.space.expression.spelling import spelled, with_phrases, with_sizes
+from evo.space.expression.arithmetic import INTEGER_LIMIT
+from evo.space.expression.choices import BOUNDS, Scope, by_values, bytes_of
+from evo.space.expression.spelling import POWER, guesses, spelled, with_phrases, with_sizes
 
 _FUNCTIONS: Mapping[str, str] = {
     "fmin": "min",
@@ -16,35 +18,51 @@ _FUNCTIONS: Mapping[str, str] = {
     "Max": "max",
     "MIN": "min",
     "MAX": "max",
+    "minimum": "min",
+    "maximum": "max",
     "fabs": "abs",
+    "absolute": "abs",
     "cdiv": "ceil_div",
     "CEIL_DIV": "ceil_div",
     "div_up": "ceil_div",
     "DIV_UP": "ceil_div",
 }
-_POWER = 30
-"""``2 ** 30 % x == 0`` is true for the powers of two up to 2**30, and for no other positive number."""
 
 
-def rewritten(text: str) -> ast.expr | None:
-    """Return a syntax tree with the probable meaning of `text`; None if the meaning is unclear.
+def rewritten(text: str, scope: Scope = ()) -> Iterator[ast.expr]:
+    """Yield syntax trees with probable meanings of `text`, the most probable first; none if the meaning is unclear.
 
-    The tree may still contain forbidden syntax.
+    The trees may still contain forbidden syntax.
+
+    Args:
+        text: the text.
+        scope: known names, as for `Expression.check_names`.
     """
+    powers = [re.sub(r"\^", "**", text)] if "^" in text and "^^" not in text else []
+    for each in (*powers, text, *guesses(text)):
+        if (tree := _reading(each, scope)) is not None:
+            yield tree
+
+
+def _reading(text: str, scope: Scope) -> ast.expr | None:
     text = implied(with_phrases(with_sizes(text)))
+    translator = _Translator(scope)
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError:
         try:
+            tree = ast.parse(text.strip(), mode="eval").body
+        except SyntaxError:
             tree = ast.parse(spelled(text), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
-    except (ValueError, RecursionError, MemoryError):
+        return ast.fix_missing_locations(translator.visit(_joined(tree)))  # type: ignore[no-any-return]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    try:
-        return ast.fix_missing_locations(_Translator().visit(tree))  # type: ignore[no-any-return]
-    except RecursionError:
-        return None
+
+
+def _joined(tree: ast.expr) -> ast.expr:
+    """Return a list or tuple of conditions, such as ``[a > 1, b > 1]``, as one condition."""
+    if isinstance(tree, ast.List | ast.Tuple | ast.Set) and tree.elts:
+        parts = [_joined(each) for each in tree.elts]
+        return ast.BoolOp(op=ast.And(), values=parts) if len(parts) > 1 else parts[0]
+    return tree
 
 
 _IMPLIES = re.compile(r"(.+?)(?:=>|->|\bimplies\b)(.+)", re.DOTALL)
@@ -66,12 +84,6 @@ def implied(text: str) -> str:
     return f"not ({found[1].strip()}) or ({found[2].strip()})"
 
 
-def pasted(text: str) -> str:
-    """Return an expression as it is written in a document: in double quotes, which TOML, JSON and Python all accept."""
-    note = f" (2 ** {_POWER} % n is 0 for powers of two)" if f"2 ** {_POWER} % " in text else ""
-    return f"`{json.dumps(text, ensure_ascii=False)}`{note}"
-
-
 def renamed(tree: ast.expr, constants: Mapping[str, Any]) -> str:
     """Return the tree as text, with some names replaced by constants."""
 
@@ -83,29 +95,63 @@ def renamed(tree: ast.expr, constants: Mapping[str, Any]) -> str:
 
 
 class _Translator(ast.NodeTransformer):
-    """Replaces operators and calls that expressions do not support by equivalent expressions."""
+    """Replaces operators and calls that expressions do not support by equivalent expressions.
+
+    Args:
+        scope: known names, as for `Expression.check_names`.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.choices = scope if isinstance(scope, Mapping) else {}
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.Compare | ast.Call) and (listed := by_values(node, self.choices)) is not None:
+            return listed
+        return super().visit(node)
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
         return self.visit(node.body)
 
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
+        return self.visit(node.value)
+
+    def visit_Constant(self, node: ast.Constant) -> Any:
+        huge = isinstance(node.value, int | float) and node.value >= INTEGER_LIMIT
+        return ast.Constant(value=INTEGER_LIMIT - 1) if huge else node
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        known = node.id in self.scope or node.id.lower() not in BOUNDS
+        return node if known else ast.Constant(value=BOUNDS[node.id.lower()])
+
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        name = node.slice.value if isinstance(node.slice, ast.Constant) else None
-        if isinstance(name, str) and name.isidentifier():
-            return ast.Name(id=name, ctx=ast.Load())
+        match node:
+            case ast.Subscript(slice=ast.Constant(value=str() as name)) if name.isidentifier():
+                return ast.Name(id=name, ctx=ast.Load())
+            case ast.Subscript(
+                value=ast.Call(func=ast.Name(id="divmod"), args=[left, right]), slice=ast.Constant(value=0 | 1 as part)
+            ):
+                return self.visit(ast.BinOp(left=left, op=ast.Mod() if part else ast.FloorDiv(), right=right))
         return self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        return ast.Name(id=node.attr, ctx=ast.Load())
+        if isinstance(node.value, ast.Name) and node.value.id in self.scope and node.attr not in self.scope:
+            size = bytes_of(node.value.id, self.choices.get(node.value.id, ()))
+            return size if size is not None and node.attr in ("itemsize", "nbytes", "size") else node.value
+        return self.visit_Name(ast.Name(id=node.attr, ctx=ast.Load()))
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:  # noqa: PLR0911
         self.generic_visit(node)
+        logical = self._logical(node.left) and self._logical(node.right)
         match node.op:
-            case ast.BitAnd() if _logical(node.left) and _logical(node.right):
+            case ast.BitAnd() if logical:
                 return ast.BoolOp(op=ast.And(), values=[node.left, node.right])
-            case ast.BitOr() if _logical(node.left) and _logical(node.right):
+            case ast.BitOr() if logical:
                 return ast.BoolOp(op=ast.Or(), values=[node.left, node.right])
-            case ast.BitXor() if _logical(node.left) and _logical(node.right):
-                return ast.Compare(left=node.left, ops=[ast.NotEq()], comparators=[node.right])
+            case ast.BitXor() if not (_is_number(node.left) or _is_number(node.right)):
+                return self.visit(_operation("xor", [node.left, node.right]) or node)
+            case ast.Pow() if logical:
+                raise ValueError("a truth value has no power")
             case ast.BitAnd() if (mask := _mask(node.right)) is not None:
                 return ast.BinOp(left=node.left, op=ast.Mod(), right=ast.Constant(value=mask + 1))
             case ast.LShift():
@@ -114,12 +160,20 @@ class _Translator(ast.NodeTransformer):
                 return ast.BinOp(left=node.left, op=ast.FloorDiv(), right=_two_to(node.right))
         return node
 
+    def _logical(self, node: ast.expr) -> bool:
+        """Return True if a node is a truth value: a comparison, `and`, `or`, `not`, or a name with truth values."""
+        values = self.choices.get(node.id, ()) if isinstance(node, ast.Name) else ()
+        return _logical(node) or (bool(values) and all(isinstance(each, bool) for each in values))
+
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not) and (base := _without_lowest_bit(node.operand)) is not None:
             return _zero_or_power_of_two(self.visit(base), ast.Eq())
         self.generic_visit(node)
-        if isinstance(node.op, ast.Invert) and _logical(node.operand):
+        if isinstance(node.op, ast.Invert) and self._logical(node.operand):
             return ast.UnaryOp(op=ast.Not(), operand=node.operand)
+        if isinstance(node.op, ast.Invert):  # in two's complement
+            negated = ast.UnaryOp(op=ast.USub(), operand=node.operand)
+            return ast.BinOp(left=negated, op=ast.Sub(), right=ast.Constant(value=1))
         return node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
@@ -132,55 +186,147 @@ class _Translator(ast.NodeTransformer):
         if base is not None and zero and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
             return _zero_or_power_of_two(self.visit(base), node.ops[0])
         self.generic_visit(node)
-        node.ops = [_EQUALITIES.get(type(op), lambda op=op: op)() for op in node.ops]
+        node.ops = [
+            _EQUALITIES.get((type(op), isinstance(right, _LISTS)), lambda op=op: op)()
+            for op, right in zip(node.ops, node.comparators, strict=True)
+        ]
         node.comparators = [
             _choices(right) if isinstance(op, ast.In | ast.NotIn) and not _within(node.left, right) else right
             for op, right in zip(node.ops, node.comparators, strict=True)
         ]
+        return self._without_double_negation(node)
+
+    def _without_double_negation(self, node: ast.Compare) -> ast.expr:
+        """Return ``(not a) != (not b)`` as ``a != b`` if both are truth values; other nodes unchanged."""
+        match node:
+            case ast.Compare(
+                left=ast.UnaryOp(op=ast.Not(), operand=left),
+                ops=[ast.Eq() | ast.NotEq()],
+                comparators=[ast.UnaryOp(op=ast.Not(), operand=right)],
+            ) if self._logical(left) and self._logical(right):
+                return ast.Compare(left=left, ops=node.ops, comparators=[right])
         return node
 
     def visit_Call(self, node: ast.Call) -> Any:  # noqa: PLR0911
-        node.args = [self.visit(each) for each in node.args]
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        node.func = ast.Name(id=_FUNCTIONS.get(name, name), ctx=ast.Load())
-        if (operation := _operation(name, node.args)) is not None:
-            return operation
-        match name, node.args:
+        if (given := _given_by_name(name, node.args)) is not None:
+            return given
+        values = [self.visit(each) for each in elements(node.args)]
+        name = _FUNCTIONS.get(name, name)
+        match name, values:
+            case "sizeof" | "itemsize" | "element_size", [ast.Name(id=field)] if field in self.choices:
+                return bytes_of(field, self.choices[field]) or node
             case "ceil", [ast.BinOp(left=left, op=ast.Div(), right=right)]:
                 return ast.Call(func=ast.Name(id="ceil_div", ctx=ast.Load()), args=[left, right], keywords=[])
             case "int" | "floor", [ast.BinOp(left=left, op=ast.Div(), right=right)]:
                 return ast.BinOp(left=left, op=ast.FloorDiv(), right=right)
-            case "sum", [ast.List(elts=[first, *others]) | ast.Tuple(elts=[first, *others])]:
-                return functools.reduce(
-                    lambda left, right: ast.BinOp(left=left, op=ast.Add(), right=right), others, first
-                )
-            case "min" | "max" | "all" | "any", [ast.List(elts=[value]) | ast.Tuple(elts=[value])]:
+            case "float", [ast.Constant(value=str() as text)] if text.lower() in BOUNDS:
+                return ast.Constant(value=BOUNDS[text.lower()])
+            case "min" | "max" | "all" | "any" | "sum" | "prod" | "float" | "bool", [value]:
                 return value
-            case "min" | "max", [ast.List(elts=values) | ast.Tuple(elts=values)]:
-                node.args = values
-            case "int" | "float" | "bool", [value]:
-                return value
-            case "all", [ast.List(elts=values) | ast.Tuple(elts=values)] if values:
-                return ast.BoolOp(op=ast.And(), values=values)
-            case "any", [ast.List(elts=values) | ast.Tuple(elts=values)] if values:
-                return ast.BoolOp(op=ast.Or(), values=values)
-        return node
+            case "sum" | "prod", [first, *others]:
+                op = ast.Add() if name == "sum" else ast.Mult()
+                return functools.reduce(lambda left, right: ast.BinOp(left=left, op=op, right=right), others, first)
+            case "all" | "any", [_, *_]:
+                return ast.BoolOp(op=ast.And() if name == "all" else ast.Or(), values=values)
+            case "static_assert" | "assert_", [condition, ast.Constant(value=str())]:
+                return condition
+        owner = [self.visit(node.func.value)] if isinstance(node.func, ast.Attribute) else []
+        for operands in (values, [*owner, *values]):  # `np.add(a, b)`, and `a.add(b)`
+            if (operation := _operation(name, operands)) is not None:
+                return self.visit(operation) if isinstance(operation, ast.Compare) else operation
+        return ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=values, keywords=node.keywords)
 
 
-_OPERATIONS: Mapping[tuple[str, int], str] = {
-    ("pow", 2): "({}) ** ({})",
-    ("sqrt", 1): "({}) ** 0.5",
-    ("square", 1): "({}) ** 2",
-    ("mod", 2): "({}) % ({})",
-    ("fmod", 2): "({}) % ({})",
-    ("not", 1): "not ({})",
-    ("xor", 2): "({}) != ({})",
-    ("implies", 2): "not ({}) or ({})",
+_LISTS = (ast.List, ast.Tuple, ast.Set)
+
+
+def elements(arguments: Sequence[ast.expr]) -> list[ast.expr]:
+    """Return the arguments of a call or, if its only argument is a list, the elements of the list.
+
+    A generator over a list, such as ``a == x for x in (1, 2)``, is expanded.
+    """
+    match arguments:
+        case [ast.List(elts=values) | ast.Tuple(elts=values) | ast.Set(elts=values)]:
+            return values
+        case [
+            ast.GeneratorExp(elt=part, generators=[ast.comprehension(target=ast.Name(id=name), iter=source, ifs=[])])
+            | ast.ListComp(elt=part, generators=[ast.comprehension(target=ast.Name(id=name), iter=source, ifs=[])])
+        ] if isinstance(source, _LISTS):
+            return [_Renamed(name, each).visit(copy.deepcopy(part)) for each in source.elts]
+    return list(arguments)
+
+
+class _Renamed(ast.NodeTransformer):
+    """Replaces a name by a tree."""
+
+    def __init__(self, name: str, meant: ast.expr) -> None:
+        self.name, self.meant = name, meant
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.meant if node.id == self.name else node
+
+
+def _given_by_name(function: str, arguments: Sequence[ast.expr]) -> ast.expr | None:
+    """Return the name in ``params.get("a")`` or Optuna's ``trial.suggest_int("a", 1, 8)``; None for other calls."""
+    match arguments:
+        case [ast.Constant(value=str() as name), *_] if function == "get" or function.startswith("suggest_"):
+            return ast.Name(id=name, ctx=ast.Load())
+    return None
+
+
+_FORMS: Mapping[str, str] = {
+    "{0}": "require check constraint static_assert assert_",
+    "{0} ** {1}": "pow power",
+    "{0} ** 0.5": "sqrt",
+    "{0} ** (1 / 3)": "cbrt",
+    "({0} ** 2 + {1} ** 2) ** 0.5": "hypot",
+    "{0} ** 2": "square",
+    "{0} % {1}": "mod fmod remainder",
+    "{0} // {1}": "floor_divide floordiv div idiv",
+    "{0} / {1}": "divide truediv true_divide",
+    "{0} * {1}": "mul multiply",
+    "{0} + {1}": "add",
+    "{0} - {1}": "sub subtract",
+    "{0} * {1} // gcd({0}, {1})": "lcm",
+    "min(max({0}, {1}), {2})": "clamp clip",
+    "({0} > 0) - ({0} < 0)": "sign sgn",
+    "not {0}": "not logical_not",
+    "(not {0}) != (not {1})": "xor logical_xor",
+    "(not {0}) == (not {1})": "iff xnor",
+    "{0} and {1}": "logical_and",
+    "{0} or {1}": "logical_or",
+    "not ({0} and {1})": "nand",
+    "not ({0} or {1})": "nor",
+    "not {0} or {1}": "implies",
+    "{0} == {1}": "eq equal equals",
+    "{0} != {1}": "ne not_equal strcmp",
+    "{0} < {1}": "lt less",
+    "{0} <= {1}": "le less_equal",
+    "{0} > {1}": "gt greater",
+    "{0} >= {1}": "ge greater_equal",
+    "{0} in {1}": "isin",
+    "{0} % 2 == 0": "even is_even iseven",
+    "{0} % 2 == 1": "odd is_odd isodd",
+    "{1} if {0} else {2}": "where select iif if_else ifelse",
+    "{0} // 1": "int floor trunc int_ fix",
+    "ceil_div({0}, 1)": "ceil",
+    "({0} + 0.5) // 1": "round rint nint lround",
 }
-"""Expressions for functions of other languages, by lower-case name and number of arguments."""
+"""Functions of other languages in lower case, by the expression that has their value."""
+_OPERATIONS: Mapping[tuple[str, int], str] = {
+    (name, len(set(re.findall(r"{\d}", form)))): form for form, names in _FORMS.items() for name in names.split()
+}
+_ROUNDING = frozenset(_FORMS["{0} // 1"].split() + _FORMS["({0} + 0.5) // 1"].split() + ["ceil"])
 _POWER_TEST = re.compile(r"is_?pow(?:er)?_?(?:of_?)?(?:2|two)", re.IGNORECASE)
 """Matches names of functions that test for a power of two, such as ``is_power_of_2`` and ``isPow2``."""
-_EQUALITIES: Mapping[type[ast.cmpop], Callable[[], ast.cmpop]] = {ast.Is: ast.Eq, ast.IsNot: ast.NotEq}
+_EQUALITIES: Mapping[tuple[type[ast.cmpop], bool], Callable[[], ast.cmpop]] = {
+    (ast.Is, False): ast.Eq,
+    (ast.IsNot, False): ast.NotEq,
+    (ast.Eq, True): ast.In,
+    (ast.NotEq, True): ast.NotIn,
+}
+"""The operators to write, by the operator and whether its right operand is a list."""
 
 
 def _operation(name: str, operands: Sequence[ast.expr]) -> ast.expr | None:
@@ -194,8 +340,23 @@ def _operation(name: str, operands: Sequence[ast.expr]) -> ast.expr | None:
         return _power_of_two(operands[0], ast.Eq())
     if name.lower() in ("and", "or") and len(operands) > 1:
         return ast.BoolOp(op=ast.And() if name.lower() == "and" else ast.Or(), values=list(operands))
+    if name.lower() in _ROUNDING and len(operands) == 1 and _whole(operands[0]):
+        return operands[0]
     form = _OPERATIONS.get((name.lower(), len(operands)))
-    return ast.parse(form.format(*map(ast.unparse, operands)), mode="eval").body if form else None
+    texts = [f"({ast.unparse(each)})" for each in operands]
+    return ast.parse(form.format(*texts), mode="eval").body if form else None
+
+
+def _whole(node: ast.expr) -> bool:
+    """Return True if a value is a whole number, provided that all names have whole numbers as values."""
+    return not any(
+        isinstance(each, ast.Div | ast.Pow) or (isinstance(each, ast.Constant) and type(each.value) is not int)
+        for each in ast.walk(node)
+    )
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
 
 
 def _logical(node: ast.expr) -> bool:
@@ -227,7 +388,7 @@ def _without_lowest_bit(node: ast.expr) -> ast.expr | None:
 
 
 def _power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
-    power = ast.BinOp(left=ast.Constant(value=2), op=ast.Pow(), right=ast.Constant(value=_POWER))
+    power = ast.BinOp(left=ast.Constant(value=2), op=ast.Pow(), right=ast.Constant(value=POWER))
     remainder = ast.BinOp(left=power, op=ast.Mod(), right=base)
     return ast.Compare(left=remainder, ops=[op], comparators=[ast.Constant(value=0)])
 

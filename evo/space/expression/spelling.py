@@ -1,14 +1,17 @@
 """Converts tokens and phrases of C, SQL and other languages to Python."""
 
+import html
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _TOKEN = re.compile(
     r"""(?P<text>"[^"]*"|'[^']*'|“[^“”]*”|‘[^‘’]*’|`[^`]*`)
       | (?P<number>0[xX][0-9a-fA-F]+|[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+)
         (?:\s?(?P<unit>[kKMG])(?:i?[bB])?|[uUlLfF]*)(?![A-Za-z0-9_])
-      | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
-      | (?P<sign>===|!==|/=|=!|[<>!=]\s+=|\^\^|&&|\|\||<<|>>|<=|>=|==|!=|~=|<>|=<|=>|//|\*\*|::|[^\s])""",
+      | (?P<name>\\?[A-Za-z_][A-Za-z0-9_]*)
+      | (?P<sign>===|!==|=/=|¬=|/=|=!|[<>!=]\s+=|=\s+[<>]|\^\^|%%|>>>|&&|\|\||<<|>>|<=|>=|==|!=
+                  |~=|<>|=<|=>|//|\*\*|::|[^\s])""",
     re.VERBOSE,
 )
 _SIGNS: Mapping[str, str] = {
@@ -42,6 +45,10 @@ _SIGNS: Mapping[str, str] = {
     "−": "-",
     "²": "** 2",
     "³": "** 3",
+    "%%": "%",
+    ">>>": ">>",
+    "=/=": "!=",
+    "¬=": "!=",
 }
 _WORDS: Mapping[str, str] = {
     "true": "True",
@@ -57,16 +64,41 @@ _WORDS: Mapping[str, str] = {
     "Not": "not",
     "andalso": "and",
     "orelse": "or",
+    r"\times": "*",
+    r"\cdot": "*",
+    r"\le": "<=",
+    r"\leq": "<=",
+    r"\ge": ">=",
+    r"\geq": ">=",
+    r"\ne": "!=",
+    r"\neq": "!=",
+    r"\land": "and",
+    r"\lor": "or",
+    r"\in": "in",
 }
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _FORTRAN = _COMPARISONS | {"and": "and", "or": "or", "not": "not", "neqv": "^", "true": "True", "false": "False"}
-_INFIX = _COMPARISONS | {"mod": "%", "rem": "%", "div": "//", "xor": "^", "equals": "=="}
+_INFIX = _COMPARISONS | {
+    "mod": "%",
+    "rem": "%",
+    "div": "//",
+    "xor": "^",
+    **dict.fromkeys(("equals", "equal", "equal to", "strequal"), "=="),
+    **dict.fromkeys(("not equal", "not equal to"), "!="),
+    **dict.fromkeys(("less", "less than", "below"), "<"),
+    **dict.fromkeys(("greater", "greater than", "more than", "exceeds", "above"), ">"),
+    **dict.fromkeys(("less_equal", "less than or equal to", "at most"), "<="),
+    **dict.fromkeys(("greater_equal", "greater than or equal to", "at least"), ">="),
+}
+"""Operators that are words, of Fortran, SQL, CMake and English."""
+_WORD_PATTERNS = [each.replace(" ", r"\s+") for each in sorted(_INFIX, key=len, reverse=True)]
 _OPERATOR = re.compile(
     rf"""\.(?P<fortran>{"|".join(_FORTRAN)})\.
        | (?<=\s)-(?P<shell>{"|".join(_COMPARISONS)})(?=\s)
-       | (?<=[\w)\s])(?<!\band\s)(?<!\bor\s)(?<!\bnot\s)\b(?P<infix>{"|".join(_INFIX)})\b
-         (?=\s+[\w(])(?!\s+(?:and|or|in|not|if|else)\b)""",
+       | (?<=[\w)\s])(?<!\band\s)(?<!\bor\s)(?<!\bnot\s)\b(?:is\s+)?
+         (?P<infix>{"|".join(_WORD_PATTERNS)})\b
+         (?=\s+[\w("'])(?!\s+(?:and|or|in|not|if|else)\b)""",
     re.VERBOSE | re.IGNORECASE,
 )
 """Matches operators that are words: Fortran's ``.LT.``, ``-lt`` of a shell, and ``mod`` or ``xor`` between operands."""
@@ -110,20 +142,40 @@ def with_sizes(text: str) -> str:
 _NAME = r"[A-Za-z_]\w*"
 _PHRASES: Sequence[tuple[str, str]] = (
     (r"/\*.*?\*/", " "),
-    (r"^\s*(?:assert|return|require|requires|constraint)\s+", ""),
+    (r"^\s*(?:assert|return|require|requires|constraint|test)\s+", ""),
+    (r"\b(?:static|const|reinterpret|dynamic)_cast\s*<[^<>]*>", ""),
+    (r"\bcast\s*\(\s*([^()]+?)\s+as\s+\w+\s*\)", r"(\1)"),
+    (r"\|([^|]+)\|(?!\|)(?=\s*(?:[<>=!*/+-]|$))", r"abs(\1)"),
+    (r"⌈([^⌈⌉]+)⌉", r"ceil(\1)"),
+    (r"⌊([^⌊⌋]+)⌋", r"floor(\1)"),
+    (r"√\s*(\w+)", r"sqrt(\1)"),
+    (r"√\s*\(", r"sqrt("),
+    (r"(?<=\d)[ \t]+(?=\d)", ","),
     (
         rf"\$\{{({_NAME})\}}|\$\(({_NAME})\)|\{{\{{\s*({_NAME})\s*\}}\}}|\{{({_NAME})\}}|%({_NAME})%|@({_NAME})",
         r"\1\2\3\4\5\6",
     ),
+    (rf"({_NAME})\s+(?:is\s+)?even\b", r"\1 % 2 == 0"),
+    (rf"({_NAME})\s+(?:is\s+)?odd\b", r"\1 % 2 == 1"),
+    (rf"({_NAME})\s+like\s+(['\"])%([^%_'\"]*)%\2", r"\2\3\2 in \1"),
+    (rf"({_NAME})\s+like\s+(['\"])([^%_'\"]*)%\2", r"\1.startswith(\2\3\2)"),
+    (rf"({_NAME})\s+like\s+(['\"])%([^%_'\"]*)\2", r"\1.endswith(\2\3\2)"),
     (rf"({_NAME})\s+between\s+(\w+)\s+and\s+(\w+)", r"\2 <= \1 <= \3"),
     (rf"({_NAME})\s+in\s+[\[(]?(\w+)\s*(?:\.\.=?|:)\s*(\w+)[\])]?", r"\2 <= \1 <= \3"),
     (rf"({_NAME})\s+(?:is\s+)?(?:divisible\s+by|(?:a\s+)?multiple\s+of)\s+(\w+)", r"\1 % \2 == 0"),
     (rf"(\w+)\s+divides\s+({_NAME})", r"\2 % \1 == 0"),
     (rf"({_NAME})(\s*(?:[<>]=?|[!=]=)\s*\w+\s+(?:and|or|&&|\|\|)\s*)(?=[<>!=])", r"\1\2\1 "),
     (rf"({_NAME})(\s+(?:and|or|&&|\|\|)\s*)(?=[<>]|[!=]=)", r"\1\2\1 "),
-    (rf"^\s*({_NAME})\s+xor\s+({_NAME})\s*$", r"(not \1) != (not \2)"),
-    (r"^\s*if\s+(.+?)(?:\s+then\b|:)\s*(.+)$", r"not (\1) or (\2)"),
-    (r"^(?!.*\belse\b)(.+?)\s+if\s+(.+)$", r"not (\2) or (\1)"),
+    (r"==+>|⇒|→", "->"),
+    (r"\s*(?:<=+>|<-+>|⇔|↔)\s*", " iff "),
+    (r"^(?!.*(?:\b(?:and|or)\b|&&|\|\|))\s*(.+?)\s+(xor|xnor|nand|nor|iff)\s+(.+?)\s*$", r"\2((\1), (\3))"),
+    (r"\bcase\s+when\s+(.+?)\s+then\s+(.+?)\s+else\s+(.+?)\s+end\b", r"((\2) if (\1) else (\3))"),
+    (r"^\s*if\s+(.+?)\s+then\s+(.+?)\s+else\s+(.+)$", r"(\2) if (\1) else (\3)"),
+    (r"^\s*if\s*\(([^()]+)\)\s*([^;]+);\s*else\s+([^;]+);?\s*$", r"(\2) if (\1) else (\3)"),
+    (r"\bif\s*\((?=[^()]*,[^()]*,[^()]*\))", "where("),
+    (r"^\s*(?:if|when)\s+(.+?)(?:\s+then\b|:)\s*(.+)$", r"not (\1) or (\2)"),
+    (r"^(.+?)\s+then\s+(.+)$", r"not (\1) or (\2)"),
+    (r"^(?!.*\belse\b)(.+?)\s+(?:if|when|where|given)\s+(.+)$", r"not (\2) or (\1)"),
     (r"^(.+?)\s+unless\s+(.+)$", r"(\1) or (\2)"),
 )
 """Pairs (regular expression, replacement) for phrases of other languages. They are applied in this order."""
@@ -134,13 +186,17 @@ def with_phrases(text: str) -> str:
 
     Comments and the marks of placeholders, as in ``${NAME}`` and ``@NAME``, are removed.
     """
+    text = html.unescape(text)
     for phrase, meant in _PHRASES:
         text = re.sub(phrase, meant, text, flags=re.IGNORECASE | re.DOTALL)
     return _without_commas(text)
 
 
 def _without_commas(text: str) -> str:
-    """Return the text with `and` in place of commas between conditions, and without the commas in ``1,024``."""
+    """Return the text with `and` in place of commas between conditions, and without the commas in ``1,024``.
+
+    A comma before a number or text becomes `or`, because ``a == 1, 2`` lists the values of one condition.
+    """
     depth, parts = 0, [""]
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")
@@ -149,10 +205,29 @@ def _without_commas(text: str) -> str:
         else:
             parts[-1] += letter
     joined = parts[0]
-    for part in parts[1:]:
+    for part in filter(str.strip, parts[1:]):
         grouped = re.search(r"(?<![\w.])\d{1,3}$", joined.replace(",", "")[-4:]) or re.search(r"\d{3}$", joined)
-        joined += part if grouped and re.match(r"\d{3}(?!\w)", part) else f" and {part}"
+        joined += (
+            part if grouped and re.match(r"\d{3}(?!\w)", part) else f" {'or' if _VALUE.match(part) else 'and'} {part}"
+        )
     return joined
+
+
+_VALUE = re.compile(r"\s*(?:[\w.]*\d|'[^']*'|\"[^\"]*\")\s*(?:$|or\b)")
+_GUESSES: Sequence[tuple[str, str]] = (
+    (r"(?<!&)&(?!&)", " and "),
+    (r"(?<!\|)\|(?!\|)", " or "),
+    (r"(?<![\w.])(\d+)\s*(?=[A-Za-z_(])", r"\1 * "),
+    (r"\s+x\s+", " * "),
+    (r"[?]\s*$|\s//\s.*$", ""),
+)
+"""Replacements that are tried if an expression has no meaning otherwise, because their texts may mean other things."""
+
+
+def guesses(text: str) -> Iterator[str]:
+    """Yield the text with each of `_GUESSES` that changes it."""
+    found = (re.sub(pattern, meant, text) for pattern, meant in _GUESSES)
+    return (each for each in found if each != text)
 
 
 def foreign(text: str) -> dict[str, str]:
@@ -178,7 +253,7 @@ def _shown(operator: str) -> str:
 
 def _operator(found: re.Match[str]) -> str:
     """Return the operator in Python's syntax for a match of `_OPERATOR`."""
-    return (_FORTRAN if found["fortran"] else _INFIX)[found[found.lastgroup or 0].lower()]
+    return (_FORTRAN if found["fortran"] else _INFIX)[" ".join(found[found.lastgroup or 0].lower().split())]
 
 
 def _sign(sign: str, default: str) -> str:
@@ -268,3 +343,13 @@ def _ternary(text: str) -> str:
             chosen, other = text[question + 1 : index], text[index + 1 :]
             return f"({_ternary(chosen)}) if ({text[:question]}) else ({_ternary(other)})"
     return text
+
+
+POWER = 30
+"""``2 ** 30 % x == 0`` is true for the powers of two up to 2**30, and for no other positive number."""
+
+
+def pasted(text: str) -> str:
+    """Return an expression as it is written in a document: in double quotes, which TOML, JSON and Python all accept."""
+    note = f" (2 ** {POWER} % n is 0 for powers of two)" if f"2 ** {POWER} % " in text else ""
+    return f"`{json.dumps(text, ensure_ascii=False)}`{note}"
