@@ -2,13 +2,15 @@
 
 import ctypes
 import gc
+import itertools
 import os
 import platform
 import weakref
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import psutil
@@ -18,7 +20,8 @@ from evo.export.loader.float_control import FloatControl, preserved
 from evo.trial.objective import Objective
 from tests.integration.workbench import cpu
 from workers.backends import HostSession, LaunchError, Session, driver
-from workers.backends.cpu.device import CpuDriver
+from workers.backends.cpu import device as cpu_device
+from workers.backends.cpu.device import CpuDriver, CpuSession
 from workers.backends.cpu.timers import MINIMUM_SAMPLE_S, CallTimer
 from workers.build import Artefact, Unit
 from workers.build.kernel import Argument
@@ -245,4 +248,17 @@ def test_kernel_process_ends_when_its_kernel_is_garbage_collected(folder: Path, 
     del kernel, holder
     gc.collect()
     assert collected() is None
-    assert process.status() == psutil.STATUS_ZOMBIE or process.wait(5) is not None
+    assert process.status() == psutil.STATUS_ZOMBIE or process.wait(60) is not None
+
+
+@pytest.mark.parametrize(("counts", "fault"), [([2, 2, 1], "none"), ([2] * 1000, "leaves 1 thread running")])
+def test_ending_thread_of_a_kernel_is_no_fault_if_the_machine_stands_still(
+    monkeypatch: pytest.MonkeyPatch, counts: list[int], fault: str
+) -> None:
+    now_s = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(now_s), sleep=lambda _: next(now_s))  # each call takes a second
+    monkeypatch.setattr(cpu_device, "time", clock)
+    monkeypatch.setattr(cpu_device, "_threads_of", lambda _: counts.pop(0))
+    session, process = cast(CpuSession, SimpleNamespace(_threads=1)), cast(Any, SimpleNamespace(pid=1))
+    found = CpuSession._left_running(session, process)
+    assert (found or "none").startswith(fault)

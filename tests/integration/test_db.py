@@ -271,7 +271,7 @@ def test_notification_reaches_other_connections_after_the_commit(postgresql: Ser
         with one.write() as session:
             announce(session, "done")
         time.sleep(0.05)
-    assert heard.get(timeout=1) == mine.get(timeout=1) == "done"
+    assert heard.get(timeout=60) == mine.get(timeout=60) == "done"
     one.close()
     other.close()
     postgresql.take_back(location)

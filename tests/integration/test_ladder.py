@@ -446,7 +446,7 @@ def test_runner_killed_between_trials_is_replaced(workshop: Workshop) -> None:
     workshop.report()
     (runner,) = guardians()
     os.kill(runner.pid, signal.SIGKILL)
-    psutil.wait_procs([runner], timeout=5)
+    psutil.wait_procs([runner], timeout=60)
     assert isinstance(workshop.report().outcome, Measured)
 
 

@@ -134,7 +134,7 @@ def test_request_to_a_killed_runner_or_guardian_raises_child_died(
     prove(child, device, folder)
     runner = runner_of(child)
     os.kill(child.pid if guardian else runner.pid, signal.SIGKILL)
-    psutil.wait_procs([runner], timeout=10)
+    psutil.wait_procs([runner], timeout=60)
     with pytest.raises(ChildDiedError, match="killed by SIGKILL"):
         child.ask(Measure(candidate="a", samples=1, other_samples=1), 60)
     assert not child.usable
@@ -174,7 +174,7 @@ def test_runner_ends_when_its_parent_ends(tmp_path: Path) -> None:
         runner = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
         parent.wait()
-        _, alive = psutil.wait_procs([runner], timeout=10)
+        _, alive = psutil.wait_procs([runner], timeout=60)
     assert not alive
 
 
@@ -208,7 +208,7 @@ def test_detached_processes_end_with_a_killed_or_crashed_runner(
         child.ask(detaching, 5)
     with suppress(psutil.NoSuchProcess):
         detached = psutil.Process(int(pid.read_text()))
-        detached.wait(timeout=5)
+        detached.wait(timeout=60)
 
 
 def test_runner_does_not_import_packages_from_the_working_directory(

@@ -240,8 +240,8 @@ def test_stopped_worker_returns_its_leases_and_leaves_no_process(bench: Bench, m
         bench.begun(search)
         family = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
-    _, alive = psutil.wait_procs(family, timeout=5)
+        assert process.wait(60) == 0
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert not alive
     with bench.working():
         search = bench.ended(search)
@@ -258,7 +258,7 @@ def test_killed_worker_is_replaced_and_no_trial_is_lost_or_counted_twice(bench: 
             bench.begun(search, finished)
             runners = psutil.Process(process.pid).children(recursive=True)
             process.kill()
-        _, alive = psutil.wait_procs(runners, timeout=5)
+        _, alive = psutil.wait_procs(runners, timeout=60)
         assert not alive
     assert search is not None
     with bench.working():

@@ -94,9 +94,9 @@ def test_worker_registers_once_the_service_is_up_and_then_sends_heartbeats(tmp_p
     this, stopping = worker(tmp_path, service)
     thread = threading.Thread(target=this.run)
     thread.start()
-    assert service.beaten.wait(10)
+    assert service.beaten.wait(60)
     stopping.set()
-    thread.join(10)
+    thread.join(60)
     assert [word.split()[0] for word in service.said[:4]] == ["register", "register", "register", "heartbeat"]
     assert service.said[0].startswith("register w me ['replay-")
     assert service.said[-1] == "leave w"
@@ -111,9 +111,9 @@ def test_worker_waits_for_a_starting_service_before_registering(
     this, stopping = worker(tmp_path, service)
     thread = threading.Thread(target=this.run)
     thread.start()
-    assert service.beaten.wait(10)
+    assert service.beaten.wait(60)
     stopping.set()
-    thread.join(10)
+    thread.join(60)
     assert service.looked == 4
     assert service.said[0].startswith("register w me")
 
@@ -127,9 +127,9 @@ def test_worker_stops_waiting_for_a_starting_service_and_registers(
     this, stopping = worker(tmp_path, service)
     thread = threading.Thread(target=this.run)
     thread.start()
-    assert service.beaten.wait(10)
+    assert service.beaten.wait(60)
     stopping.set()
-    thread.join(10)
+    thread.join(60)
     assert service.said[0].startswith("register w me")
 
 
@@ -157,7 +157,7 @@ def test_unexpected_failure_ends_every_thread_of_the_worker(
     with pytest.raises(RuntimeError, match="unexpected"):
         this.run()
     for thread in set(threading.enumerate()) - before:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -165,7 +165,7 @@ def test_worker_signs_off_while_a_slot_is_still_ending(tmp_path: Path, monkeypat
     service, left = Service(), threading.Event()
     this, stopping = worker(tmp_path, service)
     monkeypatch.setattr(service, "leave", lambda *_, **__: left.set())
-    monkeypatch.setattr(this._slots[0], "run", lambda: service.said.append(f"ended {left.wait(5)}"))
+    monkeypatch.setattr(this._slots[0], "run", lambda: service.said.append(f"ended {left.wait(60)}"))
     stopping.set()
     monkeypatch.setattr(this, "_register_when_there", lambda: None)
     this.run()
@@ -186,9 +186,9 @@ def test_every_worker_process_sends_a_different_incarnation(tmp_path: Path) -> N
         this, stopping = worker(tmp_path, service)
         thread = threading.Thread(target=this.run)
         thread.start()
-        assert service.beaten.wait(10)
+        assert service.beaten.wait(60)
         stopping.set()
-        thread.join(10)
+        thread.join(60)
     assert len(service.incarnations) == 2
 
 

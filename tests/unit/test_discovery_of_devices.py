@@ -12,7 +12,7 @@ from workers.daemon import daemon
 def test_device_kinds_are_discovered_concurrently_and_listed_in_order(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=60)
 
     def discover(kind: str) -> list[str]:
         both.wait()  # times out unless both kinds are discovered concurrently

@@ -376,6 +376,6 @@ def test_outbox_thread_retries_delivery(tmp_path: Path, monkeypatch: pytest.Monk
     outbox = Outbox(Client(), tmp_path)  # type: ignore[arg-type]
     outbox.start()
     outbox.post(parcel(1))
-    assert taken.wait(10)
+    assert taken.wait(60)
     outbox.close()
     assert service.reports == [1]

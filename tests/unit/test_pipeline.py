@@ -28,7 +28,7 @@ class Builds:
     def prepare(self, work: Assignment, job: Job) -> Preparation:
         if not isinstance(job, Evaluate):
             return {}
-        assert self.gates[job.number].wait(10)
+        assert self.gates[job.number].wait(60)
         return {}
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
@@ -96,7 +96,7 @@ def test_pipeline_on_few_cores_builds_a_batch_before_measuring(monkeypatch: pyte
         taking.join(0.1)
         assert not taken
         builds.gates[1].set()
-        taking.join(10)
+        taking.join(60)
         assert [*taken, number_of(line)] == [1, 2]
         assert line.room == 4
 

@@ -75,7 +75,7 @@ def test_replay_device_can_wait_for_the_recorded_time_of_a_config(recording: Rec
     scale = 0.02 / recording.costs(key).total_s
     report = performed(Evaluate(number=0, config=entry.config), time_scale=scale)
     assert isinstance(report, EvaluateReport)
-    assert 0.02 <= report.stages.measure_s < 1.0
+    assert report.stages.measure_s >= 0.02
 
 
 def test_replay_device_has_no_baselines_and_refuses_a_family_without_recording() -> None:

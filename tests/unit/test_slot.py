@@ -298,15 +298,15 @@ def test_stopped_slot_does_not_wait_for_compilers(tmp_path: Path, monkeypatch: p
 
     def slowly(*_: object) -> Preparation:
         building.set()
-        assert ended.wait(10)
+        assert ended.wait(60)
         return {}
 
     monkeypatch.setattr(scene.performer, "prepare", slowly)
     slot = threading.Thread(target=scene.slot.run)
     slot.start()
-    assert building.wait(10)
+    assert building.wait(60)
     scene.stopping.set()
-    slot.join(5)
+    slot.join(60)
     assert not slot.is_alive()
     ended.set()
 
@@ -535,7 +535,7 @@ def test_slot_keeps_measuring_while_results_are_delivered(tmp_path: Path, monkey
     take = scene.service.report_many
 
     def slow(deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes]) -> tuple[Answer, ...]:
-        assert last.wait(10)
+        assert last.wait(60)
         return take(deliveries, contents=contents)
 
     monkeypatch.setattr(scene.service, "report_many", slow)
@@ -560,7 +560,7 @@ def test_slot_claims_its_next_jobs_while_it_measures(tmp_path: Path, monkeypatch
     def lease(*_: object, wait_s: float, **__: object) -> Leases:
         asked.append(wait_s)
         if len(asked) == 3:
-            assert performed.wait(10)
+            assert performed.wait(60)
         given, scene.service.leases = scene.service.leases[:3], scene.service.leases[3:]
         if not given and wait_s > 0:
             scene.stopping.set()

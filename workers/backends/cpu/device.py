@@ -38,7 +38,10 @@ from workers.system.scratch import scratch
 _UNINTERRUPTED = 0.95
 """Calls count as uninterrupted if their processor time is at least this fraction of their duration."""
 
-_THREAD_EXIT_S = 0.05
+_THREAD_EXIT_LOOKS = 50
+"""Number of times, about 1 ms apart, that the threads of a kernel are counted until they have ended. Looks are counted
+instead of seconds, because a machine that stands still must not accuse a kernel whose threads are about to end."""
+
 _TYPICAL_ARGUMENTS = 4
 _SELF_TEST_BYTES = 1 << 20
 
@@ -233,13 +236,13 @@ class CpuSession:
         return tuple(found[start : start + least])
 
     def _left_running(self, process: KernelProcess) -> str | None:
-        deadline = time.monotonic() + _THREAD_EXIT_S
-        while (extra := _threads_of(process.pid) - self._threads) > 0:
-            if time.monotonic() > deadline:
-                left = f"leaves {count_text(extra, 'thread')} running after it returned"
-                return f"{left}, and the objective allows {count_text(self._threads, 'thread')}"
+        for _ in range(_THREAD_EXIT_LOOKS):
+            extra = _threads_of(process.pid) - self._threads
+            if extra <= 0:
+                return None
             time.sleep(0.001)
-        return None
+        left = f"leaves {count_text(extra, 'thread')} running after it returned"
+        return f"{left}, and the objective allows {count_text(self._threads, 'thread')}"
 
     def _written_since(self) -> str | None:
         """Return a description of the fault if a thread wrote outputs after the last call returned, else None.
