@@ -4,8 +4,6 @@ import keyword
 import re
 from collections.abc import Collection
 
-from jinja2.defaults import DEFAULT_NAMESPACE
-
 from evo.device import Device, DeviceKind, kind_of
 from evo.errors import InvalidInput
 from evo.space.expression import FUNCTIONS
@@ -21,9 +19,10 @@ WORD_RULE = "at most 100 letters, digits, `_`, `-`, `.` and `+`, a letter or dig
 TERMS = frozenset({"threads", "programmatic"})
 """Names of properties of the objective that expressions may use."""
 
-TEMPLATE_WORDS = frozenset(
-    {"true", "false", "none", "loop", "self", "super", "caller", "varargs", "kwargs", *DEFAULT_NAMESPACE}
-)
+TEMPLATE_FUNCTIONS = frozenset({"range", "dict", "lipsum", "cycler", "joiner", "namespace"})
+"""Functions of Jinja. They are listed here, because every runner would import Jinja only for their names."""
+
+TEMPLATE_WORDS = TEMPLATE_FUNCTIONS | {"true", "false", "none", "loop", "self", "super", "caller", "varargs", "kwargs"}
 """Reserved words of Jinja. For example, a tunable with the name `range` would replace the function in templates."""
 
 

@@ -34,9 +34,9 @@ def test_first_verdict_after_warm_up_loads_no_modules() -> None:
     assert done.stdout.split() == ["True"]
 
 
-def test_runner_starts_without_importing_structlog() -> None:
-    """A search starts dozens of runners, and few of them log."""
-    imports = "import sys, workers.runner.process; print('structlog' in sys.modules)"
+def test_runner_starts_without_importing_structlog_or_jinja() -> None:
+    """A search starts dozens of runners. Few of them log, and none renders a template."""
+    imports = "import sys, workers.runner.process; print(bool({'structlog', 'jinja2'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", imports], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["False"]
 

@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from jinja2.defaults import DEFAULT_NAMESPACE
 
 from evo.device import Device, kind_of
 from evo.device.estimate.target import known
 from evo.errors import InvalidInput
 from evo.family import Family, Launch, Operand, Work
 from evo.family.argument import Tolerance
+from evo.family.scope import TEMPLATE_FUNCTIONS
 from evo.space import EmptySpace
 from evo.trial import Config
 from evo.trial.objective import Objective
@@ -432,3 +434,7 @@ def test_error_of_an_unknown_role_explains_in_place_arguments(role: str) -> None
         Family.from_document(made)
     assert refused.value.field == "family.toml: arguments[0].role"
     assert "inout, input, output, scalar, workspace" in refused.value.reason
+
+
+def test_functions_of_templates_are_reserved_names() -> None:
+    assert set(DEFAULT_NAMESPACE) == TEMPLATE_FUNCTIONS

@@ -21,7 +21,7 @@ from playwright.sync_api import (
 
 INSTALLED = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 INSTALL = ".venv/bin/playwright install --with-deps chromium"
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 GRAVE = ("serious", "critical")
 WIDE, NARROW, SMALL = (1280, 900), (390, 844), (360, 740)
 
