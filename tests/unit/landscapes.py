@@ -78,7 +78,7 @@ KINDS: dict[str, Outcome] = {
 
 
 def time_us(space: Space, trial: Trial) -> float:
-    """Return a time that grows with the distance from an off-centre minimum, plus a pseudo-random part."""
+    """Return a time in µs that grows with the distance from a minimum, plus a pseudo-random part."""
     ranks = space.encode(trial.config)
     sizes = np.array([len(tunable.values) for tunable in space.tunables])
     ripple = zlib.crc32(space.key(trial.config).encode()) / 2**32

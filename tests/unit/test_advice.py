@@ -26,7 +26,7 @@ def valley() -> Space:
 
 
 def deceptive_us(config: Config) -> float:
-    """Return the time in a space with a wide valley at 4, 4, …, and a distant local minimum that is nearly as deep."""
+    """Return a time in µs with a wide valley at 4, 4, …, and a distant local minimum that is nearly as deep."""
     away = sum((int(value) - 4) ** 2 for value in config.values())
     return min(10.0 + 4.0 * away, 11.0 + 8.0 * sum(int(value) for value in config.values()))
 

@@ -87,7 +87,7 @@ def test_invalid_json_is_refused(text: str | bytes) -> None:
         "x = " + "[" * 100_000,
         "x = " + "{a = " * 100_000,
     ],
-    ids=["key", "table", "array of tables", "quoted", "literal", "inline", "after text", "arrays", "inline tables"],
+    ids=["key", "table", "array of tables", "quoted", "literal", "inline", "after a string", "arrays", "inline tables"],
 )
 def test_deeply_nested_toml_is_refused_cheaply(text: str) -> None:
     with pytest.raises(ValueError, match=r"parts|nested"):

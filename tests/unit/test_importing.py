@@ -544,38 +544,40 @@ PLAIN = "void scale(float *y, const float *x, int n) { y[n] = x[n]; }\n"
 KERNEL = f"__global__ {PLAIN}"
 HOSTILE: dict[str, str] = {
     "unclosed template parameters": "template<" * 20_000 + KERNEL,
-    "brackets of template parameters": "template<" + ">" * 200_000 + KERNEL,
-    "heads of kernels": "__global__ void f(" * 10_000 + KERNEL,
-    "heads of kernels before a brace": "__global__ void f(" * 10_000 + " " * 100_000 + "{" + KERNEL,
+    "closing brackets of template parameters": "template<" + ">" * 200_000 + KERNEL,
+    "unfinished kernel declarations": "__global__ void f(" * 10_000 + KERNEL,
+    "unfinished kernel declarations before a brace": "__global__ void f(" * 10_000 + " " * 100_000 + "{" + KERNEL,
     "unclosed kernels": "__global__ void f(int n){" * 8_000 + KERNEL,
     "unclosed functions": "void f(int n){" * 12_000 + PLAIN,
-    "heads of functions": "void f() " * 20_000 + PLAIN,
+    "function declarations": "void f() " * 20_000 + PLAIN,
     "kernels": "".join(f"__global__ void f{i}(float *y) {{ y[{i}] = 1; }}\n" for i in range(4_000)),
-    "words before a kernel": "inline " * 30_000 + KERNEL,
+    "qualifiers before a kernel": "inline " * 30_000 + KERNEL,
     "launch bounds": "__global__ __launch_bounds__(" * 7_000 + "()" * 50_000 + KERNEL,
-    "comparisons of macros": f"#define A 1\nvoid f(float *y) {{ {'A == A != ' * 20_000} y[0] = 1; }}",
+    "comparisons of a macro": f"#define A 1\nvoid f(float *y) {{ {'A == A != ' * 20_000} y[0] = 1; }}",
     "long words": f"#define A 1\nvoid f(float *y) {{ {'a' * 200_000} y[0] = A; }}",
-    "loops with steps": f"#define A 1\nvoid f(float *y) {{ {'for (;;i += A' * 15_000} y[0] = 1; }}",
+    "loops with a macro as step": f"#define A 1\nvoid f(float *y) {{ {'for (;;i += A' * 15_000} y[0] = 1; }}",
     "switches": f"#define A 1\nvoid f(float *y) {{ {'switch (A) { case 1: ' * 9_000} y[0] = 1; }}",
-    "guards": "".join(f"#ifndef A{i}\n" for i in range(7_000)) + "#define B 1\n" * 10_000 + PLAIN,
+    "include guards": "".join(f"#ifndef A{i}\n" for i in range(7_000)) + "#define B 1\n" * 10_000 + PLAIN,
     "macros": "".join(f"#define A{i} 1\n" for i in range(7_000)) + PLAIN.replace("= x", "= A1 + x"),
-    "names without a definition": f"void f(float *y) {{ {''.join(f'y[TILE_{i}] = 1;' for i in range(9_000))} }}",
+    "undefined names": f"void f(float *y) {{ {''.join(f'y[TILE_{i}] = 1;' for i in range(9_000))} }}",
     "constants": "const " * 30_000 + PLAIN.replace("= x", "= TILE_A + TILE_B + x"),
     "loops": f"void f(float *y, int k) {{ {'for( = - ' * 15_000} y[0] = 1; }}",
-    "blanks after a minus": f"void f(float *y, int k) {{ for (int i = -{' ' * 150_000}; ; ) y[0] = 1; }}",
-    "indices in indices": f"void f(float *y, int RADIUS) {{ {'y[' * 50_000}RADIUS{']' * 50_000} = 1; }}",
+    "spaces after a minus sign": f"void f(float *y, int k) {{ for (int i = -{' ' * 150_000}; ; ) y[0] = 1; }}",
+    "nested indices": f"void f(float *y, int RADIUS) {{ {'y[' * 50_000}RADIUS{']' * 50_000} = 1; }}",
     "casts": f"void f(float *y) {{ {'(' * 20_000}(float *) y[0] = 1; }}",
-    "stars": f"void f(float *y) {{ {'*' * 50_000} y[0] = 1; }}",
-    "other names": f"void f(float *y) {{ float *a0 = y; {''.join(f'float *a{i + 1} = a{i};' for i in range(4_000))} }}",
-    "calls of helpers": "".join(f"static void g{i}(float *y) {{ g{i + 1}(y); g{i + 1}(y); }}\n" for i in range(900))
+    "dereferences": f"void f(float *y) {{ {'*' * 50_000} y[0] = 1; }}",
+    "alias chain": f"void f(float *y) {{ float *a0 = y; {''.join(f'float *a{i + 1} = a{i};' for i in range(4_000))} }}",
+    "nested calls of helper functions": "".join(
+        f"static void g{i}(float *y) {{ g{i + 1}(y); g{i + 1}(y); }}\n" for i in range(900)
+    )
     + "void f(float *y) { g0(y); }",
     "comparisons": f"void f(float *y) {{ {'y < y > (y) ' * 20_000}; }}",
     "definitions": "int f0(int) { return 1; } " * 5_000 + PLAIN,
     "parameters": f"void f(float *y{', int a' * 30_000}) {{ y[0] = 1; }}",
-    "variables in variables": "void f(float *y, int n) { "
+    "nested definitions of variables": "void f(float *y, int n) { "
     + "".join(f"int a{i} = {' * '.join([f'(a{i + 1} + n)'] * 15)};" for i in range(2_000))
     + "y[a0] = 1; }",
-    "limits of limits": "void f(float *y, int n) { "
+    "conditions that depend on each other": "void f(float *y, int n) { "
     + "".join(f"if (a{i % 60} < a{i * 7 % 60} + a{i * 11 % 60}) " for i in range(5_000))
     + "y[a0] = 1; }",
     "indices": "void f(float *y, int n) { " + "y[i * n + j] = y[j * n + i]; " * 5_000 + "}",
@@ -759,14 +761,14 @@ WITHOUT_C_LINKAGE = {
     "definition": "void f(float *x) { x[0] = N; }\n",
     "declared with a default": "#include <cstddef>\nvoid f(float *x,  // all\n       std::size_t n = 4);\n"
     "void f(float *x, std::size_t n) { x[n] = N; }\n",
-    "other functions of that name": "struct S { void f(int) {} };\nnamespace k { void f(int); }\n"
+    "other functions with the same name": "struct S { void f(int) {} };\nnamespace k { void f(int); }\n"
     "using real = float;\n__attribute__((hot))\nvoid\nf(float *x) { x[0] = N; }\n",
     "declared in a header": '#include "f.h"\nvoid f(float *x) { x[0] = N; }\n',
     "declared in a C header": '#include "c.h"\nvoid f(float *x) { x[0] = N; }\n',
-    "in a block": '#ifdef __cplusplus\nextern "C" {\n#endif\nvoid f(float *x) { x[0] = N; }\n'
+    "extern C block": '#ifdef __cplusplus\nextern "C" {\n#endif\nvoid f(float *x) { x[0] = N; }\n'
     "#ifdef __cplusplus\n}\n#endif\n",
-    "by a macro": '#define API extern "C"\nAPI void f(float *x) { x[0] = N; }\n',
-    "next to a tunable": "#define STEP 4\nvoid f(float *x) { for (int i = 0; i < N; i += STEP) x[i] = 1; }\n",
+    "extern C in a macro": '#define API extern "C"\nAPI void f(float *x) { x[0] = N; }\n',
+    "function with a tunable": "#define STEP 4\nvoid f(float *x) { for (int i = 0; i < N; i += STEP) x[i] = 1; }\n",
 }
 
 

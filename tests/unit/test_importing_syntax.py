@@ -29,7 +29,7 @@ def shapes(text: str, language: Language = "c++", entry: str | None = None) -> d
         pytest.param(
             f"{LOOPS} y[static_cast<std::ptrdiff_t>(i) * n + j] = a[j * std::size_t{{4}} + 1];",
             {"y": "M N"},
-            id="named cast",
+            id="static_cast",
         ),
         pytest.param(f"{LOOPS} y[j * m + i] = *(&a[i * n] + j);", {"a": "M N", "y": "N M"}, id="address of an element"),
         pytest.param(
@@ -38,7 +38,7 @@ def shapes(text: str, language: Language = "c++", entry: str | None = None) -> d
         pytest.param(
             f'{LOOPS} {{ if (i < 0) printf("y[%d] = a;", i); y[j * m + i] = a[i * n + j]; }}',
             {"a": "M N", "y": "N M"},
-            id="array in a text",
+            id="array access in a string",
         ),
         pytest.param(f"{LOOPS} y[i * n + j] = a[1'0 * j + 3];", {"a": "N 10", "y": "M N"}, id="digit separators"),
         pytest.param(
@@ -55,7 +55,9 @@ def shapes(text: str, language: Language = "c++", entry: str | None = None) -> d
             id="product",
         ),
         pytest.param(
-            f"{LOOPS} y[i *\\\n n + j] = a[i * n /* rows */ + j // ] */\n];", {"a": "M N", "y": "M N"}, id="line ends"
+            f"{LOOPS} y[i *\\\n n + j] = a[i * n /* rows */ + j // ] */\n];",
+            {"a": "M N", "y": "M N"},
+            id="continued lines",
         ),
         pytest.param(
             "int i = 0; do { int j = 0; do { y[j * m + i] = a[i * n + j]; } while (++j < n); } while (++i < m);",
@@ -89,13 +91,16 @@ def test_parameters_are_read_with_attributes_and_defaults(
 
 
 ENTRIES = {
-    "text with a comment": ('const char *url = "http://x"; void f(float *y, int n) { y[n] = 1; }', "c++"),
+    "comment marker in a string": ('const char *url = "http://x"; void f(float *y, int n) { y[n] = 1; }', "c++"),
     "raw string with braces": (
         'const char *t = R"(} void g(float *x) { /* )"; void f(float *y, int n) { y[n] = 1; }',
         "c++",
     ),
-    "characters": ("char a = '{', b = '\"'; void f(float *y, int n) { char c = '}'; y[n] = c; }", "c"),
-    "brace in a text": ('void f(float *y, int n) { puts("}"); y[n] = 1; }\nstatic void g(float *x) { x[0] = 1; }', "c"),
+    "braces in characters": ("char a = '{', b = '\"'; void f(float *y, int n) { char c = '}'; y[n] = c; }", "c"),
+    "brace in a string": (
+        'void f(float *y, int n) { puts("}"); y[n] = 1; }\nstatic void g(float *x) { x[0] = 1; }',
+        "c",
+    ),
     "macro with an open brace": ("#define BEGIN {\nvoid f(float *y, int n) { y[n] = 1; }", "c"),
     "method of a structure": (
         "struct S { void g(float *x) { x[0] = 1; } };\nvoid f(float *y, int n) { y[n] = 1; }",
@@ -105,7 +110,7 @@ ENTRIES = {
         "// a comment \\\nvoid g(float *x) { x[0] = 1; }\nvoid f(float *y, int n) { y[n] = 1; }",
         "c++",
     ),
-    "unknown branches": (
+    "branches with unknown conditions": (
         "#if A\nvoid f(float *y, int n)\n{\n#if B\n y[n] = 1;\n#else\n y[n] = 2;\n#endif\n}\n#endif",
         "c",
     ),
@@ -114,14 +119,14 @@ ENTRIES = {
         "#define LOOP(i, n) for (int i = 0; i < n; i++) {\nvoid f(float *y, int n) { y[n] = 1; }",
         "c",
     ),
-    "template of templates": (
+    "nested templates": (
         "template <typename T, typename = std::enable_if_t<(sizeof(T) > 2)>> T g(T x) { return x; }\n"
         "void f(float *y, int n) { y[n] = g<std::complex<std::complex<float>>>(1); }",
         "c++",
     ),
     "static kernel": ("static __global__ void f(float *y, int n) { y[n] = 1; }", "cuda"),
     "attributes of a kernel": ("__global__ __attribute__((used)) void f(float *y, int n) { y[n] = 1; }", "cuda"),
-    "types of a kernel": ('extern "C" __global__ auto f(float *y, int n) -> void { y[n] = 1; }', "cuda"),
+    "trailing return type of a kernel": ('extern "C" __global__ auto f(float *y, int n) -> void { y[n] = 1; }', "cuda"),
     "launch bounds with calls": (
         "__global__ void __launch_bounds__(mx(1, (2)), 2) f(float *y, int n) { y[n] = 1; }",
         "cuda",

@@ -145,7 +145,7 @@ def timing_of(time_us: float) -> Timing:
 
 
 def confirmed(*processes: tuple[float, float]) -> Material:
-    """Return the content of a report: a champion, and its time and numpy's time in each process of the confirmation.
+    """Return the content of a report: a champion with its time and numpy's time in each confirmation process.
 
     The separate job of the baselines measured 2,800 µs for numpy.
     """

@@ -23,7 +23,7 @@ TUNABLES = [
 
 
 def time_us(config: Config, rows: int) -> float:
-    """Return a time that is shortest if TILE equals the number of rows and COPY is asynchronous."""
+    """Return a time in µs, which is shortest if TILE equals the number of rows and COPY is asynchronous."""
     away = math.log2(int(config["TILE"]) / rows)
     return 10.0 * (1 + 0.2 * away * away) * (1 if config["COPY"] == "async" else 1.5)
 
