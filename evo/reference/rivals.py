@@ -200,7 +200,7 @@ def _by_tokens(problem: Problem, tensors: Tensors) -> tuple[Any, Any, Any]:
         ValueError: at least one of the attention libraries does not support the problem's dtype, layout or options.
     """
     if problem["dtype"] == "float32":
-        raise ValueError("takes 16 bits")
+        raise ValueError("supports only 16-bit dtypes")
     layout = problem.get("layout", "bhsd")
     if layout not in ("bhsd", "bshd") or not {"q", "k", "v"} == tensors.keys():
         raise ValueError("not compared for packed or ragged inputs, or with slopes")
