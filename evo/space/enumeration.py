@@ -36,8 +36,8 @@ FAR_BEYOND = 100
 """A space is not enumerated if the estimated number of points exceeds the limit by this factor."""
 
 MAX_EFFORT = 4_000_000_000
-"""Number of constraint terms that an enumeration may evaluate (some seconds). If it needs more, the space is sampled
-instead.
+"""Number of constraint terms that an enumeration may evaluate, which takes some seconds. A space that needs more is
+sampled instead.
 """
 
 

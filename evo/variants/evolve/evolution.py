@@ -154,7 +154,7 @@ class Evolution:
         return None
 
     def _insights(self, proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> list[str]:
-        """Return insights of this search, then of earlier ones, each with its measurement. Refuted ones are omitted."""
+        """Return the insights of this and of earlier searches, with their measurements, but no refuted insights."""
         refuted = contradicted(proposals, variants)
         found = {**insights(proposals, variants)}
         found |= {text: how for text, how in self._earlier.items() if text not in found and text not in refuted}
