@@ -5,7 +5,7 @@ from pathlib import Path
 from workers.system.program import keeping_bytecode
 
 
-def test_environment_that_caches_bytecode_is_unchanged() -> None:
+def test_environment_that_already_caches_bytecode_is_unchanged() -> None:
     for given in (
         {},
         {"PYTHONDONTWRITEBYTECODE": ""},

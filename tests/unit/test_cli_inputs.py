@@ -244,7 +244,7 @@ def test_suggested_commands_contain_the_url_or_database_options() -> None:
     assert ServiceRef(url="http://h", database=Path("x.db")).options == " --url http://h"
 
 
-def test_child_failed_is_raised_if_a_child_process_dies_too_often() -> None:
+def test_child_failed_is_raised_if_a_child_process_ends_too_often() -> None:
     class Dead:
         name = "worker"
 

@@ -1,4 +1,4 @@
-"""Encodings: codes decode as the formats specify, and rounding is to nearest, ties to even."""
+"""Encodings: codes are decoded as the formats specify, and values are rounded to nearest, ties to even."""
 
 from itertools import pairwise
 

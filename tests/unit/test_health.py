@@ -1,4 +1,4 @@
-"""Device health: which faults count, and how many quarantine a device."""
+"""Device health: faults of a device, and the number of faults after which a device is quarantined."""
 
 from workers.daemon.health import Health
 from workers.daemon.idle_clock import Ending

@@ -57,7 +57,7 @@ def test_processor_time_of_pool_threads_during_a_late_reply_is_accepted() -> Non
     assert audit(threads=2).contradicts(batch(claimed_us=752, cpu_us=3_835, wall_us=1_000))
 
 
-def test_one_contradicted_batch_in_ten_is_accepted() -> None:
+def test_one_batch_in_ten_may_contradict_its_claimed_time() -> None:
     assert audit([SECOND_CORE] * 4 + [HONEST] * 36).contradiction() is None
     assert audit([SECOND_CORE] * 5 + [HONEST] * 36).contradiction() is not None
 
@@ -79,7 +79,7 @@ def test_claimed_time_outside_the_observed_span_is_refused() -> None:
 
 
 @pytest.mark.parametrize("each", [SECOND_CORE, SLOW_CLOCK])
-def test_contradicted_batches_are_repeated_up_to_a_maximum_number(each: Batch) -> None:
+def test_batches_that_contradict_their_claimed_time_are_repeated_up_to_a_maximum_number(each: Batch) -> None:
     assert audit([HONEST] * 40).worth_repeating(each)
     assert audit([each] * (LEAST_BATCHES - 1)).worth_repeating(each)
     assert not audit([each] * LEAST_BATCHES).worth_repeating(each)
