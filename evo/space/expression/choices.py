@@ -21,7 +21,9 @@ BOUNDS: Mapping[str, int] = {
     **dict.fromkeys(("int_max", "int32_max"), 2**31 - 1),
     **dict.fromkeys(("uint_max", "uint32_max"), 2**32 - 1),
 }
-"""Bounds of other languages, in lower case. Expressions have no infinity, but all values are below `INTEGER_LIMIT`."""
+"""Numbers by their names in other languages, in lower case. Expressions have no infinity, but all values are below
+`INTEGER_LIMIT`.
+"""
 
 
 def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]) -> dict[str, Value]:
@@ -42,8 +44,8 @@ def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]
 def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
     """Return an error text with a correction if a name is compared with a constant that it can never equal; else None.
 
-    A constant of the wrong type, such as a number compared with a text, is always refused. Otherwise, a name with only
-    one possible value is not checked, because the author may have removed the other values temporarily.
+    A constant of the wrong type, such as a number compared with a string, is always refused. Otherwise, a name with
+    only one possible value is not checked, because the author may have removed the other values temporarily.
     """
     for name, op, constant in _comparisons(tree):
         values, value = choices.get(name, ()), constant.value
@@ -94,9 +96,9 @@ def _comparisons(tree: ast.expr) -> Iterator[tuple[str, ast.cmpop, ast.Constant]
 
 
 def _nearest(text: str, values: Sequence[Value]) -> Value | None:
-    """Return the value that a text probably means; None if no value is similar."""
+    """Return the value that a string probably means; None if no value is similar."""
     written = {str(value): value for value in values}
-    if text in written:  # e.g. the text "4" for the number 4
+    if text in written:  # e.g. the string "4" for the number 4
         return written[text]
     if (truth := word(text)) is not None and truth in values:
         return truth
@@ -144,7 +146,7 @@ def by_values(node: ast.expr, choices: Mapping[str, Sequence[Value]]) -> ast.exp
     """Return a condition of other languages over one name as a list of the values for which it is true.
 
     For example, ``ORDER.startswith("r")`` becomes ``ORDER == 'rows'``. The result is None if the condition needs no
-    function of texts or mathematics, if the values are not known, or if it is true for all or for no value.
+    function of strings or mathematics, if the values are not known, or if it is true for all or for no value.
     """
     used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
     names = used.intersection(choices)
@@ -171,7 +173,7 @@ _BYTES: Mapping[str, int] = {
     **dict.fromkeys(("float16", "bfloat16", "int16", "half"), 2),
     **dict.fromkeys(("int8", "uint8", "float8_e4m3", "float8_e5m2", "e4m3", "e5m2", "fp8"), 1),
 }
-"""Bytes of one element, by the names that families use for element types."""
+"""Size of one element in bytes, by the names that families use for element types."""
 
 
 def bytes_of(name: str, values: Sequence[Value]) -> ast.expr | None:
@@ -227,7 +229,7 @@ def _value(node: ast.AST | None, name: str, value: Value) -> Any:  # noqa: PLR09
             return _OPERATORS[type(op)](of(left), of(right))
         case ast.BinOp(left=left, op=op, right=right):
             numbers = of(left), of(right)
-            if any(isinstance(each, str) for each in numbers):  # "%9999999d" % 1 would be a long text
+            if any(isinstance(each, str) for each in numbers):  # "%9999999d" % 1 would be a long string
                 raise TypeError("texts have no arithmetic")
             return _OPERATORS[type(op)](*numbers)
         case ast.Call(func=ast.Attribute(value=owner, attr=method), args=arguments) if method in _METHODS:

@@ -52,7 +52,7 @@ def free_names(tree: ast.expr) -> frozenset[str]:
 
 
 def _remedy(node: ast.expr, fault: OperationError) -> str:
-    """Return what to write in place of a division by zero or a negative power, as the end of a message."""
+    """Return the replacement for a division by zero or a negative power, as the end of a message."""
     match node:
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.UnaryOp(op=ast.USub(), operand=exponent)):
             power = ast.BinOp(left=left, op=ast.Pow(), right=exponent)

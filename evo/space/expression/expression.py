@@ -102,7 +102,7 @@ class Expression:
 
     @classmethod
     def _corrected(cls, text: str, field: str, scope: Scope) -> str:
-        """Return an expression with quotes around texts and with complete comparisons, after checking it.
+        """Return an expression with quotes around strings and with complete comparisons, after checking it.
 
         Raises:
             InvalidInput: the expression is not valid.

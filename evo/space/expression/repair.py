@@ -35,7 +35,7 @@ def rewritten(text: str, scope: Scope = ()) -> Iterator[ast.expr]:
     The trees may still contain forbidden syntax.
 
     Args:
-        text: the text.
+        text: the expression in the other language.
         scope: known names, as for `Expression.check_names`.
     """
     powers = [re.sub(r"\^", "**", text)] if "^" in text and "^^" not in text else []

@@ -195,7 +195,7 @@ def with_phrases(text: str) -> str:
 def _without_commas(text: str) -> str:
     """Return the text with `and` in place of commas between conditions, and without the commas in ``1,024``.
 
-    A comma before a number or text becomes `or`, because ``a == 1, 2`` lists the values of one condition.
+    A comma before a number or string becomes `or`, because ``a == 1, 2`` lists the values of one condition.
     """
     depth, parts = 0, [""]
     for letter in text:
@@ -221,7 +221,7 @@ _GUESSES: Sequence[tuple[str, str]] = (
     (r"\s+x\s+", " * "),
     (r"[?]\s*$|\s//\s.*$", ""),
 )
-"""Replacements that are tried if an expression has no meaning otherwise, because their texts may mean other things."""
+"""Replacements that are tried only if an expression has no meaning otherwise, because the phrases are ambiguous."""
 
 
 def guesses(text: str) -> Iterator[str]:
