@@ -36,7 +36,8 @@ def search_tag(row: SearchRow) -> str:
 def shown_tag(decided: str, view: SearchView) -> str:
     """Return the complete tag of a search view. It depends neither on elapsed times nor on the money spent."""
     still = None if view.proving is None else replace(view.proving, elapsed_s=None, left_s=None, all_left_s=None)
-    shown = replace(view, elapsed_s=0.0, cost=None, proving=still)
+    working = None if view.working is None else replace(view.working, elapsed_s=0.0)
+    shown = replace(view, elapsed_s=0.0, cost=None, proving=still, working=working)
     return f"{decided[:-1]}.{_tag(shown)[1:]}"
 
 

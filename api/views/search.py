@@ -31,6 +31,7 @@ from evo.messages.view import (
     SearchView,
     SpaceView,
     WebhookView,
+    WorkingView,
 )
 from evo.messages.view.search import gap_texts
 from evo.messages.worker_state import SERVED, worker_obstacle
@@ -162,6 +163,7 @@ def _search_view(
         requirements=row.requirements or Requirements(),
         device_uuid=row.device_uuid,
         proving=None if row.state in TERMINAL else _confirmation(session, row, now),
+        working=None if row.state in TERMINAL else _working(session, row, now),
         unchallenged=row.unchallenged,
         obstacle=_obstacle(session, row),
         retired=tuple(RetiredView(**vars(each)) for each in Champions(session).retired_of(row.id)),
@@ -206,6 +208,26 @@ def _confirmation(session: Session, row: SearchRow, now: datetime) -> ProvingVie
         since=None if attempt is None else attempt.granted_at,
         elapsed_s=elapsed_s,
         detail=None if device is None or attempt is None else _detail(device, attempt),
+    )
+
+
+def _working(session: Session, row: SearchRow, now: datetime) -> WorkingView | None:
+    leases = Leases(session)
+    found = leases.working(row.id)
+    if found is None:
+        return None
+    job, attempt, device = found
+    ended_at = leases.last_ended_at(attempt.worker_id, attempt.device_uuid)
+    since = attempt.granted_at if ended_at is None else max(attempt.granted_at, ended_at)
+    if device is None or device.attempt_id is None:
+        detail: str | None = "building" if job.trial is not None else "waits for the device"
+    else:
+        detail = _detail(device, attempt)
+    return WorkingView(
+        trial=None if job.trial is None else job.trial.number,
+        since=since,
+        elapsed_s=max(0.0, (now - since).total_seconds()),
+        detail=detail,
     )
 
 

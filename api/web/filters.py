@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 
 from api.web.content import rule_figures
 from evo.messages.view.champion import decision_text
-from evo.messages.worker_state import confirmation_text
+from evo.messages.worker_state import progress_text
 from evo.promotion.rules.profile import profile_rows
 from evo.text import wording
 
@@ -65,7 +65,7 @@ def count(number: int) -> str:
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "time": wording.time_text,
     "limit_words": wording.limit_words,
-    "proving": confirmation_text,
+    "under_way": progress_text,
     "decision": decision_text,
     "coded": coded,
     "duration": wording.duration_text,

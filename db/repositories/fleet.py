@@ -277,24 +277,17 @@ class Fleet:
 
     def update_slots(self, worker_id: str, slots: Sequence[SlotReport], now: datetime) -> tuple[str, ...]:
         """Store the slot reports of a worker. Return the UUIDs of its quarantined devices."""
+        for search_id in Leases(self.session).searches_served_by(worker_id):
+            Events(self.session).search_changed(search_id)  # pages then show the current step and the elapsed time
         reported = {slot.device_uuid: slot for slot in slots}
         rows = self.devices_of(worker_id)
         for row in rows:
             if (slot := reported.get(row.uuid)) is not None:
-                if slot.activity == "working" and slot.detail is not None:
-                    self._announce_progress(worker_id)
                 row.activity, row.detail, row.attempt_id = slot.activity, slot.detail, _lease_id(slot.attempt_id)
                 if slot.fault is not None and row.quarantined_at is None:
                     quarantine(row, slot.fault, now)
                     Events(self.session).worker_changed(worker_id)
         return tuple(row.uuid for row in rows if row.quarantined_at is not None)
-
-    def _announce_progress(self, worker_id: str) -> None:
-        """Add an event for each search whose confirmation or ablation a worker runs. Pages then show the current step
-        and the remaining time.
-        """
-        for search_id in Leases(self.session).searches_confirmed_by(worker_id):
-            Events(self.session).search_changed(search_id)
 
 
 def _lease_id(attempt_id: int | None) -> int | None:

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, bindparam, case, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, case, func, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
-from db.models import AttemptRow, AttemptState, JobRow, JobState, SearchRow, TrialRow, table
+from db.models import AttemptRow, AttemptState, DeviceRow, JobRow, JobState, SearchRow, TrialRow, table
 from evo.errors import Conflict, MissingItem
 from evo.messages.job import Job
 from evo.promotion.challenge import Challenge, comparable_us
@@ -188,11 +188,30 @@ class Leases:
             return None
         return job, next(iter(self._live(AttemptRow.job_id == job.id)), None)
 
-    def searches_confirmed_by(self, worker_id: str) -> Sequence[int]:
-        """Return the ids of the searches whose confirmation or ablation this worker has leased."""
+    def searches_served_by(self, worker_id: str) -> Sequence[int]:
+        """Return the ids of the searches of which this worker has leased a job."""
         query = select(JobRow.search_id).join(AttemptRow, AttemptRow.job_id == JobRow.id).distinct()
-        mine = query.where(AttemptRow.worker_id == worker_id, AttemptRow.state == "live")
-        return self.session.scalars(mine.where(JobRow.kind.in_(("confirm", "ablate")))).all()
+        return self.session.scalars(query.where(AttemptRow.worker_id == worker_id, AttemptRow.state == "live")).all()
+
+    def working(self, search_id: int) -> tuple[JobRow, AttemptRow, DeviceRow | None] | None:
+        """Return a leased trial or baseline job of a search, with its lease and its device.
+
+        Return None if none is leased. A job on which a device works is preferred, then the job with the oldest lease.
+        """
+        device = and_(DeviceRow.worker_id == AttemptRow.worker_id, DeviceRow.uuid == AttemptRow.device_uuid)
+        query = select(JobRow, AttemptRow, DeviceRow).join(AttemptRow, AttemptRow.job_id == JobRow.id)
+        query = query.outerjoin(DeviceRow, device).options(joinedload(JobRow.trial))
+        query = query.where(JobRow.search_id == search_id, JobRow.state == "leased", AttemptRow.state == "live")
+        query = query.where(JobRow.kind.in_(("baseline", "evaluate")))
+        busy = case((DeviceRow.attempt_id == AttemptRow.id, 0), else_=1)
+        found = self.session.execute(query.order_by(busy, AttemptRow.id).limit(1)).first()
+        return None if found is None else (found[0], found[1], found[2])
+
+    def last_ended_at(self, worker_id: str, device_uuid: str) -> datetime | None:
+        """Return the time at which a device last delivered a result; None if it has delivered none."""
+        query = select(AttemptRow.ended_at).where(AttemptRow.worker_id == worker_id, AttemptRow.state == "done")
+        mine = query.where(AttemptRow.device_uuid == device_uuid)
+        return self.session.scalars(mine.order_by(AttemptRow.id.desc()).limit(1)).first()
 
     def challenges(self, search_id: int, baselines: Mapping[str, Timing]) -> list[Challenge]:
         """Return one challenge per confirmation of a search, oldest first.

@@ -12,6 +12,9 @@ from evo.text.wording import duration_text
 SILENT_S = 45.0
 """Seconds without a message after which a worker counts as gone."""
 
+LONG_S = 5.0
+"""Seconds after which the progress of a search names the trial or the baselines on which a worker works."""
+
 SERVED: frozenset[State] = frozenset({"running", "stopping", "ablating"})
 """States of a search in which it has jobs for workers."""
 
@@ -66,6 +69,21 @@ def confirmation_text(proving: ProvingView) -> str:
     what = what if proving.elapsed_s is None else f"{what} for {duration_text(proving.elapsed_s)}"
     what = what if proving.detail is None else f"{what}: {proving.detail}"
     return what if proving.left_s is None else f"{what}; {_left_text(proving, proving.left_s)}"
+
+
+def progress_text(search: SearchView) -> str | None:
+    """Describe the confirmation, ablation or long job of a search, e.g. ``trial 3 for 40 s: verifying``.
+
+    Return None if there is none. Baselines and trials count as long after `LONG_S`.
+    """
+    if search.proving is not None:
+        return confirmation_text(search.proving)
+    working = search.working
+    if working is None or working.elapsed_s < LONG_S:
+        return None
+    what = "timing the baselines" if working.trial is None else f"trial {working.trial}"
+    text = f"{what} for {duration_text(working.elapsed_s)}"
+    return text if working.detail is None else f"{text}: {working.detail}"
 
 
 def _left_text(proving: ProvingView, left_s: float) -> str:

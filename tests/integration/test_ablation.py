@@ -16,7 +16,7 @@ from db.repositories.retention import remove_search
 from evo.errors import Conflict, InvalidInput
 from evo.messages.job import Ablate, Confirm, Lease, SlotReport
 from evo.messages.view import AblationView
-from evo.messages.worker_state import confirmation_text
+from evo.messages.worker_state import confirmation_text, progress_text
 from evo.trial import Value
 from evo.trial.outcome import WrongAnswer
 from evo.trial.results import Ablated, AblateReport, ConfirmReport
@@ -209,3 +209,36 @@ def test_search_shows_the_progress_of_its_confirmation(stage: Stage) -> None:
         assert last_event(stage) == before + beat, "pages show the elapsed time although the step is the same"
     stage.hand_in(lease)
     assert stage.view(search).proving is None
+
+
+def beat(stage: Stage, lease: Lease, attempt_id: int | None, detail: str | None) -> str | None:
+    """Send a heartbeat that holds one lease, and return the progress text of its search."""
+    report = SlotReport(device_uuid=DEVICE.uuid, activity="working", detail=detail, attempt_id=attempt_id)
+    stage.conductor.heartbeat("w1", [lease.attempt_id], slots=[report])
+    return progress_text(stage.view(lease.terms.search_id))
+
+
+def test_search_shows_the_progress_of_long_baselines_and_trials(stage: Stage) -> None:
+    search = stage.submit(budget={"trials": 3})
+    lease = stage.one()
+    assert progress_text(stage.view(search)) is None, "short jobs are not named"
+    stage.wait(5.0)
+    assert progress_text(stage.view(search)) == "timing the baselines for 5 s: waits for the device"
+    assert beat(stage, lease, lease.attempt_id, "preparing and timing them") == (
+        "timing the baselines for 5 s: preparing and timing them"
+    )
+    stage.hand_in(lease)
+    leases = list(stage.claim(count=2))
+    stage.wait(7.0)
+    assert beat(stage, leases[0], None, None) == "trial 0 for 7 s: building"
+    before = last_event(stage)
+    assert beat(stage, leases[1], leases[1].attempt_id, "verifying") == "trial 1 for 7 s: verifying"
+    assert last_event(stage) == before + 1, "pages show the step"
+    working = stage.view(search).working
+    assert working is not None and (working.trial, working.elapsed_s, working.detail) == (1, 7.0, "verifying")
+    stage.hand_in(leases[1])
+    assert progress_text(stage.view(search)) is None, "the time counts from the end of the previous job"
+    stage.wait(6.0)
+    assert progress_text(stage.view(search)) == "trial 0 for 6 s: waits for other jobs on the device"
+    stage.hand_in(leases[0])
+    assert stage.view(search).working is None

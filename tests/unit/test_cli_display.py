@@ -10,7 +10,7 @@ from rich.console import Console
 from evo.cli.console.display import LineScreen, LiveScreen, head, left_text, screen, share_done, speedup_text
 from evo.cli.console.output import console, facts, styled, table
 from evo.cli.console.search_result import print_failures, print_report
-from evo.messages.view import ChallengeView, ChampionView, ProvingView, SpaceView, WarmStartView
+from evo.messages.view import ChallengeView, ChampionView, ProvingView, SpaceView, WarmStartView, WorkingView
 from evo.messages.view.champion import CalledTime
 from evo.promotion import Rule, Verdict
 from evo.search.search import Budget
@@ -137,6 +137,19 @@ def test_output_to_a_pipe_has_a_line_when_a_confirmation_begins() -> None:
     assert isinstance(console.file, io.StringIO)
     first, second = console.file.getvalue().splitlines()
     assert first.endswith("; confirming the best") and "; confirming trial 12" in second
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_display_names_a_long_job(terminal: bool) -> None:
+    """Without the name, a person cannot tell a long job from a search that hangs."""
+    console = Console(file=io.StringIO(), width=200, force_terminal=terminal)
+    with screen(console) as each:
+        for elapsed_s in (4.0, 40.0):
+            working = WorkingView(trial=3, since=NOW, elapsed_s=elapsed_s, detail="verifying")
+            each.show(view(id=int(elapsed_s), working=working))
+    assert isinstance(console.file, io.StringIO)
+    assert "trial 3 for 40 s: verifying" in console.file.getvalue()
+    assert "trial 3 for 4 s" not in console.file.getvalue()
 
 
 def test_output_without_terminal_uses_the_line_display() -> None:

@@ -236,7 +236,9 @@ class Evaluator:
             series={}, rounds=terms.policy.quick_samples, baselines=True, budget_s=budget, policy=terms.policy
         )
         try:
+            self._status.say("running reference.py")
             with watch.stage("measure_s"), self._fresh(replace(work, timed_only=True)) as child:
+                self._status.say("preparing and timing them")
                 compared = compare(child, request, work)
         except (CandidateFault, TroubleError) as error:
             missing = {"all": str(error)}
@@ -280,8 +282,11 @@ class Evaluator:
         terms, limits = work.terms, self._bars(work, job)
         try:
             with watch.stage("verify_s"):
+                self._status.say("running reference.py")
                 child = self._runners.of(work)
+                self._status.say("verifying")
                 verified = _verify(child, terms, built, limits)
+            self._status.say("timing")
             with watch.stage("measure_s"):
                 sampled = _measure(child, terms, limits)
         except (CandidateFault, TroubleError) as error:

@@ -15,7 +15,7 @@ from rich.text import Text
 from evo.cli.console.output import facts
 from evo.device import kind_of
 from evo.messages.view import SearchView, TrialView, WarmStartView
-from evo.messages.worker_state import confirmation_text
+from evo.messages.worker_state import confirmation_text, progress_text
 from evo.search.lifecycle import TERMINAL
 from evo.text.wording import count_text, duration_text, factor_text, outcome_text, percent_text, spaced_text, time_text
 
@@ -114,6 +114,12 @@ def left_text(view: SearchView) -> str:
     return "no limit"
 
 
+def meanwhile_text(view: SearchView) -> str | None:
+    """Return a text on the current confirmation or long job, unless `left_text` states it; None if there is none."""
+    text = progress_text(view)
+    return None if text == left_text(view) else text
+
+
 def best_text(view: SearchView) -> str:
     if view.best is None:
         return "none estimated yet" if view.estimated else "none measured yet"
@@ -201,8 +207,8 @@ class LiveScreen:
         if (faster := unconfirmed_text(view)) is not None:
             grid.add_row("", Text(faster))
         grid.add_row("outcomes", Text(outcomes_text(view)))
-        if view.proving is not None and view.state == "running":
-            grid.add_row("meanwhile", Text(confirmation_text(view.proving)))
+        if (meanwhile := meanwhile_text(view)) is not None:
+            grid.add_row("meanwhile", Text(meanwhile))
         return Group(status, grid)
 
 
@@ -226,10 +232,11 @@ class LineScreen:
         if news == self._said and time.monotonic() - self._at < LINE_EVERY_S:
             return
         self._said, self._at = news, time.monotonic()
-        best, faster = best_time_text(view), unconfirmed_text(view)
+        best, faster, meanwhile = best_time_text(view), unconfirmed_text(view), meanwhile_text(view)
         self._console.print(
             f"{which}{duration_text(view.elapsed_s)}: {count_text(view.finished, 'trial')} ({outcomes_text(view)}), "
-            f"best {best}, {speedup_text(view)}{'' if faster is None else f', {faster}'}; {left_text(view)}",
+            f"best {best}, {speedup_text(view)}{'' if faster is None else f', {faster}'}; {left_text(view)}"
+            f"{'' if meanwhile is None else f'; {meanwhile}'}",
             soft_wrap=True,
         )
 

@@ -12,6 +12,7 @@ from evo.messages.view.search import (
     SpaceView,
     WarmStartView,
     WebhookView,
+    WorkingView,
 )
 from evo.messages.view.trial import AttemptView, TrialView
 from evo.messages.view.variant import (
@@ -51,5 +52,6 @@ __all__ = [
     "WarmStartView",
     "WebhookView",
     "WorkerView",
+    "WorkingView",
     "elites",
 ]

@@ -122,6 +122,23 @@ class ProvingView:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkingView:
+    """The baselines or the trial on which a worker works for a search.
+
+    Attributes:
+        trial: number of the trial; None while the baselines are timed.
+        since: time at which the worker got the job or, if this is later, ended its previous job.
+        elapsed_s: seconds since then.
+        detail: the worker's last reported step, e.g. ``verifying``; ``building`` before the device starts.
+    """
+
+    trial: int | None
+    since: datetime
+    elapsed_s: float
+    detail: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class WarmStartView:
     """Configs with recorded or predicted results, which a search tries first.
 
@@ -201,6 +218,7 @@ class SearchView(Deferred):
         webhook: URL that is called when the search ends, and the state of the delivery.
         requirements: requirements that a device must meet to receive jobs of the search.
         proving: confirmation or ablation that is queued or running.
+        working: baselines or trial on which a worker has worked longest; None if no worker has such a job.
         unchallenged: reason why the best trial never challenged the incumbent; None if it did.
         obstacle: reason why the search's jobs wait, as last reported by a worker; None if a job has been leased or
             reported since.
@@ -254,6 +272,7 @@ class SearchView(Deferred):
     requirements: Requirements = field(default_factory=Requirements)
     device_uuid: str | None = None
     proving: ProvingView | None = None
+    working: WorkingView | None = None
     unchallenged: str | None = None
     obstacle: str | None = None
     unserved: str | None = None
