@@ -16,6 +16,7 @@ from db.repositories.variants import FAMILY, Variants, unknown_variant
 from evo.errors import NotFound
 from evo.messages.view import FailureView, ProposalView, VariantView
 from evo.promotion.leading import Source
+from evo.trial import quick_cost
 from evo.trial.explain import failure_text
 from evo.trial.outcome import Estimated, Measured
 
@@ -121,19 +122,10 @@ def _ratio(session: Session, trial: TrialRow | None, own: TrialRow | None) -> tu
         return None, None
     if trial.quick_us is not None and own.quick_us is not None and (pair := pair_of(session, own, trial)) is not None:
         return pair.speedup.estimate, "confirmed"
-    mine, theirs = _quick_rank(trial), _quick_rank(own)
+    mine, theirs = quick_cost(trial.outcome), quick_cost(own.outcome)
     if mine is None or not theirs:
         return None, None
     return mine / theirs, "estimated" if isinstance(trial.outcome, Estimated) else "quick"
-
-
-def _quick_rank(trial: TrialRow) -> float | None:
-    """Return the cost or, without a metric, the time in µs that the quick samples or the estimate gave."""
-    outcome = trial.outcome
-    if not isinstance(outcome, Measured | Estimated):
-        return None
-    time_us = outcome.time_us if isinstance(outcome, Estimated) else outcome.timing.median_us
-    return time_us if outcome.cost is None else outcome.cost
 
 
 def _mechanisms(trial: TrialRow | None) -> tuple[str, ...]:

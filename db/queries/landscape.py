@@ -22,9 +22,8 @@ from sqlalchemy import (
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from db.models import AttemptRow, JobRow, TrialRow, WorkerRow
-from db.repositories.archive import quick_cost
 from evo.text.limits import LONGEST_S
-from evo.trial import Config
+from evo.trial import Config, quick_cost
 from evo.trial.results import Stages
 
 STAGES = tuple(entry.name for entry in fields(Stages))
@@ -361,14 +360,14 @@ class Trends:
             .where(mine, ranked, tuple_(TrialRow.search_id, TrialRow.number).not_in(confirmed))
             .group_by(TrialRow.search_id, part)
         )
-        again = select(TrialRow.search_id, part, TrialRow.number, TrialRow.proposal, TrialRow.outcome).join(
+        again = select(TrialRow.search_id, part, TrialRow.number, TrialRow.outcome).join(
             sizes, sizes.c.search_id == TrialRow.search_id
         )
         found = [(search, index, number, cost) for search, index, number, cost in self.session.execute(quick)]
-        for search, index, number, proposal, outcome in self.session.execute(
+        for search, index, number, outcome in self.session.execute(
             again.where(mine, ranked, TrialRow.quick_us.is_not(None))
         ):
-            found.append((search, index, number, quick_cost(number, proposal, outcome)))
+            found.append((search, index, number, quick_cost(outcome)))
         parts: dict[int, dict[int, tuple[int, float]]] = {search: {} for search in searches}
         for search, index, number, cost in found:
             if cost is not None:

@@ -20,8 +20,8 @@ from evo.promotion.leading import Confirmation
 from evo.search.lifecycle import State
 from evo.search.search import Logged
 from evo.text.suggestion import unknown
-from evo.trial import Proposal, Trial
-from evo.trial.outcome import Cancelled, Outcome
+from evo.trial import Trial, quick_cost
+from evo.trial.outcome import Cancelled
 from evo.trial.results import BaselineReport
 
 LONGEST_SHOWN = 80
@@ -319,10 +319,8 @@ class Archive:
         ranked = (TrialRow.search_id == search_id, TrialRow.cost.is_not(None))
         quick = select(TrialRow.finished_seq, TrialRow.cost).where(*ranked, TrialRow.quick_us.is_(None))
         found = [(position, cost) for position, cost in self.session.execute(quick)]
-        columns = (TrialRow.finished_seq, TrialRow.number, TrialRow.proposal, TrialRow.outcome)
-        confirmed = select(*columns).where(*ranked, TrialRow.quick_us.is_not(None))
-        for position, number, proposal, outcome in self.session.execute(confirmed):
-            found.append((position, quick_cost(number, proposal, outcome)))
+        confirmed = select(TrialRow.finished_seq, TrialRow.outcome).where(*ranked, TrialRow.quick_us.is_not(None))
+        found += [(position, quick_cost(outcome)) for position, outcome in self.session.execute(confirmed)]
         return sorted((position, cost) for position, cost in found if position is not None and cost is not None)
 
     def latest_failures(self, search_id: int, limit: int) -> Sequence[TrialRow]:
@@ -395,7 +393,7 @@ class Archive:
         The result is also None if `best` is unconfirmed. The confirmed cost of `best` is not used, because a
         confirmation runs under other conditions.
         """
-        cost = quick_cost(best.number, best.proposal, best.outcome)
+        cost = quick_cost(best.outcome)
         if best.quick_us is None or cost is None:
             return None
         query = self._fastest(best.search_id).where(TrialRow.cost < cost, TrialRow.quick_us.is_(None))
@@ -432,11 +430,6 @@ def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
     eligible = and_(listed, FamilyRow.base_digest.is_(None))
     newest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).where(eligible).group_by(FamilyRow.name)
     return select(FamilyRow).where(eligible, tuple_(FamilyRow.name, FamilyRow.registered_at).in_(newest))
-
-
-def quick_cost(number: int, proposal: Proposal, outcome: Outcome | None) -> float | None:
-    """Return the cost of a trial by its quick samples, whether or not the trial was confirmed."""
-    return Trial(number=number, proposal=proposal, outcome=outcome).cost
 
 
 def _set_confirmed(row: TrialRow, confirmation: Confirmation, goal: Goal | None, second: Goal | None) -> None:

@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from db.models import ProposalRow, SearchRow, TrialRow, VariantRow
 from evo.errors import Conflict, NotFound
+from evo.trial import quick_cost
 
 FAMILY = 0
 """Number of the family's own implementation among the variants of a search."""
@@ -83,11 +85,9 @@ class Variants:
     def costs_of_all(self, search_id: int) -> list[float | None]:
         """Return the costs of all ended trials of a search and of the searches that tune its variants, by end time.
 
-        The cost of a trial that was not measured is None. `costs` defines the cost.
+        The costs are those of `costs`.
         """
-        ended = TrialRow.search_id.in_(self.searches_of(search_id)) & TrialRow.finished_seq.is_not(None)
-        order = TrialRow.finished_at, TrialRow.search_id, TrialRow.finished_seq
-        return list(self.session.scalars(select(self._cost(search_id)).where(ended).order_by(*order)).all())
+        return self._costs(self.searches_of(search_id), TrialRow.finished_at, TrialRow.search_id, TrialRow.finished_seq)
 
     def best(self, search_id: int) -> TrialRow | None:
         """Return the trial with the least cost in a search, or None if no trial has a cost."""
@@ -102,19 +102,21 @@ class Variants:
         return list(self.session.scalars(select(TrialRow.binary_digest).where(ended)).all())
 
     def costs(self, search_id: int) -> list[float | None]:
-        """Return the cost of each ended trial of a search, in the order in which the trials ended.
+        """Return the quick cost of each ended trial of a search, in the order in which the trials ended.
 
-        The cost is the quick time in microseconds, or the cost by the metric of the search. The cost of a trial that
-        was not measured is None.
+        The cost of a trial that was not measured, or whose kernel a confirmation refuted, is None. The cost is defined
+        by `evo.trial.quick_cost`.
         """
-        query = select(self._cost(search_id)).where(TrialRow.search_id == search_id, TrialRow.finished_seq.is_not(None))
-        return list(self.session.scalars(query.order_by(TrialRow.finished_seq)).all())
+        return self._costs([search_id], TrialRow.finished_seq)
 
-    def _cost(self, search_id: int) -> ColumnElement[float | None]:
-        objective = self.session.scalars(select(SearchRow.objective).where(SearchRow.id == search_id)).one()
-        if objective.metric is None:
-            return func.coalesce(TrialRow.quick_us, TrialRow.time_us)
-        return TrialRow.cost.expression
+    def _costs(self, search_ids: Collection[int], *order: Any) -> list[float | None]:
+        """Return the quick costs of the ended trials of searches. Only outcomes of confirmed trials are read."""
+        ended = TrialRow.search_id.in_(search_ids) & TrialRow.finished_seq.is_not(None)
+        confirmed = ended & TrialRow.cost.is_not(None) & TrialRow.quick_us.is_not(None)
+        outcomes = self.session.execute(select(TrialRow.id, TrialRow.outcome).where(confirmed))
+        quick = {trial_id: quick_cost(outcome) for trial_id, outcome in outcomes}
+        rows = self.session.execute(select(TrialRow.id, TrialRow.cost).where(ended).order_by(*order))
+        return [quick.get(trial_id, cost) for trial_id, cost in rows]
 
 
 class Proposals:

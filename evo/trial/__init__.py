@@ -25,6 +25,21 @@ class Proposal:
     parents: tuple[int, ...] = ()
 
 
+def quick_cost(outcome: Outcome | None) -> float | None:
+    """Return the number that ranks a trial by its quick samples or estimate; None if it has no time. The lowest is the
+    best.
+
+    This is the cost under the search's metric (`evo.promotion.goal`) or, in a search without a metric, the time in µs.
+    A later confirmation does not change it, so it is comparable between confirmed and other trials of a search.
+    """
+    match outcome:
+        case Measured(timing=timing, cost=cost):
+            return timing.median_us if cost is None else cost
+        case Estimated(time_us=time_us, cost=cost):
+            return time_us if cost is None else cost
+    return None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """A proposal with its trial number and, once the trial has ended, its outcome.
@@ -55,13 +70,8 @@ class Trial:
 
     @property
     def cost(self) -> float | None:
-        """Number that ranks trials; the lowest is the best. None if the trial has no time.
-
-        This is the cost under the search's metric (`evo.promotion.goal`) or, in a search without a metric, the time in
-        µs.
-        """
-        cost = self.outcome.cost if isinstance(self.outcome, Measured | Estimated) else None
-        return self.time_us if cost is None else cost
+        """Number that ranks trials; see `quick_cost`."""
+        return quick_cost(self.outcome)
 
     @property
     def second_cost(self) -> float | None:

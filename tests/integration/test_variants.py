@@ -447,6 +447,36 @@ def test_ratio_of_a_variant_never_mixes_quick_and_confirmed_times(lab: Lab) -> N
     assert own.speedup_text.endswith("× (confirmed) over library, the fastest baseline")
 
 
+@pytest.mark.parametrize("objective", [{}, {"metric": "time_us / UNROLL", "direction": "minimise"}])
+def test_gain_of_tuning_compares_quick_costs_of_all_trials(lab: Lab, objective: dict[str, str]) -> None:
+    """The confirmation found that the best kernel takes 30 times its quick time."""
+    search = lab.search(budget={"trials": 6}, objective=objective)
+    while leases := lab.stage.claim():
+        lab.stage.conductor.report(leases[0].attempt_id, leases[0].token, slowed(leases[0]))  # type: ignore[arg-type]
+    trials = lab.stage.trials(search)
+    assert any(trial.source == "confirmed" for trial in trials)
+    quick = [trial.quick_cost for trial in trials if trial.quick_cost is not None]
+    medians = [trial.outcome.timing.median_us for trial in trials if isinstance(trial.outcome, Measured)]
+    divisors = [int(trial.config["UNROLL"]) if objective else 1 for trial in trials]
+    assert quick == pytest.approx([median / divisor for median, divisor in zip(medians, divisors, strict=True)])
+    assert lab.view(search, 0).tuning_gain == pytest.approx(quick[0] / min(quick))
+    with lab.stage.database.read() as session:
+        assert Variants(session).costs(search) == pytest.approx(quick)
+        assert Variants(session).costs_of_all(search) == pytest.approx(quick)
+
+
+def test_refuted_kernel_has_no_cost_among_those_of_its_variant(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 4})
+    lab.play()
+    with lab.stage.database.write() as session:
+        row = Variants(session).best(search)
+        assert row is not None
+        number, row.cost, row.quick_us = row.number, None, row.time_us
+    with lab.stage.database.read() as session:
+        costs = Variants(session).costs(search)
+        assert [position for position, cost in enumerate(costs) if cost is None] == [number]
+
+
 def test_variants_of_a_search_by_metric_are_compared_by_cost(lab: Lab) -> None:
     metric = {"metric": "time_us / UNROLL", "direction": "minimise"}
     search = lab.search(budget={"trials": 6}, objective=metric)
@@ -463,7 +493,8 @@ def test_variants_of_a_search_by_metric_are_compared_by_cost(lab: Lab) -> None:
         assert best.rank == pytest.approx(best.time_us / int(best.config["UNROLL"]))
     assert variant.ratio == pytest.approx(variant.best.rank / own.best.rank, rel=0.01)
     ended = lab.stage.trials(variant.tuning_id)
-    expected = [trial.time_us / int(trial.config["UNROLL"]) for trial in ended if trial.time_us is not None]
+    expected = [trial.quick_cost for trial in ended if trial.quick_cost is not None]
+    assert len(expected) == len(ended) and any(trial.source == "confirmed" for trial in ended)
     assert costs == pytest.approx(expected)
     assert variant.tuning_gain == pytest.approx(expected[0] / min(expected))
     assert variant.quantity == "cost (minimise: time_us / UNROLL)"

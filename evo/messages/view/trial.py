@@ -6,8 +6,8 @@ from datetime import datetime
 
 from evo.messages.view.page import Deferred
 from evo.promotion.leading import Confirmation, Figure, Source, leading_speedup, leading_time
-from evo.trial import Config
-from evo.trial.outcome import Estimated, Measured, Outcome
+from evo.trial import Config, quick_cost
+from evo.trial.outcome import Estimated, Outcome
 from evo.trial.results import ConfirmReport, Stages
 from evo.trial.timing import Timing
 
@@ -82,14 +82,8 @@ class TrialView(Deferred):
 
     @property
     def quick_cost(self) -> float | None:
-        """The cost or, without a metric, the time in µs from the quick samples or the estimate; None without a time.
-
-        Unlike `cost`, the value is comparable between confirmed and other trials of a search.
-        """
-        if self.quick_us is None:
-            return self.time_us if self.cost is None else self.cost
-        cost = self.outcome.cost if isinstance(self.outcome, Measured) else None
-        return self.quick_us if cost is None else cost
+        """Number that ranks the trial by its quick samples or estimate; see `evo.trial.quick_cost`."""
+        return quick_cost(self.outcome)
 
     def speedup(self, baselines: Mapping[str, Timing]) -> Figure | None:
         """Return the speed-up over the fastest baseline; None if there is no baseline.

@@ -62,8 +62,8 @@ class VariantView:
             computed from the quick samples of both, ``estimated`` for estimates. None without a ratio.
         speedup: speed-up over the fastest baseline.
         share: fraction of the roofline limit that the best trial reaches; None if no limit is known.
-        tuning_gain: time of the first measured config divided by the time of the best config; in a search with a
-            metric, the ratio of costs.
+        tuning_gain: quick time of the first measured config divided by the shortest quick time; in a search with a
+            metric, the ratio of the costs by the quick samples. Refuted kernels do not count.
         champion: True if the problem's champion is a config of this variant.
         mechanisms: hardware mechanisms that the best trial's binary uses. They define the variant's niche. Empty if
             unknown.
