@@ -858,6 +858,41 @@ def test_import_turns_a_guarded_macro_named_like_an_extent_into_a_field_marked_d
     assert found.decide == "or move it to the tunables, if results do not depend on it"
 
 
+TAPS = "void f(const float *x, const float *w, float *y, int n) {{ for (int i = 0; i < n; i{}) {} }}"
+SUM = "for (int t = 0; t < TAPS; t++) y[i] += w[t] * x[i + t];"
+
+
+@pytest.mark.parametrize("value", [5, 8])
+@pytest.mark.parametrize("guard", ["#ifndef TAPS\n#define TAPS {}\n#endif\n", "#define TAPS {}\n"])
+def test_macro_that_is_the_extent_of_an_argument_becomes_a_field(guard: str, value: int) -> None:
+    found = draft(guard.format(value) + TAPS.format("++", SUM))
+    assert [(each.name, each.default) for each in found.fields] == [("TAPS", value), ("N", 1024)]
+    assert found.fields[0].decide == "or move it to the tunables, if results do not depend on it"
+    assert not found.tunables and found.macros == ("TAPS",)
+    assert {each.name: each.shape for each in found.arguments}["w"] == ("TAPS",)
+
+
+def test_macro_without_a_plausible_second_value_becomes_a_field_that_is_no_extent() -> None:
+    found = draft("#define GAIN 7\n" + TAPS.format("++", "y[i] = x[i] * GAIN;"))
+    assert [(each.name, each.flag) for each in found.fields] == [("GAIN", True), ("N", False)]
+    assert {each.shape for each in found.arguments if each.role != "scalar"} == {("N",)}
+
+
+@pytest.mark.parametrize(
+    ("macro", "step", "body"),
+    [
+        ("LANES 6", " += LANES", "for (int t = 0; t < LANES; t++) y[i + t] = x[i + t];"),
+        ("UNROLL 6", "++", "for (int t = 0; t < UNROLL; t++) y[i] += w[t];"),
+        ("METHOD 6", "++", "y[i] = METHOD == 7 ? x[i] : w[i];"),
+        ("SLOTS 4", "++", "float s[SLOTS]; for (int t = 0; t < SLOTS; t++) s[t] = x[i + t]; y[i] = s[0];"),
+    ],
+)
+def test_macro_that_divides_the_work_or_chooses_a_method_stays_a_tunable(macro: str, step: str, body: str) -> None:
+    found = draft(f"#define {macro}\n" + TAPS.format(step, body))
+    assert [each.name for each in found.fields] == ["N"]
+    assert [each.name for each in found.tunables] == [macro.split(maxsplit=1)[0]]
+
+
 def test_imported_choices_are_categorical_and_valid(tmp_path: Path) -> None:
     (tmp_path / "f.c").write_text(f"#define METHOD 2\nvoid f(float *x) {{{CHAIN}x[1] = N;\n}}")
     place, _ = write_imported(tmp_path / "f.c", tmp_path / "f", entry=None, reference=None)

@@ -150,6 +150,7 @@ def _import_source(
 ) -> None:
     from evo.cli.files.imported import write_imported
     from evo.cli.files.writing import shown_path
+    from evo.family.importing.draft import MOVE
     from evo.family.importing.writing import MARK
 
     place, draft = write_imported(file, folder, entry=entry, reference=reference, roles=roles)
@@ -159,6 +160,13 @@ def _import_source(
     out.print(f"{draft.entry}: {', '.join(f'{each.name} ({each.role})' for each in draft.arguments)}")
     out.print(f"problem: {', '.join(each.name for each in draft.fields)}")
     out.print(f"tunables: {', '.join(each.name for each in draft.tunables) or 'none found'}\n")
+    if macros := [each.name for each in draft.fields if each.decide == MOVE]:
+        out.print(
+            f"Macros that became problem fields, with the value in the source: {', '.join(macros)}. "
+            "Results seem to depend on them. If they do not depend on one, move it to "
+            f"[{draft.kind}.tunables] in {shown}/family.toml.\n",
+            soft_wrap=True,
+        )
     if not draft.tunables:
         table = f"[{draft.kind}.tunables]"
         out.print(

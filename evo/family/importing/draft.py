@@ -21,7 +21,7 @@ from evo.family.importing.source import (
     with_values,
 )
 from evo.family.importing.syntax import Code, declared, names_in, operator, part, written
-from evo.family.importing.tunables import DraftTunable, MacroUses, is_thread_count, tunable, undefined
+from evo.family.importing.tunables import DraftTunable, MacroUses, is_fixed, is_thread_count, tunable, undefined
 from evo.family.importing.types import Element, element, plain_type
 from evo.family.table import MAX_ENTRIES
 from evo.text.suggestion import unknown
@@ -46,6 +46,8 @@ _USUAL_PITCH = 4096
 """Smallest default value of the distance between two rows. It is larger than usual extents."""
 UNSTATED = -1
 """Default value of a field whose value is still to be chosen by `with_usual_values`."""
+MOVE = "or move it to the tunables, if results do not depend on it"
+"""What a person must decide about a field whose value is defined by a macro."""
 ROLES = ("input", "output", "inout", "workspace")
 """Roles that an array argument can have."""
 
@@ -144,7 +146,8 @@ def drafted(source: Source, entry: str | None) -> Draft:
     body, code = function.body, function.code
     accesses = Accesses(body, helpers(source.code))
     words = used_names(code) | set(_WORDS.findall(function.bounds))
-    macro_uses = MacroUses(code, source.macros)
+    pointers = [each.name for each in function.parameters if each.pointer]
+    macro_uses = MacroUses(code, source.macros, pointers)
     used = [
         macro
         for macro in source.macros
@@ -159,8 +162,13 @@ def drafted(source: Source, entry: str | None) -> Draft:
     offsets = _offsets(code)
     radii = _radii(whole, used, offsets)
     steps = {each.name for each in used if macro_uses.of(each.name).step}
+    fixed = [
+        name
+        for name, values in _definitions(used).items()
+        if is_fixed(name, values, macro_uses.of(name)) and not _FIELD.fullmatch(name)
+    ]
     own = own_names(source.code) | set(types)
-    fields = _fields(function, used, radii, steps, whole=whole, own=own)
+    fields = _fields(function, used, radii, steps, fixed, whole=whole, own=own)
     names = {each.name for each in fields}
     extents = [each.name for each in fields if not each.flag]
     defaults = {name: each.default for each in fields for name in (each.name, each.argument)}
@@ -172,7 +180,7 @@ def drafted(source: Source, entry: str | None) -> Draft:
     )
     tunables += tuple(undefined(f"{function.bounds} {body.text}", names | own | {each.name for each in source.macros}))
     passed = {each.argument: each.name for each in reversed(fields)}
-    indices = Indices(body, extents, passed)
+    indices = Indices(body, extents, passed, fixed)
     arguments = tuple(
         _argument(
             each,
@@ -343,6 +351,7 @@ def _fields(
     macros: Sequence[Macro],
     radii: Mapping[str, str],
     steps: Collection[str],
+    fixed: Collection[str],
     *,
     whole: Sequence[str],
     own: Collection[str],
@@ -351,6 +360,7 @@ def _fields(
 
     Args:
         steps: macros that are the steps of loops. They become tunables, not fields.
+        fixed: macros on whose value the results probably depend (see `is_fixed`).
         whole: names of the parameters that are whole numbers.
         own: names that the source declares, which are not macros.
     """
@@ -358,11 +368,11 @@ def _fields(
         each.name: DraftField(
             name=each.name,
             default=each.value,
-            flag=each.name in radii,
-            decide="or move it to the tunables, if results do not depend on it" if each.guarded else "",
+            flag=each.name in radii or each.name in fixed,
+            decide=MOVE if each.guarded or each.name in fixed else "",
         )
         for each in reversed(macros)
-        if each.name in radii or (_FIELD.fullmatch(each.name) and each.name not in steps)
+        if each.name in radii or each.name in fixed or (_FIELD.fullmatch(each.name) and each.name not in steps)
     }
     fields = list(reversed(known.values()))
     taken = {each.name for each in macros}

@@ -59,10 +59,11 @@ class Indices:
     Args:
         fields: names of the problem fields that are extents.
         passed: problem field whose value a parameter receives, by parameter.
+        fixed: further problem fields, which are extents only of arrays whose indices show it.
     """
 
-    def __init__(self, body: Code, fields: Sequence[str], passed: Mapping[str, str]) -> None:
-        self._fields, self._passed = fields, passed
+    def __init__(self, body: Code, fields: Sequence[str], passed: Mapping[str, str], fixed: Sequence[str] = ()) -> None:
+        self._usual, self._fields, self._passed = tuple(fields), (*fields, *fixed), passed
         self._body, self._uses = body, body.uses
         self._meanings: dict[str, _Sum] = {}
         self._known: dict[str, set[str]] = {}
@@ -118,7 +119,7 @@ class Indices:
                 return (outer, *reversed(axes))
         known = [each for each in reversed(axes) if _WORD.fullmatch(each)]
         if not set(known) <= set(guess):
-            guess = tuple(self._fields)
+            guess = self._usual
         return (*(each for each in guess if each not in known), *known)
 
     def _fits(self, groups: Mapping[_Stride, set[str]], strides: Sequence[_Stride], axes: Sequence[str]) -> bool:

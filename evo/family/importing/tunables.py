@@ -44,6 +44,7 @@ class MacroUse:
         bounds: names below which the loops with this step continue, e.g. ``n`` in ``i < n``.
         amount: True if the macro is a divisor, a factor, the bound of a loop or the extent of an array, so 0 is not a
             plausible value.
+        extent: True if the variable of a loop below the macro alone indexes an argument, as in ``w[t]``.
     """
 
     cases: set[int] = field(default_factory=set)
@@ -51,16 +52,21 @@ class MacroUse:
     step: bool = False
     bounds: set[str] = field(default_factory=set)
     amount: bool = False
+    extent: bool = False
 
 
 class MacroUses:
     """How the code uses each macro.
 
+    Args:
+        pointers: names of the function's parameters that are arrays.
+
     Attributes:
         constants: macros that only name a value of another macro, e.g. ``BOX`` in ``#if FILTER == BOX``.
     """
 
-    def __init__(self, code: Code, macros: Sequence[Macro]) -> None:
+    def __init__(self, code: Code, macros: Sequence[Macro], pointers: Collection[str] = ()) -> None:
+        self._pointers = pointers
         self._values = {each.name: each.value for each in macros}
         self._of = {name: MacroUse() for name in self._values}
         self.constants: set[str] = set()
@@ -109,13 +115,23 @@ class MacroUses:
             return
         for each in descendants(condition):
             if each.type == "binary_expression" and operator(each) in ("<", "<="):
-                self.of(_operand(part(each, "right"))).amount = True
+                use = self.of(_operand(part(each, "right")))
+                use.amount = True
+                use.extent |= self._indexes(written(part(each, "left")), loop)
         steps = (part(each, "right") for each in descendants(update) if each.type == "assignment_expression")
         bound, is_whole = part(condition, "right"), operator(condition) == "<" and is_name(part(condition, "left"))
         for name in (name for step in steps if step is not None for name in names_in(step)):
             self.of(name).step = True
             if is_whole and is_name(bound):
                 self.of(name).bounds.add(written(bound))
+
+    def _indexes(self, variable: str, loop: Node) -> bool:
+        """Return True if a variable alone indexes an argument in a loop."""
+        return any(
+            written(part(each, "argument")) in self._pointers and written(part(each, "indices")).strip("[]") == variable
+            for each in descendants(loop)
+            if each.type == "subscript_expression"
+        )
 
     def _number(self, text: str) -> int | None:
         return self._values[text] if text in self._values else whole_number(text)
@@ -159,6 +175,19 @@ def tunable(
     known = use.step or use.amount or _TUNABLE.search(name)
     decide = "" if known else "its values (the source does not show what they mean)"
     return DraftTunable(name=name, values=tuple(dict.fromkeys(around)), default=value, decide=decide)
+
+
+def is_fixed(name: str, defined: Sequence[int], use: MacroUse) -> bool:
+    """Return True for a macro on whose value the results probably depend, such as the number of taps of a filter.
+
+    The macro is the extent of an argument, or the source suggests no second value for it.
+
+    Args:
+        defined: values of the macro in the source.
+    """
+    if _TUNABLE.search(name) or use.step or use.cases or len(set(defined)) > 1:
+        return False
+    return use.extent or not (defined[0] < 1 or defined[0] & (defined[0] - 1) == 0)
 
 
 def undefined(text: str, taken: Collection[str]) -> Iterator[DraftTunable]:
