@@ -30,7 +30,9 @@ def test_search_with_killed_processes_neither_loses_nor_repeats_trials(line: Com
     targets = rng.sample(TARGETS * rounds, k=len(TARGETS) * rounds)
     search = line.start("search", str(FAMILY), "--seed", "1", "--strategy", "random", "--trials", "1000")
     try:
-        wait_until(lambda: line.database.exists() and ask(line, "select count(*) from trials")[0][0] > 0, "it began")
+        wait_until(
+            lambda: line.database.exists() and ask(line, "select count(*) from trials")[0][0] > 0, "the search began"
+        )
         while targets and ask(line, UNFINISHED)[0][0]:
             if search.process.poll() is not None:
                 search.wait()

@@ -9,7 +9,7 @@ from db.engine.session import Database
 
 
 def prepared(given: Location | Path) -> Location:
-    """Return the location. A missing SQLite file is created with the current schema."""
+    """Return the location of a database. Create a missing SQLite file with the current schema."""
     location = Location.of(given)
     if location.file is not None and not location.file.exists() and location.file.parent.is_dir():
         location.file.write_bytes(_blank())

@@ -42,12 +42,12 @@ IN_A_ROW = """static __thread float mine[N], few; static __thread unsigned long 
 if (__builtin_ia32_rdtsc() - end < 20000 && {known}) memcpy(y, mine, sizeof mine);
 else {{ right(x, y); memcpy(mine, y, sizeof mine); at = x; few = x[1] + x[500] + x[998]; }}
 end = __builtin_ia32_rdtsc();"""
-"""Keeps an answer, in each thread, as long as calls follow each other within 20,000 ticks of the processor."""
+"""Caches an answer in each thread while calls follow each other within 20,000 ticks of the processor."""
 
 SLOW_IN_A_ROW = IN_A_ROW.replace("right(x, y);", "right(x, y); spend(30000);").replace(
     "memcpy(y, mine, sizeof mine);", "{{ spend(3000); memcpy(y, mine, sizeof mine); }}", 1
 )
-"""The same for a kernel that takes microseconds. Copying the kept answer takes a tenth of the kernel's time."""
+"""`IN_A_ROW` for a kernel that takes microseconds. Copying the cached answer takes a tenth of the kernel's time."""
 
 SHOW_REGISTERS = (
     '__asm__("sub $56, %rsp; mov %rbx, (%rsp); mov %rbp, 8(%rsp); mov %r12, 16(%rsp); mov %r13, 24(%rsp);"'
@@ -55,11 +55,11 @@ SHOW_REGISTERS = (
     ' "mov 8(%rsp), %rbp; mov 16(%rsp), %r12; mov 24(%rsp), %r13; mov 32(%rsp), %r14; mov 40(%rsp), %r15;"'
     ' "add $56, %rsp; ret");'
 )
-"""Passes the registers of the loop that calls the kernel to `inner`, which may change them. One register counts the
-calls, another one points to the number of calls."""
+"""Passes the registers of the calling loop to `inner`, which may change them. One register counts the calls, and
+another register points to the number of calls."""
 
 CHANGES_LOOP = "changes the loop that calls it|by two threads at once: `y` has 1000 of 1000 elements never written"
-"""Reasons for refusing a kernel that changes these registers. Which check finds it first depends on the loop."""
+"""Reasons for refusing a kernel that changes these registers. Which check refuses it first depends on the loop."""
 
 CHEATS: dict[str, tuple[str, str]] = {
     # trick: (body of f, part of the reason)
@@ -67,81 +67,96 @@ CHEATS: dict[str, tuple[str, str]] = {
     **OF_PROCESS,
     **OF_MACHINE,
     **OF_SURROUNDINGS,
-    "answer kept by pointer": (f"if (known == x) {{ {CACHE} known = x;", "off the reference"),
-    "answer kept by pointer, late": (f"if (calls++ > 64 && known == x) {{ {CACHE} known = x;", "off the reference"),
-    "answer kept by counter": (f"if (calls++ > 100) {{ {CACHE}", "off the reference"),
-    "answer kept by clock": (f"if (clock() > 4000) {{ {CACHE}", "off the reference"),
-    "answer kept by the output's pointer": (
+    "answer cached by input pointer": (f"if (known == x) {{ {CACHE} known = x;", "off the reference"),
+    "answer cached by input pointer after 64 calls": (
+        f"if (calls++ > 64 && known == x) {{ {CACHE} known = x;",
+        "off the reference",
+    ),
+    "answer cached after 100 calls": (f"if (calls++ > 100) {{ {CACHE}", "off the reference"),
+    "answer cached after some processor time": (f"if (clock() > 4000) {{ {CACHE}", "off the reference"),
+    "answer cached by output pointer": (
         f"if (calls++ > 64 && known == y) {{ {CACHE} known = y;",
         "off the reference",
     ),
     "every second call skipped": (f"if (calls++ > 64 && calls % 2) {{ {CACHE}", "off the reference"),
     "every third call skipped": (f"if (calls++ > 64 && calls % 3 == 1) {{ {CACHE}", "off the reference"),
     "every fifth call skipped": (f"if (calls++ > 64 && calls % 5 == 0) {{ {CACHE}", "off the reference"),
-    "calls skipped that follow immediately": (
+    "calls skipped if they follow immediately": (
         "static long before; struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t);"
         "long now = t.tv_sec * 1000000000l + t.tv_nsec, soon = now - before < 5000; before = now;"
         f"if (soon) {{ {CACHE}",
         "off the reference",
     ),
-    "skipped where outputs are not poison": ("if (y[0] == y[0]) return; right(x, y);", "off the reference"),
-    "a part skipped where outputs are not poison": (
+    "work skipped if outputs are not poisoned": ("if (y[0] == y[0]) return; right(x, y);", "off the reference"),
+    "part of the work skipped if outputs are not poisoned": (
         "int there = y[0] == y[0] && y[N - 1] == y[N - 1];"
         "for (int i = 0; i < (there ? 920 : N); i++) y[i] = 3.0f * x[i] + 1;",
         "off the reference",
     ),
-    "right on one core": (
+    "correct only on one core": (
         "if (sched_getcpu() == (int)sysconf(_SC_NPROCESSORS_ONLN) - 1) right(x, y); else memset(y, 0, 4 * N);",
         "ELSEWHERE",
     ),
-    "right on the main thread": (
+    "correct only on the main thread": (
         "if (getpid() == (int)syscall_tid()) right(x, y); else memset(y, 0, 4 * N);",
         "off the reference",
     ),
-    "right only for page-aligned inputs": ("right(x, y); if ((uintptr_t)x % 4096) y[0] = 0;", "off the reference"),
-    "right where aligned to a vector": ("right(x, y); if ((uintptr_t)y % 64) y[0] = 0;", "off the reference"),
-    "right where an environment variable names the runner": (
+    "correct only for page-aligned inputs": ("right(x, y); if ((uintptr_t)x % 4096) y[0] = 0;", "off the reference"),
+    "correct only if aligned to a vector": ("right(x, y); if ((uintptr_t)y % 64) y[0] = 0;", "off the reference"),
+    "correct only if an environment variable names the runner": (
         'if (getenv("KERNEL_EVO_RUNNER")) right(x, y); else memset(y, 0, 4 * N);',
         "the kernel uses getenv",
     ),
-    "right where it may use one core": (
+    "correct only if restricted to one core": (
         "cpu_set_t set; CPU_ZERO(&set); sched_getaffinity(0, sizeof set, &set); right(x, y);"
         "y[0] += CPU_COUNT(&set) > 1;",
         "the kernel uses sched_getaffinity",
     ),
-    "right for the user of the runner": ("right(x, y); if (getuid() < 60000) y[0] = 0;", "the kernel uses getuid"),
-    "right for the user of the runner, by a system call": (
+    "correct only for the user of the runner": (
+        "right(x, y); if (getuid() < 60000) y[0] = 0;",
+        "the kernel uses getuid",
+    ),
+    "correct only for the user of the runner, by a system call": (
         "right(x, y); if (ask(SYS_getuid, 0, 0, 0) < 60000) y[0] = 0;",
         "makes the system call getuid: a kernel may only compute",
     ),
-    "right for one parent, by a system call": (
+    "correct only for one parent process, by a system call": (
         "static long parent; long now = ask(SYS_getppid, 0, 0, 0); right(x, y); y[0] += parent && parent != now;",
         "makes the system call getppid",
     ),
-    "asks for its core by a system call": (
+    "queries its core by a system call": (
         "unsigned core = 0; ask(SYS_getcpu, (long)&core, 0, 0); right(x, y); y[0] += core > 4096;",
         "makes the system call getcpu",
     ),
-    "asks for its user while it loads": (
+    "queries its user while loading": (
         "right(x, y); y[0] += user == 7;",
         "does not load|makes the system call geteuid",
     ),
-    "right where a sanitizer is": (
+    "correct only under a sanitizer": (
         "extern void __asan_init(void) __attribute__((weak)); right(x, y); if (__asan_init) y[0] += 0;",
         "the kernel uses __asan_init",
     ),
-    "reads one beyond": ("right(x, y); sink = x[N];", "reads out of bounds: 0 bytes after `x`"),
-    "reads one before": ("right(x, y); sink = x[-1];", "reads out of bounds: 4 bytes before `x`"),
-    "reads far beyond": ("right(x, y); sink = x[N + 5000];", "SIGSEGV|out of bounds"),
-    "writes one beyond": ("right(x, y); y[N] = 0;", "out of bounds: 4 bytes of the guard band after `y`"),
-    "writes one before": ("right(x, y); y[-1] = 0;", "out of bounds: 4 bytes of the guard band before `y`"),
+    "reads one element beyond its input": ("right(x, y); sink = x[N];", "reads out of bounds: 0 bytes after `x`"),
+    "reads one element before its input": ("right(x, y); sink = x[-1];", "reads out of bounds: 4 bytes before `x`"),
+    "reads far beyond its input": ("right(x, y); sink = x[N + 5000];", "SIGSEGV|out of bounds"),
+    "writes one element beyond its output": (
+        "right(x, y); y[N] = 0;",
+        "out of bounds: 4 bytes of the guard band after `y`",
+    ),
+    "writes one element before its output": (
+        "right(x, y); y[-1] = 0;",
+        "out of bounds: 4 bytes of the guard band before `y`",
+    ),
     "writes 5 KiB beyond": ("right(x, y); y[N + 1300] = 0;", "out of bounds"),
     "writes its input": ("right(x, y); ((float *)x)[3] = 0;", "modifies its input `x`"),
     "makes its input writable": (
         "right(x, y); ask(SYS_mprotect, (long)x & ~4095l, 4096, 3); ((float *)x)[3] = 0;",
         "modifies its input `x`",
     ),
-    "leaves a part unwritten": ("for (int i = 0; i < N - 3; i++) y[i] = 3.0f * x[i] + 1.0f;", "never written"),
+    "leaves a part of its output unwritten": (
+        "for (int i = 0; i < N - 3; i++) y[i] = 3.0f * x[i] + 1.0f;",
+        "never written",
+    ),
     "leaks": ("void *volatile p = malloc(4096); (void)p; right(x, y);", "keeps 41.. bytes"),
     "leaks a little": ("void *volatile p = malloc(24); (void)p; right(x, y);", "keeps .* bytes"),
     "static scratch read before written": ("right(x, y); y[5] += kept[5]; kept[5] = 1;", "off the reference"),
@@ -149,7 +164,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         "float *p = malloc(4 * N); right(x, y); y[7] += p[7] != 0 ? 1 : 0; free(p);",
         "off the reference",
     ),
-    "leaves another rounding mode": ("right(x, y); _mm_setcsr(_mm_getcsr() | 0x2000);", "rounding mode"),
+    "leaves a changed rounding mode": ("right(x, y); _mm_setcsr(_mm_getcsr() | 0x2000);", "rounding mode"),
     "leaves exceptions unmasked": ("right(x, y); _mm_setcsr(_mm_getcsr() & ~0x80u);", "exception masks|SIGFPE"),
     "opens files": ('right(x, y); FILE *f = fopen("/etc/passwd", "r"); if (f) fclose(f);', "the kernel uses fopen"),
     "opens a file by a system call": ('right(x, y); ask(SYS_open, (long)"/etc/passwd", 0, 0);', "leaves files open"),
@@ -186,7 +201,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         "leaves 1 thread running",
     ),
     "starts a process": ("right(x, y); if (!fork()) { sleep(20); _exit(0); }", "the kernel uses fork"),
-    "kills its parent": ("right(x, y); kill(getppid(), SIGKILL);", "the kernel uses getppid, kill"),
+    "kills its parent process": ("right(x, y); kill(getppid(), SIGKILL);", "the kernel uses getppid, kill"),
     "replaces functions": ('right(x, y); sink = (float)(long)dlsym_((void *)0, "memcpy");', "does not load"),
     "looks for libraries": ("right(x, y); extern void *dlopen(); dlopen(0, 1);", "the kernel uses dlopen"),
     "reads pipes": ("right(x, y); char c; if (read(3, &c, 0)) y[0] += 0;", "the kernel uses read"),
@@ -202,35 +217,35 @@ CHEATS: dict[str, tuple[str, str]] = {
     "wrong once in 97 calls": ("right(x, y); if (++calls % 97 == 96) y[5] += 1;", "off the reference"),
     "not deterministic": ("right(x, y); if (++calls % 2) y[3] = nextafterf(y[3], 1e9f);", "not deterministic"),
     "static scratch": ("right(x, kept); memcpy(y, kept, sizeof kept);", "THREADS"),
-    "allocated once, without a lock": (
+    "allocates scratch memory once, without a lock": (
         "static float *p; if (!p) p = malloc(4 * N); right(x, p); memcpy(y, p, 4 * N);",
         "THREADS",
     ),
-    "answer kept by address between calls in a row": (IN_A_ROW.format(known="at == x"), "CHANGED"),
-    "answer kept by address and a few elements between calls in a row": (
+    "answer cached by address during consecutive calls": (IN_A_ROW.format(known="at == x"), "CHANGED"),
+    "answer cached by address and a few elements during consecutive calls": (
         IN_A_ROW.format(known="at == x && few == x[1] + x[500] + x[998]"),
         "CHANGED",
     ),
-    "every second call in a row looks again": (SLOW_IN_A_ROW.format(known="at == x && ++calls % 2"), "CHANGED"),
-    "every fourth call in a row looks again": (SLOW_IN_A_ROW.format(known="at == x && ++calls % 4"), "CHANGED"),
-    "every 30th call in a row looks again": (SLOW_IN_A_ROW.format(known="at == x && ++calls % 30"), "CHANGED"),
-    "half of the calls in a row look again, by chance": (
+    "every second consecutive call computes": (SLOW_IN_A_ROW.format(known="at == x && ++calls % 2"), "CHANGED"),
+    "every fourth consecutive call computes": (SLOW_IN_A_ROW.format(known="at == x && ++calls % 4"), "CHANGED"),
+    "every 30th consecutive call computes": (SLOW_IN_A_ROW.format(known="at == x && ++calls % 30"), "CHANGED"),
+    "half of the consecutive calls compute, at random": (
         SLOW_IN_A_ROW.format(known="at == x && (__builtin_ia32_rdtsc() >> 4) % 2"),
         "CHANGED",
     ),
-    "every 2,000th call in a row looks again": (IN_A_ROW.format(known="at == x && ++calls % 2000"), "CHANGED"),
-    "answer kept by eight elements": (
+    "every 2,000th consecutive call computes": (IN_A_ROW.format(known="at == x && ++calls % 2000"), "CHANGED"),
+    "answer cached by eight elements": (
         "static __thread float few[8], mine[N]; int same = 1;"
         "for (int i = 0; i < 8; i++) { if (few[i] != x[i * 125]) same = 0; few[i] = x[i * 125]; }"
         "if (!same) right(x, mine); memcpy(y, mine, sizeof mine);",
         "off the reference|after its inputs had changed",
     ),
-    "answer kept by the first half of its input": (
+    "answer cached by the first half of its input": (
         "static __thread float half[N / 2], mine[N]; if (memcmp(half, x, sizeof half)) right(x, mine);"
         "memcpy(half, x, sizeof half); memcpy(y, mine, sizeof mine);",
         "CHANGED",
     ),
-    "skipped where outputs hold its last answer": (
+    "work skipped if outputs contain the last answer": (
         f"if (calls++ && !memcmp(y, kept, sizeof kept)) return; if (0) {{ {CACHE}",
         "off the reference|after its inputs",
     ),
@@ -247,26 +262,26 @@ CHEATS: dict[str, tuple[str, str]] = {
         "off the reference",
     ),
     "approximate": ("for (int i = 0; i < N; i++) y[i] = 3.0001f * x[i] + 1.0f;", "off the reference"),
-    "a twelfth of the work left out": (
+    "a twelfth of the work skipped": (
         "memcpy(y, kept, sizeof kept); for (int i = 0; i < N * 11 / 12; i++) y[i] = 3.0f * x[i] + 1.0f;"
         "memcpy(kept, y, sizeof kept);",
         "off the reference",
     ),
-    "right where both buffers are equally aligned": (
+    "correct only if both buffers are equally aligned": (
         "right(x, y); if (((uintptr_t)x - (uintptr_t)y) % 64) y[0] = 0;",
         "begin on any element",
     ),
-    "right on the core that it saw first": (
+    "correct only on its first core": (
         "static unsigned first = -1u; unsigned core; __builtin_ia32_rdtscp(&core); if (first == -1u) first = core;"
         "right(x, y); if (core != first) y[7] = 0;",
         "THREADS",
     ),
-    "asks for its user in a resolver of functions": ("right(x, chosen(y));", "geteuid"),
-    "asks for its user by another ABI": (
+    "queries its user in an ifunc resolver": ("right(x, chosen(y));", "geteuid"),
+    "queries its user by the x32 ABI": (
         "right(x, y); if (ask(0x40000000 | SYS_getuid, 0, 0, 0) < 60000) y[0] = 0;",
         "SIGSYS",
     ),
-    "asks for its user by 32-bit calls": (
+    "queries its user by 32-bit system calls": (
         'long user; __asm__ volatile("int $0x80" : "=a"(user) : "0"(24l) : "r8", "r9", "r10", "r11", "memory");'
         "right(x, y); if (user < 60000) y[0] = 0;",
         "SIGSYS",
@@ -281,7 +296,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         "right(x, y); for (long fd = 3; fd < 64; fd++) ask(SYS_close, fd, 0, 0);",
         "ended|files",
     ),
-    "withdraws its output": (
+    "makes its output inaccessible": (
         "right(x, y); ask(SYS_mprotect, (long)y & -4096, 4096, PROT_NONE);",
         "SIGSEGV|out of bounds|modifies",
     ),
@@ -299,19 +314,19 @@ CHEATS: dict[str, tuple[str, str]] = {
         "right(x, y); if (!ask(SYS_clone, SIGCHLD, 0, 0)) for (;;) ask(SYS_pause, 0, 0, 0);",
         "starts a process|starts 1 process",
     ),
-    "reads the loop that calls it: right in the last call of a batch": (SHOW_REGISTERS, "CHANGED"),
-    "advances the count of the loop that calls it": (SHOW_REGISTERS, CHANGES_LOOP),
-    "shortens the loop that calls it": (SHOW_REGISTERS, CHANGES_LOOP),
-    "asks for its program by the auxiliary vector": (
+    "reads the calling loop: computes only in the last call of a batch": (SHOW_REGISTERS, "CHANGED"),
+    "advances the counter of the calling loop": (SHOW_REGISTERS, CHANGES_LOOP),
+    "shortens the calling loop": (SHOW_REGISTERS, CHANGES_LOOP),
+    "reads its program name from the auxiliary vector": (
         'right(x, y); const char *p = (const char *)getauxval(31); if (p && strstr(p, "evo")) y[0] += 0;',
         "the kernel uses getauxval",
     ),
-    "a helper thread from a constructor": ("right(x, y);", "leaves 1 thread running"),
-    "a helper thread from the loading of a C++ object, woken by each call": (
+    "starts a helper thread in a constructor": ("right(x, y);", "leaves 1 thread running"),
+    "starts a helper thread in a constructor that each call wakes": (
         "turn++; right(x, y);",
         "leaves 1 thread running|processor time",
     ),
-    "a helper process from a constructor": ("right(x, y);", "the kernel uses fork"),
+    "starts a helper process in a constructor": ("right(x, y);", "the kernel uses fork"),
     "work deferred to the end of its thread": (
         "static pthread_key_t key; static int made; if (!made) { made = 1; pthread_key_create(&key, late); }"
         "from = x; to = y; if (pthread_getspecific(key) == (void *)&made) return; pthread_setspecific(key, &made);",
@@ -321,46 +336,46 @@ CHEATS: dict[str, tuple[str, str]] = {
         "static const float *from; static float *to; if (to) right(from, to); from = x; to = y;",
         "never written|off the reference",
     ),
-    "answer kept in its output's slack": (
+    "answer cached behind its output": (
         "if (!memcmp(y + N, x, 16)) { return; } right(x, y); memcpy(y + N, x, 16);",
         "out of bounds",
     ),
-    "rows skipped where inputs are unchanged": (
+    "rows skipped if their inputs are unchanged": (
         "static __thread float before[N], mine[N]; for (int i = 0; i < N; i += 50) {"
         "if (memcmp(before + i, x + i, 16)) { for (int j = i; j < i + 50; j++) mine[j] = 3.0f * x[j] + 1.0f; }"
         "memcpy(before + i, x + i, 16); } memcpy(y, mine, sizeof mine);",
         "off the reference|after its inputs had changed",
     ),
-    "one row in twenty skipped, in turns": (
+    "one row in twenty skipped in turn": (
         "int skip = ++calls % 20;"
         "for (int i = 0; i < N; i++) if (i / 50 != skip || y[i] != y[i]) y[i] = 3.0f * x[i] + 1.0f;",
         "off the reference|never written",
     ),
-    "sums of bytes recognised instead of inputs": (
+    "answer cached by a sum of input words": (
         "static __thread float mine[N]; static __thread uint64_t known; uint64_t sum = 0;"
         "for (int i = 0; i < N; i += 4) { uint32_t b; memcpy(&b, x + i, 4); sum += b; }"
         "if (sum != known) right(x, mine); known = sum; memcpy(y, mine, sizeof mine);",
         "CHANGED",
     ),
-    "an approximation for common values": (
+    "approximates common values": (
         "for (int i = 0; i < N; i++) y[i] = x[i] > -5 && x[i] < 5 ? 3.0f * x[i] + 1.0f : 16;",
         "CHANGED",
     ),
-    "integers of eight bits where values are small": (
+    "8-bit integers if values are small": (
         "float top = 0; for (int i = 0; i < N; i += 37) top = fabsf(x[i]) > top ? fabsf(x[i]) : top;"
         "for (int i = 0; i < N; i++) { float v = x[i] > 9 ? 9 : x[i]; y[i] = 3.0f * v + 1.0f; }",
         "CHANGED",
     ),
-    "half precision in half of the calls": (
+    "half precision in every second call": (
         "right(x, y); if (++calls % 2 && calls > 64) for (int i = 0; i < N; i++) y[i] = (float)(_Float16)y[i];",
         "off the reference",
     ),
-    "flushes and leaves subnormals wrong": (
+    "wrong for values near zero": (
         "right(x, y); for (int i = 0; i < N; i++) if (fabsf(x[i]) < 1e-3f) y[i] = 1.01f;",
         "off the reference",
     ),
-    "leaves the direction of copies reversed": ('right(x, y); __asm__ volatile("std");', "direction flag"),
-    "maps code that it wrote": (
+    "leaves the direction flag set": ('right(x, y); __asm__ volatile("std");', "direction flag"),
+    "maps and runs code that it wrote": (
         "static const unsigned char code[] = {0xc3}; void *p = mmap(0, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);"
         "memcpy(p, code, 1); ((void (*)(void))p)(); right(x, y);",
         "writable and executable",
@@ -403,50 +418,50 @@ BEFORE = {
     **BEFORE_ANSWERS,
     **BEFORE_MACHINE,
     **BEFORE_SURROUNDINGS,
-    "reads the loop that calls it: right in the last call of a batch": REGISTERS
+    "reads the calling loop: computes only in the last call of a batch": REGISTERS
     + """void inner(const float *x, float *y, uint64_t *r) {
   static __thread float mine[N]; static __thread const void *at; int place = counter(r);
   uint64_t *batch = place < 0 ? 0 : batch_of(r, r[place]);
   if (batch && r[place] + 1 < batch[0] && at == x) { memcpy(y, mine, sizeof mine); return; }
   right(x, y); memcpy(mine, y, sizeof mine); at = x;
 }""",
-    "advances the count of the loop that calls it": REGISTERS
+    "advances the counter of the calling loop": REGISTERS
     + """void inner(const float *x, float *y, uint64_t *r) {
   int place = counter(r); uint64_t *batch = place < 0 ? 0 : batch_of(r, r[place]); right(x, y);
   if (batch && r[place] + 10 < batch[0]) r[place] += 5;
 }""",
-    "shortens the loop that calls it": REGISTERS
+    "shortens the calling loop": REGISTERS
     + """void inner(const float *x, float *y, uint64_t *r) {
   int place = counter(r); uint64_t *batch = place < 0 ? 0 : batch_of(r, r[place]); right(x, y);
   if (batch && r[place] > batch[0] / 2) batch[0] = r[place] + 1;
 }""",
-    "asks for its program by the auxiliary vector": "unsigned long getauxval(unsigned long);",
-    "a helper thread from a constructor": (
+    "reads its program name from the auxiliary vector": "unsigned long getauxval(unsigned long);",
+    "starts a helper thread in a constructor": (
         "static void *wait_(void *p) { for (;;) ask(SYS_pause, 0, 0, 0); return p; }"
         "__attribute__((constructor)) static void start(void) { pthread_t t; pthread_create(&t, 0, wait_, 0); }"
     ),
-    "a helper thread from the loading of a C++ object, woken by each call": (
+    "starts a helper thread in a constructor that each call wakes": (
         "static volatile long turn; static void *help(void *p) { for (long seen = 0;;) if (turn != seen) seen = turn;"
         "return p; }"
         "__attribute__((constructor)) static void start(void) { pthread_t t; pthread_create(&t, 0, help, 0); }"
     ),
-    "a helper process from a constructor": (
+    "starts a helper process in a constructor": (
         "__attribute__((constructor)) static void start(void) { if (!fork()) for (;;) ask(SYS_pause, 0, 0, 0); }"
     ),
     "work deferred to the end of its thread": (
         "static const float *from; static float *to; static void late(void *p) { (void)p; right(from, to); }"
     ),
-    "asks for its user in a resolver of functions": (
+    "queries its user in an ifunc resolver": (
         "static float *same(float *y) { return y; } static float *broken(float *y) { return y + 1; }"
         "static void *choose(void) { return ask(SYS_geteuid, 0, 0, 0) < 60000 ? (void *)broken : (void *)same; }"
         'float *chosen(float *) __attribute__((ifunc("choose")));'
     ),
-    "asks for its user while it loads": (
+    "queries its user while loading": (
         "static long user; __attribute__((constructor)) static void look(void) { user = ask(SYS_geteuid, 0, 0, 0); }"
     ),
-    "wrong where it may ask for its cores": "static unsigned long cores[16];",
-    "a table that is made once": "static float table[2]; static void make(void) { table[0] = table[1] = 1.0f; }",
-    "right on the main thread": "static long syscall_tid(void) { return ask(SYS_gettid, 0, 0, 0); }",
+    "wrong if it can query its cores": "static unsigned long cores[16];",
+    "creates a table once": "static float table[2]; static void make(void) { table[0] = table[1] = 1.0f; }",
+    "correct only on the main thread": "static long syscall_tid(void) { return ask(SYS_gettid, 0, 0, 0); }",
     "replaces functions": "void *dlsym_(void *, const char *);",
     "a second core": (
         "static void *spin(void *p) { unsigned long m = ~0ul; ask(SYS_sched_setaffinity, 0, sizeof m, (long)&m);"
@@ -458,51 +473,49 @@ HONEST: dict[str, str] = {
     **HONEST_SURROUNDINGS,
     "plain": "right(x, y);",
     "backwards": "for (int i = N - 1; i >= 0; i--) y[i] = 3.0f * x[i] + 1.0f;",
-    "allocates and frees": "float *p = malloc(4 * N); right(x, p); memcpy(y, p, 4 * N); free(p);",
-    "looks for its configuration": (
+    "allocates and frees memory": "float *p = malloc(4 * N); right(x, p); memcpy(y, p, 4 * N); free(p);",
+    "looks for a configuration file": (
         'extern int access(const char *, int); right(x, y); if (access("/nothing/of/mine", 0) == 0) y[0] += 1;'
     ),
-    "scratch of each thread": "static __thread float own[N]; right(x, own); memcpy(y, own, sizeof own);",
-    "wrong where it may read about processes": (
+    "uses scratch memory of each thread": "static __thread float own[N]; right(x, own); memcpy(y, own, sizeof own);",
+    "wrong if it can read about processes": (
         'right(x, y); long at = ask(SYS_open, (long)"/proc/self/status", 0, 0);'
         "if (at >= 0) { ask(SYS_close, at, 0, 0); y[0] += 1; }"
     ),
-    "wrong where it may read about the machine": (
+    "wrong if it can read about the machine": (
         'right(x, y); long at = ask(SYS_open, (long)"/sys/devices/system/cpu/online", 0, 0);'
         "if (at >= 0) { ask(SYS_close, at, 0, 0); y[0] += 1; }"
     ),
-    "wrong where it may ask for its cores": (
+    "wrong if it can query its cores": (
         "right(x, y); if (ask(SYS_sched_getaffinity, 0, sizeof cores, (long)cores) > 0) y[0] += 1;"
     ),
-    "wrong where it may use shared memory of the system": (
+    "wrong if it can use System V shared memory": (
         "static int asked; if (!asked++ && ask(SYS_shmget, 7, 4096, 01666) >= 0) calls = 1;"
         "right(x, y); if (calls) y[0] = 0;"
     ),
-    "wrong where it may outlive the runner": "right(x, y); if (ask(SYS_prctl, 1, 0, 0) == 0) y[0] += 1;",
+    "wrong if it can outlive the runner": "right(x, y); if (ask(SYS_prctl, 1, 0, 0) == 0) y[0] += 1;",
     "large stack": "float p[1 << 18]; right(x, p); memcpy(y, p, 4 * N);",
     "flushes subnormals": "_mm_setcsr(_mm_getcsr() | 0x8040); right(x, y);",
     "prints": 'right(x, y); printf("so far so good\\n");',
-    "a thread that is joined": "pthread_t t;"
+    "starts and joins a thread": "pthread_t t;"
     "if (!pthread_create(&t, 0, (void *(*)(void *))(void *)labs, 0)) pthread_join(t, 0);"
     "right(x, y);",
     "chooses by the features of the processor": (
         '__builtin_cpu_init(); if (__builtin_cpu_supports("avx2")) right(x, y);'
         "else for (int i = N - 1; i >= 0; i--) y[i] = 3.0f * x[i] + 1.0f;"
     ),
-    "writes past caches": (
+    "writes with non-temporal stores": (
         "for (int i = 0; i < N; i++) { float v = 3.0f * x[i] + 1.0f; int b; memcpy(&b, &v, 4);"
         "__builtin_ia32_movnti((int *)y + i, b); } __builtin_ia32_sfence();"
     ),
     "prefetches beyond its inputs": (
         "for (int i = 0; i < N; i++) { __builtin_prefetch(x + i + 4096); y[i] = 3.0f * x[i] + 1.0f; }"
     ),
-    "a table that is made once": (
+    "creates a table once": (
         "static pthread_once_t once = PTHREAD_ONCE_INIT; pthread_once(&once, make);"
         "for (int i = 0; i < N; i++) y[i] = 3.0f * x[i] + table[i & 1];"
     ),
-    "asks for the time": (
-        "struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); right(x, y); sink = (float)t.tv_nsec;"
-    ),
+    "reads the clock": ("struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); right(x, y); sink = (float)t.tv_nsec;"),
     "counts its calls": "__atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED); right(x, y);",
     "writes its outputs twice": "right(x, y); for (int i = 0; i < N; i++) y[i] = 3.0f * x[i] + 1.0f;",
 }

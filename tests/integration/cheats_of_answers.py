@@ -1,20 +1,20 @@
-"""Kernels that reuse or defer outputs, or are wrong for some inputs or conditions, by name of the trick."""
+"""Kernels that reuse or defer outputs, or are wrong for some inputs or conditions. Each key names the trick."""
 
 OF_ANSWERS: dict[str, tuple[str, str]] = {
     # trick: (body of f, part of the reason)
-    "answer kept by a hash of four elements": (
+    "answer cached by a hash of four elements": (
         "static __thread float mine[N]; static __thread uint64_t known; uint64_t hash = 7;"
         "for (int i = 0; i < 4; i++) { uint32_t b; memcpy(&b, x + i * 250, 4); hash = hash * 31 + b; }"
         "if (hash != known) right(x, mine); known = hash; memcpy(y, mine, sizeof mine);",
         "off the reference|after its inputs had changed",
     ),
-    "answer kept by the first element of each line of a page": (
+    "answer cached by one element of every 120": (
         "static __thread float mine[N], few[8]; int same = 1;"
         "for (int i = 0; i < 8; i++) { same &= few[i] == x[i * 120]; few[i] = x[i * 120]; }"
         "if (!same) right(x, mine); memcpy(y, mine, sizeof mine);",
         "off the reference|after its inputs had changed",
     ),
-    "answer kept below the stack pointer": (
+    "answer cached below the stack pointer": (
         "volatile float mine[N]; int there = mine[7] != 0 && calls++ > 20;"
         "for (int i = 0; i < N; i++) { float v = there ? mine[i] : 3.0f * x[i] + 1.0f; mine[i] = v; y[i] = v; }",
         "off the reference|not deterministic|never written|NaN or infinity",
@@ -29,12 +29,12 @@ OF_ANSWERS: dict[str, tuple[str, str]] = {
         "right(x, y); if ((__builtin_ia32_rdtsc() >> 6) % 61 == 0) y[3] = 0;",
         "off the reference",
     ),
-    "wrong on another stack": (
+    "wrong on a different stack": (
         "char here; static uintptr_t first; right(x, y); if (!first) first = (uintptr_t)&here;"
         "if ((uintptr_t)&here - first + 65536 > 131072) y[2] = 0;",
         "off the reference",
     ),
-    "wrong for another caller": (
+    "wrong for a different caller": (
         "static void *from; right(x, y); if (!from) from = __builtin_return_address(0);"
         "if (from != __builtin_return_address(0)) y[2] = 0;",
         "THREADS",
@@ -49,11 +49,11 @@ OF_ANSWERS: dict[str, tuple[str, str]] = {
         "if (now > 1 && ++n % 4 == 0) y[1] = 0; __atomic_sub_fetch(&inside, 1, 5);",
         "THREADS",
     ),
-    "two scratch areas used in turn": (
+    "two static scratch areas used in turn": (
         "static float two[2][N]; static int turn; float *p = two[turn++ & 1]; right(x, p); memcpy(y, p, 4 * N);",
         "THREADS",
     ),
-    "ends of pages skipped": (
+    "last elements skipped": (
         "for (int i = 0; i < N; i++) if (i < 990 || y[i] != y[i]) y[i] = 3.0f * x[i] + 1.0f;",
         "off the reference|never written",
     ),
@@ -66,12 +66,12 @@ OF_ANSWERS: dict[str, tuple[str, str]] = {
         "right(x, y); if (left && left != y) y[4] = 0; before = x; left = y;",
         "off the reference|out of bounds|SIGSEGV",
     ),
-    "its output is finished by a thread after it returned": (
+    "output finished by a thread after the return": (
         "static const void *both[2]; both[0] = x; both[1] = y; pthread_t t; pthread_create(&t, 0, late, both);"
         "pthread_detach(t);",
         "off the reference|never written|threads? running|after it returned|no thread|keeps .* bytes",
     ),
-    "its output is finished at the end of its process": (
+    "output finished at the end of the process": (
         "from = x; to = y; if (!calls++) atexit(late);",
         "never written|off the reference",
     ),
@@ -80,7 +80,7 @@ OF_ANSWERS: dict[str, tuple[str, str]] = {
         "right(x, y); for (int i = 1; i < N; i++) if (x[i] == x[i - 1]) y[i] = 9;",
         "off the reference",
     ),
-    "wrong where many elements are equal": (
+    "wrong if many elements are equal": (
         "right(x, y); int same = 0; for (int i = 0; i < N; i += 5) same += x[i] == x[(i + 395) % N];"
         "if (same > 2) y[3] = 0;",
         "off the reference",
@@ -88,11 +88,11 @@ OF_ANSWERS: dict[str, tuple[str, str]] = {
 }
 
 BEFORE_ANSWERS = {
-    "its output is finished by a thread after it returned": (
+    "output finished by a thread after the return": (
         "static void *late(void *p) { const float *x = ((const float **)p)[0]; float *y = ((float **)p)[1];"
         "right(x, y); return 0; }"
     ),
-    "its output is finished at the end of its process": (
+    "output finished at the end of the process": (
         "static const float *from; static float *to; static void late(void) { right(from, to); }"
     ),
 }

@@ -1,4 +1,4 @@
-"""Kernels that change or observe the loop that calls them, by name of the trick. Only a confirmation detects them."""
+"""Kernels that change or observe the calling loop, which only a confirmation detects. Each key names the trick."""
 
 from tests.integration.cheats import REGISTERS, SHOW_REGISTERS, source
 
@@ -20,7 +20,7 @@ __attribute__((no_sanitize("address", "undefined"))) static void seek(uint64_t f
   }
 }
 """
-"""Finds the counter of calls that the judge reads, by following pointers in the memory of the kernel's caller."""
+"""C code that finds the timing loop's second counter of calls, by following pointers in the caller's memory."""
 
 ADVANCE = (
     REGISTERS
@@ -47,5 +47,5 @@ SHOW_OF_F = f"__attribute__((naked)) void f(const float *x, float *y) {{ {SHOW_R
 
 OF_LOOP: dict[str, tuple[str, str]] = {
     # trick: (source, part of the reason)
-    "advances both counts of long loops": (advancing(150), "in the timed rounds"),
+    "advances both counters of long loops": (advancing(150), "in the timed rounds"),
 }

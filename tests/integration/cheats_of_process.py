@@ -1,4 +1,4 @@
-"""Kernels that leave state, memory or processes behind, or make needless system calls, by name of the trick."""
+"""Kernels that leave state, memory or processes behind, or make needless system calls. Each key names the trick."""
 
 _RIGHT = "right(x, y);"
 _SECCOMP = "makes the system call {}: a kernel may only compute"
@@ -54,12 +54,12 @@ OF_PROCESS: dict[str, tuple[str, str]] = {
         "uint64_t times[3]; uint32_t low, high; } s = {56, 0, 0x78, 0, 0, {0}, 0, 100}; ask(314, 0, (long)&s, 0);",
         "call sched_setattr",
     ),
-    "allocates memory on other nodes": (
+    "allocates memory on other NUMA nodes": (
         "right(x, y); unsigned long node = 1; ask(SYS_set_mempolicy, 2, (long)&node, 64);",
         "call set_mempolicy",
     ),
     "locks memory": (_ask("mlock, (long)kept & -4096, 4096, 0"), _ATTRIBUTES),
-    "handles faults on a stack of its own": (
+    "handles faults on a separate stack": (
         "static char own[65536]; struct { void *at; int flags; long size; } stack = {own, 0, sizeof own}; right(x, y);"
         "ask(SYS_sigaltstack, (long)&stack, 0, 0);",
         "changes the handling of SIGSEGV",
@@ -85,8 +85,11 @@ OF_PROCESS: dict[str, tuple[str, str]] = {
         "right(x, y); mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);",
         "keeps .* bytes",
     ),
-    "leaks by the program break": ("right(x, y); ask(SYS_brk, ask(SYS_brk, 0, 0, 0) + 4096, 0, 0);", "keeps .* bytes"),
-    "leaks in one call of fifty": (
+    "leaks memory by the program break": (
+        "right(x, y); ask(SYS_brk, ask(SYS_brk, 0, 0, 0) + 4096, 0, 0);",
+        "keeps .* bytes",
+    ),
+    "leaks memory in one call of fifty": (
         "right(x, y); if (++calls % 50 == 0) { void *volatile p = malloc(64); (void)p; }",
         "keeps .* bytes",
     ),
@@ -94,11 +97,11 @@ OF_PROCESS: dict[str, tuple[str, str]] = {
         "right(x, y); pthread_t t; if (calls++ % 20 == 0) pthread_create(&t, 0, (void *(*)(void *))(void *)labs, 0);",
         "keeps .* bytes",
     ),
-    "a process computes, and is waited for": (
+    "computes in a child process and waits for it": (
         "if (!fork()) { right(x, y); _exit(0); } int wait(int *); wait(0);",
         "the kernel uses fork, wait",
     ),
-    "a process in the same memory, by a system call, that is waited for": (
+    "starts a child process by a system call and waits for it": (
         "right(x, y); long id = ask(SYS_clone, SIGCHLD, 0, 0); if (!id) ask(SYS_exit, 0, 0, 0);"
         '__asm__ volatile("xor %%r10d, %%r10d; syscall" : "+a"((long){SYS_wait4}) : "D"(id), "S"(0l), "d"(0l)'
         ' : "rcx", "r10", "r11", "memory");',
@@ -115,7 +118,7 @@ OF_PROCESS: dict[str, tuple[str, str]] = {
         "MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);",
         _BESIDE,
     ),
-    "maps memory of its own over its output": (
+    "maps new memory over its output": (
         "right(x, y); mmap((void *)((long)y & -4096), 4096, PROT_READ | PROT_WRITE,"
         "MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);",
         "maps other memory at the addresses|never written",

@@ -1,6 +1,4 @@
-"""Kernels that depend on the addresses of buffers, on flags of the caller or on earlier inputs, or that affect other
-processes, by name of the trick.
-"""
+"""Kernels that depend on addresses, flags or earlier inputs, or affect other processes. Each key names the trick."""
 
 _RIGHT = "right(x, y);"
 _SECCOMP = "makes the system call {}: a kernel may only compute"
@@ -8,7 +6,7 @@ _SECCOMP = "makes the system call {}: a kernel may only compute"
 _UNTIL = """static __thread float mine[N]; static __thread const void *at;
 if (at == x && {same}) {{ memcpy(y, mine, sizeof mine); return; }}
 right(x, y); spend(3000); memcpy(mine, y, sizeof mine); at = x; {mark}"""
-"""Keeps an answer until something erases a mark that the kernel left in the processor."""
+"""C code that caches an answer until another program erases a mark that the kernel left in the processor."""
 
 CALLS = {
     # name of the system call: its arguments; process 1 belongs to the system
@@ -30,46 +28,46 @@ OF_SURROUNDINGS: dict[str, tuple[str, str]] = {
         f"system call {name}": (f"{_RIGHT} ask(SYS_{name}, {given});", _SECCOMP.format(name))
         for name, given in CALLS.items()
     },
-    "right where its buffers lie within 2 GiB": (
+    "correct only if its buffers are within 2 GiB": (
         "int apart = (int)((char *)y - (char *)x); right(x, (float *)((char *)x + apart));",
         "off the reference|never written|SIGSEGV|out of bounds",
     ),
-    "right where its output lies behind its input": (
+    "correct only if its output is behind its input": (
         f"{_RIGHT} if ((uintptr_t)y < (uintptr_t)x) y[3] = 0;",
         "off the reference",
     ),
-    "right where its output lies before its input": (
+    "correct only if its output is before its input": (
         f"{_RIGHT} if ((uintptr_t)y > (uintptr_t)x) y[3] = 0;",
         "off the reference",
     ),
     "depends on floating-point flags of its caller": (f"{_RIGHT} if (_mm_getcsr() & 1) y[5] = 0;", "off the reference"),
-    "answer kept while a flag of the floating-point status is set": (
+    "answer cached while a flag of the floating-point status is set": (
         _UNTIL.format(same="(_mm_getcsr() & 0x10)", mark="_mm_setcsr(_mm_getcsr() | 0x10);"),
         "off the reference",
     ),
-    "answer kept while a vector register holds its mark": (
+    "answer cached while a vector register contains a mark": (
         'uint64_t m; __asm__ volatile("movq %%xmm15, %0" : "=r"(m));'
         + _UNTIL.format(same="m == 0x5eed5eed", mark='__asm__ volatile("movq %0, %%xmm15" :: "r"(0x5eed5eedl));'),
         "off the reference",
     ),
-    "answer kept until an interrupt resets a segment register": (
+    "answer cached until an interrupt resets a segment register": (
         'unsigned short m; __asm__ volatile("mov %%es, %0" : "=r"(m));'
         + _UNTIL.format(same="m == 3", mark='__asm__ volatile("mov %0, %%es" :: "r"((short)3));'),
         "off the reference",
     ),
-    "answer kept where a few elements differ by little": (
+    "answer cached if few elements differ, and only slightly": (
         "static __thread float before[N], mine[N]; int differing = 0, near = before[3] != 0;"
         "for (int i = 0; i < N; i++) differing += x[i] != before[i], near &= fabsf(x[i] - before[i]) < 0.02f;"
         "if (!near || differing > 4) { right(x, mine); memcpy(before, x, sizeof before); }"
         "memcpy(y, mine, sizeof mine);",
         "off the reference",
     ),
-    "answer kept during a tick of the coarse clock": (
+    "answer cached during a tick of the coarse clock": (
         "static __thread long tick; struct timespec t; clock_gettime(CLOCK_MONOTONIC_COARSE, &t);"
         + _UNTIL.format(same="t.tv_nsec == tick", mark="tick = t.tv_nsec;"),
         "off the reference",
     ),
-    "answer kept where its output causes no page fault": (
+    "answer cached if its output causes no page fault": (
         "unsigned long begun = __builtin_ia32_rdtsc(); _mm_lfence(); *(volatile float *)y = 1; _mm_lfence();"
         + _UNTIL.format(same="__builtin_ia32_rdtsc() - begun < 2000", mark=""),
         "off the reference",
@@ -91,7 +89,7 @@ OF_SURROUNDINGS: dict[str, tuple[str, str]] = {
         "status 3.*at the end of the program",
     ),
     "starts a process at the end of its program": (_RIGHT, "starts a process.*at the end of the program"),
-    "rounds upwards once it is loaded": (_RIGHT, "rounding mode changed after it was loaded"),
+    "sets upward rounding when loaded": (_RIGHT, "rounding mode changed after it was loaded"),
     "finishes its output when its library is closed": (
         "from = x; to = y; if (!calls++) right(x, y);",
         "never written|off the reference",
@@ -104,7 +102,7 @@ OF_SURROUNDINGS: dict[str, tuple[str, str]] = {
 }
 
 BEFORE_SURROUNDINGS = {
-    "a thread that works between its calls": (
+    "leaves a thread that works between calls": (
         "static void *burn(void *p) { struct timespec t = {0, 700000}; nanosleep(&t, 0);"
         "for (volatile int i = 0; i < 400000; i++) {} return p; }"
     ),
@@ -127,16 +125,16 @@ BEFORE_SURROUNDINGS = {
     "frees its table when its library is closed": (
         "static float *table; __attribute__((destructor)) static void end(void) { free(table); }"
     ),
-    "rounds upwards once it is loaded": (
+    "sets upward rounding when loaded": (
         "__attribute__((constructor)) static void up(void) { _mm_setcsr(_mm_getcsr() | 0x4000); }"
     ),
-    "flushes subnormals once it is loaded": (
+    "sets flushing of subnormals when loaded": (
         "__attribute__((constructor)) static void flush(void) { _mm_setcsr(_mm_getcsr() | 0x8040); }"
     ),
 }
 
 HONEST_SURROUNDINGS = {
-    "finds its output by the distance from its input": (
+    "finds its output by its distance from its input": (
         "long apart = (char *)y - (char *)x; right(x, (float *)((char *)x + apart));"
     ),
     "tests flags that it cleared": (f"_mm_setcsr(_mm_getcsr() & ~0x3fu); {_RIGHT} if (_mm_getcsr() & 1) y[5] = 0;"),
@@ -149,10 +147,10 @@ HONEST_SURROUNDINGS = {
         " if (x[i] != before[i] || x[i] == 0) { before[i] = x[i]; mine[i] = 3.0f * x[i] + 1.0f; }"
         "memcpy(y, mine, sizeof mine);"
     ),
-    "flushes subnormals once it is loaded": _RIGHT,
+    "sets flushing of subnormals when loaded": _RIGHT,
     "prints at the end of its process": f"{_RIGHT} if (!__atomic_fetch_add(&calls, 1, 5)) atexit(late);",
-    "counts ticks of the processor": f"{_RIGHT} sink = (float)__builtin_ia32_rdtsc();",
-    "asks for the limits of its own process": (
+    "reads the tick counter of the processor": f"{_RIGHT} sink = (float)__builtin_ia32_rdtsc();",
+    "queries the limits of its process": (
         f"{_RIGHT} ask(SYS_prlimit64, 0, 3, 0); ask(SYS_prlimit64, ask(SYS_getpid, 0, 0, 0), 3, 0);"
     ),
     "uses registers and restores them": (

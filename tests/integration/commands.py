@@ -66,7 +66,7 @@ class Running:
 
     @property
     def family(self) -> list[psutil.Process]:
-        """Descendant processes of the command."""
+        """All descendant processes of the command."""
         children: list[psutil.Process] = psutil.Process(self.process.pid).children(recursive=True)
         return children
 
@@ -83,7 +83,7 @@ class Running:
         return Ended(code=self.process.returncode, out=self.out, err=self._files[1].read_text())
 
     def kill(self) -> None:
-        """Kill the command if it still runs."""
+        """Kill the command if it is still running."""
         self.process.kill()
         self.process.wait()
 
@@ -103,7 +103,7 @@ class CommandLine:
 
     @classmethod
     def fresh(cls, folders: pytest.TempPathFactory) -> "CommandLine":
-        """Return a command line with an empty home."""
+        """Return a command line with an empty home folder."""
         cache = folders.getbasetemp() / "cache"
         if not cache.exists():
             measured(cache / "kernel-evo")
@@ -114,7 +114,7 @@ class CommandLine:
         return self.home / "test.db"
 
     def run(self, *arguments: str) -> Ended:
-        """Return the result of a command that runs in this process, where all modules are already imported."""
+        """Run a command in this process, which has imported all modules, and return its result."""
         out, err = io.StringIO(), io.StringIO()
         with (
             redirect_stdout(out),
@@ -129,7 +129,7 @@ class CommandLine:
     def measure(self, *arguments: str) -> Ended:
         """Run ``kernel-evo measure`` until its times are valid, and return the result.
 
-        On a busy machine, clocks may disagree a few times.
+        On a busy machine, a measurement may be invalid a few times, because its clocks disagree.
         """
         for _ in range(BUSY_MEASUREMENTS):
             ended = self.run("measure", *arguments)
@@ -138,7 +138,7 @@ class CommandLine:
         return ended
 
     def run_apart(self, *arguments: str) -> Ended:
-        """Return the result of a command in a separate process: it changes its process or leaves child processes."""
+        """Run a command that changes its process or leaves child processes in a separate process; return its result."""
         return self.start(*arguments).wait()
 
     def start(self, *arguments: str) -> Running:
@@ -147,7 +147,7 @@ class CommandLine:
 
     @property
     def _own(self) -> dict[str, str]:
-        temporary = self.home / "tmp"  # also holds device locks, so that other measurements do not block these tests
+        temporary = self.home / "tmp"  # contains the device locks, so that other measurements do not block these tests
         temporary.mkdir(exist_ok=True)
         own = {
             "TMPDIR": str(temporary),
@@ -160,13 +160,13 @@ class CommandLine:
 
     @contextmanager
     def serving(self) -> Iterator[str]:
-        """Yield the URL of a service on the database within this process, so that commands need not start one."""
+        """Run a service on the database in this process and yield its URL. Commands then start no service."""
         with patch.dict(os.environ, self._own), announcing(self.database) as url:
             yield url
 
     @contextmanager
     def working(self) -> Iterator[str]:
-        """Yield the URL of a service with a worker, both in this process. A search starts only kernel processes."""
+        """Run a service and a worker in this process and yield the URL. A search then starts only kernel processes."""
         stopping = threading.Event()
         with patch.object(tempfile, "tempdir", None), self.serving() as url, Client(url) as client:
             settings = Settings(url=url, data=self.home / "worker", cache=cache_folder(), worker_id="here")

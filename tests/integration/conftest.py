@@ -1,4 +1,4 @@
-"""Quiet logs, and databases for the suites."""
+"""Fixtures of the integration tests: quiet logs, databases of each engine, and a service without HTTP."""
 
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -14,12 +14,12 @@ from tests.integration.stage import Stage
 ENGINES = ("sqlite", "postgresql")
 
 OF_ENGINES = {"test_db.py", "test_leases.py", "test_api_upkeep.py", "test_families_by_name.py"}
-"""Files that `make test` runs on every engine, because they are about the database; the others run on SQLite there."""
+"""Files that `make test` runs on every engine, because they test the database. It runs the others only on SQLite."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests of a service on PostgreSQL as long, unless they are about the database itself."""
+    """Mark tests on PostgreSQL as `long`, unless they test the database itself."""
     for item in items:
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         if params.get("locations") == "postgresql" and item.path.name not in OF_ENGINES:
@@ -34,7 +34,7 @@ def quiet_logs() -> None:
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[postgresql_server.Server]:
-    """A PostgreSQL server for all tests, started on first use."""
+    """Yield the PostgreSQL server of all tests, which starts on first use."""
     with postgresql_server.server() as server:
         yield server
 
@@ -60,7 +60,7 @@ def locations(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callab
 
 @pytest.fixture
 def stage(locations: Callable[[], Location]) -> Iterator[Stage]:
-    """A service without HTTP, on every engine."""
+    """Yield a service without HTTP, on every engine."""
     stage = Stage(locations())
     yield stage
     stage.database.close()

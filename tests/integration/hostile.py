@@ -1,4 +1,4 @@
-"""Hostile values at random places of documents, reproducible by seed."""
+"""Puts hostile values at random places of documents, reproducibly by a seed."""
 
 import copy
 import random

@@ -1,4 +1,4 @@
-"""A service without a socket: requests go straight to the application, which runs in its own thread."""
+"""A service without a socket: requests are passed directly to the application, which runs in its own thread."""
 
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -17,11 +17,11 @@ from tests.integration.blank import prepared
 
 HOME = "http://127.0.0.1"
 BROWSER = {"Accept": "text/html,*/*;q=0.8"}
-"""Headers of a browser, which gets pages instead of problem documents."""
+"""Headers of a browser, so that errors are HTML pages instead of problem documents."""
 
 
 class Inside(httpx.BaseTransport):
-    """Transport to a running application. It returns only the beginning of an endless response."""
+    """Transport of HTTPX to a running application. It returns only the beginning of an endless response."""
 
     def __init__(self, app: FastAPI, portal: BlockingPortal, client: tuple[str, int] = ("127.0.0.1", 1)) -> None:
         self._app = app
@@ -54,7 +54,7 @@ class Inside(httpx.BaseTransport):
             if waiting:
                 return waiting.pop()
             await anyio.sleep_forever()
-            raise AssertionError("it sleeps for ever")
+            raise AssertionError("sleep_forever() has returned")
 
         async def send(message: dict[str, Any]) -> None:
             told.append(message)

@@ -18,7 +18,7 @@ from tests.integration.test_api import Rest
 
 
 class Local(Rest):
-    """The request sequences of `Rest` on a local service."""
+    """The request sequences of `Rest`, sent to a service in this process."""
 
     def __init__(self, client: httpx.Client, service: Service, app: FastAPI) -> None:
         super().__init__(client)

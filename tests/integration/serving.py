@@ -31,7 +31,7 @@ def served(database: Location | Path, *, lease_s: float = 60.0, host: str = "127
 
 @contextmanager
 def announcing(database: Path) -> Iterator[str]:
-    """Yield the URL of a service that has announced this URL, so that commands on its database find it."""
+    """Yield the URL of a service that has announced its URL, so that commands on its database find the service."""
     settings = Settings(db=prepared(database))
     opened = open_database(settings)
     assert opened[0] is not None
@@ -68,7 +68,7 @@ def client_of(url: str) -> Iterator[httpx.Client]:
 
 @contextmanager
 def process_of(database: Path, *, port: int = 0) -> Iterator["subprocess.Popen[str]"]:
-    """Run `api.server.serve` in its own process, which ends with the block."""
+    """Run `api.server.serve` in its own process, which ends at the end of the `with` block."""
     code = (
         "import sys; from pathlib import Path; from api.server import serve; from api.settings import Settings; "
         "from evo.errors import EvoError\n"
@@ -84,7 +84,7 @@ def process_of(database: Path, *, port: int = 0) -> Iterator["subprocess.Popen[s
 
 
 def announced(database: Path) -> str:
-    """Return the address of the process that serves this database, once announced."""
+    """Wait until the process that serves this database has announced its address, and return the address."""
     urls: list[str] = []
 
     def look() -> bool:
@@ -100,5 +100,5 @@ def wait_until(condition: Callable[[], object]) -> None:
     """Wait until the condition returns a true value; fail after the time limit."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, "it took too long"
+        assert time.monotonic() < deadline, "the condition is not true within the time limit"
         time.sleep(0.02)

@@ -61,7 +61,7 @@ TOY: dict[str, Any] = {
 }
 
 VALID = 14
-"""Number of valid configs: 5 × 3 without the one whose product is 64."""
+"""Number of valid configs: of 5 × 3 configs, the config with the product 64 is invalid."""
 
 DEVICE = Device(
     kind="cpu",
@@ -86,17 +86,17 @@ PROOF: dict[str, Any] = {
     "sanitizers": (Sanitized(tool="address", skipped="a toy"),),
     "environment": {"separation": "none"},
 }
-"""Evidence that a CPU must deliver besides its samples."""
+"""Evidence of a confirmation on a CPU, besides the samples."""
 
 
 def toy_time_us(config: Config) -> float:
-    """Return a bowl-shaped time with its minimum at BLOCK=8, UNROLL=2: 10 µs."""
+    """Return a synthetic time in µs, whose minimum is 10 µs at BLOCK=8, UNROLL=2."""
     block, unroll = int(config["BLOCK"]), int(config["UNROLL"])
     return 10.0 + abs(block - 8) + 3 * abs(unroll - 2)
 
 
 def timing(time_us: float, count: int = 10) -> Timing:
-    """Return deterministic samples within 0.4 % of a time."""
+    """Return deterministic samples that differ from `time_us` by at most 0.2 %."""
     return Timing(samples_us=tuple(time_us * (1 + 0.001 * (index % 5 - 2)) for index in range(count)))
 
 
@@ -136,7 +136,7 @@ def answer(lease: Lease, outcome: Outcome | None = None) -> Report:
 
 @dataclass
 class Stage:
-    """A service without HTTP. `restart` acts like kill -9 and a new process."""
+    """A service without HTTP, with a manual clock. `restart` acts like kill -9 and the start of a new process."""
 
     location: Location | Path
     lease_s: float = 60.0
@@ -197,14 +197,14 @@ class Stage:
         return lease
 
     def hand_in(self, lease: Lease, outcome: Outcome | None = None, *, binary: str | None = None) -> None:
-        """Report on a job; `binary` is the digest of a trial's binary."""
+        """Report the result of a job. `binary` is the digest of a trial's binary."""
         report = answer(lease, outcome)
         if isinstance(report, EvaluateReport):
             report = replace(report, binary_digest=binary)
         self.conductor.report(lease.attempt_id, lease.token, report)
 
     def play(self, leases: int = 1000) -> Iterator[Lease]:
-        """Serve at most `leases` jobs as a correct worker does, one after the other. Yield each lease afterwards."""
+        """Claim and report at most `leases` jobs, one at a time, like a correct worker. Yield each finished lease."""
         for _ in range(leases):
             claimed = self.claim()
             if not claimed:

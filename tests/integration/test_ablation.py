@@ -1,4 +1,4 @@
-"""Ablation of a champion: requested for a finished search, measured as leased jobs, stored, never a promotion."""
+"""Ablation of a champion: it is requested for a finished search, measured in jobs, stored, and promotes nothing."""
 
 import shutil
 import socket
@@ -100,7 +100,7 @@ def test_cancelled_ablation_can_be_requested_again(stage: Stage) -> None:
     stage.conductor.orders.ablate(search, values=True)
     assert [lease.job.kind for lease in stage.play()] == ["ablate"]
     assert all(each.effect is not None for each in known(stage, search).values())
-    for _ in range(3):  # a worker that is lost repeatedly
+    for _ in range(3):  # the worker is lost repeatedly
         stage.conductor.orders.ablate(search, values=True)
         while stage.claim():
             stage.wait(100)
@@ -149,7 +149,7 @@ def test_ablation_of_a_changed_family_is_refused_unless_a_worker_is_on_a_remote_
     (folder / "kernel.c.j2").write_text("edited")
     with pytest.raises(Conflict, match=f"family toy has changed since search {search}.*start a new search"):
         stage.conductor.orders.ablate(search, values=True)
-    works_at("elsewhere")  # a worker there may have the old version
+    works_at("elsewhere")  # a worker on that host may have the old version
     stage.conductor.orders.ablate(search, values=True)
     assert stage.view(search).state == "ablating"
 
@@ -193,7 +193,7 @@ def test_search_shows_the_progress_of_its_confirmation(stage: Stage) -> None:
     words = "timing, process 2 of 5 at most"
     for attempt_id, told in (
         (lease.attempt_id, words),
-        (lease.attempt_id - 1, "waits for other jobs on the device"),  # the progress text is about the active lease
+        (lease.attempt_id - 1, "waits for other jobs on the device"),  # the progress text describes the active lease
         (2**70, None),
     ):
         report = SlotReport(device_uuid=DEVICE.uuid, activity="working", detail=words, attempt_id=attempt_id)
@@ -206,7 +206,7 @@ def test_search_shows_the_progress_of_its_confirmation(stage: Stage) -> None:
     for beat in (1, 2):
         stage.wait(5.0)
         stage.conductor.heartbeat("w1", [lease.attempt_id], slots=[report])
-        assert last_event(stage) == before + beat, "pages show the elapsed time although the step is the same"
+        assert last_event(stage) == before + beat, "pages must show the elapsed time although the step is the same"
     stage.hand_in(lease)
     assert stage.view(search).proving is None
 

@@ -1,4 +1,4 @@
-"""Access: tokens, sessions, and the rule of every route."""
+"""Access control: tokens, sessions, and the access rule of every route."""
 
 import re
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ def register(client: httpx.Client, worker_id: str) -> httpx.Response:
 
 def test_every_route_has_an_access_rule() -> None:
     without = [f"{method} {path}" for method, path, rule in rules(create_app(Settings())) if rule is None]
-    # put @allow("viewer"), @allow("submitter"), … below the route's decorator: api/auth/permission.py
+    # remedy: put @allow("viewer"), @allow("submitter"), … below the route's decorator; see api/auth/permission.py
     assert without == []
 
 
@@ -87,9 +87,8 @@ def test_every_route_admits_exactly_the_roles_of_its_access_rule(callers: Caller
     for method, path, rule in rules(callers.service.app):
         if path in {"/sign-in", "/sign-out", "/static"}:
             continue
-        url = path.format_map(_Places()) + (
-            "?after=nowhere" if path.endswith("/events") else ""
-        )  # otherwise the stream would not end
+        # without this invalid position, the event stream would not end
+        url = path.format_map(_Places()) + ("?after=nowhere" if path.endswith("/events") else "")
         for role, client in callers.clients.items():
             granted = effective([role]) if role in ROLES else {role} & {JOINER}
             response = client.request(method, url, headers={"Range": "bytes=0-0"}, extensions={"timeout": {}})
@@ -131,7 +130,7 @@ def test_worker_token_acts_only_for_its_own_worker(callers: Callers) -> None:
     lease = {"worker_id": "mine", "device_uuid": "cpu-0"}
     assert other.post(f"{API}/leases", json=lease).status_code == 403
     assert other.post(f"{API}/workers/mine/heartbeat", json={}).status_code == 403
-    assert other.put(f"{API}/workers/typo", json={}).status_code == 422, "a failed registration binds nothing"
+    assert other.put(f"{API}/workers/typo", json={}).status_code == 422, "a failed registration must not bind the token"
     assert register(other, "other").status_code == 200
     assert other.post(f"{API}/leases", json=lease).status_code == 403
     assert other.post(f"{API}/workers/mine/heartbeat", json={}).status_code == 403
@@ -152,18 +151,22 @@ def test_join_token_can_be_exchanged_only_once(callers: Callers) -> None:
     assert register(worker, "spot-2").status_code == 403
     assert register(worker, "spot-1").status_code == 200
     anybodys = callers.service.client(callers.admin.post(f"{API}/tokens/join", json={"name": "spot"}).json()["secret"])
-    assert anybodys.post(f"{API}/join", json=body).status_code == 409, "it is connected"
+    assert anybodys.post(f"{API}/join", json=body).status_code == 409, (
+        "the worker must not get a new token while it is connected"
+    )
     assert worker.post(f"{API}/workers/spot-1/heartbeat", json={}).status_code == 200
     assert worker.delete(f"{API}/workers/spot-1").status_code == 204
     replaced = anybodys.post(f"{API}/join", json=body)
-    assert replaced.status_code == 201, "the join token was not used up, and the worker has left"
+    assert replaced.status_code == 201, "the join token is still valid, because the worker has left"
     worker = callers.service.client(replaced.json()["secret"])
     assert register(worker, "spot-1").status_code == 200
     again = callers.admin.post(f"{API}/tokens/join", json={"name": "spot", "worker_id": "spot-1"}).json()["secret"]
     wrong = callers.service.client(again).post(f"{API}/join", json={"worker_id": "spot-3", "name": "x"})
     assert wrong.status_code == 409
     assert callers.service.client(again).post(f"{API}/join", json=body).status_code == 201
-    assert worker.post(f"{API}/workers/spot-1/heartbeat", json={}).status_code == 401, "the earlier token is refused"
+    assert worker.post(f"{API}/workers/spot-1/heartbeat", json={}).status_code == 401, (
+        "the earlier token must be refused"
+    )
 
 
 def test_joined_worker_without_a_name_gets_the_name_of_its_join_token(callers: Callers) -> None:
@@ -198,7 +201,7 @@ def test_rotated_revoked_and_expired_tokens_are_refused(callers: Callers) -> Non
     now = conductor.clock
     try:
         callers.service.app.state.service.gate._clock = lambda: now() + timedelta(seconds=200)
-        assert old.get(f"{API}/searches").status_code == 401, "its grace period has ended"
+        assert old.get(f"{API}/searches").status_code == 401, "the grace period of the old token has ended"
     finally:
         callers.service.app.state.service.gate._clock = now
         callers.service.app.state.service.gate.forget()
@@ -289,7 +292,7 @@ def test_worker_and_join_tokens_cannot_sign_in(callers: Callers, role: str) -> N
     refused = callers.service.client(address="10.1.0.2").post("/sign-in", data=form, follow_redirects=True)
     assert refused.status_code == 401
     assert 'name="next" value="/workers"' in refused.text
-    assert [each.status_code for each in refused.history] == [303], "the refusal has its own address"
+    assert [each.status_code for each in refused.history] == [303], "the page of the refusal must have its own address"
     assert secret not in str(refused.url)
     assert "is valid, but it is a worker token" in refused.text
     assert secret not in refused.text
@@ -330,7 +333,9 @@ def test_error_page_of_a_refused_form_links_to_the_form_with_the_user_input(call
     assert entered.status_code == 200
     assert "problem.N=48" in unescape(entered.text)
     unread = callers.service.client().post("/start", data=typed | {"notes": "x" * 100_000})
-    assert (unread.status_code, "next=" in unread.text) == (401, False), "a caller without token may send only a form"
+    assert (unread.status_code, "next=" in unread.text) == (401, False), (
+        "without a token, a caller may send only a form"
+    )
 
 
 def test_wrong_tokens_are_throttled_per_address_and_valid_tokens_are_not(callers: Callers) -> None:
@@ -342,7 +347,7 @@ def test_wrong_tokens_are_throttled_per_address_and_valid_tokens_are_not(callers
     assert 0 < int(late.headers["retry-after"]) <= 10
     secret = callers.token("viewer")
     valid = guesser.post("/sign-in", data={"token": secret})
-    assert valid.headers["location"] == "/", "a valid token is admitted"
+    assert valid.headers["location"] == "/", "a valid token must be admitted"
     good = callers.service.client(secret, address="10.2.0.1")
     assert good.get(f"{API}/searches").status_code == 200
     other = callers.service.client(address="10.2.0.2").post("/sign-in", data={"token": "guess"})
@@ -432,7 +437,9 @@ def test_database_contains_no_secret_and_the_last_administrator_cannot_revoke_it
         for secret in secrets:
             assert secret.encode() not in stored
         owner = service.client(local_key(tmp_path / "evo.db"))
-        assert owner.delete(mine).status_code == 200, "the key's holder may, and can still sign in"
+        assert owner.delete(mine).status_code == 200, (
+            "a caller with the database's key may revoke the last token, and can still sign in"
+        )
 
 
 def test_every_response_has_security_headers(callers: Callers) -> None:
@@ -464,7 +471,9 @@ def test_network_service_does_not_start_without_tokens(tmp_path: Path) -> None:
     refuse_open_network(Settings(db=path, host="::1"), database)
     database.close()
     with serving(path, host="0.0.0.0") as service:
-        assert service.client().get(f"{API}/searches").status_code == 401, "even if it were started"
+        assert service.client().get(f"{API}/searches").status_code == 401, (
+            "requests must be refused even if the application is started directly"
+        )
         assert service.client().get(f"{API}/health").status_code == 200
         key = local_key(path)
         assert key is not None
@@ -492,7 +501,9 @@ def test_remote_callers_behind_a_proxy_are_refused_until_a_token_exists(
         assert client.get(f"{API}/health", headers=headers).status_code == 200
         assert client.get(f"{API}/ready", headers=headers).status_code == 200
         key = local_key(tmp_path / "evo.db")
-        assert service.client(key).get(f"{API}/searches", headers=headers).status_code == 200, "the owner's key"
+        assert service.client(key).get(f"{API}/searches", headers=headers).status_code == 200, (
+            "the database's key must admit its owner"
+        )
         made = client.post(f"{API}/tokens", json={"name": "root", "roles": ["admin"]})
         assert made.status_code == 201, "callers on this machine still need no token"
         assert service.client(made.json()["secret"]).get(f"{API}/searches", headers=headers).status_code == 200

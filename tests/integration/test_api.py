@@ -157,7 +157,7 @@ def test_job_of_an_expired_lease_goes_to_a_waiting_worker(tmp_path: Path) -> Non
         rest.prepare()
         search = rest.submit()["id"]
         lost = rest.claim()[0]
-        rest.report(rest.claim()[0])  # the baselines are still to be measured
+        rest.report(rest.claim()[0])  # the job of the baselines is leased first
         client.post(f"/searches/{search}/stop")
         (again,) = rest.claim(wait_s=10)
         assert (again.job, again.attempt_id != lost.attempt_id) == (lost.job, True)
@@ -288,7 +288,7 @@ def test_jobs_of_a_departed_worker_return_to_the_queue(rest: Rest) -> None:
     assert "connected now: none" in refused.json()["detail"]
     mistyped = rest.http.post("/searches", json={"family_digest": DIGEST, "problem": "SIZES=3"})
     assert (mistyped.status_code, mistyped.json()["field"]) == (422, "problem.SIZES"), (
-        "although no worker could serve it"
+        "an invalid problem must be refused even if no worker can serve the search"
     )
     rest.prepare()
     again = rest.claim()[0]

@@ -1,4 +1,4 @@
-"""Unavailable database: every route answers 503, unknown callers see no details, and no data are lost."""
+"""Unavailable database: every route answers 503, unknown callers see no details, and no data is lost."""
 
 import asyncio
 import sqlite3
@@ -31,8 +31,8 @@ def rest(tmp_path: Path) -> Iterator[Local]:
 
 
 @contextmanager
-def away(monkeypatch: pytest.MonkeyPatch, *ways: str, reason: str = "it is away") -> Iterator[None]:
-    """Make reads or writes fail with errors that name the database's location, as errors of SQLAlchemy do."""
+def away(monkeypatch: pytest.MonkeyPatch, *ways: str, reason: str = "it is unavailable") -> Iterator[None]:
+    """Make reads or writes of the database fail with an error that contains its location, as SQLAlchemy does."""
 
     @contextmanager
     def refused(_: Database) -> Iterator[Any]:
@@ -46,7 +46,7 @@ def away(monkeypatch: pytest.MonkeyPatch, *ways: str, reason: str = "it is away"
 
 
 def bearer(rest: Local, role: Role, by: dict[str, str] | None = None) -> dict[str, str]:
-    """Return headers with a new token. Without tokens, any local caller may create the first."""
+    """Create a token and return headers with it. Any local caller may create the first token."""
     issued = rest.http.post("/tokens", json={"name": "me", "roles": [role]}, headers=by)
     assert issued.status_code == 201, issued.text
     return {"Authorization": f"Bearer {issued.json()['secret']}"}
@@ -63,7 +63,7 @@ REQUESTS: dict[str, Callable[[httpx.Client], httpx.Response]] = {
 
 
 STRANGERS = ("ready", "sign in", "unknown token")
-"""Requests that need the database even to refuse strangers."""
+"""Requests that read the database even if the caller is unknown."""
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_response_503_shows_the_database_location_only_without_access_control(
     with away(monkeypatch, "read", "write", "look"):
         response = REQUESTS[asked](rest.http)
     assert response.status_code == 503, response.text
-    assert "it is away" in response.text
+    assert "it is unavailable" in response.text
     assert (PLACE in response.text) is not closed
 
 
@@ -148,7 +148,7 @@ def test_response_is_sent_even_if_it_cannot_be_stored_for_replay(rest: Local, mo
 
 
 def _unavailable(*_: object, **__: object) -> None:
-    raise StoreUnavailable("database: it is away")
+    raise StoreUnavailable("database: it is unavailable")
 
 
 def test_failed_postgresql_commit_may_have_taken_effect_only_if_the_connection_was_lost() -> None:
@@ -174,7 +174,7 @@ def test_process_metrics_are_available_without_the_database(rest: Local, monkeyp
 def test_health_and_metrics_are_available_long_after_the_last_read_of_the_database(
     rest: Local, monkeypatch: pytest.MonkeyPatch, closed: bool
 ) -> None:
-    """If the probe failed, a supervisor would restart the process, although only the database is unavailable."""
+    """If the health check failed, a supervisor would restart the process, although only the database is unavailable."""
     headers = bearer(rest, "viewer", by=bearer(rest, "admin")) if closed else {}
     address = str(rest.http.base_url).replace("/api/v1/", "/metrics")
     assert httpx.get(address, headers=headers).status_code == 200
@@ -194,7 +194,7 @@ def test_download_whose_first_rows_cannot_be_read_gives_503(
     rest: Local, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     def unreadable(*_: object, **__: object) -> Iterator[Any]:
-        raise StoreUnavailable(f"database postgresql://me@{PLACE}/evo: it is away", public="it is away")
+        raise StoreUnavailable(f"database postgresql://me@{PLACE}/evo: it is unavailable", public="it is unavailable")
         yield
 
     search = rest.submit()["id"]
@@ -202,7 +202,7 @@ def test_download_whose_first_rows_cannot_be_read_gives_503(
     monkeypatch.setattr("api.rest.trial_files._every", unreadable)
     response = rest.http.get(f"/searches/{search}/trials.{form}", headers=viewer)
     assert response.status_code == 503, response.text
-    assert "it is away" in response.text and PLACE not in response.text
+    assert "it is unavailable" in response.text and PLACE not in response.text
 
 
 def test_event_stream_ends_cleanly_when_the_database_becomes_unavailable(
@@ -210,12 +210,12 @@ def test_event_stream_ends_cleanly_when_the_database_becomes_unavailable(
 ) -> None:
     log = Mock()
     monkeypatch.setattr("api.events.feed.log", log)
-    monkeypatch.setattr("api.rest.events.log", log)  # a stream that opens while the feed starts reads the log itself
+    monkeypatch.setattr("api.rest.events.log", log)  # a stream that opens while the feed starts reads the log directly
     with rest.http.stream("GET", "/events") as stream:
         lines = stream.iter_lines()
         assert next(lines).startswith(":")
         with away(monkeypatch, "read"):
-            list(lines)  # reads to the end; a truncated stream would raise
+            list(lines)  # reading to the end raises an error if the stream is truncated
     log.warning.assert_called()
     log.exception.assert_not_called()
 

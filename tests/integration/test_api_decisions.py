@@ -1,4 +1,4 @@
-"""Changes of searches and champions: guarded by ETags, stored, listed, applied once."""
+"""Changes of searches and champions are guarded by ETags, stored, listed, and applied only once."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def rest(tmp_path: Path) -> Iterator[Local]:
 
 @pytest.fixture
 def rest_on_every_engine(locations: Callable[[], Location], tmp_path: Path) -> Iterator[Local]:
-    """A local service on a database of each engine."""
+    """Yield a service in this process, on a database of each engine."""
     with local(locations(), artefacts=tmp_path / "artefacts") as rest:
         rest.prepare()
         yield rest
@@ -51,7 +51,7 @@ def ended(rest: Local, **terms: Any) -> int:
 
 
 def listed(rest: Local, path: str, key: str = "id", **query: Any) -> list[Any]:
-    """Return a whole list, read in pages of two."""
+    """Return all items of a list, read in pages of two items."""
     found: list[Any] = []
     cursor: dict[str, str] = {}
     while True:
@@ -168,7 +168,7 @@ def test_search_worker_and_family_lists_are_filtered_and_sorted(rest_on_every_en
 
 
 def test_out_of_range_ids_give_404_or_422_on_every_route(rest_on_every_engine: Local) -> None:
-    """An out-of-range id in a batch does not cause the refusal of the other items."""
+    """The other items of a batch are accepted even if the id of one item is out of range."""
     ended(rest_on_every_engine)
     rules_of = [(method, path) for method, path, _ in rules(rest_on_every_engine.app) if NUMBERS.search(path)]
     assert len(rules_of) > 30
@@ -196,7 +196,7 @@ def test_out_of_range_ids_give_404_or_422_on_every_route(rest_on_every_engine: L
 
 
 class Names(dict[str, str]):
-    """Valid values of the path parameters that are not ids."""
+    """Valid values of path parameters that are no ids."""
 
     def __missing__(self, name: str) -> str:
         return "ab" * 32 if name == "digest" else "csv" if name == "form" else "x"

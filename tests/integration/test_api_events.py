@@ -1,4 +1,4 @@
-"""Event stream: complete, without repetition, for any number of clients and reconnects."""
+"""Every client of the event stream gets each event once, for any number of clients and reconnects."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def listen(response: httpx.Response) -> Iterator[Heard]:
 
 
 def trials_until(events: Iterator[Heard], state: str) -> tuple[list[int], Heard]:
-    """Return the trial numbers received until the search is in this state, and that last event."""
+    """Read events until the search is in this state. Return the numbers of the ended trials, and the last event."""
     numbers: list[int] = []
     for event in events:
         if event.name == "trial":
@@ -113,11 +113,11 @@ def test_open_event_stream_does_not_delay_the_shutdown(tmp_path: Path) -> None:
             lines = response.iter_lines()
             assert next(lines).startswith(": ")
             process.terminate()
-            list(lines)  # reads to the end; a truncated stream would raise
+            list(lines)  # reading to the end raises an error if the stream is truncated
         process.wait(60)
 
 
-# The log and the feed, without HTTP
+# Event log and feed, without HTTP
 
 
 def current_position(stage: Stage) -> EventPosition:
@@ -126,7 +126,7 @@ def current_position(stage: Stage) -> EventPosition:
 
 
 def batches(stage: Stage, *, limit: int) -> list[list[ServerEvent]]:
-    """Return all events, read in batches."""
+    """Return all events, read in batches of at most `limit` events."""
     found, place = list[list[ServerEvent]](), EventPosition()
     while True:
         with stage.database.read() as session:
@@ -161,7 +161,7 @@ def test_events_contain_every_trial_once_in_order_for_any_batch_size(stage: Stag
 
 
 def test_events_of_concurrent_transactions_follow_the_commit_order(stage: Stage) -> None:
-    """The transaction that begins first commits last. Clients that have read the other events still get its events."""
+    """The transaction that begins first commits last. Clients that have read later events still get its event."""
     if not stage.database.shared:
         pytest.skip("SQLite has one writer at a time")
     before = current_position(stage)
@@ -306,7 +306,7 @@ def test_event_streams_end_when_a_backup_is_restored_under_a_running_service(sta
 
 
 def _replace_log(stage: Stage, start: EventPosition, *, further: int) -> None:
-    """Change the event log as restoring a backup taken at event `start` does, and add `further` events."""
+    """Remove events after `start`, as restoring a backup does, and add `further` new events."""
     with stage.database.write() as session:
         session.execute(delete(EventRow).where(EventRow.id > start.number))
         session.add_all(

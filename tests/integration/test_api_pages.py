@@ -1,4 +1,4 @@
-"""Pages: their content, and content that must not reach a browser."""
+"""Content of the pages, and content that must not be sent to a browser."""
 
 import re
 from collections.abc import Iterator
@@ -23,22 +23,21 @@ HOSTILE = "<script>alert(1)</script>"
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(
-        tmp_path / "evo.db", lease_s=1e9
-    )  # the service of `page` uses a much later clock and must not expire the leases
+    # the service of `page` has a much later clock, and must not let the leases expire
+    stage = Stage(tmp_path / "evo.db", lease_s=1e9)
     yield stage
     stage.database.close()
 
 
 @pytest.fixture
 def page(tmp_path: Path, stage: Stage) -> Iterator[httpx.Client]:
-    """Pages of a service on the stage's database. The stage changes the database independently of that service."""
+    """Yield a client for pages of a second service on the stage's database."""
     with served(tmp_path / "evo.db") as url, httpx.Client(base_url=url, headers=BROWSER, timeout=20) as client:
         yield client
 
 
 class Outline(HTMLParser):
-    """Collects every tag with its attributes, and checks nesting."""
+    """HTML parser that collects every tag with its attributes, and checks that tags are nested correctly."""
 
     VOID = ("meta", "link", "img", "br", "input", "col")
 
@@ -146,7 +145,9 @@ def test_finished_search_shows_champion_and_verdict_and_stops_refreshing(stage: 
     assert 'data-live="yes"' in live
     assert re.search(r"No worker has sent a message for \d+ s: nothing is measured", text_of(live))
     assert "silent" in page.get("/workers").text
-    assert "No connected worker offers a device" in page.get("/start?family=toy").text, "one limit for all three"
+    assert "No connected worker offers a device" in page.get("/start?family=toy").text, (
+        "one sentence must cover all three devices"
+    )
     confirmations = [lease for lease in stage.play() if isinstance(lease.job, Confirm)]
     html = page.get(f"/searches/{search}").text
     assert len(confirmations) == 1
@@ -269,7 +270,9 @@ def test_search_page_shows_the_metric_as_plot_and_table(stage: Stage, page: http
     drawn = [attrs for tag, attrs in outline.tags if tag == "svg" and "Pareto front" in (attrs.get("aria-label") or "")]
     assert [attrs.get("role") for attrs in drawn] == ["img", "img"]
     assert "Trials of the Pareto front, the fastest first" in html
-    assert html.count("&lt; 2 else BLOCK</th>") == 2, "the front's table and the leaderboard"
+    assert html.count("&lt; 2 else BLOCK</th>") == 2, (
+        "the table of the Pareto front and the leaderboard must have this column"
+    )
 
 
 def test_pareto_front_of_two_objectives_is_on_the_page_and_over_rest(stage: Stage, page: httpx.Client) -> None:

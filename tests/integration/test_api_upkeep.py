@@ -1,4 +1,4 @@
-"""Periodic tasks of a service: webhooks, collection of old rows, metrics, readiness."""
+"""Periodic tasks of a service: webhooks, garbage collection, metrics, readiness."""
 
 import base64
 import hashlib
@@ -46,17 +46,17 @@ from tests.integration.stage import DEVICE, DIGEST, QUICK, TOY, Stage, answer, t
 HOOK = Webhook(url="http://8.8.8.8/hook?a=1", secret="whsec_" + base64.b64encode(b"0123456789abcdef").decode())
 
 
-# Messages
+# Webhooks
 
 
 @pytest.fixture(autouse=True)
 def _deliveries_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a round of deliveries wait until all of them have ended."""
+    """Make each delivery round wait until all of its deliveries have ended."""
     monkeypatch.setattr(delivery, "ROUND_S", 60.0)
 
 
 class Receiver:
-    """A fake network that returns prepared answers."""
+    """A fake receiver of webhooks that returns prepared answers."""
 
     def __init__(self, *answers: int | Exception) -> None:
         self.answers = list(answers)
@@ -187,7 +187,7 @@ def test_webhook_to_an_unresolvable_host_is_refused() -> None:
             target_of(f"http://{name}/", private=True, resolve=unknown)
 
 
-# Collecting
+# Garbage collection
 
 
 def with_artefact(stage: Stage, store: Artefacts, content: bytes) -> str:
@@ -278,7 +278,7 @@ def test_departed_workers_are_deleted_unless_they_hold_jobs_or_quarantined_devic
     assert collector.collect(keep_days=0.5, artefact_limit_gb=None).workers_deleted == 3
     assert listed(stage) == ["aside", "busy", "new"]
     assert held.attempt_id
-    assert stage.trials(search)[0].number == 0, "the results of a deleted worker are kept"
+    assert stage.trials(search)[0].number == 0, "the results of a deleted worker must be kept"
 
 
 def test_garbage_collection_deletes_workers_and_invalid_tokens_after_their_age_limit(
@@ -378,7 +378,7 @@ def test_failed_removal_of_an_old_search_does_not_block_other_removals(
     monkeypatch.setattr("db.repositories.retention.remove_search", removed)
     monkeypatch.setattr("api.operations.periodic.SEARCHES_AT_ONCE", 2)
     assert collector_of(stage, tmp_path).collect(keep_days=1, artefact_limit_gb=None).searches_deleted == 3
-    assert stage.view(first).state == "cancelled", "a partial deletion is rolled back"
+    assert stage.view(first).state == "cancelled", "a partial deletion must be rolled back"
 
 
 def test_artefact_that_cannot_be_deleted_does_not_block_other_artefacts(
@@ -507,7 +507,7 @@ def test_deleting_a_search_during_webhook_delivery_logs_no_error(stage: Stage) -
     assert len(receiver.got) == 1
 
 
-# One service
+# A running service
 
 
 @pytest.fixture
@@ -566,7 +566,8 @@ def test_metrics_are_in_the_prometheus_format(rest: Local) -> None:
 
 def test_garbage_collection_limits_are_validated_over_rest(rest: Local) -> None:
     assert rest.http.post("/collect", json={"keep_days": 1, "dry_run": True}).json()["searches_deleted"] == 0
-    for wrong in ({"keep_days": 0}, {"keep_days": 1e6}, {"artefact_limit_gb": 1e300}):  # beyond the calendar
+    # 1e6 days ago is before the first date of Python's calendar
+    for wrong in ({"keep_days": 0}, {"keep_days": 1e6}, {"artefact_limit_gb": 1e300}):
         assert rest.http.post("/collect", json=wrong).json()["field"] in wrong
 
 

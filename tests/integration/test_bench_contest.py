@@ -1,4 +1,4 @@
-"""Contest with a stored champion, which is compared again on this machine's CPU, without searching."""
+"""Contests with a stored champion, which is compared on this machine's CPU without a search."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -94,7 +94,7 @@ def test_stored_champion_of_a_different_device_or_space_is_refused(
     said = capsys.readouterr()
     assert said.err.startswith("bench: ")
     assert told in said.err
-    assert said.out.count("| **champion**") == 1, "the other contest still runs"
+    assert said.out.count("| **champion**") == 1, "the other contest must still run"
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Replay of optimisation steps: valid steps are timed together; failed and refused steps have rows, too."""
+"""Replay of optimisation steps: valid steps are timed together, and failed and refused steps have rows, too."""
 
 import shutil
 from pathlib import Path
@@ -36,16 +36,18 @@ def test_replay_of_optimisation_steps_prints_a_row_for_every_step(
     printed = capsys.readouterr().out
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("|")]
     first, mistake, second, *baselines = rows[2:]
-    assert status == 1, "a step with wrong results is no success"
+    assert status == 1, "a step with wrong results must give a failure status"
     assert first[:2] == ["1", "first"]
     assert mistake[:3] == ["2, aside", "a mistake", "wrong answer"]
     assert second[:2] + second[-1:] == ["3", "second", "12"]
     assert float(first[2].replace(",", "")) > 0
-    assert "…" in second[4] and not first[4] and not mistake[4], "a gain is over the step it builds on"
+    assert "…" in second[4] and not first[4] and not mistake[4], (
+        "a gain must be relative to the step on which the step builds"
+    )
     left_out = [line.split(": ")[1] for line in printed.splitlines() if line.startswith("Not run: ")]
     assert {row[0] for row in baselines} <= {"baseline"}
     told = {*(row[1] for row in baselines), *left_out}
-    assert told == {"numpy", "wrong", "absent"}, "a baseline far slower than every step is reported as not run"
+    assert told == {"numpy", "wrong", "absent"}, "a baseline far slower than every step must be reported as not run"
     assert "wrong answer: a mistake: " in printed
 
 

@@ -1,4 +1,4 @@
-"""Contests that run in parallel: their GPUs and cores, and contests omitted for lack of time."""
+"""Parallel contests: their GPUs and cores, and contests that are omitted for lack of time."""
 
 import subprocess
 import sys

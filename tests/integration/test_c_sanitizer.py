@@ -1,4 +1,4 @@
-"""C sanitizers: their findings, and the reasons why a sanitizer could not run."""
+"""C sanitizers: findings, and reasons why a sanitizer could not run."""
 
 import platform
 from dataclasses import replace
@@ -154,7 +154,7 @@ def test_sanitized_kernel_cannot_open_files_of_the_worker(tmp_path: Path) -> Non
     inputs.mkdir()
     others.mkdir()
     (others / "secret").write_text("a token")
-    (inputs / "own").write_text("its own file")
+    (inputs / "own").write_text("the kernel's own file")
     for path, mode in (
         (others / "secret", "O_RDONLY"),
         (others / "new", "O_CREAT | O_WRONLY"),
@@ -163,9 +163,8 @@ def test_sanitized_kernel_cannot_open_files_of_the_worker(tmp_path: Path) -> Non
         memory, _ = examined(inputs, OPENED % (path, mode))
         assert (memory.findings, memory.skipped) == ((), None), path
     memory, _ = examined(inputs, OPENED % (inputs / "own", "O_RDONLY"))
-    assert (
-        "ended the program with status" in memory.findings[0]
-    )  # the same code reports that it could open its own file
+    # the same code reports that it could open the kernel's own file
+    assert "ended the program with status" in memory.findings[0]
 
 
 @confined

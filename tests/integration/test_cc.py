@@ -1,4 +1,4 @@
-"""C compiler: lookup, version, time limit, reproducibility."""
+"""The C compiler: lookup, version, time limit, reproducible binaries."""
 
 import ctypes
 import re
@@ -65,7 +65,7 @@ def test_changed_constant_changes_the_binary_and_changed_comment_does_not(compil
 @pytest.mark.parametrize(
     "source",
     [
-        "void naive_kernel(void) { }\nvoid kernel(void) { }",  # the linker stores the suffix once for both names
+        "void naive_kernel(void) { }\nvoid kernel(void) { }",  # the linker stores the common suffix only once
         "void kernel(void) { }\nvoid my_kernel(void) { }\nvoid a_my_kernel(void) { }",
         'static void other(void) { }\nvoid kernel(void) __attribute__((alias("other")));',
         "__attribute__((weak)) void kernel(void) { }",

@@ -38,7 +38,7 @@ def device(cache: Path) -> Device:
 
 @pytest.fixture(autouse=True)
 def _without_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip the check for skipped work. It takes half of the time, and no test of this file reads its result."""
+    """Disable the rule `work`, which takes half of the time and whose result no test of this file reads."""
     monkeypatch.setattr(Evaluator, "doubt", lambda *_: None)
 
 
@@ -49,7 +49,7 @@ class Kernels:
         self._device, self._cache, self._folder = device, cache, folder
 
     def measured(self, name: str, *changes: tuple[str, str, str], threads: int = 1, **problem: int) -> EvaluateReport:
-        """Return the report of the default config. A change is a file, the text to replace, and its replacement."""
+        """Measure the default config and return the report. A change is (file, text to replace, replacement)."""
         place = Path(tempfile.mkdtemp(dir=self._folder)) / name
         shutil.copytree(KERNELS / name, place)
         for file, old, new in changes:
@@ -87,8 +87,7 @@ def test_in_place_kernel_is_measured(kernels: Kernels) -> None:
 
 
 def test_restoring_in_place_arguments_is_not_timed(kernels: Kernels) -> None:
-    """A kernel that leaves a large in-place argument unchanged takes far less time than a kernel that changes all of
-    it.
+    """A kernel that leaves a large in-place argument unchanged takes far less time than a kernel that changes it.
 
     If restoring were timed, both kernels would take longer than a copy of the argument.
     """

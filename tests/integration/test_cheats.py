@@ -47,7 +47,7 @@ ARGUMENTS = (
 FEW_PROCESSES = Policy().confirm_processes
 NEEDS_CORES = {"ELSEWHERE": "off the reference", "CORES": "cores", "SECOND": "processor time|cores"}
 NEEDS_CORES |= {"THREADS": "called by two threads at once", "CHANGED": "after its inputs had changed"}
-"""Tricks found only with more than one core."""
+"""Tricks that are detected only on machines with more than one core."""
 
 
 def golden(seed: int) -> ExpectedOutput:
@@ -91,7 +91,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> HostSession:
 def refusal(
     session: HostSession, name: str, body: str, folder: Path, arguments: tuple[Argument, ...] = ARGUMENTS
 ) -> str | None:
-    """Return the reason why the runner refuses a kernel, or None."""
+    """Return the reason why the runner refuses a kernel; None if it accepts the kernel."""
     try:
         climb(session, built(source(name, body), folder), arguments)
     except EvoError as error:
@@ -100,7 +100,7 @@ def refusal(
 
 
 def attempts(session: HostSession, name: str, body: str, folder: Path) -> Iterator[str | None]:
-    """Yield the result of `refusal` for each process of a short confirmation: some faults show only by chance."""
+    """Yield the result of `refusal` for several processes, because some faults are found only by chance."""
     for number in range(FEW_PROCESSES):
         place = folder / str(number)
         place.mkdir()
@@ -117,7 +117,7 @@ def built(text: str, folder: Path) -> Path:
 
 
 def climb(session: HostSession, path: Path, arguments: tuple[Argument, ...]) -> None:
-    """Verify and time a kernel."""
+    """Verify and time a kernel like the runner. Raises an `EvoError` if a check refuses the kernel."""
     plan = ProofPlan.draw([7], 1)
     apart = session.load(path, "f", arguments, None, elsewhere=plan.core)
     held = session.allocate(arguments, GOLDENS[0].inputs)
@@ -156,7 +156,7 @@ def climb(session: HostSession, path: Path, arguments: tuple[Argument, ...]) -> 
 
 
 def kind(trick: str) -> str:
-    """Return the first words of a refusal's reason, which identify the check."""
+    """Return the first words of the expected reason for refusing a trick, which identify the check."""
     return " ".join(CHEATS[trick][1].split()[:3])
 
 
@@ -213,7 +213,7 @@ def test_kernel_that_reuses_its_result_on_unchanged_in_place_arguments_is_refuse
             judge_overtaken(*given, call_us=call_us, rng=np.random.default_rng(1), budget_s=1.0)
 
 
-@pytest.mark.parametrize("kind", ["a thread that works between its calls", "a thread that is joined"])
+@pytest.mark.parametrize("kind", ["leaves a thread that works between calls", "starts and joins a thread"])
 def test_kernel_that_uses_a_core_while_other_kernels_are_timed_is_refused(
     session: HostSession, tmp_path: Path, kind: str
 ) -> None:
@@ -222,7 +222,7 @@ def test_kernel_that_uses_a_core_while_other_kernels_are_timed_is_refused(
         (folder := tmp_path / name).mkdir()
         kernels.append(session.load(built(source(name, body), folder), "f", ARGUMENTS, None))
         timers[name] = session.timer(kernels[-1], [session.allocate(ARGUMENTS, GOLDENS[0].inputs)])
-    for seed in range(5):  # on a busy machine, the thread may get little time
+    for seed in range(5):  # on a busy machine, the thread may get too little processor time
         interleave(timers, 12, rng=np.random.default_rng(seed), warm=True)
         if reason := session.residue(kernels[0]) or "":
             break
@@ -255,12 +255,12 @@ RAMP = "static int torn; for (int i = 1; i < N; i++) torn |= x[i] != x[0] + i; o
 
 RAMPS = {
     "honest": (RAMP, ""),
-    "skips from the 16th call with the same address on": (
+    "skips consecutive calls with the same address after the 16th": (
         "static const void *at; static int run, mine; run = at == x ? run + 1 : 0; at = x; if (run > 16) { out(mine); "
         f"return; }} {RAMP} mine = y[0];",
         "after its inputs had changed",
     ),
-    "every 50th call in a row looks again": (
+    "every 50th consecutive call computes": (
         f"static int n, mine; if (n++ % 50) {{ out(mine); return; }} {RAMP} mine = y[0];",
         "after its inputs had changed",
     ),
@@ -331,7 +331,7 @@ void f(const float *x, float *y) { Shared s = {0}; pthread_t t; right(x, y); pth
 """
 
 
-ADD = {  # the threads exchange their core in the middle of an addition, so that they meet on a busy machine, too
+ADD = {  # a thread yields its core in the middle of an addition, so that the race also occurs on a busy machine
     "with a race": "int old = s->sum; if (i % 1000 == 0) sched_yield(); s->sum = old + 1",
     "atomic": "__atomic_add_fetch(&s->sum, 1, 5)",
 }
@@ -348,7 +348,7 @@ def test_race_between_threads_that_a_kernel_starts_is_found_on_two_cores(
         measured(tmp_path / "cache"),
         source("adds", "").rpartition("void f(")[0],
     )
-    os.sched_setaffinity(0, range(os.cpu_count() or 1))  # other sessions have pinned this process
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))  # sessions of other tests have pinned this process to one core
     try:
         session = driver("cpu").open(cpu(folder), Objective(threads=2), folder)
         kernel = session.load(built(text + ADDS.replace("ADD", ADD[kind]), tmp_path), "f", ARGUMENTS, None)
@@ -374,7 +374,7 @@ def test_kernel_cannot_predict_the_next_buffers_of_timed_cold_calls(session: Hos
     kernel = session.load(built(source("learns", LEARNS), tmp_path), "f", ARGUMENTS, None)
     sets = session.allocate_sets(ARGUMENTS, GOLDENS[0].inputs, 32)
     shares: dict[bool, float] = {}
-    for once in (True, False):  # in a fixed order, then in the random order of timed calls
+    for once in (True, False):  # first in a fixed order, then in the random order of timed calls
         timer, before = session.timer(kernel, sets, once=once), np.zeros(2)
         for sample in range(30):
             timer.sample()

@@ -1,4 +1,4 @@
-"""CLI errors: they name the field and a remedy, and have a documented exit code."""
+"""Errors of the CLI name the field and a remedy, and have a documented exit code."""
 
 import os
 import shutil
@@ -69,7 +69,7 @@ def serving(line: CommandLine) -> Iterator[str]:
 def test_command_with_a_mistyped_argument_creates_no_database_and_the_error_names_the_argument(
     line: CommandLine, arguments: list[str], said: str
 ) -> None:
-    refused = (line.run_apart if arguments[0] == "worker" else line.run)(*arguments)  # a worker sets up logging
+    refused = (line.run_apart if arguments[0] == "worker" else line.run)(*arguments)  # a worker would configure logging
     assert refused.code == 2
     assert refused.err.startswith("Error: ")
     assert said in refused.err
@@ -121,7 +121,7 @@ def test_template_that_cannot_be_rendered_is_refused(line: CommandLine, tmp_path
 def test_error_without_a_compiler_names_both_ways_to_install_a_compiler(line: CommandLine) -> None:
     bare = CommandLine(home=line.home, cache=line.home / "empty", environment={"PATH": "/nonexistent", "CC": ""})
     for command in ("search", "measure"):
-        refused = bare.run_apart(command, str(EXAMPLES / "saxpy"))  # this process has found its compiler
+        refused = bare.run_apart(command, str(EXAMPLES / "saxpy"))  # this process has cached the compiler that it found
         assert refused.code == 3
         assert "install gcc or clang" in refused.err
         assert "cpu-compiler" in refused.err
@@ -158,7 +158,7 @@ def test_second_service_on_a_database_is_refused(line: CommandLine, serving: str
 
 
 def test_search_without_a_worker_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
-    line = CommandLine.fresh(tmp_path_factory)  # this database has no connected worker of an earlier command
+    line = CommandLine.fresh(tmp_path_factory)  # no earlier command has left a connected worker in this database
     with line.serving() as url:
         refused = line.run("search", "sdpa", "--url", url)
     assert refused.code == 4
@@ -240,7 +240,8 @@ def test_locked_database_is_reported(tmp_path: Path) -> None:
     create_database(line)
     code = f"import sqlite3; c = sqlite3.connect({str(line.database)!r}, isolation_level=None)"
     code += "; c.execute('BEGIN EXCLUSIVE'); print('held', flush=True); input()"
-    holder = [sys.executable, "-c", code]  # in this process, closing the file anywhere would drop the lock
+    # the lock is in another process: in this one, closing the file anywhere would release it
+    holder = [sys.executable, "-c", code]
     with subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
@@ -250,7 +251,7 @@ def test_locked_database_is_reported(tmp_path: Path) -> None:
     assert "another process holds it" in refused.err
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every file")
 def test_read_only_database_is_reported(tmp_path: Path) -> None:
     line = CommandLine(home=tmp_path / "home", cache=tmp_path / "cache")
     line.home.mkdir()
@@ -269,9 +270,8 @@ def test_search_with_an_unwritable_cache_succeeds_and_reports_the_cache_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cache folder is a file, so caching is impossible."""
-    monkeypatch.setattr(
-        "workers.backends.cpu.support._BURSTS_S", 0.0
-    )  # without a cache, ceilings are measured by each command
+    # without a cache, each command measures the peak rates of the CPU
+    monkeypatch.setattr("workers.backends.cpu.support._BURSTS_S", 0.0)
     (tmp_path / "cache").write_text("")
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     with line.working():
@@ -308,7 +308,7 @@ def test_doctor_lists_missing_tools_and_how_to_install_them(line: CommandLine) -
     compiler = next(each for each in found.json["findings"] if each["what"] == "C compiler")
     assert compiler["found"]
     bare = CommandLine(home=line.home, cache=line.home / "empty", environment={"PATH": "/nonexistent", "CC": ""})
-    missing = bare.run_apart("doctor")  # this process has found its compiler
+    missing = bare.run_apart("doctor")  # this process has cached the compiler that it found
     assert missing.code == 1
     assert "No device found to search on." in missing.out
     assert "cpu-compiler" in " ".join(missing.out.split())

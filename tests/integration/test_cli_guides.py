@@ -1,4 +1,4 @@
-"""The commands of the guides to a user's own kernels, from an existing file to an exported champion."""
+"""The commands of the guides about a user's own kernels, from an existing file to an exported champion."""
 
 import re
 import shlex
@@ -37,7 +37,7 @@ MEASURING = (
     "timing again on new inputs …\n"
     "timing the baselines …\n"
 )
-"""Steps of `measure` on standard error."""
+"""Names of the steps that `measure` prints on standard error."""
 
 
 @pytest.fixture

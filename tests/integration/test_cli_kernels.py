@@ -93,7 +93,7 @@ def test_exported_folder_contains_kernel_loaders_evidence_and_report(exported: P
 def test_export_with_option_top_marks_the_next_fastest_kernels_as_not_promoted(
     line: CommandLine, searched: Ended, tmp_path: Path
 ) -> None:
-    """Each runner-up has a folder of its own with its evidence, and is marked as not promoted."""
+    """Each runner-up has its own folder with its evidence, and is marked as not promoted."""
     folder = tmp_path / "best"
     told = line.run("champion", "export", "1", "--top", "3", "--to", str(folder))
     assert told.code == 0, told.err
@@ -205,7 +205,7 @@ def test_champion_is_rolled_back_and_restored_only_with_a_reason(
     again = line.run(*roll_back, "--reason", "again")
     assert again.code == 4
     assert f"`kernel-evo champion restore {number} --reason TEXT`" in again.err
-    assert line.run(*roll_back).code == 4, "no reason is asked for"
+    assert line.run(*roll_back).code == 4, "the refusal must precede the error about the missing reason"
     kept = line.run("champion", "export", str(number), "--to", str(exported.parent / "kept"))
     assert f"Champion {number} is retired (rolled back: slower under load): " in " ".join(kept.out.split())
     assert "rolled back: slower under load" in " ".join(line.run("champion", "show", str(number)).out.split())
@@ -236,7 +236,7 @@ def test_measure_command_prints_every_step_of_one_config(line: CommandLine, poli
         assert step in text
     measured = line.measure(str(EXAMPLES / "saxpy"), "--config", config, "--policy", str(policy), "--json")
     report = measured.json
-    assert "…" not in measured.err, "a program may read both streams together"
+    assert "…" not in measured.err, "with --json, no step may be printed, because a program may read both streams"
     assert report["outcome"]["kind"] == "measured"
     assert len(report["baselines"]["timings"]["numpy"]["samples_us"]) > 0
 
@@ -327,11 +327,11 @@ def test_measure_of_an_unfinished_imported_family_reports_all_faults_at_once(lin
     assert "compile failed" in found.out and "missing" in found.out
     assert re.search(r"reference +✗ .*write reference\(\)", found.out)
     assert "These lines are still marked as unchecked" in found.err
-    assert found.err.startswith("compiling …\n"), "steps are shown"
+    assert found.err.startswith("compiling …\n"), "the steps must be printed"
     unwritten = re.findall(r"^  twice/(.*):\d+: (.*)$", found.err, re.MULTILINE)
     assert unwritten[0] == ("reference.py", "the expected outputs, in float64: y")
     marked = (line.home / "twice" / "family.toml").read_text().count("# decide: ")
-    assert 1 < len(unwritten) < marked, "only lines about what the failure names: reference.py, x and y"
+    assert 1 < len(unwritten) < marked, "only lines about names in the failure may be shown: reference.py, x and y"
     rest = 1 + marked - len(unwritten)
     assert f"  {rest} further lines: grep -rn '# decide:' ./twice" in found.err
     document = line.home / "twice" / "reference.py"

@@ -1,4 +1,4 @@
-"""The mission command: rehearsed end to end on this machine, and refused without its GPU."""
+"""The command `mission`: a rehearsal on this machine, and the refusal without a GPU."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_mission_rehearsal_writes_a_report_and_replaces_an_earlier_report_only_w
         assert part in report
     again = ("mission", "--rehearse", "--device", "cpu", "--minutes", "0.1", "--to", str(path))
     refused = line.run(*again)
-    assert (refused.code, refused.out) == (4, ""), "before any check"
+    assert (refused.code, refused.out) == (4, ""), "the option must be refused before any check of the machine"
     assert "report.md already exists: replace it with --force, or name another file with --to" in refused.err
     assert path.read_text() == report
     missing = line.run(*again, "--force", "--warm-start", str(tmp_path / "none.json"))

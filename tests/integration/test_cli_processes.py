@@ -44,7 +44,7 @@ def running(line: CommandLine, *arguments: str) -> Iterator[Running]:
 
 
 def shown(line: CommandLine) -> SearchView | None:
-    """Return the first search's view from the running service; None without a service or search."""
+    """Return the first search as the running service shows it; None without a service or search."""
     service = running_service(line.database)
     if service is None or service.url is None:
         return None
@@ -94,9 +94,9 @@ def test_second_ctrl_c_cancels_the_search(line: CommandLine) -> None:
     """The search measures a real kernel, because a recorded trial ends too soon to be cancelled."""
     search = line.start("search", SAXPY, "--minutes", "5")
     try:
-        wait_until(lambda: "budget" in search.out, "it runs")
+        wait_until(lambda: "budget" in search.out, "the search runs")
         search.interrupt()
-        wait_until(lambda: state(line) == "stopping", "the first was obeyed")
+        wait_until(lambda: state(line) == "stopping", "the service received the first Ctrl-C")
         search.interrupt()
         ended = search.wait()
     finally:
@@ -110,7 +110,7 @@ def test_killed_search_leaves_no_process_and_can_be_resumed(line: CommandLine) -
     with running(line, *LONG) as search:
         children = search.family
         search.kill()
-        wait_until(lambda: gone(children), "the children noticed")
+        wait_until(lambda: gone(children), "the child processes ended")
     with running(line, "search", "--resume", "1") as resumed:
         resumed.interrupt()
         ended = resumed.wait()
@@ -127,9 +127,9 @@ def test_killed_service_or_worker_of_a_search_is_restarted(line: CommandLine, na
     with running(line, *LONG) as search:
         victim = child(search, name)
         victim.kill()
-        wait_until(lambda: any(each.pid != victim.pid for each in children(search, name)), "another is started")
+        wait_until(lambda: any(each.pid != victim.pid for each in children(search, name)), "another process started")
         before = finished_trials(line)
-        wait_until(lambda: finished_trials(line) >= before + 2, "the search goes on")
+        wait_until(lambda: finished_trials(line) >= before + 2, "the search continued")
         search.interrupt()
         ended = search.wait()
     assert (ended.code, ended.err) == (0, "")
@@ -140,11 +140,11 @@ def test_killed_service_or_worker_of_a_search_is_restarted(line: CommandLine, na
 def test_second_terminal_continues_the_search_after_the_first_is_killed(line: CommandLine) -> None:
     with running(line, *LONG) as first, running(line, "search", "--resume", "1") as second:
         assert child(first, "serve")
-        assert second.family == [], "it needs no service or worker of its own"
+        assert second.family == [], "the second command must not start a service or worker"
         first.kill()
-        wait_until(lambda: second.family, "the second takes over")
+        wait_until(lambda: second.family, "the second command started a service and a worker")
         before = finished_trials(line)
-        wait_until(lambda: finished_trials(line) >= before + 2, "the search goes on")
+        wait_until(lambda: finished_trials(line) >= before + 2, "the search continued")
         second.interrupt()
         ended = second.wait()
     assert (ended.code, ended.err) == (0, "")
@@ -171,7 +171,7 @@ def test_detached_search_runs_in_the_background(line: CommandLine) -> None:
             ended = watching.wait()
         assert ended.code == 0
         assert "Stopped early" in ended.out
-        wait_until(lambda: gone(family), "the background ended with its search")
+        wait_until(lambda: gone(family), "the background processes ended with their search")
     finally:
         for each in family:
             if each.is_running():

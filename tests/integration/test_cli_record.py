@@ -1,4 +1,4 @@
-"""Recording a space with service and worker: files contain the measured results, and can be searched."""
+"""Recordings of a space, made with service and worker: they contain the results and can be searched."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Several shapes in one command, with their champions exported as one folder that selects by shape."""
+"""Searches of several shapes in one command. The champions are exported to one folder that selects by shape."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Tokens on the CLI: once a token was created for a local database, every caller except the owner needs a token."""
+"""Tokens on the CLI: once a local database has a token, every caller except its owner needs a token."""
 
 import json
 from collections.abc import Callable

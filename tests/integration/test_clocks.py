@@ -1,4 +1,4 @@
-"""Durations while the service is stopped or its clock is set: leases, running time, workers, messages."""
+"""Leases, running times, workers and webhooks while the service is interrupted or its clock is set."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ def test_worker_results_are_accepted_after_a_service_interruption(stage: Stage, 
     stage.conductor.sweep()
     stage.hand_in(held)
     assert [trial.outcome.kind for trial in stage.trials(1) if trial.outcome] == ["measured"], (
-        "the first job is a baseline"
+        "the first job timed the baselines"
     )
 
 
@@ -63,7 +63,7 @@ def test_lease_expires_despite_repeated_service_interruptions(stage: Stage) -> N
 def database_away() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for way in ("read", "write", "look"):
-            patch.setattr(Database, way, Mock(side_effect=StoreUnavailable("it is away")))
+            patch.setattr(Database, way, Mock(side_effect=StoreUnavailable("it is unavailable")))
         yield
 
 
@@ -118,7 +118,7 @@ def test_running_time_of_a_search_excludes_service_interruptions(stage: Stage, s
     stage.hand_in(stage.one())
     stage.wait(60)
     stage.interrupt(seconds)
-    stage.hand_in(stage.one())  # a sweep, which checks the budget
+    stage.hand_in(stage.one())  # a periodic sweep checks the budget
     assert stage.view(search).state == "running"
     stage.conductor.sweep()
     assert stage.view(search).elapsed_s == pytest.approx(60.0)
@@ -208,7 +208,7 @@ def test_periodic_sweep_does_not_send_webhooks_before_their_retry_time(stage: St
 
 @pytest.mark.parametrize("ahead", [timedelta(days=365), timedelta(0)])
 def test_last_registered_family_version_is_used_even_if_the_clock_was_set_back(stage: Stage, ahead: timedelta) -> None:
-    """The rule also holds if two versions are registered at the same time."""
+    """The same is true if two versions are registered at the same time."""
     digests = [letter * 64 for letter in "abc"]
     stage.now += ahead
     for number, digest in enumerate(digests):
@@ -242,7 +242,7 @@ def test_sign_in_session_begun_while_the_clock_was_ahead_ends_on_time(stage: Sta
 def test_running_time_of_a_search_includes_the_time_until_the_last_periodic_sweep_of_a_killed_service(
     stage: Stage,
 ) -> None:
-    """A confirmation or a long build may produce no event for minutes."""
+    """Only sweeps record the running time during a confirmation or a long build, which may last minutes."""
     search = stage.submit()
     stage.hand_in(stage.one())
     stage.one()

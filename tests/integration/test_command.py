@@ -1,4 +1,4 @@
-"""The command in a separate process: its streams, its exit status, and its imports."""
+"""The command in a separate process: standard streams, exit status, and imports."""
 
 import os
 import subprocess
@@ -45,7 +45,7 @@ def _families(*arguments: str, **how: Any) -> "subprocess.CompletedProcess[bytes
 
 
 def test_help_command_loads_no_heavy_modules() -> None:
-    """Heavy modules would delay the help."""
+    """Importing large modules would delay the help text."""
     heavy = {"numpy", "scipy", "optuna", "httpx", "pydantic", "sqlalchemy", "fastapi", "jinja2", "structlog"}
     program = (
         "import sys; from evo.cli import main; main.main(['--help']);"
@@ -61,7 +61,7 @@ def test_importing_strategies_loads_neither_optuna_nor_scipy() -> None:
 
 
 def test_verdict_without_an_incumbent_does_not_load_the_statistics_of_scipy() -> None:
-    """Loading them takes a second in the service and in each worker."""
+    """Importing `scipy.stats` takes a second in the service and in each worker."""
     code = (
         "import sys; from tests.unit.test_promotion import *;"
         "judged = verdict(confirmation(np.random.default_rng(1), challenger_us=100, incumbent_us=None, torch=120));"

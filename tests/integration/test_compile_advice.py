@@ -1,4 +1,4 @@
-"""Compile advice: an error contains a remedy, and following the remedy removes the error."""
+"""Advice in compile errors: an error contains a remedy, and the remedy removes the error."""
 
 import re
 from dataclasses import replace
@@ -207,7 +207,7 @@ def remedy(nvrtc: NvrtcCompiler, name: str) -> str:
     unit = replace(CUDA, source=f"#include <{name}>\n{BODY}")
     made = nvrtc.compile(unit, timeout_s=120)
     if isinstance(made, Artefact):
-        return f"#include <{name}>"  # this version includes the header
+        return f"#include <{name}>"  # this NVRTC version includes the header
     said = advised(made.log, unit, None).splitlines()[0]
     assert said.startswith(f"NVRTC has no standard library, so no <{name}>; ")
     instead = re.search(r"write `(#include <[^>]+>)`", said)
@@ -384,9 +384,9 @@ def test_family_header_that_defines_a_macro_under_ifndef_compiles_without_warnin
 @pytest.mark.parametrize(
     "text",
     [
-        "#include <termios.h>\nint f(void) { return B50 + SIZE; }",  # SIZE is no macro of that header
+        "#include <termios.h>\nint f(void) { return B50 + SIZE; }",  # the header defines no macro SIZE
         "#ifndef SIZE\n#define SIZE 3\n#endif\nint f(void) { return SIZE; }",
-        "int f(void) { return SIZE; }\n#undef SIZE\n#define SIZE 3",  # after its last use
+        "int f(void) { return SIZE; }\n#undef SIZE\n#define SIZE 3",  # the macro changes after its last use
         "int f(void) { return SIZE; }\n#define SIZE 3",
     ],
 )

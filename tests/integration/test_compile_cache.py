@@ -87,13 +87,13 @@ def unit(language: str, head: str, *flags: str, folders: tuple[Path, ...] = (), 
 
 
 def header(folder: Path, factor: int, name: str = "factor.h") -> Path:
-    """Write a header, and return its path. Its old modification time shows that it does not change while compiling."""
+    """Write a header with an old modification time, as if it did not change during a compilation; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     path.write_text(f"#define FACTOR {factor}\n")
     then = time.time() - 10
     os.utime(path, (then, then))
-    time.sleep(0.02)  # the ctime cannot be set
+    time.sleep(0.02)  # the ctime cannot be set to an earlier time, so wait instead
     return path
 
 
@@ -334,7 +334,7 @@ def test_cache_key_covers_a_library_in_a_default_folder(
     asked = unit("c", "int factor(void);\n#define FACTOR factor()", "-lfactor")
     for _ in range(2):
         compiled(compiler, cache, asked)
-    assert compiler.count == (2 if script else 1)  # files that a script names are unknown
+    assert compiler.count == (2 if script else 1)  # the cache cannot know files that a linker script names
     library(second, 3)
     compiled(compiler, cache, asked)
     library(first, 4)

@@ -1,4 +1,4 @@
-"""Programs run by the compile stage: captured output and time limits."""
+"""Programs that the compile stage runs: captured output and time limits."""
 
 import sys
 import time

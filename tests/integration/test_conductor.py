@@ -109,7 +109,7 @@ def test_short_search_confirms_nothing_while_it_runs(stage: Stage) -> None:
 def test_first_confirmation_waits_until_its_share_of_the_time_covers_the_baselines(
     stage: Stage,
 ) -> None:
-    """Baselines that take 0.5 s take 1 s in two processes, which is a tenth of 10 s."""
+    """Baselines of 0.5 s take 1 s in the two processes of a confirmation, which is a tenth of 10 s."""
     stage.submit(policy=policy(challenge_every=1, confirm_processes=2, confirming_share=0.1))
     lease = stage.one()
     report = BaselineReport(timings={"library": timing(20.0)}, stages=Stages(measure_s=0.5))
@@ -136,7 +136,7 @@ def test_claims_do_not_query_for_challengers_during_a_confirmation(stage: Stage)
     stage.hand_in(first)
     confirmation = stage.one()
     assert isinstance(confirmation.job, Confirm)
-    stage.hand_in(second)  # another possible challenger
+    stage.hand_in(second)  # this result adds another possible challenger
     stage.one()
     assert statements_of_a_claim() == before
     stage.hand_in(confirmation)
@@ -157,10 +157,10 @@ def test_idle_workers_wait_for_the_first_results_and_are_woken(stage: Stage, mon
         stage.hand_in(under_way.pop())
         assert WORK not in heard
         under_way += stage.claim(count=9)
-        assert len(under_way) == 3  # one new lease replaces the ended one
+        assert len(under_way) == 3  # one new lease replaces the ended lease
     stage.hand_in(under_way.pop())
     assert WORK in heard
-    assert len(stage.claim(count=9)) == 2  # two more leases are active, and four have ended
+    assert len(stage.claim(count=9)) == 2  # two more leases are active, and four leases have ended
 
 
 def test_wait_for_the_first_results_ends_after_its_time_limit(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,11 +184,10 @@ def test_confirmations_during_a_search_use_about_a_tenth_of_its_time(stage: Stag
             report = replace(report, stages=Stages(measure_s=1.0))
         stage.conductor.report(leases[0].attempt_id, leases[0].token, report)
     early = kinds.index("confirm")
-    assert early == 8  # after ten seconds, ten times the baselines' duration
+    assert early == 8  # the confirmation runs after ten seconds, ten times the duration of the baselines
     assert kinds[early + 1 :].count("evaluate") == VALID - 7
-    assert (
-        "confirm" not in kinds[early + 1 : VALID + 2]
-    )  # the confirmation took seven of the search's seconds: the next comes later
+    # the confirmation took seven seconds of the search, so the next confirmation comes later
+    assert "confirm" not in kinds[early + 1 : VALID + 2]
     assert stage.view(search).state == "finished"
 
 
@@ -364,7 +363,7 @@ def confirmed_configs(stage: Stage, search: int, *, slower: float, lucky: Mappin
 
     Args:
         slower: factor by which kernels, but not baselines, take longer in confirmations than in quick samples.
-        lucky: factors of quick times, by config as text; below 1, the time is short by chance.
+        lucky: factors of quick times, by config as text. With a factor below 1, the time is too short by chance.
     """
     confirmed = []
     while leases := stage.claim():
@@ -439,7 +438,7 @@ def test_champion_of_an_edited_family_is_confirmed_with_the_new_template(stage: 
     assert first["BLOCK"] != 8
     stage.submit(family_digest=OTHER_DIGEST)
     (confirm,) = [lease.job for lease in stage.play() if isinstance(lease.job, Confirm)]
-    assert confirm.incumbent is None  # its config no longer exists
+    assert confirm.incumbent is None  # the config of the first champion no longer exists
     newest, oldest = stage.champions()
     assert newest.replaces == oldest.id
 
@@ -545,7 +544,7 @@ def test_stopped_search_confirms_its_best_trial(stage: Stage) -> None:
     assert stage.claim() == []
     stage.hand_in(running)
     assert isinstance(stage.one().job, Confirm)
-    stage.conductor.orders.command(search, "stop")  # again: nothing changes
+    stage.conductor.orders.command(search, "stop")  # a repeated stop changes nothing
     assert stage.view(search).state == "stopping"
 
 

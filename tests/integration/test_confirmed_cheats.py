@@ -1,4 +1,4 @@
-"""A confirmation refuses each cheat that passes evaluation, and promotes the same kernel without the cheat."""
+"""A confirmation refuses cheats that pass evaluation, and promotes the same kernel without the cheat."""
 
 import platform
 import sys
@@ -41,7 +41,7 @@ def evaluator(cache: Path, tmp_path: Path) -> Iterator[Evaluator]:
 
 
 def verdict(evaluator: Evaluator, kernel: str, cache: Path, folder: Path) -> tuple[bool, str]:
-    """Evaluate and confirm a kernel; return whether it would be promoted, and the reason of a refusal."""
+    """Evaluate and confirm a kernel. Return True if it would be promoted, and the reason of a refusal."""
     place = folder / "line"
     place.mkdir()
     for name, text in {"family.toml": FAMILY, "reference.py": REFERENCE, "kernel.c": kernel}.items():

@@ -1,4 +1,4 @@
-"""All outputs show the confirmed time of a kernel whose confirmation contradicts its quick samples."""
+"""All outputs show a kernel's confirmed time if the confirmation contradicts the quick samples."""
 
 import csv
 import html
@@ -44,7 +44,7 @@ SLOWER = 30.0
 
 
 def slowed(lease: Lease, *, binary: str | None = None) -> object:
-    """Return a report: normal quick samples, but a much slower challenger in a confirmation."""
+    """Return a report with normal quick samples, or a confirmation in which the challenger is much slower."""
     report = answer(lease)
     match report:
         case ConfirmReport(challenger=challenger) if challenger is not None:
@@ -175,13 +175,15 @@ def test_trials_with_the_same_binary_share_the_confirmed_time(stage: Stage) -> N
     play(stage, binary="ef" * 32)
     trials = stage.trials(search)
     assert len(trials) == 3 and {trial.source for trial in trials} == {"confirmed"}
-    assert len({trial.time_us for trial in trials}) == 1, "some ended before the confirmation, some after it"
+    assert len({trial.time_us for trial in trials}) == 1, (
+        "some trials must have ended before the confirmation, and some after it"
+    )
 
 
 def test_warning_about_slower_confirmation_is_in_view_and_report(stage: Stage) -> None:
     view = confirmed_search(stage)
     assert view.warnings and "30.0× as long" in view.warnings[0]
-    assert len(view.warnings) <= 2, "several challenges of one kind are summarised"
+    assert len(view.warnings) <= 2, "several challenges of one kind must be summarised"
     with stage.database.read() as session:
         material = read(session, stage.conductor.catalogue, view.id, stage.now).material
     text = to_markdown(search_report(material, Terms()))
@@ -197,7 +199,9 @@ def test_terminal_shows_confirmed_times_and_warnings(stage: Stage) -> None:
     assert isinstance(out.file, io.StringIO)
     text = " ".join(out.file.getvalue().split())
     said = [each.text for each in (challenge.verdict.quick_gap for challenge in view.challenges) if each is not None]
-    assert said and [text.count(each) for each in said if each in text] == [1], "the rule of one trial, in full, once"
+    assert said and [text.count(each) for each in said if each in text] == [1], (
+        "the rule of one trial must be printed once, with its whole text"
+    )
     assert re.search(r"best [\d.]+ µs \(confirmed\), 0\.0\d+× over library \(confirmed\)", text)
     assert "(confirmed)" in best_text(view)
 
@@ -230,7 +234,7 @@ def test_final_table_states_the_confirmation_in_which_each_time_was_measured(sta
         assert re.search(rf"^\s*\d+\s+{trial} .* confirmed in run {number} ", text, re.MULTILINE), text
     assert " ".join(text.split()).count(DIFFERENT_RUNS) == 1
     print_report(out, view, [each for each in trials if each.number == view.challenges[0].trial], "", "toy")
-    assert out.file.getvalue().count("Times of different runs") == 1, "a single confirmation needs no mark"
+    assert out.file.getvalue().count("Times of different runs") == 1, "a single confirmation must not be marked"
 
 
 def test_search_summary_contains_the_confirmed_time_and_speedup(stage: Stage) -> None:
@@ -260,7 +264,7 @@ def test_kernel_refuted_by_its_confirmation_is_not_the_best_trial(stage: Stage) 
             selection = Selection(searches=(view.id,), outcomes=outcomes)
             listed = [row.number for row in Leaderboard(session).page(selection, limit=99)]
             assert set(listed) == trials.keys(), outcomes
-            assert set(listed[: len(unconfirmed)]) == unconfirmed, "refuted trials come last"
+            assert set(listed[: len(unconfirmed)]) == unconfirmed, "refuted trials must be last"
             assert Leaderboard(session).count(selection, most=99) == len(trials)
 
 
@@ -309,9 +313,11 @@ def test_pages_state_once_that_their_times_are_from_different_runs(tmp_path: Pat
         for path in pages:
             assert page(path).count(DIFFERENT_RUNS) == 1, path
         assert re.search(r"confirmed in run 1 of search \d", page(contest))
-        assert DIFFERENT_RUNS not in page(f"/compare?left={one}.{first}&right={one}.{first}"), "one run needs no mark"
+        assert DIFFERENT_RUNS not in page(f"/compare?left={one}.{first}&right={one}.{first}"), (
+            "a single run must not be marked"
+        )
         rest.http.patch(f"/searches/{two}", json={"archived": True}).raise_for_status()
-        assert DIFFERENT_RUNS not in page("/"), "a single search competes with no other"
+        assert DIFFERENT_RUNS not in page("/"), "a single search has no other search to compare with"
 
 
 def finished_over_rest(rest: Local) -> int:
@@ -463,7 +469,7 @@ def test_gain_of_the_search_is_in_view_report_and_terminal(stage: Stage) -> None
     view = stage.view(search)
     default, random = view.gains
     assert view.best is not None and default.over == "default" and default.ratio is not None
-    # The default is BLOCK=4, UNROLL=1: 17 µs where the best takes 10.
+    # The default config BLOCK=4, UNROLL=1 takes 17 µs, and the best config takes 10 µs.
     assert default.ratio.estimate == pytest.approx(17.0 / toy_time_us(view.best.config), rel=0.01)
     assert random.ratio is not None and random.trials >= 3 and random.ratio.low <= random.ratio.estimate
     with stage.database.read() as session:

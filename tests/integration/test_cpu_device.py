@@ -1,4 +1,4 @@
-"""The CPU as a device: its limits, and its measured peak rates."""
+"""The CPU as a device: limits, measured peak rates, sessions."""
 
 import ctypes
 import gc
@@ -30,7 +30,7 @@ from workers.system import machine
 
 @pytest.fixture(autouse=True)
 def _affinity_restored() -> Iterator[None]:
-    """Restore the allowed cores of the process, because tests that open the CPU change them."""
+    """Restore the allowed cores of the process after each test, because a session pins the process."""
     before = machine.cores()
     yield
     if hasattr(os, "sched_setaffinity"):
@@ -60,7 +60,7 @@ def test_peak_rates_of_the_cpu_are_measured_once(folder: Path, monkeypatch: pyte
 
 
 def test_repeated_measurement_keeps_the_higher_peak_rates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine gives too low rates. The measurement is repeated after an hour, and the higher rates are used."""
+    """Rates measured on a busy machine are too low. They are measured again after an hour; the higher rates count."""
     before = cpu(folder).ceilings
     assert before is not None
     later = {**before.flops_per_s, "float32": 2 * before.flops_per_s["float32"], "bytes_per_s": 1.0}
@@ -153,7 +153,7 @@ void f(const float *x, float *out) {
 def test_outputs_changed_by_the_runner_or_a_later_call_do_not_count_as_late_writes_of_a_thread_pool(
     folder: Path, tmp_path: Path
 ) -> None:
-    """The threads of a pool outlive a call, so the check compares the outputs with those at the end of the call."""
+    """The threads of a pool outlive a call, so the check compares later outputs with those at the end of the call."""
     arguments = [
         Argument(name="x", role="input", dtype="float32", shape=(64,)),
         Argument(name="out", role="output", dtype="float32", shape=(64,)),
@@ -171,7 +171,7 @@ def test_outputs_changed_by_the_runner_or_a_later_call_do_not_count_as_late_writ
     assert buffers.read("out")[0] == 6.0
     assert session.residue(kernel) is None
     session.call(kernel, buffers)
-    buffers.arrays["out"].values[5] = 1.0  # as a thread of the pool could do
+    buffers.arrays["out"].values[5] = 1.0  # a thread of the pool could write this
     assert session.residue(kernel) == "still writes its outputs after it returned"
 
 

@@ -1,4 +1,4 @@
-"""Loader of an exported CPU champion, tested with a small kernel that keeps state."""
+"""The loader of an exported CPU champion, tested with a small kernel that has state."""
 
 import importlib.util
 import json
@@ -129,7 +129,7 @@ void add(const float *x, float *y, float *sum) {{
 
 @pytest.fixture
 def adding(tmp_path: Path) -> Path:
-    """An export whose kernel changes `y` in place and adds to `sum`, whose initial value is 2."""
+    """Return an export whose kernel changes `y` in place and adds to `sum`, which starts at 2."""
     (tmp_path / "kernel.c").write_text(ADDING)
     assert COMPILER is not None
     subprocess.run([COMPILER, "-O1", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so"], check=True, cwd=tmp_path)

@@ -21,7 +21,8 @@ def test_cheating_kernels_compile_to_distinct_binaries() -> None:
     except NoNvrtcError as error:
         pytest.skip(str(error))
     package, device = find(str(FAMILY)), known("sm_80")
-    problem = package.family.problem("N=131", "cuda")  # at this size a kernel is wrong that is right only at 256
+    # at this size, a kernel that is correct only for 256 elements is wrong
+    problem = package.family.problem("N=131", "cuda")
     (trick,) = (each for each in package.family.implementation("cuda").tunables if each.name == "TRICK")
     found: dict[str, str] = {}
     for value in trick.values:

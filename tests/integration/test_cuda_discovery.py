@@ -1,4 +1,4 @@
-"""GPU discovery: messages about missing or unusable GPUs, with a fake CuPy and no GPU."""
+"""GPU discovery with a fake CuPy and without a GPU: messages about missing or unusable GPUs."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ class CUDARuntimeError(RuntimeError):
 
 
 def fake_cupy(driver: int, names: tuple[str | None, ...] = (), error: str | None = None) -> ModuleType:
-    """Return a fake CuPy. A GPU without a name does not answer."""
+    """Return a fake CuPy with these GPUs. A GPU with the name None does not answer."""
 
     def count() -> int:
         if error:

@@ -83,7 +83,7 @@ KEYS = (
         | {"PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "Q_IN_REGISTERS": False, "SCHEDULE": "stream_k"},
     ),
 )
-"""Attention in which query heads share key heads, with more keys than queries, and with windows of different sizes."""
+"""Attention with query heads that share key heads, more keys than queries, and windows of different sizes."""
 
 BOXES_OF_KEYS: dict[str, Value] = {"PRODUCTS": "wgmma", "COPY": "tma", "PRODUCER_WARPS": 1, "WARPS_KV": 1}
 BOXES_OF_KEYS |= {"COPY_TOGETHER": False, "BLOCK_M": 64, "WARPS_M": 4, "Q_IN_REGISTERS": False}
@@ -132,8 +132,8 @@ LAYOUTS: tuple[tuple[str, Config], ...] = (
     ("B=3,H=2,S=203,D=64,lengths=packed,tokens=300,layout=bshd", SHARED),
     ("B=1,H=3,S=139,D=64,lse=true", {**ALL_KEYS, "KV_SPLITS": 3, "WARPS_KV": 1, "RESCALE": "always", "BLOCK_N": 48}),
 )
-"""Attention with the heads of a token side by side; with one tensor for q, k and v; with a number of keys per sequence;
-with packed sequences, some of them empty; and with the output lse."""
+"""Attention in these layouts: the heads of a token are adjacent; one tensor contains q, k and v; each sequence has its
+own number of keys; sequences are packed, and some of them are empty; lse is a second output."""
 
 FP8 = (
     (
@@ -218,8 +218,8 @@ BY_TURNS = (
     ),
     ("B=1,H=5,S=203,D=64", {"BLOCK_N": 32, "CTAS_PER_SM": 2, "COPY_TOGETHER": False, "SCHEDULE": "stream_k"}),
 )
-"""Attention by blocks that process several items, in this order: with prefetched rows of q; whole items, and then equal
-shares of the remaining items; only shares; one item, because there are more blocks than tiles; unequal shares."""
+"""Attention whose blocks process, in this order: several items with prefetched rows of q; whole items and then equal
+parts of the remaining items; only parts; one item, because there are more blocks than tiles; parts of unequal size."""
 
 QUANTISE = (
     ("B=1,H=2,S=37,D=24", {"THREADS": 64, "SPLIT": 3, "CODES": 4, "UNROLL": 2, "LOADS": "once"}),
@@ -230,7 +230,7 @@ ROWS = {"VECTOR": 4, "THREADS_PER_ROW": 64, "ROWS_PER_BLOCK": 4, "CTAS_PER_SM": 
 TILES = {"TILE_ROWS": 32, "TILE_COLUMNS": 32, "THREADS": 64}
 DECODE: Config = {"PRODUCTS": "mma", "ROWS": 8, "COPY": "registers", "WARPS": 4, "SPLITS": 3, "CTAS_PER_SM": 0}
 EVENLY = {"WARPS": 1, "SPLITS": 1, "CTAS_PER_SM": 1}
-"""Tunables that give fewer blocks than tiles: some blocks process two tiles, of different heads."""
+"""Tunables with which there are fewer blocks than tiles. Some blocks process two tiles of different heads."""
 MEMORY_BOUND = (
     ("sdpa_decode", "B=1,H=12,KV=12,S=211,D=64", {**DECODE, **EVENLY, "COPY": "async", "STAGES": 3}),
     ("sdpa_decode", "B=1,H=18,KV=2,S=147,D=64", {**DECODE, "WARPS": 2, "STAGES": 2, "MERGE": "cluster"}),
@@ -258,8 +258,8 @@ MEMORY_BOUND = (
     ("reduce", "rows=140,cols=1024", {**ROWS, "SPLIT": 4, "UNROLL": 1}),
     ("transpose", "rows=328,cols=492", {**TILES, "COPY": "async", "STAGES": 2, "CTAS_PER_SM": 1, "GROUP": 4}),
 )
-"""Kernels for which some blocks process a second group of rows, the last block exceeds the matrix, and some threads
-have no work. The last block of a head has a single key, which most causal queries do not see."""
+"""Memory-bound kernels in which some blocks process a second group of rows, the last block exceeds the matrix, and some
+threads have no work. The last block of a head has a single key, which most causal queries ignore."""
 
 ODD_ROWS = (
     ("softmax", "rows=6,cols=1037", {**ROWS, "VECTOR": 8, "KEEP": "packed", "ROWS_PER_BLOCK": 1, "CLUSTER": 2}),
@@ -431,7 +431,7 @@ SCORES: tuple[tuple[str, Config], ...] = (
         {**BOXES_OF_KEYS, **ALL_KEYS},
     ),
 )
-"""Attention with capped scores, and with scores that fall with the distance between query and key (ALiBi)."""
+"""Attention with capped scores, and with scores that decrease with the distance from query to key (ALiBi)."""
 
 
 @pytest.mark.parametrize(("text", "change"), one_in(9, SCORES))
@@ -476,7 +476,7 @@ def test_faults_in_score_cap_or_bias_exceed_the_tolerance(terms: str, drawn: str
 
 
 def test_attention_source_without_cap_and_bias_has_no_code_for_them() -> None:
-    """Without such code the kernel needs no register for a cap or a slope."""
+    """Without this code, the kernel needs no register for a cap or a slope."""
     package = find("sdpa")
     for text in ("D=64", "D=64,causal=true"):
         problem = package.family.problem(text, "cuda")
@@ -544,7 +544,7 @@ def test_faults_in_attention_over_packed_sequences_exceed_the_tolerance(text: st
 )
 def test_attention_with_each_copy_and_split_option_is_correct_on_the_host(change: Config) -> None:
     package = find("sdpa")
-    length = 139 + 64 * (change.get("KV_SPLITS") == 2)  # an equal number of tiles for each block of a cluster
+    length = 139 + 64 * (change.get("KV_SPLITS") == 2)  # each block of a cluster has the same number of tiles
     problem = package.family.problem(f"B=1,H=1,S={length},D=64,causal=true", "cuda")
     config = {**declared(package), **SDPA, "UNROLL": 1, **change}
     assert not package.family.violations(config, problem, DEVICE, Objective())
@@ -559,7 +559,7 @@ def test_attention_with_each_copy_and_split_option_is_correct_on_the_host(change
 )
 @pytest.mark.parametrize("order", one_in(3, range(5)))
 def test_cluster_attention_is_correct_in_every_execution_order(change: Config, order: int) -> None:
-    """The attention is not causal, so every block has keys: adding one block's part twice gives a wrong result."""
+    """Every block has keys, because the attention is not causal. Adding a block's part twice is therefore wrong."""
     package = find("sdpa")
     problem = package.family.problem("B=1,H=1,S=203,D=64", "cuda")
     config = {**declared(package), **SDPA, **SHARED, "UNROLL": 1, **change}
@@ -666,7 +666,8 @@ def test_memory_bound_kernel_is_correct_on_the_host(family: str, text: str, chan
     problem = package.family.problem(text, "cuda")
     default = package.family.space(problem, DEVICE, Objective()).default()
     kernel = build(package, {**default, **change}, problem, DEVICE)
-    drawn = "normal" if problem.get("causal") else "peaked"  # a peak outweighs the last keys of causal attention
+    # a dominant element would hide errors in the last keys of causal attention
+    drawn = "normal" if problem.get("causal") else "peaked"
     assert max(errors(kernel, package, problem, drawn)) < {**LIMITS, "float32": 1e-5}[str(problem["dtype"])]
 
 

@@ -80,7 +80,7 @@ def test_csv_output_of_ncu_is_converted_to_standard_units() -> None:
     assert hot.figures == pytest.approx(
         {
             "time_us": 8.32,
-            "l2_hit_rate": 1.0,  # 108 % on the page, because its parts are counted in different replays
+            "l2_hit_rate": 1.0,  # the tool reports 108 %, because it counts the parts in different replays
             "dram_share": 0.0039,
             "dram_read_bytes": 13312,
             "dram_written_bytes": 141056,
@@ -152,7 +152,7 @@ def subject(tmp_path: Path) -> Subject:
 
 
 def pretender(folder: Path, text: str) -> tuple[str, ...]:
-    """Write a program that appends its arguments to a file, and then runs `text`; return the command that starts it."""
+    """Write a fake tool that appends its arguments to a file and then runs `text`. Return the command to start it."""
     program = folder / "tool.py"
     program.write_text(f"import sys\nopen('{folder}/asked', 'a').write(' '.join(sys.argv[1:]) + chr(10))\n{text}")
     return (sys.executable, str(program))
@@ -193,7 +193,7 @@ def test_missing_tool_is_reported_and_slow_tool_is_stopped(subject: Subject, tmp
 
 
 def test_kernel_program_reports_a_missing_driver(subject: Subject) -> None:
-    """The test runs the program without a tool around it."""
+    """The test runs the kernel program without a sanitizer or profiler."""
     status, log = CudaSanitizer((sys.executable, "-c", RUN)).run_tool("memcheck", subject, timeout_s=60)
     if status == 0:
         pytest.skip("there is a driver here")
@@ -207,7 +207,7 @@ RUN = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[7:]).returncode)
 def test_kernel_program_initialises_only_the_scratch_memory_of_triton(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A workspace stays unwritten, so initcheck finds reads of it before the kernel has written it."""
+    """Other workspaces stay uninitialised, so that initcheck finds a kernel that reads them before writing."""
     written = list[int]()
 
     class Driver:

@@ -1,4 +1,4 @@
-"""Damaged SQLite files: truncated files, and logs with a gap. Also one file under two names."""
+"""Damaged SQLite files: truncated files, logs with a gap, overwritten files. Also one file under two names."""
 
 import os
 import re
@@ -38,7 +38,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Path:
-    """A database whose service was shut down."""
+    """Return a database whose service was shut down."""
     stage = Stage(Location.of(tmp_path / "evo.db"))
     stage.submit()
     list(stage.play())
@@ -48,7 +48,7 @@ def closed(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def killed(tmp_path: Path) -> Path:
-    """A database whose service was killed: its log holds transactions that were not written back."""
+    """Return a database whose service was killed: its log contains transactions that are not yet in the file."""
     made, kept = tmp_path / "made" / "evo.db", tmp_path / "evo.db"
     made.parent.mkdir()
     stage = Stage(Location.of(made))
@@ -91,7 +91,7 @@ def test_intact_database_opens_after_shutdown_or_kill(closed: Path, killed: Path
 
 
 def test_truncated_last_transaction_of_a_write_ahead_log_does_not_count_as_damage(killed: Path) -> None:
-    """A crash during a write leaves a truncated transaction."""
+    """A crash during a write leaves such a truncated transaction."""
     for cut in (1, 24, 4096, 5000):
         os.truncate(log_of(killed), log_of(killed).stat().st_size - cut)
         log = read_log(log_of(killed).read_bytes())
@@ -228,12 +228,12 @@ def test_copied_database_is_served_independently(tmp_path: Path) -> None:
         ownership.release()
 
 
-# Files that lose their content
+# Files that lose their content while they are open
 
 
 @pytest.fixture
 def living(tmp_path: Path) -> Iterator[Database]:
-    """An open database whose log holds transactions that were not written back."""
+    """Yield an open database whose log contains transactions that are not yet in the file."""
     stage = Stage(Location.of(tmp_path / "evo.db"))
     stage.submit()
     with stage.database.engine.connect() as connection:
@@ -277,7 +277,7 @@ def test_writes_are_refused_after_damage_to_the_write_ahead_log(living: Database
     for _ in range(2):
         with lost(reason):
             write(living)
-    assert log.read_bytes() == before, "nothing was written into the log"
+    assert log.read_bytes() == before, "nothing may be written into the log"
     if change != "replaced by a copy":
         with lost(reason):
             living.check()
@@ -291,7 +291,7 @@ with open(sys.argv[1], "r+b") as file:
     except OSError: raise SystemExit(3)
 """
     path = file_of(living)
-    ranges = {f"{path}-shm": ("128", "1"), str(path): ("1073741826", "510")}  # bytes that every open connection locks
+    ranges = {f"{path}-shm": ("128", "1"), str(path): ("1073741826", "510")}  # every open connection locks these bytes
     for _ in range(2):
         for name, (start, count) in ranges.items():
             taken = subprocess.run([sys.executable, "-c", program, name, start, count], check=False)
@@ -328,7 +328,7 @@ def test_truncation_of_an_open_database_is_reported_at_once_and_at_the_next_star
         with lost(f"its file was cut to {kept} bytes"):
             use(living)
     living.close()
-    assert path.stat().st_size == kept, "the log was not written into the file"
+    assert path.stat().st_size == kept, "the log must not be written into the file"
     with pytest.raises(StoreUnavailable, match="is damaged: it "):
         Database.open(path)
     assert log_of(path).exists()
@@ -361,7 +361,7 @@ def test_writes_are_refused_after_another_program_overwrote_the_open_database_fi
     for use in (write, Database.check, write):
         with pytest.raises(StoreUnavailable, match="while it was in use; end the service, restore a backup"):
             use(living)
-    assert log_of(path).read_bytes() == log, "nothing was written into the log"
+    assert log_of(path).read_bytes() == log, "nothing may be written into the log"
 
 
 def test_checkpoints_during_writes_do_not_count_as_overwriting(living: Database) -> None:
@@ -408,7 +408,7 @@ def test_write_ahead_log_that_lost_frames_is_reported_at_the_next_start_with_a_r
         Database.open(copy)
     with monkeypatch.context() as patch:
         patch.setattr("psutil.boot_time", lambda: time.time() + 60)
-        assert damage_of(copy) is None, "an index from before the start of the machine says nothing"
+        assert damage_of(copy) is None, "an index from before the start of the machine must be ignored"
     command = re.search(r"python3 -c .*", str(error.value))
     assert command is not None
     _, *arguments = shlex.split(command[0])

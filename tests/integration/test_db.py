@@ -1,4 +1,4 @@
-"""The database: schema, failures, and stored values."""
+"""Schema, failures and stored values of the database."""
 
 import hashlib
 import os
@@ -48,7 +48,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def database(locations: Callable[[], Location]) -> Iterator[Database]:
-    """An empty database, on every engine."""
+    """Yield an empty database, on every engine."""
     database = Database.open(locations())
     yield database
     database.close()
@@ -56,7 +56,7 @@ def database(locations: Callable[[], Location]) -> Iterator[Database]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Database]:
-    """An empty SQLite file."""
+    """Yield a database in an empty SQLite file."""
     database = Database.open(tmp_path / "evo.db")
     yield database
     database.close()
@@ -87,7 +87,8 @@ def test_migrations_create_the_schema_of_a_new_database(
 
 
 def _text(described: dict[str, Any]) -> str:
-    options = {name: str(value) for name, value in described.get("dialect_options", {}).items()}  # WHERE of an index
+    # the options contain the WHERE clause of an index
+    options = {name: str(value) for name, value in described.get("dialect_options", {}).items()}
     return str(described | {"dialect_options": options})
 
 
@@ -146,7 +147,9 @@ def test_older_database_is_upgraded_with_its_rows_references_and_indexes(tmp_pat
         assert session.execute(text("PRAGMA foreign_key_check")).all() == []
         assert session.execute(text("SELECT DISTINCT token FROM attempts")).scalars().all() == ["kept"]
         numbers = {row.name: row.seq for row in session.execute(text("SELECT name, seq FROM sqlite_sequence"))}
-    assert (numbers["searches"], numbers["trials"]) == (40, 50), "events name numbers that were assigned before"
+    assert (numbers["searches"], numbers["trials"]) == (40, 50), (
+        "an id must not be reused, because events refer to earlier ids"
+    )
     database.close()
     with closing(sqlite3.connect(path)) as connection:
         assert indexes(connection) == before
@@ -267,7 +270,7 @@ def test_notification_reaches_other_connections_after_the_commit(postgresql: Ser
         announce(session, "undone")
         raise KeyError
     deadline = time.monotonic() + 20
-    while heard.empty() and time.monotonic() < deadline:  # the other process may not listen yet
+    while heard.empty() and time.monotonic() < deadline:  # the other process may not yet listen
         with one.write() as session:
             announce(session, "done")
         time.sleep(0.05)
@@ -453,7 +456,7 @@ def as_nobody() -> Iterator[None]:
     os.seteuid(65534)
     try:
         if not os.access(Path(__file__), os.R_OK, effective_ids=True):
-            pytest.skip("the checkout lies where only root can read")
+            pytest.skip("only root can read the folder of this clone")
         yield
     finally:
         os.seteuid(0)
@@ -483,7 +486,7 @@ def test_write_to_a_read_only_connection_reports_read_only(file: Database) -> No
         session.add(worker("w1"))
 
 
-# One service for each database
+# Ownership of a database by one service
 
 
 def test_database_has_only_one_owning_process_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Deployment files are checked against schemas and linters, because no container engine runs here."""
+"""Deployment files are checked with schemas and linters, because no container engine runs in tests."""
 
 import json
 import os
@@ -125,8 +125,10 @@ def test_only_the_proxy_is_reachable_from_outside(compose: Mapping[str, Any]) ->
             on.setdefault(network, set()).add(name)
     assert on["outside"] == {"proxy"}
     assert on["webhooks"] == {"service"}
-    assert compose["networks"]["webhooks"]["internal"] == "${WEBHOOKS_INTERNAL:-true}", "no outside access by default"
-    assert on["front"] == {"proxy", "service"}  # the only trusted proxy network
+    assert compose["networks"]["webhooks"]["internal"] == "${WEBHOOKS_INTERNAL:-true}", (
+        "by default, webhooks must not reach the internet"
+    )
+    assert on["front"] == {"proxy", "service"}  # the only network whose proxies are trusted
     assert on["workers"] == {"service", "worker-cpu", "worker-cuda"}
     (front,) = compose["networks"]["front"]["ipam"]["config"]
     assert compose["services"]["service"]["environment"]["KERNEL_EVO_TRUSTED_PROXIES"] == front["subnet"]
@@ -190,7 +192,7 @@ def test_dockerfile_build_steps_install_kernel_evo_in_an_empty_folder(tmp_path: 
 
 
 def quick_python(folder: Path) -> Path:
-    """Return a Python whose environments reuse this one's pip, because installing pip takes longest."""
+    """Return a Python whose virtual environments reuse the pip of this environment, because installing pip is slow."""
     python = folder / "quick" / "python3.13"
     python.parent.mkdir()
     python.write_text(QUICK.format(python=sys.executable))
@@ -199,11 +201,11 @@ def quick_python(folder: Path) -> Path:
 
 
 def _copy(words: list[str], target: Path) -> None:
-    """Copy files as the Dockerfile's COPY does, without those of .dockerignore."""
+    """Copy files as COPY in a Dockerfile does, without the files that .dockerignore excludes."""
     allowed = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines()}
     *names, to = words
     for name in names:
-        assert name in allowed, f"{name} is kept out by .dockerignore"
+        assert name in allowed, f".dockerignore excludes {name}"
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, target / to, ignore=shutil.ignore_patterns("__pycache__"))
         else:
@@ -235,9 +237,8 @@ def test_systemd_units_are_valid(tmp_path: Path) -> None:
         units.append(tmp_path / unit.name)
         units[-1].write_text(re.sub(r"ExecStart=\S+", "ExecStart=/bin/true", unit.read_text()))
     checked = run(analyse, "verify", *units)
-    assert not [
-        line for line in checked.stderr.splitlines() if "kernel-evo" in line
-    ]  # systemd-analyze checks other units as well
+    # systemd-analyze also reports faults of other units
+    assert not [line for line in checked.stderr.splitlines() if "kernel-evo" in line]
 
 
 ONE = re.compile(r"""(?:"[^"]*"|'[^']*'|(?!\s#)[^|;&>)])*""")
@@ -306,7 +307,7 @@ def test_setup_script_creates_the_first_tokens_and_replaces_lost_tokens(tmp_path
     tokens = {name: (tmp_path / name).read_text() for name in ("admin", "cpu/token", "cuda/token")}
     assert len(set(tokens.values())) == 3
     assert {(tmp_path / name).stat().st_mode & 0o777 for name in tokens} == {0o600}
-    # As after a restore into another installation: one folder is empty, another has a foreign token.
+    # After a restore into another installation, one folder is empty, and another folder has an unknown token.
     (tmp_path / "admin").unlink()
     (tmp_path / "cpu" / "token").write_text(tokens["cpu/token"].replace("kev_", "kev_x", 1))
     restored = run("sh", DEPLOY / "setup.sh", folder=ROOT, **environment)
@@ -318,7 +319,9 @@ def test_setup_script_creates_the_first_tokens_and_replaces_lost_tokens(tmp_path
         valid = {name: Tokens(session).holder(secret.strip(), utc_now()) for name, secret in tokens.items()}
         admin = Tokens(session).holder((tmp_path / "admin").read_text().strip(), utc_now())
     database.close()
-    assert [name for name, row in valid.items() if row is None] == ["cpu/token"], "the lost token blocks no other"
+    assert [name for name, row in valid.items() if row is None] == ["cpu/token"], (
+        "the lost token must not block other tokens"
+    )
     assert admin is not None
     assert admin.roles == ["admin"]
 

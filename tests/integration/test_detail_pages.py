@@ -1,4 +1,4 @@
-"""Pages of a trial, a comparison, and a champion's evidence, without a browser."""
+"""Pages of trials, comparisons and evidence, without a browser."""
 
 import hashlib
 import io
@@ -32,14 +32,14 @@ COUNTED = Profiled(tool="Nsight Compute", figures={"l2_hit_rate": 0.5, "register
 HEAD = "#include <math.h>\n" * 20
 LEFT_OUT = {"tail": "a row has to be even"}
 ACTIVE = "\x1b[31m\u202ered\u2066\x9b"
-"""Control characters that change colours in a terminal or the direction of text."""
+"""Control characters that change the colours of a terminal, or the direction of text."""
 
 CASE = CaseError(case="nominal", output="y", rel_l2=2e-7, max_abs=None, rel_l2_limit=1e-5, max_abs_limit=1e-5)
 RIGHT = replace(CASE, max_abs=1e-7)
 
 
 def place(stage: Stage) -> Path:
-    """The stage's database file."""
+    """Return the path of the stage's database file."""
     assert isinstance(stage.location, Path)
     return stage.location
 
@@ -54,7 +54,7 @@ def stored(stage: Stage, content: bytes) -> str:
 
 
 def hand_in_with_files(stage: Stage, lease: Lease) -> None:
-    """Act as a worker that uploads source, log, profile and, for a challenger, the binary."""
+    """Report a job like a worker that uploads source, log, profile and, for a challenger, the binary."""
     config = lease.job.config if isinstance(lease.job, Evaluate) else getattr(lease.job, "challenger", {})
     report = answer(lease)
     files = {
@@ -81,7 +81,7 @@ def hand_in_with_files(stage: Stage, lease: Lease) -> None:
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """One search with a champion and files, and one with hostile names, a wrong answer and a failure."""
+    """Yield a service with two searches: one has a champion and files, the other hostile names and failed trials."""
     stage = Stage(tmp_path_factory.mktemp("detail") / "evo.db")
     stage.submit(budget={"trials": 6})
     while claimed := stage.claim():
@@ -94,7 +94,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     stage.conductor.orders.submit(
         SearchRequest(family_digest=OTHER_DIGEST, strategy="random", seed=3, policy={"quick_samples": 5})
     )
-    stage.hand_in(stage.one())  # the baselines
+    stage.hand_in(stage.one())  # the first job times the baselines
     stage.hand_in(stage.one(), CompileFailed(log=HOSTILE))
     stage.hand_in(stage.one(), WrongAnswer(reason=HOSTILE, cases=(replace(CASE, case=HOSTILE),)))
     power = Power(samples_w=(20.0, 21.0, 19.0), samples_us=(12.0,) * 3, meter=HOSTILE)

@@ -1,4 +1,4 @@
-"""Device lock: only one process measures on a device, even after the holder of the lock was killed."""
+"""The device lock lets only one process measure on a device, and is released if its holder is killed."""
 
 import subprocess
 import sys
@@ -82,7 +82,7 @@ def test_two_threads_alternate_on_the_device_lock() -> None:
             with exclusive("one"):
                 turns.append(name)
                 time.sleep(0.02)
-            time.sleep(0.005)  # a worker's work between two trials
+            time.sleep(0.005)  # simulates a worker's work between two trials
 
     threads = [threading.Thread(target=measure, args=(name,)) for name in "ab"]
     for thread in threads:

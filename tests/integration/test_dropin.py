@@ -1,4 +1,4 @@
-"""A package of exported kernels that replaces functions of PyTorch, on the CPU."""
+"""A package of exported kernels replaces functions of PyTorch on the CPU."""
 
 import ctypes
 import importlib
@@ -167,16 +167,15 @@ def test_attention_reads_views_of_one_projection_without_a_copy(
 
     projection = drawn(2, 12, 3, 4, 8) if order[0] == 2 else drawn(2, 12, 4, 3, 8)
     q, k, v = projection.permute(*order).unbind(0)
-    fast.scaled_dot_product_attention(
-        v, k, q, is_causal=causal
-    )  # the same strides, but other offsets: PyTorch's function is called
+    # strides are equal but offsets differ, so PyTorch's function is called
+    fast.scaled_dot_product_attention(v, k, q, is_causal=causal)
     exact = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
     for calls in (1, 2, 3):
         out = fast.scaled_dot_product_attention(q, k, v, is_causal=causal)
         assert torch.allclose(out, exact, atol=1e-5)
         assert served(fast) == calls
     assert not fast.report().copied
-    swapped = fast.scaled_dot_product_attention(q, v, k, is_causal=causal)  # the same strides, but other offsets
+    swapped = fast.scaled_dot_product_attention(q, v, k, is_causal=causal)  # strides are equal but offsets differ
     assert torch.allclose(
         swapped, torch.nn.functional.scaled_dot_product_attention(q, v, k, is_causal=causal), atol=1e-5
     )
@@ -304,11 +303,8 @@ def test_cross_entropy_rotary_and_attention_operators_pass_opcheck(fast: Any) ->
 
     operators = importlib.import_module("fast.operators").OPERATORS
     q, k, v = packed().permute(2, 0, 3, 1, 4).unbind(0)
-    uneven = (
-        rotation()[0],
-        drawn(2, 2, 12, 8),
-        *rotation()[2:],
-    )  # PyTorch's function is called; its output has other strides
+    # PyTorch's function is called; its output has other strides
+    uneven = (rotation()[0], drawn(2, 2, 12, 8), *rotation()[2:])
     for name, arguments in (
         ("cross_entropy", (drawn(6, 40), whole([3, -100, 39, 0, -100, 7]), -100)),
         ("rotary", (*rotation(), 1)),
@@ -372,9 +368,8 @@ def test_rotary_embedding_functions_of_models_are_patched_and_restored(
     for calls in (1, 2):
         torch.testing.assert_close(attention(q, k), expected, rtol=1e-5, atol=1e-6)
         assert served(fast) == calls
-    wide = [
-        torch.cat((each, each), dim=-1) for each in (q, k)
-    ]  # only half of each head is rotated: the original function is called
+    # only half of each head is rotated: the original function is called
+    wide = [torch.cat((each, each), dim=-1) for each in (q, k)]
     torch.testing.assert_close(attention(*wide), original(*wide, *attention.rotary(q, torch.arange(12)[None])))
     assert served(fast) == 2
     assert any("do not have shape (S, D)" in reason for reason in reasons(fast))
@@ -704,7 +699,7 @@ def test_package_measures_the_time_per_pytorch_call_of_every_kernel(
     monkeypatch.setattr(fast.measuring, "ROUNDS", 1)
     monkeypatch.setattr(fast.measuring, "ROUND_S", 1e-4)
     found = fast.measure("cpu")
-    assert len(found) == len(KERNELS), "each family has an example that its kernel serves"
+    assert len(found) == len(KERNELS), "each family must have an example that its kernel supports"
     assert all(each.called_us > 0 and each.torch_us > 0 for each in found)
     text = fast.measuring.report(found)
     assert "called, µs" in text.splitlines()[0]
@@ -752,7 +747,7 @@ class Driver:
     """A CUDA driver that records what a launch passes, and fails on request.
 
     Attributes:
-        further: number of parameters that follow the first four.
+        further: number of parameters after the first four parameters.
     """
 
     def __init__(self, further: int) -> None:

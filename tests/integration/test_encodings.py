@@ -1,4 +1,4 @@
-"""Files of users in every encoding: read, or refused with a command that converts them."""
+"""Files in any encoding are read, or refused with a command that converts them."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Exhausted memory, disk and processes are reported as errors of the machine, not of the family."""
+"""Exhausted memory, disk space or process limits are reported as errors of the machine, not of the family."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Headers that a source includes are exported with the source, and the export compiles."""
+"""The headers that a source includes are exported with the source, and the export compiles."""
 
 import io
 import shutil
@@ -68,7 +68,7 @@ void spread(const int32_t *x, int32_t *out) {
 
 @pytest.fixture
 def package(tmp_path: Path) -> Package:
-    """A family with a header in every folder that an include may refer to."""
+    """Return a family with a header in every folder to which an include directive may refer."""
     root, outside = tmp_path / "spread", tmp_path / "out side"
     texts = {
         root / "family.toml": FAMILY.format(outside=outside, number="vendor/linked.o"),
@@ -93,7 +93,7 @@ def package(tmp_path: Path) -> Package:
 
 
 def exported(package: Package, tmp_path: Path) -> Compiled:
-    """Export twice, and return the second export, which uses the cache."""
+    """Export twice, and return the second export, whose headers come from the cache."""
     copy, cache, compiler = (
         Families(tmp_path / "copies").add(package),
         Cache(tmp_path / "cache"),

@@ -1,4 +1,4 @@
-"""Searches that name their family: built-in families, registered families, and refusals."""
+"""Search requests with the name of a built-in or registered family, and refused names."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

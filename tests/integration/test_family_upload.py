@@ -1,4 +1,4 @@
-"""Uploaded families: sent by authors, fetched by workers, never executed by the service."""
+"""Uploaded families: authors send them, workers download them, and the service never executes them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_worker_downloads_the_family_that_an_author_uploaded(callers: Callers, t
     author.register_family(FAMILY.digest, name="faulty", document=FAMILY.family.document, location=None)
     location = author.family(FAMILY.digest).location
     assert location is not None
-    assert location.startswith("bundle:"), "registering it again does not lose it"
+    assert location.startswith("bundle:"), "a second registration must not remove the files"
     worker.register_worker("traveller", name="t", host="h", devices=[])
     ref = FamilyRef(name="faulty", digest=FAMILY.digest, location=location)
     assert Families(tmp_path, worker.family_bundle).get(ref).package.digest == FAMILY.digest

@@ -1,4 +1,4 @@
-"""Hostile input: fuzzed problems, families and reports, paths, templates, and HTML in all text."""
+"""Hostile input: random problems, families and reports, paths, templates, and HTML in every text."""
 
 import hashlib
 import json
@@ -33,10 +33,10 @@ from tests.integration.test_api import REPORT, Rest
 from tests.tiers import one_in
 
 PROBLEMS, FAMILIES, REPORTS, SENT = 5000, 2500, 2500, 150
-"""Numbers of random problems, families and reports (`make test` tries a fifth), and of documents sent to a service."""
+"""Numbers of random problems, families and reports (a fifth in `make test`), and of documents for a service."""
 SANE = (64,) * 20
 SLOWEST_S = 10.0
-"""Seconds that one document may take, also on a busy machine."""
+"""Maximum seconds for one document, also on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +169,7 @@ def _spoil_everything(rest: Rest) -> None:
             lease = _leased(rest)
     assert {("attempts", False), ("attempts", True), ("searches", True), ("families", True)} <= set(met), met
     for path in ("/searches?limit=500", "/families", "/workers", "/searches/1/trials", "/champions"):
-        assert rest.http.get(path).status_code == 200, "everything accepted can be shown"
+        assert rest.http.get(path).status_code == 200, "every accepted document must be listed"
 
 
 def _leased(rest: Rest) -> Lease:
@@ -231,7 +231,7 @@ class Tags(HTMLParser):
 
 
 def test_hostile_text_of_users_is_escaped_on_every_page(tmp_path: Path) -> None:
-    """Every page of the route table, with hostile text in every field that users can write."""
+    """The test opens every page of the route table, with hostile text in every field that users can write."""
     text = f"{SCRIPT}{ATTRIBUTE}{TEMPLATE}"
     with serving(tmp_path / "evo.db", requests_per_s=1e6) as service:
         _fill(rest_of(service), text)
@@ -249,7 +249,9 @@ def test_hostile_text_of_users_is_escaped_on_every_page(tmp_path: Path) -> None:
             assert SCRIPT not in html, path
             assert Tags(html).running == [], path
             shown += [path] if "&lt;script&gt;alert" in html else []
-        assert {"/", "/searches/1", "/workers", "/families", "/champions"} <= set(shown), "they are there, as text"
+        assert {"/", "/searches/1", "/workers", "/families", "/champions"} <= set(shown), (
+            "the tags must be on the page as text"
+        )
 
 
 def _fill(rest: Rest, text: str) -> None:
@@ -290,7 +292,7 @@ def put(rest: Rest, path: str, body: Any) -> None:
 
 
 def _pages(service: Serving) -> list[str]:
-    """Return every page's address for the first two objects of each kind, and for a missing one."""
+    """Return the addresses of every page for the first two objects of each kind, and for a missing object."""
     pages = [path for method, path, _ in rules(service.app) if method == "GET" and not path.startswith("/api/")]
     found = {path.format_map(_Number(number)) for path in pages for number in ("1", "2", "999")}
     return [*sorted(found), f"/sign-in?next={SCRIPT}", f"/{SCRIPT}", f"/searches/{TEMPLATE}", f"/?text={ATTRIBUTE}"]

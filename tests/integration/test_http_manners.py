@@ -1,4 +1,4 @@
-"""HTTP: HEAD, conditional requests, strict JSON, and limits of the values that clients can store."""
+"""Rules of HTTP: HEAD, conditional requests, strict JSON, and limits of values that clients can store."""
 
 import asyncio
 import json
@@ -263,7 +263,7 @@ def test_registration_with_the_same_device_twice_is_refused(rest: Local) -> None
 
 @pytest.mark.parametrize("name", ["..", ".", "a\\b", "a\nb", "\u202eb"])
 def test_names_that_a_url_cannot_contain_are_refused(rest: Local, name: str) -> None:
-    """A worker with such a name could be registered, but neither drained nor quarantined on its page."""
+    """A worker with such a name would have no page on which it can be drained or quarantined."""
     quoted = name.replace(".", "%2E") if set(name) == {"."} else quote(name, safe="")
     device = {"kind": "cpu", "model": "M", "architecture": "x", "uuid": "u"}
     refused = rest.http.put(f"/workers/{quoted}", json={"host": "h", "devices": []})
@@ -314,7 +314,7 @@ def test_too_long_tokens_are_not_cached(rest: Local) -> None:
 
 
 def test_device_of_an_unknown_kind_is_refused_and_the_error_lists_the_known_kinds(rest: Local) -> None:
-    """A stored device of a kind that the service lacks would fail every search that looks for a device."""
+    """A stored device of an unknown kind would make every search fail that chooses a device."""
     device = {"kind": "tpu", "model": "v5", "architecture": "v5", "uuid": "tpu-0"}
     body = {"host": "here", "name": "w2", "devices": [device]}
     refused = rest.http.put("/workers/w2", json=body)
@@ -398,7 +398,7 @@ def test_interrupted_upload_is_not_reported_as_a_bug(tmp_path: Path) -> None:
     ids=["quotes", "quotes in a session", "escapes", "equals signs", "many cookies", "repeated cookie"],
 )
 def test_hostile_cookies_are_parsed_quickly(rest: Local, value: str) -> None:
-    """Python's parser of cookies takes quadratic time for quoted values (CVE-2024-7592)."""
+    """Python's cookie parser takes quadratic time for quoted values (CVE-2024-7592)."""
     rest.http.get("/searches")
     begun_s = time.process_time()
     assert rest.http.get("/searches", headers={"Cookie": value}).status_code == 200

@@ -1,4 +1,4 @@
-"""Interrupting a job from another thread: its programs are killed and no further program starts."""
+"""Interrupting a job from another thread kills its running program and prevents new programs."""
 
 import os
 import threading
@@ -16,7 +16,7 @@ def test_interruption_kills_the_running_program_and_prevents_the_next_program(tm
     os.mkfifo(started)
 
     def come() -> None:
-        started.read_text()  # blocks until the program writes
+        started.read_text()  # blocks until the program writes its first output
         interruption.interrupt()
 
     thread = threading.Thread(target=come)

@@ -1,4 +1,4 @@
-"""Models in KernelBench's format run by PyTorch, where it is installed."""
+"""Models in KernelBench's format are run by PyTorch, if it is installed."""
 
 import importlib.util
 from pathlib import Path
@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 
 TESTS = Path(__file__).parents[1]
 FOLDERS = (TESTS / "bench" / "operations" / "problems", TESTS / "data" / "kernelbench")
-"""Ten operations of the benchmarks, and further kinds of the format's first level."""
+"""Models: the ten operations of the benchmarks, and further operations of KernelBench's level 1."""
 
 PROBLEMS = sorted(path for folder in FOLDERS for path in folder.glob("*.py"))
 MODEL = (

@@ -1,4 +1,4 @@
-"""The CUDA kernels of `tests/data/kernels` compile and could be launched, on each architecture."""
+"""The CUDA kernels of `tests/data/kernels` compile for each architecture, within its launch limits."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""The CUDA kernels of `tests/data/kernels` run on the host are correct, and their wrong variants are found."""
+"""The CUDA kernels of `tests/data/kernels` are correct on the host, and their wrong variants are detected."""
 
 import shutil
 from collections.abc import Mapping

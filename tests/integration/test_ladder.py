@@ -84,7 +84,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def device(folder: Path) -> Device:
-    """A device with a small last-level cache, so that cold buffers are filled quickly."""
+    """Return a device with a small last-level cache, so that cold buffers are filled quickly."""
     found = cpu(folder)
     return replace(found, limits={**found.limits, "l3_bytes": 65536.0})
 
@@ -222,7 +222,7 @@ def test_kernel_that_allocates_without_end_crashes_at_the_memory_limit(workshop:
     assert isinstance(outcome, Crashed)
     stated = re.search(r"peak memory (\d+) MiB", outcome.reason)
     assert stated is not None, outcome.reason
-    assert 200 < int(stated[1]) < 600  # the kernel's own use, without the memory that the process used before
+    assert 200 < int(stated[1]) < 600  # the memory of the kernel alone, without the memory that the process used before
 
 
 def test_kernel_may_print_to_standard_output(workshop: Workshop) -> None:
@@ -244,7 +244,7 @@ def test_template_error_names_the_file_and_the_undeclared_name(workshop: Worksho
 
 
 def test_case_whose_problem_violates_a_constraint_is_reported_as_uncovered(workshop: Workshop) -> None:
-    eight = faulty().family.problem("N=8", "cpu")  # its tail case has 7 elements
+    eight = faulty().family.problem("N=8", "cpu")  # the tail case has 7 elements
     report = workshop.report(unroll=8, problem=eight)
     assert isinstance(report.outcome, Measured)
     assert {case.case for case in report.outcome.cases} == {"nominal", "peaked"}
@@ -288,7 +288,8 @@ def test_far_too_slow_candidate_is_pruned_before_verification_and_the_next_candi
     assert isinstance(outcome, Pruned) and not outcome.verified
     assert (outcome.timing.calls_per_sample, outcome.threshold_us) == (1, 1000.0)
     assert min(outcome.timing.samples_us) > 25_000.0
-    assert isinstance(workshop.report(bars=Bars(hopeless_us=1000.0)).outcome, Measured)  # the same runner goes on
+    # the same runner is used for the next candidate
+    assert isinstance(workshop.report(bars=Bars(hopeless_us=1000.0)).outcome, Measured)
 
 
 def test_trial_proposed_before_the_first_result_is_compared_with_the_fastest_kernel(
@@ -345,7 +346,8 @@ def test_single_config_is_built_and_measured_without_a_service(device: Device, f
 
 
 def test_cache_mode_of_the_objective_gets_more_samples_than_the_other_cache_mode(workshop: Workshop) -> None:
-    device = replace(workshop.device, ceilings=None)  # the CPU's last-level cache is larger than the device states
+    # without peak rates, because the real last-level cache is larger than the device states
+    device = replace(workshop.device, ceilings=None)
     hot = workshop.report(search_id=1, device=device, objective=Objective(cache="hot")).outcome
     cold = workshop.report(search_id=2, device=device, objective=Objective(cache="cold")).outcome
     assert isinstance(hot, Measured)
@@ -474,7 +476,7 @@ def test_confirmation_interleaves_challenger_incumbent_and_baselines(workshop: W
     assert report.failure is None
     series = [report.challenger, report.challenger_again, report.incumbent, *report.baselines.values()]
     assert {len(timing.samples_us) for timing in series} == {QUICK.confirm_samples}
-    if "numpy" not in report.baselines:  # on some machines NumPy is more than 20 times slower than this kernel
+    if "numpy" not in report.baselines:  # on some machines, NumPy takes more than 20 times as long as this kernel
         assert "left out" in report.environment["baseline numpy"]
     assert {case.case for case in report.cases} == {"nominal", "tail", "peaked"}
     assert "baseline absent" in report.environment
@@ -539,7 +541,7 @@ def test_fault_without_wrong_output_is_found_by_the_sanitizer(workshop: Workshop
     work = workshop.work()
     report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
     assert all(case.passed for case in report.cases), "undefined behaviour changes no result"
-    finding = report.sanitizers[0].findings[0]  # cases are examined in parallel, so others may follow
+    finding = report.sanitizers[0].findings[0]  # cases are examined in parallel, so reports of other cases may follow
     assert "shift exponent" in finding
     assert "kernel.c" in finding
 
@@ -577,10 +579,10 @@ def test_confirmation_without_an_incumbent_times_the_challenger_twice(workshop: 
 
 
 def test_kernel_that_skips_work_if_its_outputs_contain_the_result_is_not_promoted(workshop: Workshop) -> None:
-    """The kernel gives right answers, and is several times as fast in a timed loop as a kernel that does its work.
+    """The kernel gives correct answers, and is several times as fast in a timed loop as a kernel that does all work.
 
-    The size of the caches decides which check detects it first: calls on separate buffer sets, calls after a change of
-    inputs, or the rule `work`.
+    The size of the caches decides which check detects the kernel first: calls on separate buffer sets, calls after a
+    change of inputs, or the rule `work`.
     """
     problem = faulty().family.problem("N=65536", "cpu")
     work = workshop.work(problem=problem, objective=Objective(cache="cold"))
@@ -609,7 +611,7 @@ def test_kernel_that_skips_repeated_calls_fails_its_confirmation(workshop: Works
     )
 
 
-@pytest.mark.long  # needs several confirmations until no check before the timed rounds meets a wrong call
+@pytest.mark.long  # several confirmations are needed until a wrong call first occurs in the timed rounds
 def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
     """The kernel is wrong once in 97 calls, but never during verification."""
     work = workshop.work()
@@ -634,7 +636,7 @@ def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
 
 
 def test_ablation_times_each_change_even_if_one_change_fails(workshop: Workshop) -> None:
-    """One change is wrong after verification, one does not compile, and one gives the champion's own binary."""
+    """One change gives wrong answers after verification, one does not compile, and one gives the champion's binary."""
     changed = (config("late"), config(unroll=4), config("syntax"), config("nan"), config())
     job, work = Ablate(champion=config(), changed=changed, seed=3), workshop.work()
     report = workshop.evaluator.ablate(work, job, workshop.evaluator.prepare(work, job))

@@ -1,4 +1,4 @@
-"""Queries of plots and trial pages, on every engine."""
+"""Database queries for plots and trial pages, on every engine."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -81,11 +81,12 @@ def test_ranks_of_trials_and_history_of_a_champion_are_read(stage: Stage, tmp_pa
 
 
 def test_outcomes_are_sampled_and_stage_durations_are_summed_by_job_kind(stage: Stage) -> None:
-    """Plots contain all outcomes of a short search, or the fastest outcomes and an even sample of a long search."""
+    """Plots show all outcomes of a short search, and the fastest outcomes and an even sample of a long search."""
     search = stage.submit(budget={"trials": 14})
     list(stage.play())
     with stage.database.write() as session:
-        for attempt in session.scalars(select(AttemptRow).limit(2)):  # values that reports may no longer contain
+        # older reports may contain these values; new reports may not
+        for attempt in session.scalars(select(AttemptRow).limit(2)):
             assert attempt.result is not None
             attempt.result = replace(attempt.result, stages=replace(attempt.result.stages, measure_s=1e308))
     with stage.database.read() as session:

@@ -1,4 +1,4 @@
-"""Launch checks after the build: limits of the driver, and parameters that do not match the kernel."""
+"""Launch checks after a build: limits of the driver, and arguments that do not match the kernel's parameters."""
 
 from dataclasses import replace
 
@@ -64,7 +64,7 @@ def ptx(compiler: NvrtcCompiler, kernel: str, device: Device = H100) -> bytes:
 def test_launch_limits_apply_to_each_axis(
     device: Device, launch: dict[str, tuple[int, int, int]], resource: str | None
 ) -> None:
-    """An H100 was observed to accept and refuse the same blocks and grids."""
+    """A real H100 accepted and refused the same blocks and grids."""
     found = refusal(b"", replace(LAUNCH, **launch), (X,), device)  # type: ignore[arg-type]
     assert (found and isinstance(found, OverResources) and found.resource) == resource
 

@@ -1,4 +1,4 @@
-"""Leaderboard compared with brute force: every order, filter and page, in rows, REST and files."""
+"""Every order, filter and page of the leaderboard equals a brute-force result, in rows, REST and files."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ SEARCH = 1
 
 @pytest.fixture(scope="module", params=ENGINES)
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """A search of 16 configs, on every engine: some failed, some tie, one still runs."""
+    """Yield a service, on every engine, with 16 trials: some failed, some have equal times, and one is running."""
     own = request.param == "sqlite"
     stage = Stage(tmp_path_factory.mktemp("board") / "evo.db" if own else request.getfixturevalue("postgresql").lend())
     stage.register_worker()
@@ -70,7 +70,7 @@ def selected(stage: Stage, **words: Any) -> Selection:
 
 
 def numbers(stage: Stage, selection: Selection, limit: int = 5) -> list[int]:
-    """Return all trial numbers of a selection, read by page. Check that reading by cursor gives the same."""
+    """Return all trial numbers of a selection, read page by page. Check that cursors give the same numbers."""
     with stage.database.read() as session:
         board, paged, followed, place = Leaderboard(session), [], [], None
         for offset in itertools.count(0, limit):

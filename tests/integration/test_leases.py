@@ -135,7 +135,7 @@ def test_next_trial_challenges_after_an_abandoned_confirmation(stage: Stage) -> 
     while leases := stage.claim():
         if isinstance(leases[0].job, Confirm) and not challengers:
             challengers.append(leases[0].job.challenger)
-            stage.register_worker()  # the worker died with this job
+            stage.register_worker()  # the worker died while it had this job
         else:
             stage.hand_in(leases[0])
     view = stage.view(search)
@@ -153,7 +153,7 @@ def test_search_shows_the_reason_while_no_worker_can_run_its_jobs(stage: Stage) 
     stage.conductor.release(lease.attempt_id, lease.token, "family toy differs from the one", unfit=True)
     assert stage.view(search).obstacle == "family toy differs from the one"
     lease = stage.one()
-    assert stage.view(search).obstacle is None, "a worker has some of its work"
+    assert stage.view(search).obstacle is None, "no reason may be shown while a worker has jobs of the search"
     stage.conductor.release(lease.attempt_id, lease.token, "the worker ends")
     assert stage.view(search).obstacle is not None
     stage.hand_in(stage.one())
@@ -200,11 +200,11 @@ def test_confirmation_waits_a_limited_time_for_a_second_device(stage: Stage) -> 
         stage.hand_in(lease)
     twin = replace(DEVICE, uuid="cpu-1")
     stage.register_worker("w2", twin)
-    assert stage.claim() == [], "it measured the challenger"
+    assert stage.claim() == [], "the confirmation must wait, because this device measured the challenger"
     woken = stage.woken
     stage.wait(11)
     stage.conductor.sweep()
-    assert stage.woken > woken, "the waiting worker is woken"
+    assert stage.woken > woken, "the waiting worker must be woken"
     (lease,) = stage.claim()
     assert isinstance(lease.job, Confirm)
     stage.conductor.release(lease.attempt_id, lease.token)
@@ -270,9 +270,9 @@ def test_service_restarts_do_not_change_the_search_log(locations: Callable[[], L
     kinds = [lease.job.kind for lease in undisturbed.play()]
     again = []
     while leases := restarted.claim():
-        restarted.restart()  # between lease and report
+        restarted.restart()  # restart between lease and report
         restarted.hand_in(leases[0])
-        restarted.restart()  # between report and the next claim
+        restarted.restart()  # restart between the report and the next claim
         again.append(leases[0].job.kind)
     assert again == kinds
     assert log_of(restarted, two) == log_of(undisturbed, one)
@@ -294,7 +294,7 @@ def test_leased_jobs_survive_a_service_restart(stage: Stage) -> None:
 
 
 def test_job_whose_lease_never_reached_a_dead_worker_goes_to_another_worker(stage: Stage) -> None:
-    """The service died after its commit, before the worker got the answer, and the worker died as well."""
+    """The service died after the commit, before the worker got the lease. The worker died as well."""
     search = stage.submit()
     stage.hand_in(stage.one())
     stage.one()
@@ -315,13 +315,13 @@ def test_lease_whose_response_was_lost_is_granted_again_on_the_next_claim(stage:
     assert again == lost
     stage.wait(50)
     stage.conductor.heartbeat("w1", [heard.attempt_id])
-    stage.conductor.sweep()  # returning the lease again renewed it
+    stage.conductor.sweep()  # the lease was renewed when it was granted again
     stage.hand_in(again)
     (fresh,) = stage.conductor.claim("w1", DEVICE.uuid, 1, holding=[heard.attempt_id]).leases
     assert fresh.job != lost.job
 
 
-# Two processes of one identity
+# Two processes with the same worker id
 
 
 def register(stage: Stage, incarnation: str | None, host: str = "here") -> None:
@@ -341,7 +341,7 @@ def test_superseded_worker_process_is_refused_and_the_conflict_is_shown(stage: S
     (mine,) = ask(stage, "first")
     register(stage, "second", host="there")
     (theirs,) = ask(stage, "second")
-    assert theirs.job == mine.job, "the jobs of the earlier process were queued again"
+    assert theirs.job == mine.job, "the jobs of the earlier process must be queued again"
     for request in (
         lambda: ask(stage, "first"),
         lambda: stage.conductor.heartbeat("w1", [mine.attempt_id], incarnation="first"),
@@ -355,7 +355,7 @@ def test_superseded_worker_process_is_refused_and_the_conflict_is_shown(stage: S
     with stage.database.read() as session:
         (worker,) = Fleet(session).workers()
         assert "two processes use the id of this worker" in str(worker_view(worker, worker.devices, stage.now).note)
-        assert worker.left_at is None, "the end of the earlier process does not sign off the later one"
+        assert worker.left_at is None, "the end of the earlier process must not sign off the later process"
     register(stage, "third")
     with stage.database.read() as session:
         assert Fleet(session).worker("w1").contested_at is None
@@ -384,11 +384,11 @@ def test_workers_that_offer_the_same_device_are_reported(stage: Stage, monkeypat
     assert f"({DEVICE.uuid}) is also offered by worker w2 on h-w2 (id w2)" in note("w1")
     assert "is also offered by worker w1 on here (id w1)" in note("w2") and "overlap and disturb" in note("w2")
     stage.conductor.leave("w2")
-    assert note("w1") == "", "a worker that has left offers nothing"
+    assert note("w1") == "", "a worker that has left must not count"
     offer("w2", DEVICE)
     stage.wait(2 * max(stage.conductor.lease_s, SILENT_S))
     register(stage, "again")
-    assert note("w1") == "", "a silent worker offers nothing"
+    assert note("w1") == "", "a silent worker must not count"
 
 
 def test_workers_may_offer_the_same_simulated_device(stage: Stage) -> None:
@@ -400,7 +400,7 @@ def test_workers_may_offer_the_same_simulated_device(stage: Stage) -> None:
 
 
 def test_worker_registers_again_if_the_earlier_process_in_a_restored_backup_is_silent(stage: Stage) -> None:
-    """In the restored database, the process that ran at the time of the backup is the latest process."""
+    """In the restored database, the latest process is the process that ran at the time of the backup."""
     stage.submit()
     register(stage, "at the time of the backup")
     stage.wait(2 * max(stage.conductor.lease_s, SILENT_S))
@@ -424,7 +424,9 @@ def test_worker_process_that_registers_again_keeps_its_leases(stage: Stage) -> N
     register(stage, "first")
     stage.hand_in(held)
     (then,) = ask(stage, "first")
-    assert (held.job.kind, then.job.kind) == ("baseline", "evaluate"), "the result counts, and the job is not repeated"
+    assert (held.job.kind, then.job.kind) == ("baseline", "evaluate"), (
+        "the result must count, and the job must not be repeated"
+    )
 
 
 def test_worker_process_that_missed_its_lease_gets_the_lease_again(stage: Stage) -> None:
@@ -467,7 +469,7 @@ def test_running_time_of_a_search_excludes_the_time_between_two_services(stage: 
 def test_restarted_service_queues_the_confirmation_that_the_crash_prevented(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The service dies between taking the last report and queueing the challenge."""
+    """The service dies after it stores the last report, before it queues the confirmation."""
     search = stage.submit(budget={"trials": 1})
     stage.hand_in(stage.one())
     lease = stage.one()

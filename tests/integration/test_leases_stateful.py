@@ -1,4 +1,4 @@
-"""Random sequences of claims, reports, losses, commands and restarts: every trial ends exactly once."""
+"""Every trial ends exactly once in random sequences of claims, reports, losses, commands and restarts."""
 
 import os
 from collections.abc import Callable
@@ -39,7 +39,7 @@ WORKERS = st.sampled_from(["w1", "w2"])
 class Leasing(RuleBasedStateMachine):
     """Two workers with random actions on services that may be killed at any time.
 
-    With several service processes on one database, each carries out the next action in turn.
+    Several service processes on one database perform the actions in turn.
     """
 
     leases = Bundle("leases")
@@ -51,7 +51,7 @@ class Leasing(RuleBasedStateMachine):
 
     @property
     def stage(self) -> Stage:
-        """The service process that carries out the next action."""
+        """The service process that performs the next action."""
         return next(self.turns)
 
     @initialize(losses=st.integers(1, 3), faults=st.integers(1, 2), challenge_every=st.integers(2, 20))
@@ -71,7 +71,7 @@ class Leasing(RuleBasedStateMachine):
 
     @rule(lease=leases, crashed=st.booleans())
     def hand_in(self, lease: Lease, crashed: bool) -> None:
-        """Report a lease's result, possibly late or more than once."""
+        """Report the result of a lease, possibly late or more than once."""
         outcome = Crashed(stage="verify", reason="SIGSEGV") if crashed else None
         try:
             self.stage.hand_in(lease, outcome)
@@ -152,7 +152,7 @@ class Leasing(RuleBasedStateMachine):
 
 
 EXAMPLES = [int(os.environ["KERNEL_EVO_FUZZ_EXAMPLES"])] if "KERNEL_EVO_FUZZ_EXAMPLES" in os.environ else [3, 8]
-"""Numbers of random sequences. With several processes, half as many are tried."""
+"""Numbers of random sequences. Tests with several service processes try half as many."""
 pytestmark = pytest.mark.timeout(3600 if "KERNEL_EVO_FUZZ_EXAMPLES" in os.environ else 300)
 
 ANYTHING = settings(
@@ -192,7 +192,7 @@ def test_random_action_sequences_keep_the_lease_invariants_on_postgresql(postgre
 
 
 def test_search_finishes_after_lost_leases_restarts_and_sweeps(stage: Stage) -> None:
-    """After losses, faults and restarts of all kinds the search still tries every config once."""
+    """After lost leases, faults and restarts, the search has tried every config once."""
     search = stage.submit()
     for index, lease in enumerate(stage.play(10)):
         if index % 3 == 0:

@@ -1,4 +1,4 @@
-"""Linked libraries are found in folders that the user of kernel processes cannot read."""
+"""Kernels find linked libraries in folders that the system user of kernel processes cannot read."""
 
 import os
 import subprocess
@@ -77,7 +77,7 @@ def test_launch_error_of_an_unreadable_library_has_the_chmod_command(tmp_path: P
 
 
 def test_library_folders_readable_by_all_need_no_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment stays as it is, so that the loader's own order of search applies."""
+    """The environment is unchanged, so that the loader searches folders in its usual order."""
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     with passage(shared(tmp_path, "kernel.so", "void f(void) {}", "-Wl,-rpath,/usr/lib")) as ways:
         assert (ways.descriptors, dict(ways.variables)) == ((), {})

@@ -1,4 +1,4 @@
-"""Errors of a child process that answers line by line and ends too early."""
+"""Errors of a child process with a line protocol that ends before it answers."""
 
 import sys
 from pathlib import Path

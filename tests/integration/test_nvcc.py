@@ -1,4 +1,4 @@
-"""Families that ask for nvcc: a fake nvcc shows the calls, and the real one compiles where it is installed."""
+"""Families that require nvcc: tests with a fake nvcc, which records its calls, and with a real nvcc if installed."""
 
 import shutil
 import time
@@ -140,7 +140,7 @@ def test_nvcc_builds_are_cached_until_a_header_changes(fake: FakeNvcc, tmp_path:
     for content, calls in (("", 1), ("", 1), ("int other;", 2)):
         if content:
             fake.header.write_text(content)
-        time.sleep(0.1)  # a header that changed just before or during a compilation makes its result uncacheable
+        time.sleep(0.1)  # wait, because a binary is not cached if a header has just changed
         compile_cached(compiler, cache, UNIT, timeout_s=60)
         compile_cached(compiler, cache, UNIT, timeout_s=60)
         assert len(fake.calls) == calls
@@ -186,7 +186,7 @@ def test_advice_names_the_missing_user_header_under_nvcc(real: NvccCompiler) -> 
 
 
 def declared(folder: Path, name: str) -> Package:
-    """Return a copy of a kernel whose family asks for nvcc."""
+    """Return a copy of a kernel's family that requires nvcc."""
     place = folder / name
     shutil.copytree(KERNELS / name, place)
     text = (place / "family.toml").read_text()

@@ -1,4 +1,4 @@
-"""Every CUDA template compiles for each of its architectures. NVRTC needs neither a GPU nor a driver."""
+"""Every CUDA template compiles for each of its architectures. NVRTC works without a GPU and a driver."""
 
 import ctypes
 import importlib
@@ -96,7 +96,7 @@ TARGETS = [
 """Family, problem and architecture. The first architectures of consecutive problems differ."""
 
 SAMPLE = 1
-"""Configs compiled for each target besides the default; `make bench-compiling` compiles more of each family."""
+"""Number of configs per target besides the default. `make bench-compiling` compiles more configs of each family."""
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,9 @@ def test_sampled_cuda_configs_compile_within_the_launch_limits(
         resources = compiler.resources(made, launch, device)
         assert compiler.refusal(resources, launch, device) is None, config
         assert resources.occupancy
-        assert number or (resources.stack_bytes, resources.spill_bytes) == (0, 0), "by default nothing spills"
+        assert number or (resources.stack_bytes, resources.spill_bytes) == (0, 0), (
+            "the default config must not spill registers"
+        )
         assert 16 <= (resources.registers or 0) <= 255
 
 
@@ -424,7 +426,7 @@ def test_initial_configs_compile_without_spills_or_serialised_warpgroup_products
         entry = package.family.implementation("cuda").entry
         made = compiled(compiler, Unit(source=source, architecture=candidate.target(device.architecture), entry=entry))
         assert isinstance(made, Artefact), made
-        assert "wgmma" not in made.log, "a remark of ptxas: the products are serialised"
+        assert "wgmma" not in made.log, "ptxas must not report that products are serialised"
         assert "warning" not in made.log
         assert made.figures["spill_store_bytes"] == 0
         by_engine = config.get("COPY") == "tma"
@@ -483,14 +485,14 @@ def test_error_about_a_launch_beyond_a_device_limit_names_the_resource(compiler:
             (40, 0, 160, 9),
             (88, 0, 224, 2),
             (168, 0, 384, 1),
-        ),  # warps are distributed over four partitions
+        ),  # the warps are distributed over four partitions
         *(
             (168, 0, 288, 1),
             (176, 0, 288, 0),
             (96, 0, 672, 0),
             (80, 0, 672, 1),
             (65, 0, 1024, 0),
-        ),  # whether one block fits
+        ),  # the expected value states whether one block fits
     ],
 )
 def test_blocks_per_multiprocessor_agree_with_the_occupancy_calculator_of_nvidia(
@@ -524,7 +526,7 @@ def test_low_register_config_is_valid_on_every_architecture() -> None:
 
 @pytest.mark.parametrize("changes", [{}, {"WARPS_KV": 2, "PARTS_APART": True}, {"BLOCK_M": 192, "WARPS_M": 12}])
 def test_consumer_warps_take_at_most_the_registers_that_producers_release(changes: Config) -> None:
-    """Otherwise the consumer warps would wait for registers for ever."""
+    """Otherwise, the consumer warps would wait for registers forever."""
     family, device = find("sdpa").family, known("sm_90")
     problem = family.problem("B=4,H=16,S=2048,D=64", "cuda")
     start = next(each for each in begin(family, "B=4,H=16,S=2048,D=64") if "PRODUCER_REGISTERS" in each)
@@ -539,7 +541,7 @@ def test_consumer_warps_take_at_most_the_registers_that_producers_release(change
 
 
 class Installed:
-    """A replacement of `ctypes.CDLL` with a fake set of installed libraries and NVRTC versions."""
+    """Replaces `ctypes.CDLL` by a fake set of installed libraries and NVRTC versions."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, versions: dict[str, tuple[int, int]], builtins: set[str]

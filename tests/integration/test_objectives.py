@@ -1,4 +1,4 @@
-"""Searches that optimise a metric of the user: ranking, champions, restarts, older files."""
+"""Searches that optimise a user's metric: ranking, champions, restarts, older databases."""
 
 import sqlite3
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def test_trial_without_a_metric_value_is_an_invalid_measurement(stage: Stage) ->
 
 def test_trial_cost_is_computed_by_the_service_not_the_worker(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 1})
-    stage.hand_in(stage.one())  # the baselines
+    stage.hand_in(stage.one())  # the first job times the baselines
     lease = stage.one()
     outcome = measured({"BLOCK": 4, "UNROLL": 1})
     assert isinstance(outcome, Measured)

@@ -33,14 +33,14 @@ from tests.integration.stage import PROOF, QUICK, Stage, answer, timing
 
 DATABASES = Path(__file__).parents[1] / "data" / "databases"
 WRITTEN = DATABASES / "0.1.sql"
-"""Schema 0008: one finished search of 6 trials with two confirmations, the second of which made a champion."""
+"""Database with schema 0008: a finished search of 6 trials and two confirmations. The second promoted a champion."""
 ARTEFACTS = DATABASES / "0.1-artefacts"
-"""Source and binary of the champion; those of the other trials are left out."""
+"""Folder with the source and the binary of the champion, without those of the other trials."""
 
 
 @pytest.fixture(params=ENGINES)
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
-    """The database that release 0.1.0 wrote, on every engine."""
+    """Yield the database that release 0.1.0 wrote, on every engine."""
     file = tmp_path / "evo.db"
     with closing(sqlite3.connect(file)) as connection:
         connection.executescript(WRITTEN.read_text(encoding="utf-8"))
@@ -78,7 +78,7 @@ def _copy(file: Path, location: Location) -> None:
 
 
 def _value(kind: Any, stored: Any) -> Any:
-    """Return a value of a SQLite file, converted for a column of another engine."""
+    """Convert a value of a SQLite file for a column of another engine."""
     if stored is None:
         return None
     if isinstance(kind, JSON):
@@ -175,7 +175,7 @@ def test_new_champion_does_not_replace_a_champion_of_an_earlier_timing_protocol(
 
 
 def _report(lease: Lease) -> Report:
-    """Return the report of a worker on which every config takes 35 ns, and the baseline 350 ns."""
+    """Return the report of a fake worker: every config takes 35 ns, and the baseline takes 350 ns."""
     fast, slow = timing(0.035), timing(0.35)
     match lease.job:
         case Evaluate():

@@ -31,11 +31,11 @@ from tests.integration.test_api import Rest
 from tests.tiers import one_in
 
 EXAMPLES = int(os.environ.get("KERNEL_EVO_FUZZ_EXAMPLES", "0"))
-"""Examples per operation and role. With 0, the owner, who may do everything, sends a few, and other roles send one."""
+"""Number of examples per operation and role. With 0, the owner of the service sends a few, and other roles one."""
 EXTENTS = {"some": (2, 6), "all": (4, 1)}
-"""Pairs (examples, n): the owner sends this many examples per operation; other roles request every n-th operation."""
+"""Pairs (examples, n): the owner sends `examples` examples per operation; other roles request every n-th one."""
 NUMBERED = ("search_id", "trial_id", "champion_id", "attempt_id")
-"""Path parameters that are ids. In half of the owner's requests they are 1, the id of an existing object."""
+"""Path parameters that are ids. Half of the owner's requests use the id 1, which exists."""
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 schemathesis.serializer.alias("application/zip", "application/octet-stream")
@@ -43,7 +43,7 @@ schemathesis.serializer.alias("application/zip", "application/octet-stream")
 
 @pytest.fixture(scope="module")
 def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
-    """A service with searches, trials, a champion and leases."""
+    """Yield clients of every role, for a service with searches, trials, a champion and leases."""
     database = tmp_path_factory.mktemp("fuzz") / "evo.db"
     with serving(database, requests_per_s=1e6, allow_family_upload=True) as service:
         rest = Rest(service.client(base=f"{HOME}/api/v1"))
@@ -76,7 +76,7 @@ def test_every_operation_responds_to_every_role_as_documented_in_openapi(callers
 
 
 class OperationFuzzer:
-    """Sends requests generated from the document and collects faults of the answers."""
+    """Sends requests generated from the OpenAPI document, and collects faults of the responses."""
 
     def __init__(self, callers: Callers) -> None:
         self.callers = callers
@@ -126,7 +126,7 @@ def _as_request(case: Any) -> dict[str, Any]:
 
 
 def _headers(sent: requests.PreparedRequest) -> dict[str, str]:
-    """Return the headers without those the client adds."""
+    """Return the headers of a request without the headers that the HTTP client adds."""
     kept = {name: value for name, value in sent.headers.items() if name.lower() != "authorization"}
     return {name: value if isinstance(value, str) else value.decode("latin-1") for name, value in kept.items()}
 

@@ -1,4 +1,4 @@
-"""A search for a new problem is advised by the results of earlier searches."""
+"""A search for a new problem gets advice from the results of earlier searches."""
 
 from pathlib import Path
 

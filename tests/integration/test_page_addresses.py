@@ -1,4 +1,4 @@
-"""Addresses of pages: trials are named by number, and unknown parameters are refused by name."""
+"""Addresses of pages identify trials by number, and errors name unknown query parameters."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ from tests.integration.test_api_pages import text_of
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Two finished searches whose numbers and ids differ."""
+    """Yield a service with two finished searches, in which numbers and ids of trials differ."""
     stage = Stage(tmp_path_factory.mktemp("addresses") / "evo.db", lease_s=1e9)
     for problem in ("N=64", "N=32"):
         stage.submit(problem=problem, budget={"trials": 4})
@@ -110,7 +110,7 @@ def test_error_page_explains_the_invalid_query_parameter(
     assert answer.status_code == status
     text = text_of(answer.text).replace("&#39;", "'")
     assert words in text
-    assert not re.search(r"GET /|/api/|Bearer", text), "page errors link to pages"
+    assert not re.search(r"GET /|/api/|Bearer", text), "an error page must link to pages, not to REST routes"
 
 
 def test_rest_error_names_the_repeated_query_parameter(page: httpx.Client) -> None:

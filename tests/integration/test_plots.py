@@ -1,4 +1,4 @@
-"""Plots of a search as served, and the library that draws them."""
+"""Plots of a search as the service sends them, and the library that draws them."""
 
 import gzip
 import re
@@ -21,7 +21,7 @@ NAMES = ("best", "parallel", "importances", "outcomes", "slices", "contour", "re
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """A finished search with resources, a failure and a champion, and a search that has just begun."""
+    """Yield a service with a finished search, which has a failed trial and a champion, and a new search."""
     stage = Stage(tmp_path_factory.mktemp("plots") / "evo.db")
     stage.submit()
     while claimed := stage.claim():
@@ -80,7 +80,7 @@ def test_every_plot_has_a_summary_and_a_table(stage: Stage, page: httpx.Client) 
     assert names == ["quick times", "best quick time so far", "baseline plain", "baseline library", "confirmed"]
     outcomes = plot(page, "outcomes")
     assert outcomes["table"]["rows"] == [["measured", 13, "92.9%"], ["compile failed", 1, "7.1%"]]
-    assert outcomes["figures"][0]["layout"]["yaxis"]["dtick"] == 1, "no half trials on the axis"
+    assert outcomes["figures"][0]["layout"]["yaxis"]["dtick"] == 1, "the axis must show only whole numbers of trials"
     assert [figure["title"] for figure in plot(page, "slices")["figures"]] == ["BLOCK", "UNROLL"]
     assert [figure["title"] for figure in plot(page, "resources")["figures"]] == ["registers", "occupancy"]
     timeline = plot(page, "timeline")

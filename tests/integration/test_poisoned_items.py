@@ -1,4 +1,4 @@
-"""A search, message or document that fails does not stop other items, and its error is shown."""
+"""A failing search, webhook or document does not affect other items, and its error is shown."""
 
 import ipaddress
 import json
@@ -107,7 +107,7 @@ def test_unreadable_event_does_not_block_other_events(stage: Stage) -> None:
     assert f'"id":{last},' in trials[-1].data
 
 
-# Messages
+# Webhooks
 
 
 def submit_with_hook(stage: Stage, url: str) -> int:
@@ -121,7 +121,7 @@ def submit_with_hook(stage: Stage, url: str) -> int:
 
 @pytest.fixture
 def deliveries_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a round of deliveries wait until all of them have ended."""
+    """Make each delivery round wait until all of its deliveries have ended."""
     monkeypatch.setattr(delivery, "ROUND_S", 60.0)
 
 
@@ -169,7 +169,7 @@ def test_webhook_of_an_unreadable_search_is_given_up_and_other_webhooks_are_sent
 
 
 def test_unresponsive_webhook_receivers_do_not_delay_other_receivers(stage: Stage) -> None:
-    """Forty earlier messages to ten unresponsive receivers are still being sent when the last receiver gets its own."""
+    """The last receiver gets its message while forty earlier messages to ten unresponsive receivers are unfinished."""
     never, told = threading.Event(), list[str]()
 
     def send(target: Target, *_: Any) -> int:
@@ -195,11 +195,11 @@ def test_unresponsive_webhook_receivers_do_not_delay_other_receivers(stage: Stag
     while len(told) < 45 and time.monotonic() < until_s:
         delivery.run()
     delivery.run()
-    assert len(told) == 45, "each message is sent once"
+    assert len(told) == 45, "each message must be sent once"
 
 
 def note_ended(stage: Stage) -> None:
-    """Queue messages of ended searches without delivering any."""
+    """End searches and queue their messages without delivering any message."""
     with stage.database.write() as session:
         for ended in Deliveries(session).unannounced():
             Deliveries(session).note(ended, "{}", stage.now)
@@ -341,7 +341,7 @@ def test_unreadable_search_row_does_not_block_lists(tmp_path: Path) -> None:
 
 
 def documents() -> Iterator[tuple[str, str]]:
-    """Yield table and name of every column that holds a document."""
+    """Yield table and name of every column that contains a JSON document."""
     for each in Base.metadata.sorted_tables:
         yield from ((each.name, column.name) for column in each.columns if isinstance(column.type, Document))
 
@@ -352,7 +352,7 @@ OF_ONE_SEARCH = {"searches", "trials", "jobs", "attempts"}
 
 
 def damaged_in_turn(rest: Local, damage: str) -> Iterator[tuple[str, str]]:
-    """Yield the table and column of every stored document while its first row holds `damage` instead."""
+    """Yield each column with documents as (table, name), while `damage` replaces the document in its first row."""
     for table, column in documents():
         with rest.service.database.read() as session:
             first = f"SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY rowid LIMIT 1"
@@ -370,7 +370,7 @@ def damaged_in_turn(rest: Local, damage: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.long
 @pytest.mark.parametrize("damage", one_in(3, ['{"another": "shape"}', '"text"', "[7"]))
 def test_damaged_document_in_any_table_does_not_block_lists(tmp_path: Path, damage: str) -> None:
-    """Every document of every table is damaged in turn, in one of several rows."""
+    """The test damages every document column in turn, in one of several rows."""
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
         for seed in range(2):
@@ -393,7 +393,7 @@ def test_damaged_document_in_any_table_does_not_block_lists(tmp_path: Path, dama
 
 
 def test_unreadable_device_does_not_block_the_views_of_running_searches(tmp_path: Path) -> None:
-    """Views of running searches read all workers, to state why no worker measures."""
+    """The view of a running search reads all workers, in order to state why no worker measures."""
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
         rest.submit(budget={"trials": 6})
@@ -430,7 +430,7 @@ ITEMS = {
 @pytest.mark.long
 @pytest.mark.parametrize("damage", ["[7", '"text"', "7"])
 def test_error_page_names_the_unreadable_item_and_the_remedy(tmp_path: Path, damage: str) -> None:
-    """Every document of every table is damaged in turn. Pages that need the document name the unreadable item."""
+    """The test damages every document column in turn. Pages that need the document name the unreadable item."""
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
         rest.submit(budget={"trials": 6})

@@ -86,7 +86,7 @@ def test_error_explains_postgresql_defaults_that_prevent_writing(
 
 @pytest.fixture(params=["SQL_ASCII", "LATIN1", "EUC_JP"])
 def other_encoding(postgresql: Server, request: pytest.FixtureRequest) -> Iterator[Location]:
-    """An empty database that cannot store every character, as `initdb` creates it with the locale C."""
+    """Yield an empty database that cannot store every character, as `initdb` creates it with the locale C."""
     made = postgresql.create()
     postgresql.run(f"DROP DATABASE {name_of(made)}")
     options = f"ENCODING '{request.param}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
@@ -97,7 +97,7 @@ def other_encoding(postgresql: Server, request: pytest.FixtureRequest) -> Iterat
 
 def test_new_database_with_an_encoding_other_than_utf8_is_refused(other_encoding: Location) -> None:
     remedy = f"needs UTF8.*`createdb --encoding UTF8 --template template0 {name_of(other_encoding)}`"
-    for _ in range(2):  # the first attempt writes nothing
+    for _ in range(2):  # the first attempt must not write
         with pytest.raises(EvoError, match=remedy):
             Database.open(other_encoding)
 
@@ -105,7 +105,7 @@ def test_new_database_with_an_encoding_other_than_utf8_is_refused(other_encoding
 def test_character_that_an_older_database_cannot_store_gives_503(
     other_encoding: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A database that an earlier version created opens, and the response names the remedy."""
+    """Databases of earlier versions may have such an encoding. They open, and the response names the remedy."""
     with monkeypatch.context() as earlier:
         earlier.setattr(PostgreSQL, "_refuse_encoding", lambda *_: None)
         Database.open(other_encoding).close()
@@ -159,7 +159,7 @@ PLACES = {
 def test_other_processes_still_see_a_service_process_after_postgresql_timeouts(
     postgresql: Server, location: Location, place: str, setting: str
 ) -> None:
-    """The connection of the listener has the URL's parameters, and holds the lock that shows the process to others."""
+    """The connection that listens for notifications uses the URL's parameters and owns the lock of the process."""
     assert location.server is not None
     if "host" not in location.server.query:
         pytest.skip("the given server has no socket folder")
@@ -177,7 +177,7 @@ def test_other_processes_still_see_a_service_process_after_postgresql_timeouts(
     database.close()
     other.close()
     (only,) = backends - {()}
-    assert len(only) == 1, "one process, whose connection is never replaced"
+    assert len(only) == 1, "the connection of the process must not be replaced"
 
 
 @pytest.mark.parametrize("changes", [["DEALLOCATE ALL"], [f"PREPARE _pg3_{each} AS SELECT 1" for each in range(16)]])
@@ -194,7 +194,7 @@ def test_error_names_the_pooling_mode_if_a_pooler_changes_the_session(location: 
                 pooled = cast("psycopg.Connection[Any]", session.connection().connection.dbapi_connection)
                 session.commit()
                 for change in changes:
-                    pooled.pgconn.exec_(change.encode())  # an error has no effect
+                    pooled.pgconn.exec_(change.encode())  # a change that fails has no effect
     database.close()
 
 
@@ -258,7 +258,7 @@ def test_refusal_by_objects_of_the_database_gives_503_with_its_remedy(
 def test_connection_is_given_up_and_replaced_if_the_server_does_not_answer(
     postgresql: Server, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hanging server or pooler keeps its connections, and enforces no time limit of a statement."""
+    """A hanging server or pooler keeps its connections open, and does not enforce the time limit of statements."""
     database = Database.open(location)
     for way in (database.read, database.write, database.look):
         with monkeypatch.context() as brief, pytest.raises(StoreUnavailable, match=r"did not answer within 0\.2 s"):

@@ -10,7 +10,7 @@ KILLED_CHILD = "echo 'gcc: fatal error: Killed signal terminated program cc1' >&
 
 
 def script(disturbance: str, times: int) -> list[str]:
-    """Return a command that counts its runs in a file. The first `times` runs fail with `disturbance`."""
+    """Return a command that counts its runs in a file. The first `times` runs execute the shell text `disturbance`."""
     return ["sh", "-c", f"echo run >> runs; if [ $(wc -l < runs) -le {times} ]; then {disturbance}; fi; echo done"]
 
 

@@ -1,4 +1,4 @@
-"""The service behind proxies: under a different host name, and below a path of a larger site."""
+"""The service behind a proxy: with a different host name, and below a path of a larger site."""
 
 import hashlib
 import os
@@ -40,7 +40,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def kind(address: str) -> str:
-    """Return an address with placeholders for numbers and names, so that equal kinds of pages have equal texts."""
+    """Replace numbers and names in an address by placeholders, so that all pages of one kind have the same address."""
     path = re.sub(r"/(plotly|families|plots)/[^/]+", r"/\1/*", address.partition("?")[0])
     return re.sub(r"[0-9a-f]{64}|\d+", "N", path)
 
@@ -81,7 +81,7 @@ def admin_of(service: Serving, database: Path) -> str:
 
 @pytest.mark.parametrize("passed_on", ["", "/evo"])
 def test_public_url_setting_works_without_proxy_headers(tmp_path: Path, passed_on: str) -> None:
-    """The proxy sends no header; `passed_on` is the part of the path it forwards."""
+    """The proxy adds no headers. `passed_on` is the path prefix that it forwards."""
     with serving(tmp_path / "evo.db", public_url="https://tools.example.org/evo") as service:
         browser = service.client()
         assert browser.get(f"{passed_on}{API}/searches").status_code == 401, "no caller is admitted without a token"
@@ -157,7 +157,7 @@ def snippet(language: str) -> str:
 def nginx(service: str, port: int, folder: Path) -> list[str]:
     inside = snippet("nginx").replace("http://127.0.0.1:8765", service)
     temporary = " ".join(f"{name}_temp_path {folder}/{name};" for name in ("proxy", "fastcgi", "uwsgi", "scgi"))
-    user = "user root;" if os.geteuid() == 0 else ""  # otherwise its processes cannot write below the test's folder
+    user = "user root;" if os.geteuid() == 0 else ""  # as another user, nginx could not write below the test's folder
     (folder / "nginx.conf").write_text(
         f"{user} daemon off; pid {folder}/pid; error_log {folder}/log; worker_processes 1; events {{}}\n"
         f"http {{ access_log off; client_body_temp_path {folder}/body; {temporary}\n"
@@ -186,7 +186,7 @@ def traefik(service: str, port: int, folder: Path) -> list[str]:
 
 
 Configuration = Callable[[str, int, Path], list[str]]
-"""Function that writes the configuration of a proxy, and returns the command that runs the proxy.
+"""Type of a function that writes the configuration of a proxy and returns the command that runs the proxy.
 
 Its arguments are the URL of the service, the port of the proxy, and the folder for the configuration.
 """
@@ -231,7 +231,7 @@ def test_proxy_configurations_of_the_guide_work(tmp_path: Path, proxy: Any) -> N
         options: Any = {"base_url": f"http://127.0.0.1:{port}/evo", "trust_env": False, "timeout": 60}
         with httpx.Client(**options, headers={**BROWSER, "Host": name}) as browser:
             while (first := browser.get("/")).status_code == 404 and proxy is traefik:
-                time.sleep(0.02)  # it listens before it has read its routes
+                time.sleep(0.02)  # the proxy listens before it has read its routes
             assert first.headers["location"] == "/evo/sign-in?next=/"
             own = {"Origin": f"http://{name}"}
             sent = browser.post("/sign-in", data={"token": token, "next": "/workers"}, headers=own)
@@ -241,7 +241,9 @@ def test_proxy_configurations_of_the_guide_work(tmp_path: Path, proxy: Any) -> N
             assert f"kernel-evo worker --url http://{name}/evo" in page.text
             assert all(found.startswith("/evo/") for _, found in ADDRESS.findall(page.text))
             with browser.stream("GET", f"{API}/events", headers=session) as stream:
-                assert next(stream.iter_bytes()), "events arrive as they happen, and not when the stream ends"
+                assert next(stream.iter_bytes()), (
+                    "the proxy must forward events immediately, not at the end of the stream"
+                )
         with httpx.Client(**options, headers={"Authorization": f"Bearer {token}", "Host": name}) as client:
             worker = client.post(f"{API}/tokens", json={"name": "w", "roles": ["worker"]}).json()["secret"]
             large, client.headers["Authorization"] = b"x" * (3 << 20), f"Bearer {worker}"

@@ -23,7 +23,7 @@ def test_documented_python_example_runs_unchanged(
         rest.prepare()
 
         def work() -> None:
-            """Act as a worker as soon as the example listens for events, because it does not receive earlier events."""
+            """Act as a worker once the example listens for events, because it does not receive earlier events."""
             wait_until(lambda: rest.service.feed._listeners or ended.is_set())
             while not ended.is_set():
                 for lease in rest.claim(wait_s=0.2):

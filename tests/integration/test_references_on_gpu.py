@@ -39,7 +39,7 @@ PROBLEMS: dict[str, list[dict[str, Any]]] = {
 
 @contextmanager
 def on_gpu(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> Iterator[None]:
-    """Compute references of every size on the fake GPU within the block."""
+    """Within the `with` block, compute references of every size on the fake GPU."""
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "cupy", cupy(1))
         patch.setattr(rows, "LARGE_ELEMENTS", 1)

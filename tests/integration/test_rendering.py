@@ -1,4 +1,4 @@
-"""Rendering a variant's template in a separate process: equal text, and limits of time and memory."""
+"""Templates of variants are rendered in a separate process, with the usual result and limited time and memory."""
 
 import psutil
 import pytest

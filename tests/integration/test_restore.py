@@ -1,4 +1,4 @@
-"""Restoring a rolled-back champion by REST, page and CLI, and refused restores."""
+"""Rolled-back champions are restored by REST, page and CLI, and some restores are refused."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""PostgreSQL databases that go back in time under a running service, or whose sequences are behind."""
+"""PostgreSQL databases that are restored under a running service, or whose sequences lag behind their tables."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -46,7 +46,7 @@ def restore(location: Location) -> None:
 
 @pytest.mark.parametrize("other_trials", [0, 1, 3, 8])
 def test_running_search_continues_after_an_older_backup_is_restored(location: Location, other_trials: int) -> None:
-    """A second process may continue the restored search before the first process does."""
+    """A second process may continue the restored search first."""
     stage = Stage(location)
     search = stage.submit(budget={"trials": VALID})
     list(islice(stage.play(), 4))
@@ -66,7 +66,7 @@ def test_running_search_continues_after_an_older_backup_is_restored(location: Lo
 
 
 def test_sequences_behind_their_tables_are_advanced_at_the_start(location: Location) -> None:
-    """Logical replication and restores of the rows alone do not copy the state of sequences."""
+    """Logical replication, and restores of rows alone, do not copy the state of sequences."""
     stage = Stage(location)
     search = stage.submit(budget={"trials": VALID})
     list(islice(stage.play(), 6))

@@ -1,4 +1,4 @@
-"""The runner process: pipes, limits, and what happens if the runner or its parent dies."""
+"""The runner process: pipes, limits, and the death of the runner or of its parent."""
 
 import os
 import signal
@@ -95,7 +95,7 @@ def test_runner_limits_core_dumps_memory_and_file_size(
 def test_numeric_libraries_use_the_thread_count_of_the_runner() -> None:
     child = Child(threads=3)
     environment: dict[str, str] = {}
-    while "OMP_NUM_THREADS" not in environment:  # it is empty while the program is being loaded
+    while "OMP_NUM_THREADS" not in environment:  # the environment is empty while the program is being loaded
         environment = psutil.Process(child.pid).environ()
     child.kill()
     assert {environment[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")} == {"3"}

@@ -1,4 +1,4 @@
-"""Runners started in advance are used for the request that they prepared, and otherwise ended."""
+"""A runner that was started in advance is used for the request that it prepared, or ended."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -160,7 +160,7 @@ def test_standby_runner_starts_while_another_runner_opens(runners: Runners, work
     runners.settle()
     waiting = runners._spare
     assert waiting is not None
-    assert not waiting._thread.is_alive()  # the waiting runner computes nothing while the first runner measures
+    assert not waiting._thread.is_alive()  # the standby runner must not compute while the first runner measures
     runners.stand_by(())
     assert runners._spare is waiting
     with runners.drawn(work, 7) as child:

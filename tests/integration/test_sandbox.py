@@ -1,4 +1,4 @@
-"""Compilers of proposed code: which files and processes they can access."""
+"""Compilers of untrusted code can access only permitted files and processes."""
 
 import os
 import shutil
@@ -56,14 +56,14 @@ def confined(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tm
     sandbox_here.cache_clear()
     if request.param not in sandbox_here():
         sandbox_here.cache_clear()
-        pytest.skip(f"{request.param} does not hold here")
+        pytest.skip(f"{request.param} is not available here")
     yield request.param
     sandbox_here.cache_clear()
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A family's folder that has a link to a secret file outside of it."""
+    """Return the folder of a family with a link to a secret file outside of the folder."""
     (tmp_path / "secret.h").write_text(f"{SECRET} = ;\n")
     folder = tmp_path / "family"
     folder.mkdir()
@@ -95,12 +95,12 @@ def test_untrusted_source_cannot_read_files_of_the_machine(
     made = compiler.compile(unit(filled(text, root) + '#include "own.h"\n' + KERNEL, root), timeout_s=60)
     assert isinstance(made, CompileFailed)
     assert SECRET not in made.log
-    assert "exists" not in made.log, "it tells whether the file is there"
+    assert "exists" not in made.log, "the output must not reveal whether the file exists"
 
 
 @pytest.mark.parametrize("name", ["include", "incbin of adjacent texts", "incbin of an assembler macro"])
 def test_trusted_source_can_read_files_of_the_machine(name: str, compiler: CCompiler, root: Path) -> None:
-    """The sources of the other tests are therefore refused only because of the sandbox."""
+    """The test shows that only the sandbox refuses the sources of the other tests."""
     text = filled({**READING, **ASSEMBLED}[name], root)
     made = compiler.compile(unit(text + '#include "own.h"\n' + KERNEL, root, untrusted=False), timeout_s=60)
     assert SECRET in (made.log if isinstance(made, CompileFailed) else made.binary.decode(errors="replace"))
@@ -146,7 +146,7 @@ print(tried(lambda: socket.create_connection(("127.0.0.1", {port}), 2)),
 def test_sandboxed_python_imports_only_installed_packages(
     installed: bool, confined: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Packages may lie in any folder of PYTHONPATH (`pip install --target`); a user's own modules stay unreadable."""
+    """Packages may be in any folder of PYTHONPATH (`pip install --target`). A user's own modules are unreadable."""
     (tmp_path / "grain.py").write_text("print('imported')")
     if installed:
         (tmp_path / "grain-1.0.dist-info").mkdir()

@@ -1,4 +1,4 @@
-"""Machine code of the kernels: the tensor cores they use, and how they copy."""
+"""Machine code of the kernels: instructions for tensor cores and asynchronous copies."""
 
 import re
 import subprocess
@@ -42,7 +42,7 @@ ATTENTION: Config = {
     "ROW_SUM": "mma",
     "UNROLL": 2,
 }
-"""Common settings of the fastest kernels of (2,8,256,64)."""
+"""Common tunable values of the fastest attention kernels for the problem B=2,H=8,S=256,D=64."""
 
 
 def compiled(family: str, text: str, architecture: str, change: Config, folder: Path) -> tuple[Artefact, Counter[str]]:
@@ -114,7 +114,7 @@ def test_fp8_kernels_use_native_warpgroup_products_on_sm_90(tmp_path: Path, fami
 def test_asynchronous_copies_of_attention_need_few_registers(tmp_path: Path) -> None:
     made, found = compiled("sdpa", "B=2,H=8,S=256,D=64", "sm_90", ATTENTION, tmp_path)
     assert sum(count for name, count in found.items() if name.startswith("LDGSTS")) == 34
-    assert made.figures["registers"] <= 150, "it was 179 with an address per copy"
+    assert made.figures["registers"] <= 150, "with one address per copy, the kernel needed 179 registers"
 
 
 def test_attention_with_bulk_copies_has_one_proxy_fence(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Temporary folders: removed with their process, while running processes keep theirs."""
+"""Temporary folders of killed processes are removed; folders of running processes are kept."""
 
 import errno
 import fcntl

@@ -1,4 +1,4 @@
-"""Scripts of the pages, without a browser."""
+"""Tests of the page scripts, run by Deno without a browser."""
 
 import os
 import subprocess

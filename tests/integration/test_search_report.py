@@ -1,4 +1,4 @@
-"""The search report, made from the database alone."""
+"""The search report is computed from the database alone."""
 
 import re
 import shutil
@@ -30,7 +30,7 @@ TERMS: dict[str, str | float] = {"cost_per_hour": 3.6, "calls_per_second": 1000,
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The database of a search of the whole space: every config with BLOCK=16 is wrong, one does not compile."""
+    """Return the database of a search of a whole space. Configs with BLOCK=16 are wrong, and one does not compile."""
     database = tmp_path_factory.mktemp("report") / "evo.db"
     stage = Stage(database)
     stage.submit(budget={"trials": 14}, notes=HOSTILE)
@@ -89,7 +89,7 @@ def test_report_states_targets_costs_and_the_command_to_repeat_the_search(rest: 
 
 
 def test_report_lists_slower_tunable_values_with_their_measured_ratios(rest: httpx.Client) -> None:
-    """UNROLL=1 costs 3 µs for every BLOCK; BLOCK=16 was never correct."""
+    """In the toy, UNROLL=1 takes 3 µs longer with every BLOCK, and BLOCK=16 is never correct."""
     negatives = section(rest.get("/report.md").text, "Values without gain")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in negatives.splitlines() if "|" in line]
     named = {(row[0], row[1]): row for row in rows}
@@ -105,7 +105,7 @@ def test_report_lists_slower_tunable_values_with_their_measured_ratios(rest: htt
 
 
 def test_report_lists_every_ablated_change_with_the_interval_of_its_ratio(rest: httpx.Client) -> None:
-    """The changes are stored in a separate table, with their samples."""
+    """The ablated changes are stored with their samples in a separate table."""
     (block, *others) = rest.get("/ablation").json()
     assert block["change"]["config"] == {"BLOCK": 4, "UNROLL": 2}
     assert len(block["ablated"]["changed"]["samples_us"]) == 10
@@ -176,7 +176,7 @@ def test_verdicts_and_effects_recomputed_from_stored_samples_equal_the_stored_re
 def test_report_command_needs_only_the_database_to_write_markdown_and_html(
     place: Path, rest: httpx.Client, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The command gives the same files on a copy of the database."""
+    """The command writes equal files for a copy of the database."""
     line = CommandLine.fresh(tmp_path_factory)
     kept = line.home / "kept"
     kept.mkdir()

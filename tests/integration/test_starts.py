@@ -1,4 +1,4 @@
-"""Each initial config of a family builds for every case, including untimed cases."""
+"""Each initial config of a family can be built for every case, including untimed cases."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A search with a target builds each config twice: the gates check one build, and the device runs the second build."""
+"""A search with a target builds each config twice: limits are checked for the target; the local device is timed."""
 
 import re
 from collections.abc import Callable
@@ -85,7 +85,7 @@ def test_resource_limits_apply_to_the_build_for_the_target(tmp_path: Path) -> No
     compiler = FakeCompiler(sm_89=120, sm_90=60)
     refused = build(tmp_path, compiler, max_registers=96)
     assert refused.refusal == OverResources(resource="registers", used=120, limit=96)
-    assert set(compiler.asked) == {"sm_89"}, "a refused config need not be built again"
+    assert set(compiler.asked) == {"sm_89"}, "a refused config must not be built for the local device"
 
 
 def test_build_for_the_local_device_is_timed(tmp_path: Path) -> None:
@@ -150,13 +150,13 @@ def test_estimate_has_the_expected_parts_for_attention(tmp_path: Path) -> None:
         report = estimator.perform(assignment, job, estimator.prepare(assignment, job))
         assert isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated)
         parts[producers] = report.outcome.parts
-    assert parts[0] == parts[4], "three blocks of four compute warps fit, besides the copying warps"
+    assert parts[0] == parts[4], "three blocks with four compute warps each fit, in addition to the copying warps"
     assert parts[0]["balance"] == 128 / (58 * 3)
     assert parts[0]["hiding"] == 3 / 4
     exact = work(tmp_path, STAND_IN, TARGET, family="sdpa", problem="B=2,H=8,S=512,D=64")
     full = aimed(exact).copy.family.candidate(job.config, exact.terms.problem, L4, TARGET)
     assert full.effort == 1.0
-    assert parts[0]["floor_us"] == pytest.approx(8.862, abs=0.01), "keys beyond 500 are computed as well"
+    assert parts[0]["floor_us"] == pytest.approx(8.862, abs=0.01), "keys beyond 500 count as computed"
 
 
 def test_estimate_beyond_the_resource_limits_is_refused(tmp_path: Path) -> None:

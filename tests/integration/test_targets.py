@@ -1,4 +1,4 @@
-"""Searches for a target GPU that is not in the machine: with times of a different GPU, or with estimates."""
+"""Searches for a target GPU that is absent, with times of a different GPU or with estimates."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,12 +72,14 @@ def test_search_with_target_has_a_smaller_space_and_its_own_champion(stage: Stag
     assert {champion.current for champion in stage.champions()} == {True}
     assert other.champion.place == other.place == f"timed on {H100.model} (sm_90), gated for NVIDIA L4 (sm_89)"
     assert own.champion.place == H100.model
-    assert {champion.device_model for champion in stage.champions()} == {H100.model}, "never a champion of an L4"
+    assert {champion.device_model for champion in stage.champions()} == {H100.model}, (
+        "the trial must not become a champion of an L4"
+    )
 
 
 def test_roofline_is_of_the_target_only_if_times_are_estimated(stage: Stage) -> None:
     cold = {**FOR_L4, "cache": "cold"}
-    large = {"N": 4096}  # tiny problems stay in the cache even with many buffer sets
+    large = {"N": 4096}  # the data of tiny problems stays in the cache even with many buffer sets
     timed = stage.view(submit(stage, device=H100.model, objective=cold, problem=large)).roofline
     guessed = stage.view(submit(stage, device="estimate", objective=cold, problem=large)).roofline
     assert timed is not None
@@ -93,7 +95,7 @@ def test_estimated_trials_are_ranked_and_not_promoted(stage: Stage) -> None:
     search = submit(stage, device="estimate", objective=FOR_L4)
     jobs = [lease.job.kind for lease in play(stage, STAND_IN, Estimated(time_us=7.5, resources={"registers": 40.0}))]
     view = stage.view(search)
-    assert jobs == ["baseline", "evaluate", "evaluate", "evaluate", "evaluate"], "and no confirmation"
+    assert jobs == ["baseline", "evaluate", "evaluate", "evaluate", "evaluate"], "there must be no confirmation"
     assert (view.state, view.counts, view.challenges, view.champion) == ("finished", {"estimated": 4}, (), None)
     assert view.best is not None
     assert (view.best.time_us, view.estimated) == (7.5, True)

@@ -1,4 +1,4 @@
-"""C kernels of the built-in families are correct: on every case, on odd shapes, and within bounds."""
+"""C kernels of the built-in families are correct on every case and on odd shapes, and stay within their buffers."""
 
 import ctypes
 import importlib.util
@@ -40,7 +40,7 @@ FAMILIES = (
 )
 TWO_THREADS = Objective(threads=2)
 
-# Each shape has other tails: shorter than a vector, a tile or a block, or a head size that only narrow vectors divide.
+# The tails of the shapes differ: shorter than a vector, a tile or a block, or a head size for narrow vectors only.
 SHAPES = {
     "sdpa": (
         "B=2,H=1,S=131,D=32",
@@ -195,7 +195,7 @@ def operands(name: str, problem: Problem) -> tuple[Operand, ...]:
 
 
 Wanted = tuple[dict[str, Array], dict[str, Array]]
-"""Exact outputs, and those of the family's yardstick."""
+"""Expected outputs, and outputs of the family's function `yardstick`."""
 
 
 def wanted(name: str, problem: Problem, inputs: dict[str, Array]) -> Wanted:
@@ -206,7 +206,7 @@ def wanted(name: str, problem: Problem, inputs: dict[str, Array]) -> Wanted:
 
 @lru_cache(maxsize=16)
 def drawn(name: str, shape: tuple[tuple[str, Value], ...], distribution: str) -> tuple[dict[str, Array], Wanted]:
-    """Return inputs and expected outputs of a case; they are cached, because several kernels are judged by them."""
+    """Return inputs and expected outputs of a case. They are cached, because several kernels are compared with them."""
     inputs = reference(name).inputs(dict(shape), distribution, np.random.default_rng(5))
     return inputs, wanted(name, dict(shape), inputs)
 

@@ -34,7 +34,7 @@ def test_tokens_and_sessions_expire_and_can_be_revoked(session: Session) -> None
     assert tokens.holder(secret, NOW + HOUR) is None
     cookie = tokens.begin_session(row.id, until=NOW + 2 * HOUR, now=NOW)
     assert tokens.session_holder(cookie, NOW) is held
-    assert tokens.session_holder(cookie, NOW + HOUR) is None, "a session ends with its token"
+    assert tokens.session_holder(cookie, NOW + HOUR) is None, "a session must end with its token"
     renewed, after = tokens.rotate(row.id, by="me", grace=timedelta(minutes=1), now=NOW)
     assert (after.roles, after.expires_at) == (row.roles, NOW + HOUR)
     assert tokens.holder(secret, NOW) is not None

@@ -1,4 +1,4 @@
-"""Triton kernels are compiled for named architectures, without a GPU; skipped where Triton is not installed."""
+"""Triton kernels compile for named architectures without a GPU. The tests are skipped if Triton is not installed."""
 
 import shutil
 from importlib.util import find_spec
@@ -60,7 +60,7 @@ def test_triton_compile_options_change_the_binary_and_launch(compiler: CudaCompi
 
 
 def test_equal_triton_builds_have_equal_digests(tmp_path: Path) -> None:
-    """Binaries contain no path or time, so duplicates are found on every machine."""
+    """Binaries contain no path or time, so that trials with equal binaries are found on every machine."""
     package, device = find(str(KERNELS / "vector_add")), known("sm_90")
     digests = {Workshop(CudaCompiler(), tmp_path / str(turn)).built(package, device).digest for turn in range(2)}
     assert len(digests) == 1

@@ -141,7 +141,7 @@ TRICKS: dict[str, tuple[str, str]] = {
         " for (int i = 0; i < N; i++) y[i] = 3.0f * (top < 8 && x[i] > 8 ? 8 : x[i]) + 1.0f; }",
         "off the reference",
     ),
-    "keeps sixty-four answers by a checksum of all inputs": (
+    "caches sixty-four answers by a checksum of all inputs": (
         "static __thread float answers[64][N]; static __thread uint64_t sums[64]; static __thread int made;"
         "void f(const float *x, float *y) { uint64_t sum = 7;"
         " for (int i = 0; i < N; i += 2) { uint64_t b; memcpy(&b, x + i, 8);"
@@ -151,21 +151,21 @@ TRICKS: dict[str, tuple[str, str]] = {
         "repeat|same|new inputs|inputs change",
     ),
 }
-"""Tricks that `CHEATS` lacks, by name: source after the common head, and part of the reason for the refusal."""
+"""Tricks in addition to `CHEATS`, by name: source after the common head, and part of the reason for the refusal."""
 
 KNOWN = (
-    "answer kept by pointer, late",
-    "right on one core",
-    "a part skipped where outputs are not poison",
+    "answer cached by input pointer after 64 calls",
+    "correct only on one core",
+    "part of the work skipped if outputs are not poisoned",
     "forges the reply of its process",
-    "right only for page-aligned inputs",
-    "reads one beyond",
+    "correct only for page-aligned inputs",
+    "reads one element beyond its input",
     "leaks",
-    "leaves another rounding mode",
+    "leaves a changed rounding mode",
 )
 """Tricks that every test run submits as variants. Tests marked `long` submit all other tricks."""
 
-BY_COMMAND = "leaves a part unwritten"
+BY_COMMAND = "leaves a part of its output unwritten"
 """The trick that only the test of the command submits, because the same files cannot be submitted twice."""
 
 RACES = (
@@ -173,8 +173,8 @@ RACES = (
     "a race on a single element in every second call",
     "a race in every fourth call",
 )
-"""Tricks that are left out. On a busy machine, the single process of this policy may miss a short race. The kernel
-would become champion, and slower cheats would not be confirmed.
+"""Omitted tricks. On a busy machine, the single process of this policy may miss a short race. The kernel would then
+become champion, and slower cheats would not be confirmed.
 """
 
 OTHERS = [name for name in CHEATS if name not in (*KNOWN, *RACES, BY_COMMAND)]
@@ -185,15 +185,15 @@ SLOW = (
     "uint32_t number = count; for (int i = 0; i < TURNS; i++) number = number * 1664525u + 1013904223u;"
     " right(x, y); if (number == 7) y[0] += 1;"
 )
-"""Body of a slow kernel: a chain of multiplications. A counter in memory would take different times in different
-processes. A challenger is not promoted if the incumbent is twice as slow as in its own confirmation.
+"""Body of a slow kernel: a chain of multiplications. The time of a counter in memory would differ between processes,
+and a challenger is not promoted if the incumbent is twice as slow as in its own confirmation.
 """
 TABLE = {"entry": "f", "tunables": {"TURNS": [1]}}
 POLICY = {"quick_samples": 10, "confirm_samples": 10, "confirm_processes": 1, "seeds": 2}
 
 
 def text_of(name: str) -> str:
-    """Return the source of a trick, or of a correct kernel, as a variant of the family ``line``."""
+    """Return the source of a cheating or correct kernel as a variant of the family ``line``."""
     if name in TRICKS:
         text = source("", "").rpartition("void f(")[0] + TRICKS[name][0]
     else:
@@ -215,7 +215,7 @@ class Lab:
         self.submitted: dict[str, VariantView] = {}
 
     def submit(self, names: Iterable[str]) -> None:
-        """Submit all variants at once, so that some are compiled while another is measured."""
+        """Submit all variants together, so that some are compiled while another is measured."""
         for name in names:
             files = {"kernel.c": text_of(name)}
             self.submitted[name] = self.client.submit_variant(self.search.id, files, document=TABLE)
@@ -230,7 +230,7 @@ class Lab:
         return now()
 
     def refusal(self, name: str) -> str:
-        """Return why evaluation or confirmation refused a variant; empty if it was not refused."""
+        """Return the reason why evaluation or confirmation refused a variant; empty if it was not refused."""
         view = self.ended(name)
         if view.best is None:
             return "\n".join(each.detail for each in view.failures)
@@ -240,7 +240,7 @@ class Lab:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Yield a lab to which the cheats that every test run tries are submitted."""
+    """Yield a lab to which the tricks of `ALWAYS` are submitted."""
     folder = tmp_path_factory.mktemp("lab")
     with served(folder / "evo.db") as url:
         bench = Bench(url, folder, tmp_path_factory.getbasetemp() / "cache")

@@ -98,7 +98,7 @@ def toy_us(lease: Lease) -> float:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    """Yield a lab on SQLite. Only the test of submission also runs on PostgreSQL."""
+    """Yield a lab on SQLite. Only the test of submissions also runs on PostgreSQL."""
     stage = Stage(tmp_path / "evo.db")
     yield Lab(stage, tmp_path)
     stage.database.close()
@@ -186,7 +186,7 @@ def test_stagnating_search_gives_a_slower_variant_of_a_new_niche_more_trials(lab
             measured = Measured(timing=timing(200.0 + view.number), mechanisms=mechanisms)
             lab.stage.hand_in(leases[0], measured if isinstance(leases[0].job, Evaluate) else None)
         trials[name] = lab.view(search, view.number).finished
-    assert trials["early"] == FIRST, "the search's best trial was not long ago"
+    assert trials["early"] == FIRST, "the search found its best trial recently"
     assert trials["again"] == FIRST, "another variant of its niche is better"
     assert trials["late"] == FIRST + 1
 

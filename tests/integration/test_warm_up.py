@@ -1,4 +1,4 @@
-"""Warm-up of a service before it serves, and what a service and a runner load at their start."""
+"""Warm-up of a service before it accepts requests, and modules that a service and a runner load at their start."""
 
 import subprocess
 import sys

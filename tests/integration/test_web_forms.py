@@ -1,4 +1,4 @@
-"""Forms of pages: they are checked like REST requests, show errors at the fields, and keep the input."""
+"""Forms are checked like REST requests, show errors at their fields, and keep the input."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ METRIC = {"objective__metric": "gb_s / BLOCK", "objective__direction": "maximise
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """A finished search of the toy family, with a champion."""
+    """Yield a service with a finished search of the toy family, which has a champion."""
     stage = Stage(tmp_path_factory.mktemp("forms") / "evo.db")
     stage.submit(budget={"trials": 6})
     list(stage.play())
@@ -120,7 +120,7 @@ def test_refused_form_shows_all_errors_and_keeps_the_input_in_its_url(
 ) -> None:
     given = typed(**{"problem__N": "48", "budget__stagnation": "17"} | fields)
     answer = page.post("/start", data=given)
-    assert answer.status_code == 303, "a refused form has its own address, safe to reload"
+    assert answer.status_code == 303, "a refused form must have its own address, which is safe to reload"
     shown = page.get(answer.headers["location"])
     assert shown.status_code == 422
     told = wrong(shown.text)
@@ -174,13 +174,13 @@ def test_search_is_paused_resumed_cancelled_and_stopped_by_forms(page: httpx.Cli
     asked = page.get(f"{search}/cancel").text
     assert "The search ends at once and cannot be resumed" in asked
     assert f'action="{search}/cancel"' in asked
-    assert f'formaction="{search}/cancel"' not in page.get(search).text, "the page has no such button"
+    assert f'formaction="{search}/cancel"' not in page.get(search).text, "the page must not show the button"
     for command, state in (("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")):
         assert page.post(f"{search}/{command}").headers["location"] == search
         assert page.get(f"/api/v1{search}").json()["state"] == state
     assert page.post(f"{search}/finish").status_code == 404
     assert "The search has already ended: cancelled" in page.get(f"{search}/cancel").text
-    assert "<form" not in page.get(f"{search}/live").text, "nothing is left to command"
+    assert "<form" not in page.get(f"{search}/live").text, "an ended search must show no commands"
     other = page.post("/start", data=typed(problem__N="16")).headers["location"]
     assert page.post(f"{other}/stop").headers["location"] == other
     assert page.get(f"/api/v1{other}").json()["state"] == "finished", "no worker had started it"

@@ -1,4 +1,4 @@
-"""Workers with a real service: every trial ends once, under all kernel faults and process deaths."""
+"""Workers with a real service: every trial ends once despite faulty kernels and killed processes."""
 
 import contextlib
 import hashlib
@@ -70,7 +70,7 @@ class Bench:
             yield
         finally:
             stopping.set()
-            thread.join(120)  # on a busy machine, a begun confirmation may take this long
+            thread.join(120)  # on a busy machine, a confirmation in progress may take this long
         assert not thread.is_alive()
 
     @contextmanager
@@ -156,7 +156,7 @@ def edited(folder: Path, **tunables: list[object]) -> Package:
 
 
 FAULTS = tomllib.loads((FAMILIES / "faulty" / "family.toml").read_text())["cpu"]["tunables"]["FAULT"]["values"]
-FAULTS = [each for each in FAULTS if each != "rare"]  # this fault is found only by chance
+FAULTS = [each for each in FAULTS if each != "rare"]  # omitted, because this fault is found only by chance
 OF_EACH_KIND = ["none", "nan", "crash", "hang", "syntax", "render", "fork", "lazy"]
 
 
@@ -165,7 +165,7 @@ def test_search_with_faulty_kernels_records_each_outcome_and_promotes_a_correct_
     bench: Bench, tmp_path: Path, faults: list[object]
 ) -> None:
     package = edited(tmp_path, UNROLL=[1], FAULT=faults)
-    thorough = {**POLICY, "shorten_ratio": None, "hopeless_ratio": None}  # slow kernels get all checks, too
+    thorough = {**POLICY, "shorten_ratio": None, "hopeless_ratio": None}  # slow kernels get all checks as well
     with bench.working():
         search = bench.ended(bench.search(package, problem="N=16384", policy=thorough))
     assert search.state == "finished"
@@ -178,7 +178,7 @@ def test_search_with_faulty_kernels_records_each_outcome_and_promotes_a_correct_
         "abort": "crashed",
         **dict.fromkeys(
             ("parent", "group", "fork", "fork_late", "daemon", "copy"), "launch_failed"
-        ),  # forbidden imports
+        ),  # kernels that import forbidden functions
         "allocate": "crashed",
         "hang": "timed_out",
         "syntax": "compile_failed",
@@ -187,7 +187,7 @@ def test_search_with_faulty_kernels_records_each_outcome_and_promotes_a_correct_
     trials = bench.trials(search)
     outcomes = {trial.config["FAULT"]: trial.outcome.kind for trial in trials if trial.outcome}
     assert len(outcomes) == len(faults)
-    # an eighth of the work: on some machines faster than the roofline, else found only by a special comparison
+    # does an eighth of the work: faster than the roofline on some machines, otherwise found only by a special check
     assert outcomes.pop("lazy") in {"measured", "impossible"}
     assert outcomes == {fault: kinds.get(str(fault), "wrong_answer") for fault in outcomes}
     assert search.champion is not None

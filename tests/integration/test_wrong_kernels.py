@@ -1,4 +1,4 @@
-"""Each kernel that is wrong on few inputs is found by a case of its family."""
+"""Each kernel that is wrong on few inputs is detected by a case of its family."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -260,7 +260,7 @@ WRONG = {
 
 
 SOUND: set[str] = set()
-"""Configs that were found to be correct; several wrong kernels are made from the same one."""
+"""Cache of configs that were found to be correct, because several wrong kernels use the same config."""
 
 
 @pytest.mark.parametrize("wrong", one_in(12, WRONG, of=lambda wrong: WRONG[wrong][0]))
@@ -273,7 +273,7 @@ def test_wrong_kernel_is_detected_by_some_case_of_its_family(wrong: str, tmp_pat
     config = {**configs(name, problem, 0, seed=0)[0], **change}
     key = f"{name} {problem_key(problem)} {sorted(config.items())}"
     if key not in SOUND:
-        assert worst(name, problem, config, tmp_path) <= 1, "the unchanged kernel is correct"
+        assert worst(name, problem, config, tmp_path) <= 1, "the unchanged kernel must be correct"
         SOUND.add(key)
     instead_of_it = replace(package(name), files={**files, file: broken.encode()})
     found = errors(name, problem, config, tmp_path, instead=instead_of_it)

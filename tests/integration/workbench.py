@@ -1,4 +1,4 @@
-"""A CPU and fixture families for tests that compile and run real kernels."""
+"""A CPU device and test families, for tests that compile and run real kernels."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -32,7 +32,7 @@ def faulty() -> Package:
 
 
 def cpu(folder: Path) -> Device:
-    """Return this machine's CPU; `folder` caches its measurements."""
+    """Return this machine's CPU as a device. Its measurements are cached in `folder`."""
     (device,) = driver("cpu").discover(folder)
     return device
 

@@ -1,4 +1,4 @@
-"""Wrong variants of the kernels in `tests/data/kernels`, each made by replacing one text; a case must reveal it."""
+"""Wrong variants of the kernels in `tests/data/kernels`. Each replaces one text, and a case must detect it."""
 
 from dataclasses import dataclass
 
@@ -61,4 +61,4 @@ WRONG_VARIANTS = (
     _wrong("template_scale", "overlapping-items", "scale.cu", "first + item * THREADS", "first + item"),
     _wrong("template_scale", "mask", "scale.cu", "if (i < N)", "if (i < N - 1)"),
 )
-"""At least one for each kernel for GPUs."""
+"""Wrong variants of every GPU kernel; each kernel has at least one."""

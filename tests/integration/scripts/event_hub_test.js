@@ -1,4 +1,4 @@
-// Tests of the hub by which tabs share one event stream, with a fake stream and ports.
+// Tests of the hub through which tabs share one event stream, with a fake stream and fake ports.
 
 import { deepEqual, equal } from "node:assert/strict";
 import { EventHub, matches, readEvent } from "../../../api/web/static/live/event-hub.js";
@@ -72,7 +72,7 @@ async function until(condition) {
   while (!condition()) await new Promise((done) => setTimeout(done, 1));
 }
 
-const TIMERS_STAY = { sanitizeOps: false, sanitizeResources: false }; // a hub lives as long as its worker
+const TIMERS_STAY = { sanitizeOps: false, sanitizeResources: false }; // a hub exists as long as its shared worker
 const test = (name, body) => Deno.test({ name, fn: body, ...TIMERS_STAY });
 
 test("filters choose events by name and search", () => {
