@@ -35,7 +35,7 @@ def test_cheating_kernel_is_not_promoted(workshop: Workshop, trick: str) -> None
         assert report.failure is not None or verdict.refuted is not None, verdict.summary
 
 
-def test_correct_kernel_of_the_family_of_cheats_is_measured_and_its_confirmation_succeeds(workshop: Workshop) -> None:
+def test_correct_kernel_of_the_cheating_family_is_measured_and_confirmed(workshop: Workshop) -> None:
     assert isinstance(workshop.outcome("none"), Measured)
     report, verdict = workshop.confirmed("none")
     assert report.failure is None

@@ -30,7 +30,7 @@ def evaluated(gpu: Device, folder: Path, policy: Policy) -> EvaluatedConfig:
 
 def test_kernel_built_for_the_local_gpu_is_timed(gpu: Device, tmp_path: Path) -> None:
     if gpu.architecture == "sm_89":
-        pytest.skip("this GPU is the target")
+        pytest.skip("the local GPU is the target GPU")
     done = evaluated(gpu, tmp_path, QUICK)
     assert isinstance(done.report.outcome, Measured), done.report.outcome
     assert {"registers", "native_registers"} <= set(done.report.outcome.resources)

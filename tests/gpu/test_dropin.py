@@ -34,7 +34,7 @@ LARGEST_HOST_US = 8.0
 def fast(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
-        pytest.skip("this PyTorch does not see the GPU")
+        pytest.skip("PyTorch cannot use the GPU")
     folder = tmp_path_factory.mktemp("packages") / "fast_on_gpu"
     write([bundle(number, *each, gpu) for number, each in enumerate(KERNELS, start=1)], folder)
     with imported(folder) as package:

@@ -264,7 +264,7 @@ def csrf_in(html: str) -> str:
     return html.partition('name="csrf" value="')[2].partition('"')[0]
 
 
-def test_session_cookie_is_secure_over_tls_and_invalid_after_token_revocation(callers: Callers) -> None:
+def test_session_cookie_has_the_secure_flag_over_tls_and_ends_with_its_token(callers: Callers) -> None:
     secret = callers.token("viewer")
     browser = callers.service.client(base="https://127.0.0.1")
     entered = browser.post("/sign-in", data={"token": secret})

@@ -171,7 +171,7 @@ def test_process_metrics_are_available_without_the_database(rest: Local, monkeyp
 
 
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "with tokens"])
-def test_health_and_metrics_are_available_long_after_the_last_read_of_the_database(
+def test_health_and_metrics_stay_available_after_a_long_database_outage(
     rest: Local, monkeypatch: pytest.MonkeyPatch, closed: bool
 ) -> None:
     """If the health check failed, a supervisor would restart the process, although only the database is unavailable."""

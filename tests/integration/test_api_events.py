@@ -96,7 +96,7 @@ def test_event_stream_ends_at_its_age_limit(rest: Rest, monkeypatch: pytest.Monk
         assert list(listen(response)) == []
 
 
-def test_invalid_event_position_is_refused_and_unknown_position_is_answered_with_the_event_reset(rest: Rest) -> None:
+def test_invalid_event_position_is_refused_and_unknown_position_gets_a_reset_event(rest: Rest) -> None:
     rest.prepare()
     assert rest.http.get("/searches/7/events").status_code == 404
     for request in ({"params": {"after": "x"}}, {"headers": {"Last-Event-ID": "1-2-3"}}):

@@ -220,7 +220,7 @@ def test_security_policy_lets_the_shared_worker_load_scripts_and_connect(page: h
         assert reply.headers["cache-control"] == "no-cache"
 
 
-def test_header_of_the_plots_shows_whether_the_search_runs(stage: Stage, page: httpx.Client) -> None:
+def test_plots_page_header_shows_whether_the_search_is_running(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit(budget={"trials": 2})
     list(stage.play(2))
     before = page.get(f"/searches/{search}/lead").text
@@ -297,7 +297,7 @@ def test_pareto_front_of_two_objectives_is_on_the_page_and_over_rest(stage: Stag
     assert page.get("/api/v1/searches/999/front").status_code == 404
 
 
-def test_failed_search_shows_the_champion_of_another_search_as_such(tmp_path: Path) -> None:
+def test_failed_search_marks_the_champion_of_another_search(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
         found = int(rest.submit(budget={"trials": 4})["id"])

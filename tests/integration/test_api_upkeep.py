@@ -135,7 +135,7 @@ def test_webhook_is_retried_by_later_processes_and_finally_given_up(stage: Stage
     assert [each for each in stage.view(search).warnings if "It is not sent again: check the receiver" in each]
 
 
-def test_webhook_of_a_dead_process_is_delivered_by_a_living_process(stage: Stage) -> None:
+def test_webhook_of_a_dead_process_is_delivered_by_another_process(stage: Stage) -> None:
     receiver = Receiver(200)
     courier = courier_of(stage, receiver)
     ended_with_hook(stage, courier)
@@ -305,7 +305,9 @@ def test_garbage_collection_deletes_workers_and_invalid_tokens_after_their_age_l
     assert expired != valid
 
 
-def test_garbage_collection_keeps_the_last_token_so_that_the_service_stays_closed(stage: Stage, tmp_path: Path) -> None:
+def test_garbage_collection_keeps_the_last_token_so_that_access_control_stays_enabled(
+    stage: Stage, tmp_path: Path
+) -> None:
     with stage.database.write() as session:
         issued = [Tokens(session).issue(Terms(name="t"), by="me", now=stage.now)[1].id for _ in range(3)]
         for token_id in issued:
@@ -404,7 +406,7 @@ def test_unreadable_evidence_does_not_block_garbage_collection_and_its_files_are
     stage: Stage, tmp_path: Path, damage: str
 ) -> None:
     if damage == "[7" and stage.database.shared:
-        pytest.skip("PostgreSQL stores no such document")
+        pytest.skip("PostgreSQL cannot store such a document")
     store = Artefacts(tmp_path / "artefacts")
     stage.register_family()
     stage.register_worker()

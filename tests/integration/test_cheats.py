@@ -37,7 +37,7 @@ from workers.measure.timing import interleave
 from workers.measure.verify import WrongAnswerError, judge, remember, verify, verify_elsewhere
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() != "x86_64", reason="system calls and registers of Linux on x86-64"
+    sys.platform != "linux" or platform.machine() != "x86_64", reason="the test needs Linux on x86-64"
 )
 
 ARGUMENTS = (
@@ -81,7 +81,7 @@ FEW = mixture(GOLDENS[0], "a few elements near known ones")
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> HostSession:
-    """One session for all kernels, on the last core."""
+    """Yield one session for all kernels, on the last core of the machine."""
     folder = measured(tmp_path_factory.mktemp("cache"))
     opened = driver("cpu").open(cpu(folder), Objective(), folder)
     assert isinstance(opened, HostSession)
@@ -241,7 +241,7 @@ def test_callee_saved_registers_are_compared_after_each_call_of_a_sample(
 
 def test_kernel_processes_of_one_runner_run_as_different_users(session: HostSession, tmp_path: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only the superuser changes the user of a process")
+        pytest.skip("only root can change the user of a process")
     kernels = [session.load(built(source("plain", HONEST["plain"]), tmp_path), "f", ARGUMENTS, None) for _ in range(2)]
     held = session.allocate(ARGUMENTS, GOLDENS[0].inputs)
     for kernel in kernels:

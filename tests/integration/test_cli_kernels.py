@@ -314,7 +314,7 @@ def test_measure_labels_its_times_as_quick_and_reports_work_skipped_in_repeated_
     assert line.run(*command, "--json").json["doubt"]
 
 
-def test_measure_of_an_unfinished_imported_family_reports_all_faults_at_once(line: CommandLine) -> None:
+def test_measure_of_an_unfinished_imported_family_reports_all_faults_together(line: CommandLine) -> None:
     source = line.home / "double.c"
     source.write_text(
         "#ifndef UNROLL\n#define UNROLL 1\n#endif\n"
@@ -341,7 +341,7 @@ def test_measure_of_an_unfinished_imported_family_reports_all_faults_at_once(lin
     assert 0 < len(lines) <= 5
 
 
-@pytest.mark.skipif(find_spec("cupy") is not None, reason="there may be a GPU")
+@pytest.mark.skipif(find_spec("cupy") is not None, reason="the test needs a machine without a GPU")
 def test_error_about_a_missing_gpu_does_not_mention_unchecked_lines_of_an_imported_family(line: CommandLine) -> None:
     source = line.home / "double.cu"
     source.write_text(

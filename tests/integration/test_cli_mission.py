@@ -58,7 +58,7 @@ def test_unwritable_report_folder_is_refused_before_the_mission_begins(line: Com
     assert "cannot be written (No such file or directory); name another place, e.g. ./m.md" in refused.err
 
 
-@pytest.mark.skipif(find_spec("cupy") is not None, reason="there may be a GPU")
+@pytest.mark.skipif(find_spec("cupy") is not None, reason="the test needs a machine without a GPU")
 def test_mission_without_a_gpu_is_refused_and_suggests_the_rehearsal(line: CommandLine, tmp_path: Path) -> None:
     refused = line.run("mission", "--to", str(tmp_path / "report.md"))
     assert refused.code == 3

@@ -108,7 +108,7 @@ def test_report_of_estimates_omits_sections_that_need_measured_times(
         assert said in httpx.get(f"{service}/searches/1/plots/{plot}").json()["summary"]
 
 
-@pytest.mark.skipif(find_spec("cupy") is not None, reason="there may be a GPU")
+@pytest.mark.skipif(find_spec("cupy") is not None, reason="the test needs a machine without a GPU")
 def test_search_with_target_is_refused_without_gpu(line: CommandLine, service: str) -> None:
     refused = line.run("search", "softmax", "--target", "sm_89", "--device", "cuda", "--trials", "1")
     assert refused.code == 3

@@ -45,7 +45,7 @@ def test_search_runs_baselines_trials_and_a_confirmation_and_promotes_a_champion
     assert stage.claim() == []
 
 
-def test_search_ends_when_every_valid_config_was_tried(stage: Stage) -> None:
+def test_search_ends_when_every_valid_config_has_been_tried(stage: Stage) -> None:
     search = stage.submit()
     trials = [lease.job for lease in stage.play() if isinstance(lease.job, Evaluate)]
     assert len({tuple(job.config.items()) for job in trials}) == VALID
@@ -381,7 +381,7 @@ def confirmed_configs(stage: Stage, search: int, *, slower: float, lucky: Mappin
     return confirmed
 
 
-def test_device_slowdown_that_baselines_did_not_show_costs_at_most_one_challenge(stage: Stage) -> None:
+def test_device_slowdown_not_shown_by_baselines_costs_at_most_one_challenge(stage: Stage) -> None:
     """The second confirmation shows that the device slows every kernel, not only the champion."""
     search = stage.submit(budget={"trials": 14})
     confirmed = confirmed_configs(stage, search, slower=1.8)
@@ -393,7 +393,7 @@ def test_device_slowdown_that_baselines_did_not_show_costs_at_most_one_challenge
     assert stage.view(search).unconfirmed is None
 
 
-def test_faster_trial_challenges_after_a_device_slowdown_that_baselines_did_not_show(stage: Stage) -> None:
+def test_faster_trial_challenges_after_a_device_slowdown_not_shown_by_baselines(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 14}, policy=policy(challenge_every=1))
     confirmed = confirmed_configs(stage, search, slower=1.8)
     champion = stage.view(search).champion
@@ -548,7 +548,7 @@ def test_stopped_search_confirms_its_best_trial(stage: Stage) -> None:
     assert stage.view(search).state == "stopping"
 
 
-def test_search_stopped_before_its_first_job_ends_at_once(stage: Stage) -> None:
+def test_search_stopped_before_its_first_job_ends_immediately(stage: Stage) -> None:
     search = stage.submit()
     stage.conductor.orders.command(search, "stop")
     assert (stage.view(search).state, stage.view(search).asked) == ("finished", 0)
@@ -564,7 +564,7 @@ def test_search_stopped_before_its_first_trial_ends_after_the_baseline(stage: St
     assert (stage.view(search).state, stage.view(search).asked) == ("finished", 0)
 
 
-def test_cancel_ends_the_search_its_trials_and_its_leases_at_once(stage: Stage) -> None:
+def test_cancel_immediately_ends_the_search_its_trials_and_its_leases(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     leases = stage.claim(count=2)

@@ -22,7 +22,7 @@ from workers.jobs.evaluation import Evaluator
 from workers.system import machine
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() != "x86_64", reason="system calls and registers of Linux on x86-64"
+    sys.platform != "linux" or platform.machine() != "x86_64", reason="the test needs Linux on x86-64"
 )
 
 POLICY = Policy(quick_samples=10, confirm_samples=40, confirm_processes=1)

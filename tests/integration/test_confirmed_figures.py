@@ -392,7 +392,7 @@ def test_confirmation_pairs_no_trial_of_another_objective(stage: Stage) -> None:
         assert pair_of(session, challenger, elsewhere) is None
 
 
-def test_statements_of_a_search_view_are_as_many_with_one_as_with_five_paired_confirmations(stage: Stage) -> None:
+def test_number_of_sql_statements_of_a_search_view_is_independent_of_its_confirmations(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 8}, strategy="portfolio", policy=policy(challenge_every=1))
     list(stage.play())
 

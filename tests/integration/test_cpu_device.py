@@ -197,7 +197,7 @@ def _loaded(
     return session, session.load(path, "f", arguments, None), session.allocate(arguments, inputs)
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86-64")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the test needs the registers of x86-64")
 @pytest.mark.parametrize(("bits", "fault"), [(0x8040, None), (0x2000, "rounding mode")])
 def test_floating_point_modes_changed_by_a_kernel_are_restored_and_reported(
     folder: Path, tmp_path: Path, bits: int, fault: str | None

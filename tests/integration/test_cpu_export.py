@@ -25,7 +25,7 @@ void twice(const float *x, float *aside, float *out) {{
 }}
 """
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler here")
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler is installed")
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ void twice(const float *x, float *aside, float *out) {{
 """
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86-64")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the test needs the registers of x86-64")
 def test_library_leaves_the_floating_point_modes_of_its_caller_unchanged(folder: Path) -> None:
     """Libraries that older compilers built with -Ofast change the modes when they are loaded."""
     (folder / "kernel.c").write_text(LEAVES_MODES)

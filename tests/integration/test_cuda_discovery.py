@@ -125,13 +125,13 @@ def test_failed_gpu_survey_is_reported_in_one_line(
     assert "\n" not in str(obstacle)
 
 
-def test_machine_without_a_driver_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_a_driver_is_reported_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "find_spec", lambda name: object())
     monkeypatch.setattr(device, "driver_installed", lambda: False)
     assert device.CudaDriver().look() == ([], NO_DRIVER)
 
 
-@pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed here")
+@pytest.mark.skipif(find_spec("cupy") is not None, reason="the test needs a machine without CuPy")
 def test_machine_without_cupy_gets_install_instructions() -> None:
     devices, obstacle = device.CudaDriver().look()
     assert devices == []

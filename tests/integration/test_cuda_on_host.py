@@ -24,7 +24,7 @@ from tests.bench.steps import steps
 from tests.simt.host import ORDERS, HostKernel, build, compiler, error
 from tests.tiers import one_in
 
-pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no g++ here")
+pytestmark = pytest.mark.skipif(compiler() is None, reason="g++ is not installed")
 
 DEVICE = known("sm_90")
 TOLERANCE = 1e-3
@@ -475,7 +475,7 @@ def test_faults_in_score_cap_or_bias_exceed_the_tolerance(terms: str, drawn: str
     assert error(build(broken, config, problem, DEVICE)(inputs), exact) > 2 * TOLERANCE
 
 
-def test_attention_source_without_cap_and_bias_has_no_code_for_them() -> None:
+def test_attention_source_omits_code_for_unused_score_cap_and_bias() -> None:
     """Without this code, the kernel needs no register for a cap or a slope."""
     package = find("sdpa")
     for text in ("D=64", "D=64,causal=true"):

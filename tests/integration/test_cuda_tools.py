@@ -196,7 +196,7 @@ def test_kernel_program_reports_a_missing_driver(subject: Subject) -> None:
     """The test runs the kernel program without a sanitizer or profiler."""
     status, log = CudaSanitizer((sys.executable, "-c", RUN)).run_tool("memcheck", subject, timeout_s=60)
     if status == 0:
-        pytest.skip("there is a driver here")
+        pytest.skip("an NVIDIA driver is installed")
     assert "kernel-evo: " in log
     assert sanitizer.read("memcheck", log).skipped is not None
 

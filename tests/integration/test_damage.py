@@ -1,4 +1,4 @@
-"""Damaged SQLite files: truncated files, logs with a gap, overwritten files. Also one file under two names."""
+"""Damaged SQLite files (truncated, overwritten, with a gap in the log), and one file under two names."""
 
 import os
 import re
@@ -91,7 +91,7 @@ def test_intact_database_opens_after_shutdown_or_kill(closed: Path, killed: Path
 
 
 def test_truncated_last_transaction_of_a_write_ahead_log_does_not_count_as_damage(killed: Path) -> None:
-    """A crash during a write leaves such a truncated transaction."""
+    """A crash during a write also leaves a truncated transaction."""
     for cut in (1, 24, 4096, 5000):
         os.truncate(log_of(killed), log_of(killed).stat().st_size - cut)
         log = read_log(log_of(killed).read_bytes())
@@ -321,7 +321,9 @@ def test_writes_continue_after_checkpoints_of_another_program(living: Database) 
 
 
 @pytest.mark.parametrize("kept", [0, 50, 4096, 20_000])
-def test_truncation_of_an_open_database_is_reported_at_once_and_at_the_next_start(living: Database, kept: int) -> None:
+def test_truncation_of_an_open_database_is_reported_immediately_and_at_the_next_start(
+    living: Database, kept: int
+) -> None:
     path = file_of(living)
     os.truncate(path, kept)
     for use in (write, Database.check, write):

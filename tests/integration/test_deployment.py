@@ -214,7 +214,7 @@ def _copy(words: list[str], target: Path) -> None:
 
 def test_caddy_accepts_its_configuration(tmp_path: Path) -> None:
     if (caddy := shutil.which("caddy")) is None:
-        pytest.skip("caddy is not installed here: `apt install caddy` checks its configuration, too")
+        pytest.skip("caddy is not installed; `apt install caddy` enables the check of its configuration")
     checked = run(caddy, "validate", "--adapter", "caddyfile", "--config", DEPLOY / "Caddyfile", HOME=str(tmp_path))
     assert checked.returncode == 0, checked.stderr
 
@@ -231,7 +231,7 @@ def test_deployment_scripts_pass_shellcheck(script: Path) -> None:
 
 def test_systemd_units_are_valid(tmp_path: Path) -> None:
     if (analyse := shutil.which("systemd-analyze")) is None:
-        pytest.skip("there is no systemd here to check its units with")
+        pytest.skip("systemd-analyze is not installed")
     units = []
     for unit in DEPLOY.glob("*.service"):
         units.append(tmp_path / unit.name)

@@ -30,7 +30,7 @@ from tests.integration.test_api_pages import HOSTILE, Outline, text_of
 
 COUNTED = Profiled(tool="Nsight Compute", figures={"l2_hit_rate": 0.5, "registers": 40.0})
 HEAD = "#include <math.h>\n" * 20
-LEFT_OUT = {"tail": "a row has to be even"}
+LEFT_OUT = {"tail": "the row length must be even"}
 ACTIVE = "\x1b[31m\u202ered\u2066\x9b"
 """Control characters that change the colours of a terminal, or the direction of text."""
 
@@ -154,7 +154,7 @@ def test_trial_page_shows_config_source_and_comparison(stage: Stage, page: httpx
         "l2_hit_rate 0.8",
         "Not run. Only challengers are checked",
         "evaluate done w1",
-        "No kernel for tail: a row has to be even",
+        "No kernel for tail: the row length must be even",
     ):
         assert expected in text, expected
     assert f"/trials/{view.id}" in html
@@ -298,8 +298,8 @@ def test_champion_export_report_profile_and_evidence_can_be_downloaded(stage: St
     assert page.get("/champions/99/profile_summary.md").status_code == 404
     told = page.get(f"/champions/{champion.id}/report.md").text
     assert "# toy: champion 1" in told
-    assert "No kernel for tail: a row has to be even" in told
-    assert "No kernel for tail: a row has to be even" in report.text
+    assert "No kernel for tail: the row length must be even" in told
+    assert "No kernel for tail: the row length must be even" in report.text
     evidence = page.get(f"/champions/{champion.id}/evidence.json").json()
     assert len(evidence["report"]["challenger"]["samples_us"]) == 10
 

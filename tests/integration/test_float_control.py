@@ -40,7 +40,7 @@ SETTINGS = [
     ("x87", 0x0C00, 0, "x87 rounding mode"),
     ("x87", 0, 0x0020, "x87 exception masks"),
 ]
-on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86-64")
+on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the test needs the registers of x86-64")
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +143,7 @@ def test_loading_a_library_built_with_mpc_flags_keeps_the_x87_precision(
     compiler: CCompiler, tmp_path: Path, flag: str
 ) -> None:
     if "gcc" not in compiler.product:
-        pytest.skip("a flag of gcc")
+        pytest.skip("the flag exists only in gcc")
     path = library(compiler, tmp_path, "double f(double x) { return x; }", flag)
     before = FloatControl()
     ctypes.CDLL(str(path))

@@ -405,7 +405,7 @@ def test_hostile_cookies_are_parsed_quickly(rest: Local, value: str) -> None:
     assert time.process_time() - begun_s < 0.5
 
 
-def test_routes_see_only_the_cookies_of_the_service() -> None:
+def test_routes_receive_only_the_cookies_of_the_service() -> None:
     seen: list[list[bytes]] = []
 
     async def route(scope: Scope, _receive: Receive, _send: Send) -> None:

@@ -15,7 +15,7 @@ from tests.integration.wrong_variants import WRONG_VARIANTS, WrongVariant
 from tests.simt.host import ORDERS, HostKernel, build, compiler
 from tests.tiers import one_in
 
-pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no g++ here")
+pytestmark = pytest.mark.skipif(compiler() is None, reason="g++ is not installed")
 
 DEVICE = known("sm_90")
 FOUND = [each for each in WRONG_VARIANTS if not each.racing]

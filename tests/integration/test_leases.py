@@ -1,4 +1,4 @@
-"""Leases: every trial has exactly one outcome despite all failures, and restarts change no state."""
+"""Leases give every trial exactly one outcome despite all failures, and restarts change no state."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -66,7 +66,7 @@ def test_missing_library_is_reported_with_a_remedy(tmp_path: Path, cache: Path) 
         answered(linked(tmp_path, rpath="/nowhere"), cache)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a worker that is not root runs kernels as its own user")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only a worker that is root runs kernels as another user")
 @pytest.mark.parametrize("closed", ["private/lib", "private/lib/libtwice.so"])
 def test_launch_error_of_an_unreadable_library_has_the_chmod_command(tmp_path: Path, cache: Path, closed: str) -> None:
     kernel = linked(tmp_path)
@@ -76,7 +76,9 @@ def test_launch_error_of_an_unreadable_library_has_the_chmod_command(tmp_path: P
     assert f"chmod -R o+rX {tmp_path / closed}" in str(refusal.value)
 
 
-def test_library_folders_readable_by_all_need_no_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_folders_readable_by_all_users_need_no_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The environment is unchanged, so that the loader searches folders in its usual order."""
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     with passage(shared(tmp_path, "kernel.so", "void f(void) {}", "-Wl,-rpath,/usr/lib")) as ways:

@@ -17,7 +17,7 @@ def test_error_of_an_ended_process_contains_its_last_output_line(
     confined: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if confined and not sandbox_here():
-        pytest.skip("nothing confines processes here")
+        pytest.skip("this machine has no sandbox for processes")
     monkeypatch.setattr(line_process, "_command", lambda _: (sys.executable, "-c", FAILING))
     answer = LineProcess("", reads=() if confined else None).ask({}, 30.0)
     assert answer == "ended with status 1 in the middle of its work: ImportError: no grain here"

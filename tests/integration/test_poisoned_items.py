@@ -556,7 +556,7 @@ def test_failed_unreadable_search_can_be_deleted(stage: Stage) -> None:
 
 def test_two_services_that_sweep_at_the_same_time_count_one_worker_loss(stage: Stage) -> None:
     if not stage.database.shared:
-        pytest.skip("one process serves a file of SQLite")
+        pytest.skip("only one process can serve a SQLite file")
     other = Stage(stage.location)
     stage.submit()
     for _ in range(6):

@@ -97,7 +97,7 @@ def other_encoding(postgresql: Server, request: pytest.FixtureRequest) -> Iterat
 
 def test_new_database_with_an_encoding_other_than_utf8_is_refused(other_encoding: Location) -> None:
     remedy = f"needs UTF8.*`createdb --encoding UTF8 --template template0 {name_of(other_encoding)}`"
-    for _ in range(2):  # the first attempt must not write
+    for _ in range(2):  # the first attempt must leave no schema behind
         with pytest.raises(EvoError, match=remedy):
             Database.open(other_encoding)
 
@@ -236,7 +236,7 @@ TRIGGER = """
         ("SELECT setval('events_id_seq', 1, false)", "restart the service"),
     ],
 )
-def test_refusal_by_objects_of_the_database_gives_503_with_its_remedy(
+def test_write_refused_by_a_database_trigger_or_function_gives_503_with_a_remedy(
     location: Location, change: str, words: str
 ) -> None:
     with local(location) as rest:

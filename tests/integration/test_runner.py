@@ -74,13 +74,13 @@ def test_runner_leaves_no_temporary_folder(
     assert list(tmp_path.glob("kernel-evo-scratch-*")) == []
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not pin processes")
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system cannot pin processes to cores")
 def test_runner_is_pinned_to_one_core_per_thread(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:
     prove(child, device, folder)
     assert len(os.sched_getaffinity(runner_of(child).pid)) == 1
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of another process are read on Linux only")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux shows the limits of another process")
 def test_runner_limits_core_dumps_memory_and_file_size(
     child: Child, tmp_path: Path, device: Device, folder: Path
 ) -> None:
@@ -140,7 +140,7 @@ def test_request_to_a_killed_runner_or_guardian_raises_child_died(
     assert not child.usable
 
 
-def test_interrupted_runner_is_unusable_at_once(child: Child) -> None:
+def test_interrupted_runner_is_unusable_immediately(child: Child) -> None:
     assert child.usable
     child.interrupt()
     assert not child.usable

@@ -74,7 +74,7 @@ def disassembler() -> str:
     try:
         found = files("nvidia-cuda-nvdisasm") or []
     except PackageNotFoundError:
-        pytest.skip("no nvdisasm for this system")
+        pytest.skip("nvdisasm is not available for this system")
     return str(next(each.locate() for each in found if each.name == "nvdisasm"))
 
 

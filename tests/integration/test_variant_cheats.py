@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(
         sys.platform != "linux" or platform.machine() != "x86_64",
-        reason="system calls and registers of Linux on x86-64",
+        reason="the test needs Linux on x86-64",
     ),
 ]
 

@@ -302,7 +302,7 @@ def test_comparing_variant_files_does_not_block_writers(lab: Lab, monkeypatch: p
     assert len(wrote) >= 2
 
 
-def test_equal_variants_submitted_at_once_are_stored_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_variants_submitted_simultaneously_are_stored_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
     together = Barrier(2, timeout=20)
@@ -330,7 +330,7 @@ def test_equal_variants_submitted_at_once_are_stored_once(lab: Lab, monkeypatch:
         assert sorted(pool.map(submit, ("one", "two"))) == [False, True]
 
 
-def test_variants_submitted_at_once_get_distinct_names_and_numbers(lab: Lab) -> None:
+def test_variants_submitted_simultaneously_get_distinct_names_and_numbers(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
 

@@ -47,10 +47,10 @@ class Log:
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """Time of the config that is ranked first of eight with build resources, divided by that of the first without them.
+    """Effect of build resources on the time of the config that is ranked first of eight.
 
     Attributes:
-        ratio: the ratio of the two times. Below 1, build resources help.
+        ratio: time with build resources divided by time without them. Below 1, build resources help.
         error: standard error of the logarithm of the ratio over the positions in the log; None for a single position.
     """
 

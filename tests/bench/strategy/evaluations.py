@@ -29,7 +29,7 @@ class Standing:
         ratios: median over all runs of the best time divided by the optimum, after 50, 100 and 200 evaluations.
         mean_ratio: mean over all runs of this ratio after 200 evaluations.
         harsh_ratio: mean over the spaces of the median of this ratio after 200 evaluations.
-        least_distinct: number of different valid configs in the run with the fewest of them; at most 200.
+        least_distinct: smallest number of different valid configs in a run; at most 200.
         whole: True if each run has 200 evaluations or has evaluated the whole space.
         asks: number of proposals per evaluation.
         draws: bootstrap samples of p100 and p200, by name.

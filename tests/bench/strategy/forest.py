@@ -70,7 +70,7 @@ PROFILES = {
 
 
 class ForestPlayer:
-    """One search. Batches are proposed config by config, the next batch when the current batch has ended."""
+    """One search. It proposes the configs of a batch one by one, and a new batch once the current batch has ended."""
 
     def __init__(self, ground: Ground, profile: Profile, seed: int) -> None:
         self._ground = ground
