@@ -90,7 +90,7 @@ def _beside_a_copy(contest: Contest) -> Iterator[str]:
 
 
 def failures(contest: Contest, match: Match) -> list[str]:
-    """Return the required results of a contest that are missed, as text."""
+    """Return the missed required results of a contest as text."""
     found, missed = contest.found, []
     champion_us = contest.compared.series[CHAMPION].median_us
     if match.within_us is not None and champion_us > match.within_us:

@@ -246,7 +246,7 @@ def test_output_distance_is_equal_on_gpu_and_host(session: CudaSession, dtype: s
     values.view(f"u{values.itemsize}")[2, 7:9] = int.from_bytes(b"\xff" * values.itemsize)
     argument = Argument(
         name="sum", role="output", dtype=dtype, shape=values.shape
-    )  # the module has the name of the counters
+    )  # the device code also names its counters `sum`
     buffers = session.allocate((argument,), {})
     buffers._buffers["sum"].write(values)  # type: ignore[attr-defined]
     found, expected = buffers.distance("sum", right), distance(values, right, dtype)

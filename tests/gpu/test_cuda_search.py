@@ -46,7 +46,7 @@ def test_short_softmax_search_finds_a_champion(gpu: Device, tmp_path: Path) -> N
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1200)  # five searches
+@pytest.mark.timeout(1200)  # the test runs five searches
 def test_champions_of_five_sequence_lengths_are_exported_as_one_pytorch_operator(gpu: Device, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "quick.toml").write_text(QUICK)

@@ -33,7 +33,7 @@ BUSY_MEASUREMENTS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """A command that has ended."""
+    """Result of a command that has ended: exit code and output."""
 
     code: int
     out: str

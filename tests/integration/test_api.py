@@ -157,7 +157,7 @@ def test_job_of_an_expired_lease_goes_to_a_waiting_worker(tmp_path: Path) -> Non
         rest.prepare()
         search = rest.submit()["id"]
         lost = rest.claim()[0]
-        rest.report(rest.claim()[0])  # the job of the baselines is leased first
+        rest.report(rest.claim()[0])  # reports a trial; the lost job times the baselines
         client.post(f"/searches/{search}/stop")
         (again,) = rest.claim(wait_s=10)
         assert (again.job, again.attempt_id != lost.attempt_id) == (lost.job, True)

@@ -38,7 +38,7 @@ def test_throughput_bench_prints_both_rates_and_their_ratio(
 ) -> None:
     assert run(monkeypatch, "print('device: noise of its own'); print(100.0)") == 0
     printed = capsys.readouterr().out
-    assert printed.count("| Kernel Tuner |") == 2  # two turns
+    assert printed.count("| Kernel Tuner |") == 2  # the benchmark runs two turns
     assert "| kernel-evo search | 600 |" in printed and "| Kernel Tuner | 100 |" in printed
     assert printed.rstrip().endswith("\n6.0 times as many configs per minute.")
 

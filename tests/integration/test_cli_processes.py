@@ -70,7 +70,7 @@ def gone(processes: list[psutil.Process]) -> bool:
 
 
 def children(command: Running, name: str) -> list[psutil.Process]:
-    """Return the living child processes."""
+    """Return the running child processes of a command that have this name."""
     return running_with(name, command.family)
 
 
@@ -86,7 +86,9 @@ def test_ctrl_c_stops_the_search_and_prints_its_report(line: CommandLine) -> Non
     assert (ended.code, ended.err) == (0, "")
     assert "Stopping: running trials finish, then the report follows. A second Ctrl-C cancels the search." in ended.out
     assert "Stopped early" in ended.out
-    assert re.search(r"kernel-evo champion show \d", ended.out)  # a busy machine may promote twice before Ctrl-C
+    assert re.search(
+        r"kernel-evo champion show \d", ended.out
+    )  # on a busy machine, the search may promote twice before Ctrl-C
     assert gone(children)
 
 

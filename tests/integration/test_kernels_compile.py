@@ -122,7 +122,7 @@ def test_block_size_limit_applies_to_every_launch(workshop: Workshop) -> None:
 
 def test_reported_shared_memory_is_the_largest_of_all_launches(workshop: Workshop) -> None:
     made = workshop.built(find(str(KERNELS / "prefix_sum")), known("sm_89"), {"THREADS": 128, "ITEMS": 1})
-    assert made.resources["shared_memory_bytes"] == 4096  # of scan_totals; scan_blocks has 512
+    assert made.resources["shared_memory_bytes"] == 4096  # the kernel scan_totals needs 4,096 bytes, scan_blocks 512
 
 
 def test_instantiation_of_an_undefined_template_is_refused(workshop: Workshop) -> None:

@@ -64,7 +64,7 @@ def ptx(compiler: NvrtcCompiler, kernel: str, device: Device = H100) -> bytes:
 def test_launch_limits_apply_to_each_axis(
     device: Device, launch: dict[str, tuple[int, int, int]], resource: str | None
 ) -> None:
-    """A real H100 accepted and refused the same blocks and grids."""
+    """The expected values are those of a real H100, which accepted and refused the same launches."""
     found = refusal(b"", replace(LAUNCH, **launch), (X,), device)  # type: ignore[arg-type]
     assert (found and isinstance(found, OverResources) and found.resource) == resource
 

@@ -52,7 +52,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
 
 
 def _copy(file: Path, location: Location) -> None:
-    """Create the schema of 0.1.0 on a server, and insert the rows of a file."""
+    """Create the schema of release 0.1.0 on a PostgreSQL server, and insert the rows of a SQLite file."""
     engine = store_of(location).engine()
     with engine.connect() as connection, connection.begin():
         config = configuration()

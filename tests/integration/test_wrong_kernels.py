@@ -53,7 +53,7 @@ WRONG = {
         *("sdpa", "B=1,H=2,S=64,D=16,softcap=50", {}, ATTENTION),
         *("score[n][v] = tanh_of(score[n][v]", "score[n][v] = (score[n][v]"),
     ),
-    "scores are capped at another value": (
+    "scores are capped at a wrong value": (
         *("sdpa", "B=1,H=2,S=64,D=16,softcap=50", {}, ATTENTION),
         *("f) * {{ softcap * 1.4426950408889634 }}f;", "f) * {{ softcap * 1.4 }}f;"),
     ),

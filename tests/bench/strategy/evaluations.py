@@ -1,4 +1,4 @@
-"""Compares how close to the optimum the best configs of contestants are after numbers of evaluations."""
+"""Compares how close contestants come to the optimum within a given number of evaluations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
