@@ -50,7 +50,7 @@ COLLECT_S = 600.0
 TOKENS_S = 10.0
 
 Opened: TypeAlias = tuple[Ownership | None, Database]
-"""The database. For SQLite, also the ownership that prevents other services from serving the file."""
+"""The database. For SQLite, also the lock that prevents other services from using the same file."""
 
 DESCRIPTION = (
     "Searches the parameter space of GPU and CPU kernels. Errors are RFC 9457 problem documents. Lists are paged; "
@@ -64,7 +64,7 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
     The database opens when the application starts, and closes when the application ends.
 
     Args:
-        opened: the database, if the caller has already opened it. The application closes the database when it ends.
+        opened: the database, if the caller has already opened it. The application closes the database in either case.
     """
     app = Application(
         title="kernel-evo",
@@ -79,8 +79,8 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
             ),
             *pages.routes(),
         ],
-        openapi_url=None,  # `api.rest.service` serves it, with an access rule like every other route
-        docs_url=None,  # FastAPI's documentation pages load scripts from another host
+        openapi_url=None,  # `api.rest.service` serves the document, with an access rule
+        docs_url=None,  # these FastAPI pages load scripts from another host
         redoc_url=None,
         separate_input_output_schemas=False,
     )
@@ -104,7 +104,7 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
 
 
 def open_database(settings: Settings) -> Opened:
-    """Open the database and return it. For an SQLite file, first take the exclusive right to serve the file.
+    """Open the database and return it. An SQLite file is first locked against other services.
 
     Raises:
         Conflict: another service already serves the SQLite file.
@@ -207,13 +207,13 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
 class Application(FastAPI):
     """FastAPI application whose OpenAPI document lists the roles of each route as ``x-roles``.
 
-    Only HTTP requests pass through the middleware.
+    Only HTTP requests pass through the middleware; lifespan events and web sockets do not.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await super().__call__(scope, receive, send)
-        else:  # lifespan events; web sockets, which no route serves
+        else:  # lifespan events, and web sockets, which are refused
             scope["app"] = self
             await self.router(scope, receive, send)
 

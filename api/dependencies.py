@@ -22,7 +22,7 @@ from db.repositories.artefacts import Artefacts
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """The objects of a running service that routes use."""
+    """The database, scheduler and other objects of a running service that routes use."""
 
     settings: Settings
     database: Database

@@ -46,7 +46,7 @@ class Catalogue:
             return self._families.get(row.digest, lambda: parsed(row.document))
 
     def space(self, search: SearchRow) -> Space:
-        """Return the space of a search. The row of the search need not be in the database yet.
+        """Return the space of a search. `search` may be a row that is not stored yet.
 
         Raises:
             EmptySpace: no config is valid.
@@ -65,10 +65,9 @@ class Catalogue:
 def goal_of(search: SearchRow) -> Goal | None:
     """Return the metric that a search optimises, or None if the search minimises the time.
 
-    `search` need not be in the database yet.
+    `search` may be a row that is not stored yet.
 
-    Raises:
-        InvalidInput: the metric is not a valid expression.
+    Raises: / InvalidInput: the metric is not a valid expression.
     """
     flops, moved = _work(search, search.objective.metric)
     return Goal.of(search.objective, search.problem, flops=flops, moved=moved)
@@ -77,17 +76,16 @@ def goal_of(search: SearchRow) -> Goal | None:
 def second_goal_of(search: SearchRow) -> Goal | None:
     """Return the second objective of a search, or None if the search has one objective.
 
-    `search` need not be in the database yet.
+    `search` may be a row that is not stored yet.
 
-    Raises:
-        InvalidInput: the second objective is not a valid expression, or equals the first objective.
+    Raises: / InvalidInput: the second objective is not a valid expression, or equals the first objective.
     """
     flops, moved = _work(search, search.objective.second_metric)
     return Goal.second(search.objective, search.problem, flops=flops, moved=moved)
 
 
 def _work(search: SearchRow, metric: str | None) -> tuple[float | None, float | None]:
-    """Return the operations and bytes of one call, or (None, None) if there is no metric that could use them."""
+    """Return the number of operations and bytes of one call, or (None, None) for a search without a metric."""
     work = None if metric is None else parsed(search.family.document).work(search.problem)
     return (None, None) if work is None else (work.flops, work.bytes)
 
@@ -139,8 +137,8 @@ class BuiltinFamilies:
         """Register the built-in families that are not in the database.
 
         Args:
-            name: family name from a request, or None. The built-in recording with this name is registered, too, if
-                there is one. Registering all recordings would take seconds.
+            name: family name from a request, or None. The built-in recording with this name is also registered, if
+                there is one. Other recordings are not registered, because that would take seconds.
 
         Raises:
             StoreUnavailable: the database accepts no writes.
@@ -163,7 +161,7 @@ class BuiltinFamilies:
             self._registered |= digests
 
     def try_to_ensure(self, name: str | None = None) -> None:
-        """Call `ensure` before a read. If the database accepts no writes, log this fact and continue."""
+        """Call `ensure` before a read. If the database accepts no writes, log a warning instead of raising an error."""
         try:
             self.ensure(name)
         except StoreUnavailable as error:

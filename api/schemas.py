@@ -48,7 +48,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_on_on
 WorkerId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "worker_id"))]
 DeviceId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "device_uuid"))]
 MAX_NAMES, MAX_PROBLEM, MAX_DEVICES = 200, 10_000, 256
-"""Maximum numbers of names in one object, characters of a problem, and devices of one worker."""
+"""Maximum number of names in one object, of characters of a problem, and of devices of one worker."""
 
 
 def _one_value(given: object) -> object:
@@ -99,7 +99,7 @@ MAX_NOTES = 20_000
 MOST_TRIALS = 1_000_000
 """Maximum number of trials of one variant."""
 MAX_RESULTS, MAX_CONTENTS = 256, 1024
-"""Maximum numbers of results and of artefact contents in one request."""
+"""Maximum number of results and of artefact contents in one request."""
 
 
 def _only_known(kind: type) -> BeforeValidator:
@@ -139,7 +139,7 @@ class Body(BaseModel):
 
 
 class FamilyBody(Body):
-    """A family to register. `location` is an absolute path on the workers. Omit it for built-in families."""
+    """A family to register. `location` is an absolute path on the workers. Omit `location` for built-in families."""
 
     name: Name
     document: dict[str, Any]
@@ -147,7 +147,7 @@ class FamilyBody(Body):
 
 
 Incarnation: TypeAlias = Annotated[str, Field(min_length=1, max_length=64)]
-"""Random id that a worker process chooses at its start and sends with every request."""
+"""Random id that a worker process generates when it starts and sends with every request."""
 
 
 class WorkerBody(Body):
@@ -234,7 +234,7 @@ class SearchRequest(Body):
 
 
 class VariantBody(Body):
-    """A variant of a search: its files as text, and the keys that differ from its parent.
+    """A variant of a search: its files as text, and the keys of family.toml that differ from its parent.
 
     `document` may contain `name`, `author`, `idea`, and keys of the ``[cpu]`` or ``[cuda]`` table of a family:
     `template` or `source`, `entry`, `tunables`, `constraints`, `launch` and others. Missing keys are taken from the
@@ -261,8 +261,8 @@ class LeaseRequest(Body):
     """Request of a slot for work.
 
     `holding` lists the attempts that the worker holds. Granted leases that are missing in the list did not reach the
-    worker, and are sent again. `unable` lists searches whose jobs the worker cannot do, for example because its copy of
-    the family differs.
+    worker, and are sent again. `unable` lists searches whose jobs the worker cannot execute, for example because its
+    copy of the family differs.
     """
 
     worker_id: str
@@ -317,7 +317,7 @@ class AttemptResult(Result):
 
 
 class Results(Body):
-    """Several results. `contents` has artefacts of the reports, by digest. They need not be uploaded separately."""
+    """Several results. `contents` maps digests to artefacts of the reports, which then need no separate upload."""
 
     results: list[AttemptResult] = Field(min_length=1, max_length=MAX_RESULTS)
     contents: dict[Digest, Base64Bytes] = Field(default_factory=dict, max_length=MAX_CONTENTS)
@@ -334,7 +334,7 @@ class Release(Body):
     reason: str = Field(default="", max_length=2000)
     unfit: bool = Field(
         default=False,
-        description="True if the worker cannot do any job of this search. The search then shows the reason.",
+        description="True if the worker cannot execute any job of this search. The search then shows the reason.",
     )
 
 

@@ -34,16 +34,16 @@ GRACE_S = 5
 
 
 KEEP_ALIVE_S = 150
-"""Seconds that an idle connection stays open. Proxies close theirs earlier (nginx 60, Traefik 90, Caddy 120); if the
-service closed first, a proxy could send a request into a closing connection and answer 502."""
+"""Seconds that an idle connection stays open. This time is longer than the defaults of proxies (nginx 60, Traefik 90,
+Caddy 120). If the service closed a connection first, a proxy could send a request on it and answer with status 502."""
 
 
 class CannotListen(EvoError, OSError):
-    """The address cannot be bound. The message contains the address, the reason and a remedy."""
+    """Raised if the address cannot be bound. The message contains the address, the reason and a remedy."""
 
 
 class OpenNetwork(EvoError, PermissionError):
-    """Other machines can reach the service, and no access token exists."""
+    """Raised if other machines can reach the service and no access token exists."""
 
 
 def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None) -> None:
@@ -71,7 +71,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
         if ownership is not None:
             ownership.release()
         raise
-    if database.shared:  # not with SQLite: a user waits for the first trial, which needs no verdict
+    if database.shared:  # not with SQLite: it would delay the first trial of a local search
         learn_to_judge()
     with listening:
         url = address(listening)
@@ -83,13 +83,15 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
             access_log=False,
             timeout_graceful_shutdown=GRACE_S,
             timeout_keep_alive=KEEP_ALIVE_S,
-            proxy_headers=False,  # `api.http.middleware.forwarding` reads them
+            proxy_headers=False,  # `api.http.middleware.forwarding` handles these headers
             server_header=False,
         )
         server = _Server(config, lambda: _listening(ownership, url, announce))
         server.run(sockets=[listening])
     if not server.started:
-        raise getattr(app.state, "failed", None) or EvoError("the service could not start: its log above says why")
+        raise getattr(app.state, "failed", None) or EvoError(
+            "the service could not start; see the log above for the reason"
+        )
 
 
 def refuse_open_network(settings: Settings, database: Database) -> None:
@@ -155,7 +157,7 @@ def _listening(ownership: Ownership | None, url: str, announce: Callable[[str], 
 
 
 class _Brief(LifespanOn):
-    """Lifespan handler that logs no traceback of an expected error at the start. `serve` reports the reason instead."""
+    """Lifespan handler that suppresses tracebacks of expected errors at startup. `serve` reports the reason instead."""
 
     async def send(self, message: LifespanSendMessage) -> None:
         app: FastAPI = self.config.app  # type: ignore[assignment]
@@ -189,12 +191,12 @@ class _Server(uvicorn.Server):
 
 
 YOUNG, MIDDLE = 10_000, 20
-"""Thresholds of the garbage collector. A request creates some thousands of objects, none of which lives on; the
-defaults would scan older objects far too often."""
+"""Thresholds of the garbage collector. A request creates some thousands of short-lived objects. With the default
+thresholds, older objects would be scanned far too often."""
 
 
 def learn_to_judge() -> None:
-    """Load the modules that a verdict needs. Otherwise the first verdict would delay all requests by a second."""
+    """Import the modules that a verdict needs. Otherwise the first verdict would delay all requests by a second."""
     timing = Timing(samples_us=(1.0, 1.1, 0.9))
     report = ConfirmReport(challenger=timing, challenger_again=timing, incumbent=timing, baselines={"library": timing})
     judge(report, Policy(), 1, np.random.default_rng(0))
@@ -203,7 +205,7 @@ def learn_to_judge() -> None:
 def settle() -> None:
     """Exclude all existing objects from garbage collection.
 
-    Scanning them would take 0.1 s or more per collection. Call this only in a process that runs nothing but a service.
+    Scanning them would take 0.1 s or more per collection. Call this only in a process that exclusively runs a service.
     """
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, MIDDLE)
@@ -215,7 +217,7 @@ the first byte of a later request."""
 
 
 class TimedProtocol(H11Protocol):
-    """Closes connections on which no request arrives. uvicorn itself would keep them open forever."""
+    """Closes connections on which no request arrives. uvicorn would keep these connections open indefinitely."""
 
     _due: asyncio.TimerHandle | None = None
 
@@ -245,11 +247,11 @@ class TimedProtocol(H11Protocol):
 
 
 def raise_limit() -> None:
-    """Raise the open-file limit to its maximum. The usual limit of 1,024 is meant for interactive programs."""
+    """Raise the open-file limit to its maximum. The usual limit of 1,024 files is too low for a service."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (OSError, ValueError) as error:  # some systems allow less than they report
+    except (OSError, ValueError) as error:  # some systems report a maximum that they do not allow
         log.warning("the open-file limit cannot be raised", limit=soft, reason=str(error))

@@ -16,11 +16,11 @@ from evo.errors import InvalidInput
 
 DEFAULT_PORT = 8765
 LONGEST_DAYS, LARGEST_GB = 36_500.0, 1e6
-"""Upper limits of days and gigabytes. Larger values would exceed the calendar, or any disk."""
+"""Upper limits of days and gigabytes. Larger numbers of days would exceed the range of dates."""
 
 
 def _parser(kind: type[PublicUrl] | type[Proxies]) -> Callable[[object], object]:
-    """Return a function that parses strings as this type and returns other values unchanged."""
+    """Return a function that parses a string as the type `kind` and returns other values unchanged."""
     return lambda given: kind.of(given) if isinstance(given, str) else given
 
 
@@ -104,7 +104,9 @@ class Settings(BaseSettings):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0]).removeprefix("KERNEL_EVO_").lower()
-            reason = first["msg"].removeprefix("Value error, ")  # omits the value, which may be a secret
+            reason = first["msg"].removeprefix(
+                "Value error, "
+            )  # the message does not contain the value, which may be a secret
             if name in given:
                 raise InvalidInput(f"--{name.replace('_', '-')}", reason) from None
             variable = f"KERNEL_EVO_{name.upper()}"

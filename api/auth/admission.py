@@ -33,18 +33,18 @@ WRONG = f"{SIGN_IN}?wrong=token"
 """Redirect target after a sign-in with an invalid token."""
 STATIC = "/static/"
 METRICS = "/metrics"
-"""Path of the metrics. Programs read it, so browsers also get a 401 instead of a redirect to the sign-in page."""
+"""Path of the metrics. Monitoring programs request this path, so a request without access gets status 401, never a
+redirect to the sign-in page."""
 PROBES = frozenset({"/api/v1/health", "/api/v1/ready"})
-"""Paths that say whether the process runs and accepts requests. No caller is identified, because that would need the
-database."""
+"""Paths of the health checks. Their callers are not identified, because identification would need the database."""
 BEARER = "bearer "
 
 LONGEST_ADDRESS = 64
-"""Maximum number of characters of a client address. A proxy may send any text."""
+"""Maximum number of characters of a client address. Longer text from a proxy is cut."""
 
 ANONYMOUS = Rate(per_s=20, burst=100)
 FAILURES = Rate(per_s=0.1, burst=10)
-"""Limit of invalid tokens per address, in requests and in the sign-in form: ten at once, then one every ten seconds."""
+"""Limit of invalid tokens per address, in requests and sign-in forms: a burst of ten, then one every ten seconds."""
 
 
 class Admission:
@@ -68,7 +68,7 @@ class Admission:
             await (refused or self.app)(scope, receive, send)
 
     async def _signing_in(self, request: Request, receive: Receive, send: Send) -> None:
-        """Handle a sign-in.
+        """Handle a request that signs in.
 
         Only attempts with invalid tokens count towards the rate limit, so a valid token always signs in.
         """
@@ -158,8 +158,8 @@ async def _is_open(request: Request, gate: Gate) -> bool:
 async def _identified(request: Request, gate: Gate) -> Caller | None:
     """Return the caller of a request, or None if the token of the request is invalid.
 
-    A request without token and session gets the caller `STRANGER`. While the database is unavailable, metrics are shown
-    to callers that were known when the database was last read.
+    A request without token and session gets the caller `STRANGER`. While the database is unavailable, metrics are sent
+    to callers whose token was valid when the database was last read.
     """
     if request.url.path in PROBES:
         return STRANGER
@@ -192,7 +192,7 @@ def _unknown(request: Request, reason: str) -> Response:
 
 
 def _no_token_yet(request: Request, sign: str) -> Response:
-    """Return the response to a client on another machine while no token exists.
+    """Return the response that refuses a client on another machine because no token exists yet.
 
     Such a client reaches the service through a proxy on this machine.
 

@@ -19,7 +19,7 @@ from evo.messages.access import effective
 COOKIE = "kernel_evo_session"
 
 KEPT_S = 2.0
-"""Seconds for which a caller is cached. A revocation by another process takes effect after at most this time."""
+"""Seconds for which a caller is cached. If another process revokes a token, this process may accept it for so long."""
 KEPT = 4096
 
 LONGEST_SECRET = 200
@@ -28,12 +28,10 @@ USED_EVERY = timedelta(minutes=1)
 
 
 class Gate:
-    """Finds the caller of a token or session, with a cache in front of the database.
-
-    Several threads may use one object.
+    """Finds the caller of a token or session, in a cache or else in the database. Thread-safe.
 
     Args:
-        key: secret of the local database, which grants every role.
+        key: secret that is stored next to the database. A caller that sends it has all roles.
         local: True if only this machine can reach the service. In this case, callers need no token until the first
             token exists.
     """
@@ -116,7 +114,7 @@ class Gate:
     def used_at(self, row: TokenRow) -> datetime | None:
         """Return the time at which a token was last used, or None if it was never used.
 
-        The time may be newer than the stored time.
+        The result includes uses that are not yet stored in the database.
         """
         noted = self._used.get(row.id)
         return noted if row.last_used_at is None else max(row.last_used_at, noted or row.last_used_at)
@@ -149,7 +147,7 @@ class Gate:
             return caller
         caller = self._look_up(kind, secret, self._clock())
         if caller is not None and caller.unbound:
-            now_s = -math.inf  # another process may bind the token at any moment
+            now_s = -math.inf  # not cached, because another process may bind the token
         with self._lock:
             self._known[kind, secret] = (now_s, caller)
             while len(self._known) > KEPT:

@@ -10,7 +10,7 @@ from evo.messages.access import ROLES, Role, effective
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """An admitted caller.
+    """The authenticated sender of a request, with its rights.
 
     Attributes:
         key: key under which rate limits count the caller's requests. None if there is no limit.
@@ -56,7 +56,7 @@ OWNER = Caller(name="owner of the database", roles=effective(ROLES))
 STRANGER = Caller(name="stranger", roles=frozenset())
 
 JOINER = "joiner"
-"""Role of join tokens. Its only right is to exchange the join token for a worker token."""
+"""Role of join tokens. A caller with this role can only exchange its join token for a worker token."""
 
 _current: ContextVar[Caller] = ContextVar("caller", default=STRANGER)
 

@@ -1,4 +1,4 @@
-"""Keeps the fields of a refused form, so that the answer can show them to the user again."""
+"""Stores the fields of a refused form, so that the answer can show them to the user again."""
 
 from fastapi import Request
 from starlette.datastructures import FormData
@@ -7,7 +7,7 @@ from starlette.requests import ClientDisconnect
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 MOST_BYTES = 64 * 1024
-"""Maximum size in bytes of a form that is read before sign-in. Forms without a length are not read."""
+"""Maximum size in bytes of a form that is parsed before sign-in. Forms without a length are not parsed."""
 
 MOST_FIELDS = 200
 
@@ -17,7 +17,7 @@ def is_form(request: Request) -> bool:
 
 
 async def keep_typed(request: Request) -> None:
-    """Read the form in a request, if it is short, and keep its fields for the answer."""
+    """Parse the form in a request, if it is short, and store its fields for the answer."""
     length = request.headers.get("content-length", "")
     if request.method == "POST" and is_form(request) and length.isdecimal() and int(length) <= MOST_BYTES:
         try:
@@ -27,10 +27,10 @@ async def keep_typed(request: Request) -> None:
 
 
 def keep(request: Request, form: FormData) -> None:
-    """Keep the fields of a parsed form."""
+    """Store the text fields of a parsed form in the state of its request."""
     request.state.typed = {name: value for name, value in form.items() if isinstance(value, str)}
 
 
 def typed_of(request: Request) -> dict[str, str]:
-    """Return the kept fields of a request. The result is empty if no form was kept."""
+    """Return the stored form fields of a request. The result is empty if no form was stored."""
     return dict(getattr(request.state, "typed", {}))

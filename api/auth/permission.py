@@ -19,7 +19,8 @@ PUBLIC: Rule = frozenset()
 """Rule of routes that are open to all callers, even without sign-in. Such routes neither reveal nor change data."""
 
 REGISTERING = "PUT"
-"""HTTP method of a worker's registration. An unbound token may send it, and is then bound to the worker."""
+"""HTTP method of a worker's registration. A token that is not bound to a worker may be used for this method only, and
+is then bound to the worker."""
 
 _MARK = "__access_rule__"
 
@@ -33,7 +34,7 @@ def allow(*roles: str) -> Callable[[F], F]:
 
 
 def public(endpoint: F) -> F:
-    """Let all callers call a route."""
+    """Decorator that lets all callers call a route, even without sign-in."""
     return _marked(PUBLIC)(endpoint)
 
 
@@ -62,7 +63,7 @@ async def authorise(request: Request) -> None:
     rule = rule_of(request.scope.get("endpoint"))
     if rule is None:
         raise HTTPException(
-            403, f"{request.url.path} has no access rule, so no caller may use it; this is a bug of the service"
+            403, f"{request.url.path} has no access rule, so it refuses all callers; this is a bug of kernel-evo"
         )
     if rule:
         who = caller()

@@ -5,12 +5,13 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 KEPT = 10_000
-"""Maximum number of buckets. The least recently used bucket is dropped first. A dropped bucket counts as full."""
+"""Maximum number of buckets. Further buckets replace the least recently used ones, whose callers then start with a full
+bucket."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """Rate limit: `burst` requests at once, and `per_s` more each second."""
+    """Rate limit: a burst of `burst` requests, and `per_s` further requests each second."""
 
     per_s: float
     burst: float
@@ -20,7 +21,7 @@ class Throttle:
     """Token buckets for rate limits. Only the thread of the event loop may use them.
 
     Args:
-        rates: rate limit by kind of bucket.
+        rates: rate limits, by the kind of bucket (such as ``caller`` or ``address``).
     """
 
     def __init__(self, rates: dict[str, Rate]) -> None:
@@ -28,7 +29,7 @@ class Throttle:
         self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     def wait_s(self, kind: str, key: str) -> float:
-        """Count one request and return 0. If the limit is reached, return the seconds until a request is allowed."""
+        """Return 0 and count a request, or return the seconds until the next request is allowed."""
         rate, now = self._rates[kind], time.monotonic()
         left, at = self._buckets.pop((kind, key), (rate.burst, now))
         left = min(rate.burst, left + (now - at) * rate.per_s)

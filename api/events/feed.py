@@ -1,4 +1,4 @@
-"""The event feed reads the event log once for all event streams of this process."""
+"""Event feed: reads the event log once for all event streams of this process."""
 
 import asyncio
 from collections import deque
@@ -27,14 +27,14 @@ KEPT_BATCHES = 64
 
 
 class LogReplaced(Exception):
-    """The events after a position are lost, because a backup was restored or old events were deleted."""
+    """Events after a position are no longer in the log, because a backup was restored or old events were deleted."""
 
 
 class Feed:
     """Reads the event log for all event streams. A feed may be used from one event loop only.
 
-    Each process of the service reads the whole log, so a client may connect to any process. `_recent` contains the
-    events between the positions `_since` and `_head`.
+    Each process of the service reads the whole log, so a client may connect to any process. The attribute `_recent`
+    contains the events between the positions `_since` and `_head`.
     """
 
     def __init__(self, database: Database, clock: Clock) -> None:
@@ -56,7 +56,7 @@ class Feed:
     ) -> AsyncGenerator[Sequence[ServerEvent]]:
         """Yield batches of events after a position until the feed is closed.
 
-        At least once a minute, a batch is yielded, so that the caller can check its time limit. The batch may be empty.
+        If there are no events for a minute, an empty batch is yielded, so that the caller can check its time limit.
 
         Args:
             search_id: search whose events are yielded. If None, all events are yielded.
@@ -69,7 +69,7 @@ class Feed:
                     if batch is None:
                         try:
                             batch = await run_in_threadpool(self._read, after, search_id)
-                        except LogReplaced:  # the client reconnects and must read the lists again
+                        except LogReplaced:  # the client then reconnects and reads the complete lists again
                             return
                     if batch:
                         after = batch[-1].place
@@ -119,7 +119,7 @@ class Feed:
         self._news.wake()
 
     def _remembered(self, after: EventPosition) -> list[ServerEvent] | None:
-        """Return the events after a position from memory, or None if memory lacks some of them."""
+        """Return the events after a position from memory, or None if some of these events are no longer in memory."""
         if self._since is None or after < self._since:
             return None
         heard = dropwhile(lambda kept: kept[1][-1].place <= after, self._recent)
@@ -129,7 +129,7 @@ class Feed:
         """Return the events after a position in the log.
 
         Raises:
-            LogReplaced: the log lacks events after the position.
+            LogReplaced: some events after the position are no longer in the log.
         """
         with self._database.read() as session:
             if not Events(session).keeps(after):

@@ -1,6 +1,6 @@
 """Creates server-sent events from rows of the event log.
 
-The events contain ended trials, and the current state of searches and workers.
+An event describes an ended trial, or the current state of a search or a worker.
 """
 
 from collections import Counter
@@ -50,7 +50,7 @@ def read_batch(
 ) -> list[ServerEvent]:
     """Return the events after a position, from at most `limit` rows of the log.
 
-    Several rows about the same search or worker give one event. Events of trials come first.
+    Several rows about the same search or worker result in one event. Events of trials come first.
     """
     rows = Events(session).after(after, search_id=search_id, limit=limit)
     if not rows:
@@ -142,7 +142,7 @@ AGAIN_S = 60
 
 
 class Listeners:
-    """Counts the open streams of each caller. It may be used from one event loop only."""
+    """Counts the open streams of each caller. An object may be used from one event loop only."""
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()

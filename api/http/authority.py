@@ -1,8 +1,8 @@
 """Parses host names in requests, and detects clients on other machines.
 
 A service on a loopback address needs no token from callers on its machine until the first token exists. If a proxy runs
-on this machine, clients on other machines also connect from a loopback address. Only the headers of their requests show
-where they are.
+on this machine, clients on other machines also connect from a loopback address. Only the headers that the proxy adds
+show that these clients are on other machines.
 """
 
 import ipaddress
@@ -39,7 +39,7 @@ FORWARDED = re.compile(r"(?:^|[;,])\s*(for|host)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", r
 
 
 def sign_of_outside(headers: Headers) -> str | None:
-    """Return a header with its value, as text, if it shows that the client is on another machine, else None.
+    """Return the header (name and value) that shows that the client is on another machine, or None if no header does.
 
     An address that cannot be parsed counts as the address of another machine.
     """

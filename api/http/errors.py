@@ -44,7 +44,11 @@ CONTENT: dict[str, Any] = {
                 "code": {"type": "string", "description": "kind of the error, e.g. `not-found`"},
                 "field": {"type": "string", "description": "the offending field, e.g. `problem.S`"},
                 "errors": {"type": "array", "items": {"type": "object"}},
-                "roles": {"type": "array", "items": {"type": "string"}, "description": "one of them is enough"},
+                "roles": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "description": "the caller needs one of these roles",
+                },
             },
         }
     }
@@ -53,7 +57,7 @@ CONTENT: dict[str, Any] = {
 
 
 class RoleMissing(HTTPException):
-    """The caller has none of the roles that allow the request."""
+    """Raised if the caller has none of the roles that allow the request (status 403)."""
 
     def __init__(self, request: Request, roles: Iterable[str]) -> None:
         self.roles = sorted(roles)
@@ -112,7 +116,7 @@ STATUS: Mapping[type[EvoError], int] = {
 
 
 MOST_NAMED = 20
-"""Maximum number of invalid fields in one answer. A request may contain any number of them."""
+"""Maximum number of invalid fields that one answer lists."""
 
 LONGEST_NAME, LONGEST_REASON = 200, 500
 """Maximum number of characters of a field name and of a reason."""
@@ -188,7 +192,7 @@ class Explained:
 
         try:
             await self.app(scope, receive, watched)
-        except asyncio.CancelledError:  # the service stops, and the request did not end in time
+        except asyncio.CancelledError:  # the service is stopping and cancelled the request
             if begun:
                 raise
             await problem(503, STOPPING)(scope, receive, send)
@@ -203,7 +207,7 @@ class Explained:
 def _own_error(error: BaseException | None) -> EvoError | None:
     """Return the `EvoError` that caused an error, or None.
 
-    Starlette wraps an error that is raised while the body of a response is sent.
+    If an error is raised while the body of a response is sent, Starlette wraps it in another exception.
     """
     while error is not None and not isinstance(error, EvoError):
         if isinstance(error, BaseExceptionGroup):
@@ -255,12 +259,12 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     error = cast(HTTPException, error)
     if isinstance(error, Malformed):
         return answer(request, 422, str(error.detail), field=shortened(error.field, LONGEST_NAME))
-    if error.status_code == 400:  # Starlette could not read a form; kernel-evo itself never raises 400
+    if error.status_code == 400:  # raised by Starlette, which could not parse a form
         reason = f"cannot be read: {error.detail}"
         return answer(request, 422, f"body: {reason}", field="body", errors=[{"field": "body", "reason": reason}])
     details = {
         404: f"there is nothing at {request.url.path}; /api/v1/openapi.json lists all paths",
-        405: f"{request.method} is not possible on {request.url.path}; /api/v1/openapi.json lists the methods",
+        405: f"{request.url.path} does not support {request.method}; /api/v1/openapi.json lists the methods",
     }
     extra: dict[str, Any] = {"roles": error.roles} if isinstance(error, RoleMissing) else {}
     response = answer(request, error.status_code, details.get(error.status_code, str(error.detail)), **extra)
@@ -279,7 +283,7 @@ def _methods(request: Request) -> list[str]:
     for route in request.app.routes:
         if route.matches(request.scope)[0] is not Match.NONE:
             found |= getattr(route, "methods", None) or {"GET"}
-    found = found or {"GET"}  # a path of static files
+    found = found or {"GET"}  # static files have no route with methods
     return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
 
@@ -294,9 +298,9 @@ async def _on_bug(request: Request, error: Exception) -> Response:
 
 
 def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
-    """Return the location of an error as a path of keys that the client sent.
+    """Return the location of an error as a path of keys in the request.
 
-    Names of types, which Pydantic adds to the path, are removed.
+    Pydantic adds names of types to the path; they are removed.
     """
     location: tuple[int | str, ...] = error["loc"]
     if location[:1] != ("body",):
@@ -314,8 +318,8 @@ def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
 def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> list[dict[str, str]]:
     """Return the first `MOST_NAMED` invalid fields, with the reasons why they are invalid.
 
-    If a field accepts several types, the reason has one part per type. If only parts of a field's value are invalid,
-    just these parts are named, because the client did not mean the field's other types.
+    If a field accepts several types, the reason has one part per type. If an element of a field's value is invalid,
+    only the element is named, and the field's other types are not mentioned.
 
     Args:
         body: the parsed body of the request. None if the errors are in query parameters.
@@ -332,7 +336,7 @@ def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> li
 def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the errors that concern the client's input.
 
-    If a field accepts several kinds of objects, these are only the errors for the sent `kind`.
+    If a field accepts several kinds of objects, only the errors for the `kind` in the request are returned.
     """
     found = list(errors)
     others = {each["loc"][:-1] for each in found if each["type"] == "literal_error" and each["loc"][-1] == "kind"}

@@ -1,8 +1,8 @@
 """Entity tags of resources.
 
 A tag has one or two parts: ``"DECIDED"`` or ``"DECIDED.SHOWN"``. The first part changes when users change the resource.
-The second part changes when the shown data change. ``If-Match`` protects users' decisions from concurrent changes. It
-compares only the first part, so trials that end in the meantime cause no conflict. ``If-None-Match`` avoids sending
+The second part changes when the returned data change. ``If-Match`` protects users' decisions from concurrent changes.
+It compares only the first part, so trials that end in the meantime cause no conflict. ``If-None-Match`` avoids sending
 unchanged data again, and compares the whole tag.
 """
 
@@ -29,12 +29,15 @@ class Outdated(Conflict):
 
 
 def search_tag(row: SearchRow) -> str:
-    """Return the first part of a search's tag. It covers the state and decisions of users, but not ended trials."""
+    """Return the first part of a search's tag.
+
+    The tag depends on the state of the search and on decisions of users, but not on ended trials.
+    """
     return _tag("search", row.id, row.state, row.reason, row.priority, row.notes, row.archived_at)
 
 
 def shown_tag(decided: str, view: SearchView) -> str:
-    """Return the complete tag of a search view. It depends neither on elapsed times nor on the money spent."""
+    """Return the complete tag of a search view. The tag does not change with the elapsed time or the money spent."""
     still = None if view.proving is None else replace(view.proving, elapsed_s=None, left_s=None, all_left_s=None)
     working = None if view.working is None else replace(view.working, elapsed_s=0.0)
     shown = replace(view, elapsed_s=0.0, cost=None, proving=still, working=working)
@@ -42,7 +45,7 @@ def shown_tag(decided: str, view: SearchView) -> str:
 
 
 def champion_tag(row: ChampionRow) -> str:
-    """Return the tag of a champion. It changes only when the champion becomes current or is retired."""
+    """Return the tag of a champion. The tag changes only when the champion becomes current or is retired."""
     return _tag("champion", row.id, row.current, row.retired_at, row.retired_reason)
 
 
@@ -62,7 +65,7 @@ def require(if_match: str | None, current: str) -> None:
 
 
 def _decided(tag: str) -> str:
-    """Return the first part of a tag, which covers the decisions of users."""
+    """Return the first part of a tag, which changes with decisions of users."""
     first, dot, _ = tag.strip().removeprefix("W/").partition(".")
     return f'{first}"' if dot else first
 

@@ -16,7 +16,7 @@ from evo.text.suggestion import unknown
 def refuse_repeated(request: Request) -> None:
     """Refuse a repeated query parameter that accepts only one value.
 
-    Using one of the values and ignoring the others would mislead the caller.
+    The service does not choose one of the values, because the caller may have meant another.
 
     Raises:
         InvalidInput: a parameter that accepts one value is repeated.
@@ -25,11 +25,11 @@ def refuse_repeated(request: Request) -> None:
     counted = Counter(name for name, _ in request.query_params.multi_items())
     for name, times in counted.items():
         if times > 1 and not (isinstance(route, APIRoute) and parameters(route).get(name, False)):
-            raise InvalidInput(name[:80], f"was given {times} times; keep one")
+            raise InvalidInput(name[:80], f"was given {times} times; send it once")
 
 
 def refuse_unknown(given: Iterable[str], known: Collection[str], what: str = "parameters") -> None:
-    """Refuse an unknown parameter. Ignoring it would mislead the caller.
+    """Refuse unknown parameters, so that a mistyped filter is not ignored.
 
     Args:
         what: plural noun for the parameters, used in the error message.
@@ -67,7 +67,7 @@ def _parameters_of(dependant: Dependant) -> Iterator[tuple[str, bool]]:
 
 
 def _several(annotation: Any) -> bool:
-    """Return True for a list type, or a union with a list type."""
+    """Return True if a type annotation is a list, or a union that contains a list."""
     return list in {get_origin(each) for each in (annotation, *get_args(annotation))}
 
 

@@ -19,10 +19,10 @@ from evo.text.document import read_json
 from evo.text.limits import UNSTORABLE
 
 MOST_VALUES = 500_000
-"""Maximum number of values in a body. A value of a few bytes may need a hundred times as much memory."""
+"""Maximum number of values in a body. In memory, a value may need a hundred times its size in JSON."""
 
 LARGE_BYTES = 64 << 10
-"""Size in bytes from which a body is parsed in a thread, so that other requests continue."""
+"""Minimum size in bytes of bodies that are parsed in a thread, so that other requests continue."""
 
 
 class Checked(dict[str, Any]):
@@ -30,7 +30,7 @@ class Checked(dict[str, Any]):
 
 
 class Malformed(HTTPException):
-    """The body of a request cannot be parsed. `field` is the path of the invalid value."""
+    """Raised if the body of a request cannot be parsed. `field` is the path of the invalid value."""
 
     def __init__(self, error: InvalidInput) -> None:
         self.field = error.field
@@ -38,7 +38,7 @@ class Malformed(HTTPException):
 
 
 class StrictRequest(Request):
-    """Request whose `json` parses with `read_json`."""
+    """Request whose method `json` parses the body strictly."""
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
@@ -65,7 +65,7 @@ def strict(schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
     """Make a Pydantic schema strict, by changing it in place, and return it.
 
     Strings are not accepted as numbers or booleans, and booleans are not accepted as numbers. An integer may be written
-    as ``5.0``, which JSON does not distinguish from 5. A collection reports only its first fault.
+    as ``5.0``, which JSON does not distinguish from 5. For a collection, only the first invalid item is reported.
 
     Args:
         handler: object that resolves references to further schemas, which are changed as well.
@@ -108,8 +108,8 @@ def _inner(node: Any) -> Iterator[Any]:
 
 
 _Path: TypeAlias = "tuple[_Path, str | int] | None"
-"""Path of a value, linked from the inside out. The text of a path is built for errors only: one text for each of many
-values deep in a document would take far more memory than the document."""
+"""Path of a value in a document, as a linked list that begins with the last key. It is converted to text only for error
+messages, because the texts of all paths would need far more memory than the document."""
 
 
 def refuse_unstorable(document: Any, where: str = "") -> None:

@@ -17,7 +17,8 @@ MOST = 5
 """Number of consecutive failures after which an item is ended."""
 
 MOST_UNAVAILABLE = 3
-"""Processing ends after the database was unavailable for this many items in a row, because each item waits for it."""
+"""Processing ends after the database was unavailable for this many items in a row, because each item waits for the
+database until a time limit."""
 
 log = structlog.get_logger("service")
 

@@ -21,7 +21,7 @@ LONGEST_PATH, LONGEST_METHOD = 200, 20
 """Maximum number of characters of a path and a method in a log line, because clients choose them."""
 
 REFUSALS = Rate(per_s=1, burst=100)
-"""Rate limit of log lines about refused requests, so that strangers cannot fill the disk."""
+"""Rate limit of log lines about refused requests, so that unauthenticated clients cannot fill the disk."""
 
 
 def configure(form: Literal["console", "json"], level: str) -> None:
@@ -112,7 +112,7 @@ class RequestLog:
         }
         if status >= 500:
             log.warning("request", **about)
-        elif status < 400 or status == 404:  # a 404 may be a normal answer
+        elif status < 400 or status == 404:  # status 404 may be a normal answer
             log.debug("request", **about)
         elif self._refusals.wait_s("refusal", "") > 0:
             self._unlogged += 1

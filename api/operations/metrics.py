@@ -20,10 +20,11 @@ log = structlog.get_logger("metrics")
 KEPT_S = 5.0
 """Seconds for which counts are cached, because counting the rows of a large database is slow."""
 
-_UP = "1 if the database could be read for this answer, else 0."
+_UP = "1 1 if the database could be read for this response, else 0."
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-"""Methods that are label values. All others share the value "other", because label values are never deleted."""
+"""HTTP methods that have their own label value. All others have the value "other", because label values are never
+deleted, and clients can send any method."""
 
 SEEN = timedelta(minutes=3)
 """Workers seen within this time count as connected."""
@@ -46,7 +47,10 @@ class Metrics:
             "kernel_evo_reports", "Results received from workers.", ("answer",), registry=self.registry
         )
         self._chores = Histogram(
-            "kernel_evo_chore_seconds", "Seconds per run of a periodic task.", ("chore",), registry=self.registry
+            "kernel_evo_chore_seconds",
+            "Duration of each run of a periodic task in seconds.",
+            ("chore",),
+            registry=self.registry,
         )
         self._chore_failures = Counter(
             "kernel_evo_chore_failures", "Periodic tasks that failed.", ("chore",), registry=self.registry
@@ -83,7 +87,10 @@ class _StateCollector(Collector):
         return ()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Yield the metrics from the database, or only `up` if the database is unavailable."""
+        """Yield the metrics from the database.
+
+        If the database is unavailable, yield only the metric `up` with the value 0.
+        """
         try:
             census = self._census()
         except StoreUnavailable as error:
@@ -93,7 +100,7 @@ class _StateCollector(Collector):
         yield GaugeMetricFamily("kernel_evo_database_up", _UP, value=1)
         yield _gauge("searches", "Searches by state.", "state", census.searches)
         yield _gauge("trials", "Trials by outcome.", "outcome", census.trials)
-        yield _gauge("queued_jobs", "Jobs that wait for a worker.", "kind", census.queued)
+        yield _gauge("queued_jobs", "Jobs that are waiting for a worker.", "kind", census.queued)
         for name, text, value in (
             ("live_leases", "Leases that have not expired.", census.live_leases),
             ("workers", "Workers seen in the last three minutes.", census.workers),
@@ -117,7 +124,7 @@ def _gauge(name: str, text: str, label: str, counts: dict[str, int]) -> GaugeMet
 
 
 class Measured:
-    """Middleware that counts requests by route template, because ids in paths must not become label values."""
+    """Middleware that counts requests by route template, so that ids in paths do not become label values."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

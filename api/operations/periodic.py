@@ -35,7 +35,8 @@ WORKERS_KEPT = timedelta(days=30)
 STRAYS_EVERY_S = 86_400.0
 
 JUMP_S, DOUBTED_S = 3_600.0, 3_600.0
-"""After a jump of the clock by `JUMP_S` (or a sleep of the machine), no data counts as old for `DOUBTED_S`."""
+"""After the clock jumped ahead by `JUMP_S` seconds or more, no data is deleted by age for `DOUBTED_S` seconds. The
+clock also jumps ahead if the machine sleeps."""
 
 Done: TypeAlias = Callable[[str, float, bool], None]
 """Function called with the name of a task, its duration in seconds, and True if it failed."""
@@ -52,7 +53,7 @@ class Chore:
 
 @contextlib.asynccontextmanager
 async def regularly(chores: list[Chore], done: Done) -> AsyncIterator[None]:
-    """Context manager that runs the tasks until it is left. `done` is called after each run of a task."""
+    """Context manager that runs the tasks until its block ends. `done` is called after each run of a task."""
     tasks = [asyncio.create_task(_repeat(chore, done)) for chore in chores]
     try:
         yield
@@ -90,7 +91,7 @@ class Collector:
     """Deletes data so that the database and the artefact store stay within their limits.
 
     Args:
-        keep_days, artefact_limit_gb: limits from the settings. None if there is no limit.
+        keep_days, artefact_limit_gb: limits of age and total size, from the settings. None if there is no limit.
         lost_s: function that returns the seconds by which the wall clock has advanced more than this process has run.
     """
 
@@ -155,7 +156,7 @@ class Collector:
         """
         lost_s, now_s = self._lost_s(), time.monotonic()
         if lost_s - self._known_lost_s >= JUMP_S:
-            log.warning("the clock jumped ahead: nothing is deleted by age for a while", seconds=lost_s)
+            log.warning("the clock jumped ahead, so no data is deleted by age for an hour", seconds=lost_s)
             self._settled_from_s = now_s + DOUBTED_S
         self._known_lost_s = lost_s
         return now_s >= self._settled_from_s
@@ -182,7 +183,7 @@ class Collector:
         for digest in () if dry_run else doomed:
             try:
                 self._store.remove(digest)
-            except OSError as error:  # its row is deleted; `_strays` tries to delete the file again
+            except OSError as error:  # `_strays` will try to delete the file again
                 log.warning("an artefact cannot be removed", digest=digest, reason=str(error))
         return _sum(old, artefacts)
 
@@ -200,7 +201,7 @@ class Collector:
     def _strays(self, now: datetime) -> int:
         """Delete stored artefact files without a database row, and return their number.
 
-        The method lists all files, so it works only once a day. Other calls return 0.
+        The method lists all files, which is slow. It therefore runs at most once a day; other calls return 0.
         """
         if self._looked_s is not None and time.monotonic() - self._looked_s < STRAYS_EVERY_S:
             return 0

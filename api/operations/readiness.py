@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from db.engine.session import Database, StoreUnavailable
 
 READY_S = 3.0
-"""Seconds to wait for the result of a check. A query itself may wait much longer for a server that hangs."""
+"""Seconds to wait for the result of a check. If the server hangs, the query of a check may last much longer."""
 
 
 class Readiness:
@@ -29,11 +29,11 @@ class Readiness:
         try:
             await asyncio.wait_for(asyncio.shield(self._running), READY_S)
         except TimeoutError:
-            reason = f"the server did not answer within {READY_S:g} s; check the server, and a connection pooler if any"
+            reason = f"the server did not answer within {READY_S:g} s; check the server and its connection pooler"
             raise StoreUnavailable(f"database {self._database.location}: {reason}", public=reason) from None
 
 
 def _retrieve(check: "asyncio.Task[None]") -> None:
-    """Retrieve the result of a check, because asyncio logs an error that is never retrieved."""
+    """Retrieve the result of a check. Otherwise asyncio logs an error of the check as never retrieved."""
     if not check.cancelled():
         check.exception()

@@ -34,7 +34,10 @@ def _put(service: Service, digest: str, content: bytes, media_type: str) -> Arte
 @router.get("/{digest}", response_class=Response, responses={200: {"content": _BYTES}})
 @allow("viewer")
 def get_artefact(digest: Digest, service: ServiceDep) -> Response:
-    """Return the content of an artefact as a download. Browsers never show it as a page, because a worker wrote it."""
+    """Return the content of an artefact as a download.
+
+    Browsers never display the content as a page, because it comes from a worker and may be hostile.
+    """
     with service.database.read() as session:
         _, content = service.artefacts.get(session, digest)
     headers = {"X-Content-Type-Options": "nosniff", "ETag": f'"{digest}"'}

@@ -28,7 +28,7 @@ class ChampionQuery(PageQuery):
     """Filters of champions. By default, only current champions are listed."""
 
     family: str | None = None
-    problem: str = Field(default="", description="required values of problem fields, e.g. `B=1,H=8`")
+    problem: str = Field(default="", description="values of problem fields that a champion must have, e.g. `B=1,H=8`")
     device: str | None = Field(default=None, description="a device model")
     history: bool = Field(default=False, description="also list champions that were replaced or rolled back")
     sort: ChampionOrder = "newest"
@@ -75,7 +75,7 @@ def roll_back_champion(champion_id: Id, body: Rollback, service: ServiceDep, if_
 @router.post("/{champion_id}/promote")
 @allow("submitter")
 def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_match: IfMatch = None) -> ChampionView:
-    """Make a former champion current again, in place of the champion `over`. The evidence of its promotion is kept."""
+    """Make a former champion current again, in place of the champion `over`. Its evidence does not change."""
     with service.database.write() as session:
         champions = Champions(session)
         require(if_match, champion_tag(champions.champion(champion_id)))
@@ -87,7 +87,7 @@ def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_mat
 @router.put("/{champion_id}/called")
 @allow("submitter")
 def store_called_times(champion_id: Id, body: Called, service: ServiceDep) -> ChampionView:
-    """Store how long calls of a champion from PyTorch take.
+    """Store the times of a champion that PyTorch calls.
 
     An exported package measures these times with ``python -m PACKAGE``.
     """

@@ -61,7 +61,7 @@ async def _existing_search(search_id: Id, service: ServiceDep) -> int:
 @router.get("/events", response_class=EventSourceResponse, dependencies=[Counted])
 @allow("viewer")
 async def stream_events(service: ServiceDep, position: PositionDep) -> AsyncIterator[ServerSentEvent]:
-    """Send the states of the unfinished searches, then stream all events (`trial`, `search`, `worker`, `deleted`)."""
+    """Send the states of the unfinished searches, then all new events (`trial`, `search`, `worker`, `deleted`)."""
     async for event in _stream(service, position, None):
         yield event
 
@@ -71,7 +71,7 @@ async def stream_events(service: ServiceDep, position: PositionDep) -> AsyncIter
 async def stream_search_events(
     search_id: Annotated[int, Depends(_existing_search)], service: ServiceDep, position: PositionDep
 ) -> AsyncIterator[ServerSentEvent]:
-    """Send the current state of one search, then stream its events (`trial`, `search`, `deleted`)."""
+    """Send the current state of one search, then its new events (`trial`, `search`, `deleted`)."""
     async for event in _stream(service, position, search_id):
         yield event
 
@@ -87,7 +87,7 @@ async def _stream(
         async for event in _events(service, position, search_id):
             yield event
     except StoreUnavailable as error:
-        log.warning("an event stream ends; its client reconnects", reason=str(error))
+        log.warning("an event stream ended; its client will reconnect", reason=str(error))
 
 
 async def _events(
@@ -110,7 +110,7 @@ async def _events(
 def _begin(
     service: Service, position: EventPosition | None, search_id: int | None
 ) -> tuple[EventPosition, bool, Sequence[ServerEvent]]:
-    """Return the start position, True if deleted events were missed, and one event with each search's current state."""
+    """Return the start position, True if the client missed deleted events, and an event with each search's state."""
     with service.database.read() as session:
         events = Events(session)
         lost = position is not None and not events.keeps(position)

@@ -77,8 +77,8 @@ def _upload(service: Service, digest: str, content: bytes) -> FamilyView:
     family = bundle.family_of(files)
     bundle.check_sources(family, files)
     if (actual := bundle.digest_of(files)) != digest:
-        reason = f"the service computes the digest {actual} for these files; use this digest, or the version of "
-        reason += "kernel-evo that the service has"
+        reason = f"the service computes the digest {actual} for these files; use this digest, or use the version of "
+        reason += "kernel-evo that runs on the service"
         raise InvalidInput("digest", reason)
     artefact, now = hashlib.sha256(content).hexdigest(), service.conductor.clock()
     with service.database.write() as session:
@@ -130,13 +130,14 @@ def _location(session: Session, digest: str, body: FamilyBody) -> str | None:
     known = digest in registry.builtin_digests().values() or (row is not None and row.location is not None)
     if not known and archive.has_location(body.name):
         raise Conflict(
-            f"an author's family has the name {body.name!r}; choose another name, or use a token with the role author"
+            f"the name {body.name!r} belongs to a family with a location; choose another name, or use a token with the "
+            "role author"
         )
     return None if row is None else row.location
 
 
 def _check_builtin(digest: str, family: Family) -> None:
-    """Refuse a wrong document for the digest of a built-in family."""
+    """Refuse a digest of a built-in family whose document differs from the built-in one."""
     for name, own in registry.builtin_digests().items():
         if own == digest and registry.find(name).family.document != family.document:
             raise InvalidInput(
@@ -149,7 +150,10 @@ def _check_builtin(digest: str, family: Family) -> None:
 @router.get("")
 @allow("viewer")
 def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -> Page[FamilyView]:
-    """Return the latest version of each family by name. For built-in families, return the version of this service."""
+    """Return the latest version of each family by name.
+
+    Of a built-in family, return the version that is installed with the service.
+    """
     service.builtin.try_to_ensure()
     with service.database.read() as session:
         after = parse_cursor(query.cursor, TEXT)
@@ -167,7 +171,7 @@ def get_family(name: str, service: ServiceDep) -> FamilyView:
     """Return the latest version of a family.
 
     If a digest is given instead of the name, return the version with this digest. The name of a built-in family selects
-    the version of this service, even if a different version was registered later.
+    the version that is installed with the service, even if a different version was registered later.
     """
     service.builtin.try_to_ensure(name)
     with service.database.read() as session:

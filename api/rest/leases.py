@@ -22,7 +22,7 @@ LOOK_S = 10.0
 """Seconds between checks for work while a request waits. Notifications from other processes can be lost."""
 
 STALE = timedelta(hours=12)
-"""If a report names an older artefact, the age of the artefact is reset, so that the artefact is not deleted."""
+"""Artefacts older than this count as new again when a report names them, so that they are not deleted."""
 
 MOST_NAMED = 4 * MAX_RESULTS
 """Maximum number of artefacts that are looked up per request. A report names one to five artefacts."""
@@ -62,7 +62,7 @@ async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep
 async def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Receipt:
     """Report the result of a job.
 
-    A result is accepted once. Repetitions get the same answer. The status is 409 if the lease has ended.
+    A result is accepted once; a repeated report gets the same answer. The status is 409 if the lease has ended.
     """
     receipt = await run_in_threadpool(service.conductor.report, attempt_id, body.token, body.report)
     service.metrics.reported("repeated" if receipt.repeated else "accepted")
@@ -91,7 +91,7 @@ def _take(body: Results, service: Service) -> list[Answer]:
 
 
 def _with_lacking(service: Service, deliveries: Sequence[Delivery], answers: Sequence[Answer]) -> list[Answer]:
-    """Add to each answer the digests of artefacts that the report names, but the service does not have.
+    """Add to each answer the digests of the artefacts that the report names but the service does not have.
 
     A worker uploads an artefact only once. The service may have deleted the artefact since then, or lost it when a
     backup was restored.

@@ -31,7 +31,7 @@ router = rest_router("/searches", tag="searches")
 class SearchQuery(PageQuery):
     state: State | None = None
     family: str | None = None
-    problem: str = Field(default="", description="required values of problem fields, e.g. `B=1,H=8`")
+    problem: str = Field(default="", description="values of problem fields that a search must have, e.g. `B=1,H=8`")
     device: str | None = Field(default=None, description="a device model")
     archived: Literal["false", "true", "any"] = "false"
     text: str | None = Field(default=None, max_length=200, description="text in the notes, the family or the problem")
@@ -80,7 +80,7 @@ def get_search(search_id: Id, service: ServiceDep, response: Response) -> Search
 @router.post("/{search_id}/pause")
 @allow("submitter")
 def pause_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
-    """Pause a search. No more jobs are leased, and running jobs may end."""
+    """Pause a search. No more jobs are leased; running jobs continue to their end."""
     return _commanded(service, search_id, "pause", if_match)
 
 
@@ -101,7 +101,7 @@ def stop_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) ->
 @router.post("/{search_id}/cancel")
 @allow("submitter")
 def cancel_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
-    """End a search at once. Its leases become invalid, pending trials are cancelled, and no trial is promoted."""
+    """End a search immediately. Its leases become invalid, pending trials are cancelled, and no trial is promoted."""
     return _commanded(service, search_id, "cancel", if_match)
 
 
@@ -167,6 +167,6 @@ def edit_search(
 def delete_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> None:
     """Delete an ended search with its trials. The status is 409 if a champion's evidence depends on the search."""
     with service.database.write() as session:
-        if if_match is not None:  # without it, the search is not read, so that an unreadable search can be deleted
+        if if_match is not None:  # otherwise, even unreadable searches can be deleted
             require(if_match, search_tag(Archive(session).search(search_id)))
         remove_search(session, search_id)

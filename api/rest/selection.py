@@ -56,7 +56,7 @@ def selection_of(
 
 
 def fitting(order: Order, cursor: tuple[Value | None, int, int, int] | None) -> PagePosition | None:
-    """Check that a cursor fits the order of the list, and return the position that the cursor contains.
+    """Return the position in a cursor, after checking that the cursor belongs to a list with this order.
 
     Raises:
         InvalidInput: the cursor comes from a list with a different order.

@@ -23,7 +23,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Collection(Body):
-    """Limits for the deletion of old data. null means no limit. With `dry_run`, data is counted, not deleted."""
+    """Limits for the deletion of old data. null means no limit. With `dry_run`, the data is only counted."""
 
     keep_days: float | None = Field(default=None, gt=0, le=LONGEST_DAYS, allow_inf_nan=False)
     artefact_limit_gb: float | None = Field(default=None, ge=0, le=LARGEST_GB, allow_inf_nan=False)
@@ -33,7 +33,7 @@ class Collection(Body):
 @router.post("/collect")
 @allow("admin")
 def collect(body: Collection, service: ServiceDep) -> Collected:
-    """Delete old ended searches, and artefacts beyond a total size. Data that champions need is kept."""
+    """Delete old ended searches, and the oldest artefacts beyond a total size. Data that champions need is kept."""
     return service.collector.collect(
         keep_days=body.keep_days, artefact_limit_gb=body.artefact_limit_gb, dry_run=body.dry_run
     )
@@ -49,7 +49,7 @@ def get_metrics(service: ServiceDep) -> Response:
 @router.get("/health")
 @public
 def get_health(request: Request, service: ServiceDep) -> Health:
-    """Return 200 while the process runs, with the reason if results cannot be stored now."""
+    """Return status 200 while the process runs. If results cannot be stored now, the answer gives the reason."""
     found = service.artefacts.refusal or service.database.refusal
     refusal = None if found is None else str(found) if may_see_places(request) else found.public
     return Health(status="ok", version=version("kernel-evo"), refusal=refusal)
@@ -58,7 +58,10 @@ def get_health(request: Request, service: ServiceDep) -> Health:
 @router.get("/ready")
 @public
 async def get_ready(service: ServiceDep) -> Health:
-    """Return 200 if the service accepts requests: it is not stopping, and the database answers and is intact."""
+    """Return status 200 if the service accepts requests.
+
+    The service accepts requests if it is not stopping, and its database answers and is undamaged.
+    """
     if service.wakeup.closed:
         ending = "this process of the service is stopping; send the request to another process"
         raise StoreUnavailable(ending, public=ending)

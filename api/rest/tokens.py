@@ -59,13 +59,16 @@ class JoinTokenBody(Body):
 
 
 class RotationBody(Body):
-    """Terms of a rotation. `grace_s` is the time in seconds for which the old token stays valid."""
+    """Request to replace a token. `grace_s` is the time in seconds for which the old token stays valid."""
 
     grace_s: float = Field(default=0.0, ge=0, le=YEAR_S)
 
 
 class JoinBody(Body):
-    """The worker that joins. `name` is shown to people. The default is the name of the join token."""
+    """Request to exchange a join token.
+
+    `name` is the displayed name of the worker; by default, that of the join token.
+    """
 
     worker_id: WorkerId
     name: Name | None = None

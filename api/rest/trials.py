@@ -84,7 +84,7 @@ def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: S
 @router.get("/front")
 @allow("viewer")
 def list_front(search_id: Id, service: ServiceDep) -> tuple[TrialView, ...]:
-    """Return the trials on the Pareto front of both objectives, sorted by the first objective.
+    """Return the trials on the Pareto front of a search with two objectives, sorted by the first objective.
 
     In a search with one metric, the objectives are the metric and the time. The status is 409 if the time is the only
     objective.

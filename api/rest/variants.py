@@ -75,7 +75,7 @@ def get_variant(search_id: Id, number: Ordinal, service: ServiceDep) -> VariantV
 @router.get("/{number}/source")
 @allow("viewer")
 def get_variant_source(search_id: Id, number: Ordinal, service: ServiceDep) -> VariantSource:
-    """Return the source files of a variant, and its table in family.toml."""
+    """Return the source files of a variant, and its table ``[cpu]`` or ``[cuda]`` of family.toml."""
     with service.database.read() as session:
         return source_of(session, service, base_of(session, search_id), number)
 

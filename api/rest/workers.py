@@ -30,7 +30,7 @@ router = rest_router("/workers", tag="workers")
 class WorkerQuery(PageQuery):
     """Filters and order of the list of workers.
 
-    To read several pages, sort by `id`. With `seen`, the order changes between pages: a worker moves to the front
+    To read several pages, sort by `id`. With `seen`, the order changes between pages: a worker becomes the first
     whenever the service receives a request from it.
     """
 

@@ -1,4 +1,4 @@
-"""Queues ablations, which measure the effect of each switch of a champion separately and promote no trial.
+"""Queues ablations, which measure the effect of each switch of a champion and promote no trial.
 
 A switch is a tunable with booleans or texts as values, or with only two values.
 """
@@ -87,9 +87,9 @@ def _queue(session: Session, search: SearchRow, champion: ChampionRow, found: Se
 
 
 def weighed(database: Database, search_id: int, report: AblateReport) -> tuple[Effect | None, ...]:
-    """Return the effect of each change in a report, or None for a change without samples.
+    """Return the effect of each change in a report. The effect is None for a change without samples.
 
-    The random numbers for the effects are the same in each call, so equal samples give equal effects.
+    The seed of the bootstrap is fixed, so equal samples give equal effects.
     """
     with database.read() as session:
         policy = Archive(session).search(search_id).policy
@@ -97,7 +97,7 @@ def weighed(database: Database, search_id: int, report: AblateReport) -> tuple[E
 
 
 def settle(session: Session, attempt: AttemptRow, report: AblateReport, effects: tuple[Effect | None, ...]) -> None:
-    """Store the effects of a report that `check_answers` has accepted."""
+    """Store the effects that were computed from an accepted report."""
     job, now = attempt.job, attempt.ended_at
     assert isinstance(job.payload, Ablate) and now is not None, "an ended attempt at an ablation"
     if report.failure is None:
@@ -117,5 +117,5 @@ def check_answers(job: Ablate, report: AblateReport) -> None:
 
 
 def _seed(seed: int, champion_id: int, index: int) -> int:
-    """Return the seed of the inputs of a job. It differs from job to job."""
+    """Return the seed of the inputs of a job. Each job of a champion has a different seed."""
     return int(np.random.SeedSequence((seed, champion_id, index), spawn_key=(2,)).generate_state(1)[0])

@@ -1,4 +1,4 @@
-"""Unfinished searches, which a process keeps in memory."""
+"""An unfinished search, as a process keeps it in memory."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ Lost = Callable[[], float]
 
 
 def nothing_lost() -> float:
-    """Return 0, because a process without interruptions loses no time."""
+    """Return 0. This is the default `lost_s`, for processes that are never interrupted."""
     return 0.0
 
 
@@ -44,7 +44,7 @@ def family_ref(row: FamilyRow) -> FamilyRef:
 
 
 def beginning(space: Space, row: SearchRow) -> Context:
-    """Return the context from which the strategy of a search is built.
+    """Return the context with which the strategy of a search is created.
 
     The first `row.warm_start.used` warm starts come from recordings or from other problems. The strategy gets them as
     advice; the others stay warm starts.
@@ -54,7 +54,9 @@ def beginning(space: Space, row: SearchRow) -> Context:
 
 
 class ActiveSearch:
-    """Terms, history and state of an unfinished search. Hold `lock` while reading or changing the object.
+    """Terms, history and state of an unfinished search.
+
+    Callers must acquire `lock` before they read or change the object.
 
     `load` rebuilds the object from the database, so an object that may be out of date can be dropped.
 
@@ -113,10 +115,10 @@ class ActiveSearch:
         return cls(row, search, lost_s)
 
     def follow(self, session: Session, locked: LockedSearch) -> bool:
-        """Apply the changes of other processes since the last update of this copy.
+        """Apply the changes that other processes made since the last update of this copy, and return True.
 
         Return False if the database went back in time, e.g. because a backup was restored or a server failed over to a
-        replica that lacked the last changes. This copy must then be dropped.
+        replica that lacked the last changes. The caller must then drop this copy.
         """
         asked, ended, _ = self.search.events
         news = Coordination(session).news(self.id, asked=asked - 1, ended=ended - 1)
@@ -150,7 +152,7 @@ class ActiveSearch:
         return self._active_s + max(0.0, (now - self._active_since).total_seconds() - lost_s)
 
     def cost_of(self, champion: ChampionRow, time_us: float) -> float:
-        """Return the cost of a champion by the objective of this search, computed from the time `time_us`.
+        """Return the cost of a champion in this search, computed from the time `time_us`.
 
         Raises:
             InvalidInput: the metric of the search has no value for the champion.
@@ -161,7 +163,10 @@ class ActiveSearch:
         return self.search.goal.cost(Kernel(config=champion.config, resources=resources), time_us)
 
     def enter(self, row: SearchRow, state: State, now: datetime) -> None:
-        """Change the state in memory and in the row. The clock runs while the state is running or stopping."""
+        """Change the state in memory and in the row.
+
+        The clock of the running time runs in the states running and stopping.
+        """
         row.state = self.state = state
         self.set_clock(row, now, running=self.started and state in {"running", "stopping"})
 

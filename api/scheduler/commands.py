@@ -52,7 +52,7 @@ class Commands:
         self._connected_since = connected_since
 
     def submit(self, request: SearchRequest, webhook: Webhook | None = None) -> int:
-        """Store a new search with its first job, and return its id. Workers may begin at once.
+        """Store a new search with its first job, and return its id. Workers can then start with the job immediately.
 
         Raises:
             NotFound, InvalidInput, Conflict: the family is unknown, the terms are invalid, the space is empty, or no
@@ -131,8 +131,8 @@ def refuse_edited(session: Session, search: SearchRow, connected_since: datetime
         return
     if _digest_here(family) != family.digest:
         raise Conflict(
-            f"family {family.name} has changed since search {search.id}, and no worker for the search can have the "
-            "old version, because all of them are on this machine; start a new search, and ablate its champion"
+            f"family {family.name} has changed since search {search.id}, and no worker for the search can have the old "
+            "version, because all these workers are on this machine; start a new search, and ablate its champion"
         )
 
 

@@ -129,7 +129,7 @@ class Conductor:
             earlier = fleet.find(worker_id)
             same = earlier is not None and incarnation is not None and earlier.incarnation == incarnation
             alive = fleet.is_connected(worker_id, self.connected_since()) and not same
-            # Two processes without an incarnation may both be alive; neither must get the jobs of the other.
+            # Two processes without an incarnation may both be alive. The jobs of one must not be given to the other.
             speaker = uuid.uuid4().hex if alive and incarnation is None else incarnation
             fleet.register(worker_id, name=name, host=host, devices=devices, now=now, incarnation=speaker)
             leases = [] if same else Leases(session).held_by(worker_id)
@@ -176,8 +176,8 @@ class Conductor:
     ) -> HeartbeatReply:
         """Renew the leases of a worker and store its status.
 
-        The reply contains the leases that the worker must drop and its quarantined devices, and states whether the
-        worker must finish its jobs and stop.
+        The reply contains the leases that the worker must drop and its quarantined devices, and tells the worker
+        whether to finish its jobs and stop.
 
         Raises:
             NotFound: the worker is not registered.
@@ -216,7 +216,7 @@ class Conductor:
         Args:
             holding: ids of the attempts that the worker holds. If the database contains more leases of the worker, the
                 worker did not receive them, and they are returned first.
-            unable: ids of searches whose jobs the worker cannot do.
+            unable: ids of searches whose jobs the worker cannot execute.
 
         Raises:
             NotFound: the worker or the device is not registered.
@@ -230,7 +230,7 @@ class Conductor:
 
         Raises:
             NotFound: the attempt does not exist.
-            StaleLease: the lease had ended, so the result was discarded.
+            StaleLease: the lease had already ended, so the result was discarded.
             InvalidInput: the report does not fit the job.
         """
         (receipt,) = self._take([Delivery(attempt_id=attempt_id, token=token, report=report)])
@@ -248,8 +248,8 @@ class Conductor:
         """End a lease that a worker returns. The job is queued again.
 
         Args:
-            unfit: True if the worker can do no job of the search. The search shows the reason until a worker has
-                done one of its jobs.
+            unfit: True if the worker cannot execute any job of the search. The search shows the reason until a worker
+                has executed one of its jobs.
         """
         with self.database.read() as session:
             search_id = Leases(session).attempt(attempt_id, token).job.search_id
@@ -259,7 +259,8 @@ class Conductor:
         """Expire leases and apply all time limits. It runs every few seconds.
 
         Raises:
-            StoreUnavailable: the database cannot be used now. Until it can, no time counts as silence of workers.
+            StoreUnavailable: the database cannot be used now. The time until it can be used again does not count as
+                silence of workers.
         """
         try:
             self._sweep()
@@ -282,7 +283,7 @@ class Conductor:
             Coordination(session).reset_obstacles_ahead(self.clock())
 
     def connected_since(self) -> datetime:
-        """Return the time since which a worker must have been seen to count as connected."""
+        """Return the time after which a worker must have sent a request to count as connected."""
         return self.clock() - timedelta(seconds=max(self.lease_s, SILENT_S))
 
     # Interruptions
@@ -292,7 +293,7 @@ class Conductor:
 
         During that time, workers could not reach the service and searches did not run. While the database was
         unavailable, workers could not renew their leases either. If the clock was set back, a stored time may be too
-        far in the future. Such a time is set to the present.
+        far in the future. Such times are set to the current time.
         """
         now, lost_s = self.clock(), self._lost_s()
         missed_s, away_s = lost_s - self._settled_s, self._away_s(now, lost_s)
@@ -318,7 +319,10 @@ class Conductor:
         self._settled_s = lost_s
 
     def _away_s(self, now: datetime, lost_s: float) -> float:
-        """Return the seconds since the last complete sweep if later sweeps failed, without interruptions."""
+        """Return the seconds since the last successful sweep, without interruptions.
+
+        The result is 0 if no later sweep failed.
+        """
         swept_at, lost_before_s = self._swept
         return max(0.0, (now - swept_at).total_seconds() - (lost_s - lost_before_s)) if self._away else 0.0
 

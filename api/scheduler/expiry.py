@@ -29,7 +29,7 @@ class Expiry:
     def release(self, attempt_id: int, search_id: int, reason: str, *, unfit: bool = False) -> None:
         """End a lease that a worker returns, and queue its job again.
 
-        If the worker can do no job of the search (`unfit`), the search shows the reason.
+        If the worker cannot execute any job of the search (`unfit`), the search shows the reason.
         """
         with self._registry.transaction(search_id) as transaction:
             attempt = None if transaction is None else Leases(transaction.session).live_or_none(attempt_id)

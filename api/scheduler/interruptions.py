@@ -2,7 +2,7 @@
 
 Leases and budgets are stored as wall-clock times, because all processes use them and they must survive restarts. The
 difference of two wall-clock times is the time in which the service ran, unless the clock was changed or the process was
-stopped in between. This module measures the error of such differences.
+stopped in between. This module measures the error of these differences.
 """
 
 import threading
@@ -13,12 +13,12 @@ import structlog
 
 TICK_S = 0.5
 LONGEST_TICK_S = 3.0
-"""Seconds between two ticks from which the process counts as stopped. A busy process is late by less."""
+"""If the time between two ticks is at least this number of seconds, the process counts as stopped. The delay of a tick
+in a busy process is shorter."""
 
 LEAST_S = 1.0
-"""Minimum difference between the clocks, in seconds, that counts as an interruption. Slow clock corrections and late
-ticks cause smaller differences.
-"""
+"""Minimum difference between the clocks, in seconds, that counts as an interruption. Slow corrections of the clock and
+late ticks cause smaller differences."""
 
 log = structlog.get_logger("service")
 

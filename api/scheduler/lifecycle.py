@@ -31,17 +31,17 @@ from evo.trial.outcome import Estimated, Measured, ReferenceFailed
 log = structlog.get_logger("conductor")
 
 OUTPERFORMED = "outperformed"
-"""End reason of a variant's search, if other variants were faster after the same number of trials."""
+"""Reason why a variant's search ended, if other variants were faster after the same number of trials."""
 
 DUPLICATE = "duplicate"
-"""End reason of a variant's search, if earlier variants have the same binaries as its first trials."""
+"""Reason why a variant's search ended, if earlier variants have the same binaries as its first trials."""
 
 STOPPED = "stopped"
-"""End reason of a search that a user stopped before its budget was used up."""
+"""Reason why a search ended that a user stopped before its budget was used up."""
 
 
 def is_due(active: ActiveSearch, now: datetime) -> bool:
-    """Return True if `advance` may change the search. The database is not read."""
+    """Return True if `advance` may change the search. This check does not read the database."""
     if active.state == "ablating":
         return True
     if active.state == "stopping":
@@ -53,7 +53,7 @@ def is_due(active: ActiveSearch, now: datetime) -> bool:
 
 
 def follow(transaction: SearchTransaction, now: datetime) -> None:
-    """Advance the search if a step is due, and log its end."""
+    """Advance the search if a step is due, and log the end of the search."""
     if is_due(transaction.active, now):
         advance(transaction, now)
     if transaction.active.state in TERMINAL:
@@ -78,7 +78,7 @@ def advance(transaction: SearchTransaction, now: datetime) -> None:
     elif active.state == "stopping" and not active.search.history.pending:
         leases = Leases(transaction.session)
         if active.search.best is None and not leases.at_work(active.id):
-            finish(transaction, now)  # the queued jobs belong to trials and are no longer needed
+            finish(transaction, now)  # no trial was measured, so the queued jobs are not needed
         elif not leases.open_jobs(active.id) and not challenge(transaction, now, ended=True):
             finish(transaction, now)
     elif active.state == "ablating" and not Leases(transaction.session).open_jobs(active.id):
@@ -126,7 +126,7 @@ def _progress(variants: Variants, search_id: int) -> VariantProgress:
 
 
 def _may_repeat(active: ActiveSearch) -> bool:
-    """Return True if a variant's first `REPEATED` trials have just ended. No database is read."""
+    """Return True if a variant's first `REPEATED` trials have just ended. This check does not read the database."""
     ended = active.search.history.finished
     return active.terms.family.variant and len(ended) == REPEATED and ended[0].binary_digest is not None
 
@@ -141,7 +141,7 @@ def _repeats(transaction: SearchTransaction) -> bool:
 
 
 def _grant(transaction: SearchTransaction, trials: int) -> None:
-    """Store a larger trial budget, so that it also applies after a restart and in other processes."""
+    """Set a larger trial budget, in memory and in the database."""
     active = transaction.active
     active.search.budget = replace(active.search.budget, trials=trials)
     Archive(transaction.session).search(active.id).budget = active.search.budget
@@ -151,7 +151,7 @@ def _grant(transaction: SearchTransaction, trials: int) -> None:
 
 
 def _unjudgeable(active: ActiveSearch) -> str | None:
-    """Return the common reason if all first trials of a search failed for the same reason, else None.
+    """Return the reason if all first trials of a search failed for the same reason, else None.
 
     Such a reason is a fault in reference.py or in the kernel source, and no further trial can be measured either.
     """
@@ -171,7 +171,7 @@ def challenge(transaction: SearchTransaction, now: datetime, *, ended: bool) -> 
     """Queue a confirmation if one is due. Return True if a confirmation is queued or leased.
 
     Args:
-        ended: True if no trial is pending and none will be proposed.
+        ended: True if no trial is pending and no further trial will be proposed.
     """
     active = transaction.active
     if not _may_challenge(active, now, ended=ended):
@@ -209,7 +209,7 @@ def _bar(transaction: SearchTransaction, search: SearchRow) -> ChallengeLimit | 
         cost = active.cost_of(champion, champion.time_us)
         here = None if here_us is None else active.cost_of(champion, here_us)
     except InvalidInput:
-        return None  # no metric value for the champion: the first confirmed challenger replaces it
+        return None  # the metric has no value for the champion, so the first confirmed challenger replaces it
     incumbent = Incumbent(
         id=champion.id,
         config=champion.config,
@@ -278,7 +278,10 @@ def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
 
 
 def _best(active: ActiveSearch) -> tuple[int, ...]:
-    """Return the numbers of the best trials: one more than may challenge, because the incumbent may be among them."""
+    """Return the numbers of the best trials.
+
+    There is one trial more than may challenge, because the incumbent may be among the best trials.
+    """
     return tuple(trial.number for trial in active.search.history.kernels(active.search.policy.challengers + 1))
 
 

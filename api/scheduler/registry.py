@@ -23,12 +23,12 @@ log = structlog.get_logger("conductor")
 
 
 def stuck(reason: str) -> str:
-    """Return the end reason of a search that the service could not continue."""
+    """Return the text that states why the service ended a search that it could not continue."""
     return f"the service could not continue this search: {reason} (see the log of the service)"
 
 
 class Registry:
-    """Unfinished searches in memory. They can be rebuilt from the database at any time. Thread-safe."""
+    """Unfinished searches in memory. They can be reloaded from the database at any time. Thread-safe."""
 
     def __init__(self, database: Database, catalogue: Catalogue, clock: Clock, lost_s: Lost = nothing_lost) -> None:
         self._lost_s = lost_s
@@ -44,7 +44,7 @@ class Registry:
             return Archive(session).unfinished()
 
     def is_due(self, search_id: int, revision: int) -> bool:
-        """Return True if a transaction may change the search, because time passed or another process changed it."""
+        """Return True if a transaction is due: a time limit has passed, or another process changed the search."""
         if (active := self._loaded(search_id)) is None:
             return False
         with active.lock:
@@ -64,7 +64,7 @@ class Registry:
                 return
             with active.lock:
                 if self._searches.get(search_id) is not active:
-                    continue  # the search ended or was dropped while this thread waited
+                    continue  # dropped from memory while this thread waited; load it again
                 try:
                     with ExitStack() as stack:
                         transaction = SearchTransaction(self._database, active, stack)
@@ -77,7 +77,7 @@ class Registry:
                     self._drop(active)
                     continue
                 except (InvalidInput, StaleLease):
-                    raise  # refused before any change
+                    raise  # raised before any change
                 except BaseException:
                     self._drop(active)
                     raise

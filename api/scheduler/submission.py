@@ -1,4 +1,4 @@
-"""Converts the request for a search to the terms of the search. All terms are checked before the search is stored."""
+"""Converts a request for a search to a row of the database, and checks all fields of the request."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -36,8 +36,8 @@ from templates.recorded import shipped
 
 MAX_WARM_STARTS = 5
 MAX_PREDICTED = 5
-"""Maximum number of configs predicted from other problems. The strategy always tries two, and decides about the others.
-"""
+"""Maximum number of configs predicted from other problems. The strategy always tries two of these configs, and decides
+about the others."""
 
 MAX_IMPORTED = 20
 """Maximum number of recorded configs that a search tries first. The best config of a recording may not be the best one
@@ -45,7 +45,7 @@ in this search, so several are tried.
 """
 
 PDL_SINCE = 90
-"""First compute capability with programmatic dependent launch, times ten."""
+"""First compute capability with programmatic dependent launch, multiplied by ten."""
 
 
 class Unavailable(Conflict):
@@ -118,7 +118,7 @@ def _check_chosen(request: SearchRequest) -> None:
     """Refuse an unknown strategy or target GPU. This check needs no connected worker.
 
     Raises:
-        InvalidInput: no strategy or no GPU has the name.
+        InvalidInput: the strategy or the target GPU is unknown.
     """
     names: dict[str, tuple[Callable[[str], object], str | None]] = {
         "strategy": (strategy.named, request.strategy),
@@ -135,7 +135,7 @@ def _check_chosen(request: SearchRequest) -> None:
 def add_predicted(session: Session, row: SearchRow, request: SearchRequest, catalogue: Catalogue) -> None:
     """Predict configs from the results of other problems, and add these configs as warm starts.
 
-    Do nothing if the request contains warm starts, or if it asks to begin from the default config. `terms_of` does not
+    Do nothing if the request contains warm starts, or asks for a start with the default config. `terms_of` does not
     predict, because a prediction can take a second and is not needed to check a request.
     """
     if request.from_default or request.warm_start is not None:
@@ -172,14 +172,14 @@ def choose_device(family: Family, request: SearchRequest, offered: Sequence[Devi
 
 
 def _unmet(required: Requirements, devices: Sequence[Device]) -> str:
-    """Return the name of the first requirement that no device meets together with all requirements before it."""
+    """Return the name of the first requirement that no device meets in addition to all earlier requirements."""
     memory = Requirements(memory_gb=required.memory_gb)
     stages = {"memory_gb": memory, "toolkit": replace(memory, toolkit=required.toolkit), "sandbox": required}
     return next(name for name, each in stages.items() if all(each.lacking(device) for device in devices))
 
 
 def _runs_as(kind: str) -> str:
-    """Return the device kind whose implementation runs on a device of this kind. For estimates, this is CUDA."""
+    """Return the device kind whose implementation is used on this device kind. For estimates, this is CUDA."""
     return kinds()[kind].implementation if kind in kinds() else kind
 
 
@@ -194,7 +194,9 @@ def aimed(objective: Objective, device: Device) -> Objective:
     """
     if objective.target is None:
         if device.runs == "nothing":
-            raise InvalidInput("objective.target", "is missing; name the GPU for which to estimate, e.g. sm_89")
+            raise InvalidInput(
+                "objective.target", "is missing; give the GPU whose times are to be estimated, e.g. sm_89"
+            )
         return objective
     target = known(objective.target)
     if kind_of(device.kind).sources != "cuda":
@@ -226,7 +228,7 @@ def _check_problem(family: Family, request: SearchRequest) -> None:
 
 def _check_threads(objective: Objective, device: Device) -> None:
     if device.runs != "recordings" and not kind_of(device.kind).on_host and objective.threads != 1:
-        raise InvalidInput("objective.threads", "applies to CPU kernels only; leave it out")
+        raise InvalidInput("objective.threads", "applies to CPU kernels only; omit it")
     cores = device.limits.get("cores", math.inf)
     if not 1 <= objective.threads <= cores:
         most = "1 or more" if math.isinf(cores) else f"1 … {cores:g}, the cores of {device.model}"
@@ -234,7 +236,10 @@ def _check_threads(objective: Objective, device: Device) -> None:
 
 
 def _check_launch(objective: Objective, device: Device, family: Family) -> None:
-    """Check the launch mode. Devices that run nothing accept every mode."""
+    """Refuse a launch mode that the device or the family does not support.
+
+    Devices that run no kernels accept every mode.
+    """
     if device.runs == "nothing":
         return
     if objective.launch == "pdl" and device.limits.get("compute_capability", 0) < PDL_SINCE:
@@ -324,7 +329,7 @@ def _check_names(space: Space, warm_start: WarmStart) -> None:
     foreign = [sorted(config.keys() - set(space.names)) for config in warm_start.configs]
     if foreign and all(foreign):
         name = foreign[0][0]
-        remedy = "rename the parameters in the recorded configs, or leave the warm start out"
+        remedy = "rename the parameters in the recorded configs, or omit the warm start"
         raise InvalidInput("warm_start", f"{warm_start.source}: {unknown(name, space.names, 'tunables')}; {remedy}")
 
 

@@ -37,12 +37,11 @@ log = structlog.get_logger("conductor")
 
 
 _MOST_RENAMED = 10
-"""Maximum number of further attempts to store a submission without a name, after another one took the generated name.
-"""
+"""Maximum number of further attempts to store a submission without a name, if the generated name is already used."""
 
 
 class _NameTaken(Conflict):
-    """Another variant of the search has the name."""
+    """Raised if another variant of the search has the same name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +72,7 @@ class VariantDesk:
     connected_since: Callable[[], datetime]
 
     def submit(self, search_id: int, body: VariantBody, *, author: str = "") -> tuple[int, int]:
-        """Store a variant of a search, and start a further search, with the same terms, that tunes the variant.
+        """Store a variant of a search, and start another search with the same terms to tune the variant.
 
         Args:
             search_id: id of the search. If this search tunes a variant itself, the search to which that variant belongs
@@ -101,7 +100,7 @@ class VariantDesk:
             except _NameTaken:
                 if body.document.get("name") or not renames:
                     raise
-                renames -= 1  # another submission took the number in the name
+                renames -= 1  # another submission has used the generated name
                 continue
             log.info("variant submitted", search=base.id, variant=number, name=made.note.name)
             return base.id, number
@@ -167,7 +166,7 @@ class VariantDesk:
         variants = Variants(session)
         parents = body.parents or (FAMILY,)
         if sorted(set(parents)) != sorted(parents):
-            raise InvalidInput("parents", "contains a variant twice; list each once")
+            raise InvalidInput("parents", "contains a variant twice; list every parent once")
         rows = [variants.numbered(base.id, number) for number in parents]
         names = ["family" if row is None else row.name for row in rows]
         number = variants.next_number(base.id)

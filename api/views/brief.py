@@ -61,7 +61,10 @@ def brief_view(session: Session, base: SearchRow, family: Family, source_of: Sou
 
 
 def _facts(device: Device) -> Mapping[str, Any]:
-    """Return the facts about a device that a proposer needs, without names of machines, units or software."""
+    """Return the properties of a device that a proposer needs.
+
+    The machine, the serial number and the software are left out.
+    """
     ceilings = device.ceilings
     facts: dict[str, Any] = {"model": device.model, "architecture": device.architecture}
     facts |= dict(sorted(device.limits.items()))

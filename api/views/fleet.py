@@ -45,7 +45,7 @@ def worker_view(
 
 
 def _shared(row: WorkerRow, devices: Sequence[DeviceRow], sharers: Mapping[str, Sequence[WorkerRow]]) -> Iterator[str]:
-    """Yield a warning for each device that another connected worker offers, too."""
+    """Yield a warning for each device that another connected worker also offers."""
     for device in devices if row.left_at is None else ():
         others = [each for each in sharers.get(device.uuid, ()) if each.id != row.id]
         if others:
@@ -53,7 +53,7 @@ def _shared(row: WorkerRow, devices: Sequence[DeviceRow], sharers: Mapping[str, 
 
 
 def shared_text(device: Device, others: Sequence[WorkerRow]) -> str:
-    """Describe the other workers of a device, the consequence for measurements, and the remedy."""
+    """Return a warning that names the other workers of a device, the effect on measurements, and the remedy."""
     named = " and ".join(f"{each.name} on {each.host} (id {each.id})" for each in others)
     return (
         f"{device.model} ({device.uuid}) is also offered by worker {named}: workers of one machine with the same "

@@ -42,7 +42,7 @@ from evo.trial.outcome import Measured, Pruned
 from evo.trial.timing import Timing
 
 EARLY = 128
-"""Number of first trials that are searched for the default config and random configs."""
+"""Number of first trials among which the trials of the default config and of random configs are looked up."""
 
 
 def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[SearchView, ...]:
@@ -176,7 +176,7 @@ def _search_view(
 def _obstacle(session: Session, row: SearchRow) -> str | None:
     """Return the reason why no worker can execute the jobs of a search, or None if there is no such reason.
 
-    A reason no longer applies once a worker has executed a job of the search after the reason was reported.
+    A reported reason is ignored if a worker has executed a job of the search since then.
     """
     if row.obstacle is None or row.obstacle_at is None or row.state in TERMINAL:
         return None
@@ -232,11 +232,11 @@ def _working(session: Session, row: SearchRow, now: datetime) -> WorkingView | N
 
 
 def _usual_s(session: Session, row: SearchRow) -> float | None:
-    """Return the usual seconds of a confirmation, or None if nothing is known.
+    """Return the usual seconds of a confirmation, or None if it cannot be estimated.
 
     This is the mean of the confirmations of this search. Before the first one has ended, it is the mean of the latest
-    confirmations of the same problem on the same device model. If there are none, it is the number of processes times
-    the duration of timing the baselines.
+    confirmations of the same problem on the same device model. If there are none, it is the number of processes
+    multiplied by the duration of timing the baselines.
     """
     leases = Leases(session)
     if spent_s := leases.confirming_s(row.id) or leases.confirming_s_of_rivals(row):
@@ -248,7 +248,7 @@ def _usual_s(session: Session, row: SearchRow) -> float | None:
 def _detail(device: DeviceRow, attempt: AttemptRow) -> str | None:
     """Return the current step of a leased job that its device reported, or None if it reported none.
 
-    If the device works on another lease, return a note that this lease waits.
+    If the device works on another lease, return a note that this job is waiting.
     """
     if device.attempt_id in (None, attempt.id):
         return None if device.attempt_id is None else device.detail

@@ -1,4 +1,4 @@
-"""Computes the progress of a search for the view of the search and for its summary in live lists."""
+"""Computes the progress of a search, for its page and for live lists of searches."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

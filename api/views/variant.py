@@ -21,7 +21,7 @@ from evo.trial.explain import failure_text
 from evo.trial.outcome import Estimated, Measured
 
 FAMILY_NAME = "family"
-"""Name of the family's own implementation among the variants of a search."""
+"""Name under which the family's own implementation appears among the variants of a search."""
 
 
 def variant_views(session: Session, search_id: int) -> tuple[VariantView, ...]:
@@ -109,7 +109,7 @@ def _view(
 
 
 def _ratio(session: Session, trial: TrialRow | None, own: TrialRow | None) -> tuple[float, Source] | tuple[None, None]:
-    """Return the ratio of two trials' times or costs with its source, both from the same source.
+    """Return the ratio of two trials' times or costs, and the source of both values (quick, confirmed or estimated).
 
     The ratio is confirmed only if a confirmation timed both trials in the same rounds, because confirmed times of
     different runs are not comparable.

@@ -25,9 +25,9 @@ ORDERS: Mapping[str, str] = {
     "ended": "first to end",
     "-ended": "last to end",
     "outcome": "by outcome",
-    "-outcome": "by outcome, backwards",
+    "-outcome": "by outcome, in reverse order",
     "origin": "by strategy",
-    "-origin": "by strategy, backwards",
+    "-origin": "by strategy, in reverse order",
     "overhead": "least overhead first",
     "-overhead": "most overhead first",
 }

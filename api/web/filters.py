@@ -21,7 +21,7 @@ SIGNS: Mapping[str, str] = {
     "reference_failed": "?",
     "cancelled": "–",
 }
-"""Signs in the badges of outcomes, for readers without colour. Outcomes that are not listed are failures."""
+"""Symbols in the badges of outcomes, for readers who cannot distinguish colours. All other outcomes are failures."""
 
 TONES: Mapping[str, str] = {
     "measured": "good",
@@ -39,7 +39,7 @@ def sign(kind: str) -> str:
 
 
 def coded(text: str) -> Markup:
-    """Return a text of a report as HTML. Text between backticks becomes code."""
+    """Return a text of a report as HTML. Text between backticks is marked up as code."""
     parts = (Markup("<code>{}</code>").format(part) if index % 2 else escape(part) for index, part in _pieces(text))
     return Markup("").join(parts)
 

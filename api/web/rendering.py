@@ -20,7 +20,8 @@ from evo.text.visible import visible
 HERE = Path(__file__).parent
 
 LINK = re.compile(r'(\s(?:href|src|action|formaction|data-from|data-live-from|data-address)=")(?=/(?!/))')
-"""Start of a link to this service in a rendered page. Text cannot match it, because quotes are escaped."""
+"""Matches the start of a link to this service in a rendered page. Text on the page does not match, because its quotes
+are escaped."""
 
 
 def render(request: Request, template: str, *, code: int = 200, plotting: bool = False, **content: Any) -> HTMLResponse:
@@ -40,7 +41,7 @@ def render(request: Request, template: str, *, code: int = 200, plotting: bool =
         "csrf": who.csrf and masked(who.csrf),
     }
     html = environment().get_template(template).render(known | content)
-    html = visible(html.replace("\r\n", "\n"))  # direction marks could make source code look different
+    html = visible(html.replace("\r\n", "\n"))  # direction marks could disguise source code
     return HTMLResponse(below(public.prefix, html), code, headers=security(plotting=plotting))
 
 
@@ -50,14 +51,16 @@ def below(prefix: str, html: str) -> str:
 
 
 def security(*, plotting: bool = False) -> dict[str, str]:
-    """Return security headers. They forbid other hosts and inline scripts, so that text in a page never runs.
+    """Return security headers.
+
+    The headers forbid other hosts and inline scripts, so that text in a page is never executed.
 
     See `render` for `plotting`.
     """
     styles, images = "'self'", "'self'"
     if plotting:
         styles = f"'self' {EMPTY_STYLE} {MAP_STYLE}; style-src-attr 'unsafe-inline'"
-        images = "'self' data:"  # heatmaps are embedded images
+        images = "'self' data:"  # Plotly draws heatmaps as embedded images
     return {
         "Content-Security-Policy": f"default-src 'none'; script-src 'self'; worker-src 'self'; style-src {styles}; "
         f"img-src {images}; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
@@ -69,7 +72,7 @@ def security(*, plotting: bool = False) -> dict[str, str]:
 
 @cache
 def environment() -> Environment:
-    """Return the Jinja environment. It escapes every value, and raises an error for an unknown name."""
+    """Return the Jinja environment. The environment escapes every value, and raises an error for an unknown name."""
     made = Environment(
         loader=FileSystemLoader([HERE / "pages", HERE / "templates"]),
         autoescape=True,

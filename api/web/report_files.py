@@ -22,7 +22,7 @@ router = rest_router("/searches/{search_id}", tag="searches")
 champion_router = rest_router("/champions", tag="champions")
 
 LEAST, MOST = 1e-9, 1e9
-"""Limits of rates and costs in reports. Products of smaller rates with times in µs could underflow."""
+"""Limits of rates and costs in reports. The lower limit prevents underflow when rates are multiplied by times in µs."""
 
 
 class ReportTerms(BaseModel):

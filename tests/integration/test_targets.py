@@ -132,7 +132,7 @@ def test_timed_searches_refuse_estimates_and_searches_of_estimates_refuse_times(
         (
             {"device": "estimate", "objective": {**FOR_L4, "threads": 2}},
             InvalidInput,
-            "^objective.threads: applies to CPU kernels only; leave it out",
+            "^objective.threads: applies to CPU kernels only; omit it",
         ),
         ({"device": "estimate"}, InvalidInput, "objective.target: is missing"),
         ({"device": "estimate", "objective": {"target": "sm_12"}}, InvalidInput, "there is no `sm_12`, did you mean"),

@@ -43,7 +43,7 @@ class WebhookDelivery:
 
     Args:
         secret: default secret for signing, used if a webhook has no secret of its own. None if there is no default.
-        private: True to allow receivers with non-public addresses.
+        private: True to allow URLs with non-public addresses.
     """
 
     def __init__(
@@ -115,13 +115,13 @@ class WebhookDelivery:
             if number in claimed:
                 try:
                     self._under_way.start(due, partial(self._deliver, claimed[number]))
-                except RuntimeError as error:  # the message is due again when its claim ends
+                except RuntimeError as error:  # the message is retried when its claim expires
                     log.warning("webhook waits for a thread", search=claimed[number].search_id, reason=str(error))
 
     def _note(self, session: Session, ended: Unannounced, now: datetime) -> None:
         """Queue a message about an ended search.
 
-        If the message cannot be created, store the reason, so that users see it with the search.
+        If the message cannot be created, store the reason, which users then see on the page of the search.
         """
         deliveries = Deliveries(session)
         try:
@@ -157,7 +157,7 @@ class WebhookDelivery:
                 Deliveries(session).failed(delivery_id, error, now)
 
     def _tried(self, delivery: DeliveryRow) -> str | None:
-        """Send a message once. Return the reason of a failure, or None after success."""
+        """Send a message once. Return the reason if this fails, else None."""
         body = delivery.message.encode()
         try:
             target = target_of(delivery.url, private=self._private)
@@ -181,14 +181,14 @@ AT_ONCE = 32
 """Maximum number of concurrent deliveries."""
 
 RETRIES_AT_ONCE = 8
-"""Maximum number of concurrent retries, so that receivers that never answer do not block new messages."""
+"""Maximum number of concurrent retries. Receivers that do not answer then cannot block new messages."""
 
 PER_RECEIVER = 2
 """Maximum number of concurrent deliveries to one receiver."""
 
 
 class UnderWay:
-    """The running deliveries of this process. Each delivery runs in its own thread."""
+    """Running deliveries of this process, one thread per delivery."""
 
     def __init__(self) -> None:
         self._ended = threading.Condition()
@@ -217,7 +217,7 @@ class UnderWay:
         return chosen
 
     def start(self, message: Due, deliver: Callable[[], None]) -> None:
-        """Deliver a message in a daemon thread. Such a thread does not keep the process alive.
+        """Deliver a message in a daemon thread, which does not prevent the process from ending.
 
         Raises:
             RuntimeError: the system starts no further thread.
@@ -246,10 +246,10 @@ class UnderWay:
     def wait(self, *, ended_count: int, until_s: float) -> bool:
         """Wait until more than `ended_count` deliveries have ended in total, and return True.
 
-        Return False if no delivery is running, or if the time is over.
+        Return False if no delivery is running, or if the time limit is reached.
 
         Args:
-            until_s: end of the wait, on the monotonic clock in seconds.
+            until_s: time limit, in seconds on the monotonic clock.
         """
         with self._ended:
             rest_s = max(0.0, until_s - time.monotonic())

@@ -1,7 +1,7 @@
 """Sends requests to URLs that users chose. By default, the requests cannot reach the private network of the service.
 
-A host name is resolved once, and the connection uses the address that was checked. Otherwise a hostile name server
-could return another address for the connection.
+A host name is resolved only once, and the connection uses the resolved and checked address. If the name were resolved
+again, a hostile name server could return a private address.
 """
 
 import asyncio
@@ -24,18 +24,18 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Sequence[Address]]
 
 TIMEOUT_S = 10.0
-"""Timeout in seconds of each step of a request, such as connecting or reading."""
+"""Time limit in seconds of each step of a request, such as connecting or reading."""
 LONGEST_S = 20.0
-"""Timeout in seconds of a whole request."""
+"""Time limit in seconds of a whole request."""
 BUSY_S = 1.0
-"""Maximum processor time in seconds of a request, because an endless answer can keep this process busy."""
+"""Maximum processor time of a request in seconds. It ends requests whose receiver sends an endless answer."""
 LOOK_S = 0.1
 _BARE = re.compile(r"(?P<host>[A-Za-z0-9.-]+\.[A-Za-z]{2,})(?::(?P<port>[0-9]{1,5}))?(?:/[!-~]{0,199})?")
 """Matches a URL without a scheme."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 _RESERVED = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
-"""Networks that some releases of Python count as global."""
+"""Non-public networks that some releases of Python report as global."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
 
 
 def _example(url: str) -> str:
-    """Return an example of a valid URL. If only the scheme is missing, the example is the given URL with a scheme."""
+    """Return an example of a valid URL for an error message. If `url` only lacks its scheme, add the scheme."""
     bare = _BARE.fullmatch(url)
     fits = bare is not None and HOST.fullmatch(bare["host"].lower()) and 0 < int(bare["port"] or 443) < 1 << 16
     return f"e.g. https://{url if fits else 'example.org/hook'}"

@@ -25,9 +25,8 @@ form is parsed, other requests wait, and parsing a megabyte of `%` takes more th
 
 DRAINED, DRAINED_S = 4, 30.0
 """Maximum size of a refused body that is read and discarded, as a multiple of the limit, and maximum seconds for
-reading it. Most clients read the answer only after they have sent the whole body. A client that sends more is
-disconnected.
-"""
+reading it. Most clients read the answer only after they have sent the whole body. If a client sends more, its
+connection is closed."""
 
 
 class TooLarge(HTTPException):
@@ -51,7 +50,7 @@ class BodyLimit:
         most = min(self.most_bytes, _most_bytes(scope))
         declared = Headers(scope=scope).get("content-length", "")
         if declared.isdecimal() and int(declared) > most:
-            if "expect" not in Headers(scope=scope):  # with an Expect header, the client has not sent the body yet
+            if "expect" not in Headers(scope=scope):  # the client waits for an answer before it sends the body
                 await _drain(receive, DRAINED * most)
             await answer(Request(scope), 413, too_large(most))(scope, receive, send)
             return
@@ -69,15 +68,15 @@ class BodyLimit:
 
         try:
             await self.app(scope, receive_within, send)
-        except TooLarge as error:  # middleware that reads bodies runs outside the error handlers
+        except TooLarge as error:  # answered here, because the error handlers run inside this middleware
             await answer(Request(scope), 413, error.detail)(scope, receive, send)
 
 
 def _refusal(request: Request) -> Response | None:
     """Return the response that refuses a body because of its headers, or None if the body may be read."""
     if {"content-length", "transfer-encoding"} <= set(request.headers):
-        # if a proxy uses the length that this service ignores, the rest may become part of another client's request
-        # (RFC 9112, section 6.3)
+        # request smuggling: a proxy may use the other length than this service, and then take the rest of the body for
+        # a new request (RFC 9112, section 6.3)
         refused = answer(request, 400, "Content-Length and Transfer-Encoding are both given: send one of them")
         refused.headers["connection"] = "close"
         return refused

@@ -7,16 +7,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from api.auth.authentication import COOKIE, LONGEST_SECRET
 
 MOST_COOKIES = 20
-"""Maximum number of cookies that are kept. Each service on a host name has one."""
+"""Maximum number of cookies that are kept. A browser sends the cookies of all services with the same host name."""
 
 _OWN = re.compile(rb"%s\w{0,20}=[\w.~-]{0,%d}" % (COOKIE.encode(), LONGEST_SECRET))
 
 
 class OwnCookies:
-    """Middleware that keeps only the cookies that kernel-evo sets. Their values are never quoted.
+    """Middleware that keeps only the cookies that kernel-evo sets. The values of these cookies contain no quotes.
 
-    Browsers send all cookies of a host name, including those of other services. Parsing some quoted values takes Python
-    quadratic time.
+    Browsers send all cookies of a host name, including those of other services. Python needs quadratic time to parse
+    some quoted values.
     """
 
     def __init__(self, app: ASGIApp) -> None:

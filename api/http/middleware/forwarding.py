@@ -20,11 +20,10 @@ from api.http.public_url import PORTS, PREFIX, Proxies, PublicUrl
 KEY = "kernel_evo.address"
 
 LONGEST_HOST, LONGEST_PREFIX = 300, 200
-"""Maximum number of characters of a host and a prefix in forwarding headers. Every link of a page repeats the prefix,
-and a client can send a prefix through a proxy that sets none.
-"""
+"""Maximum number of characters of a host and a prefix in forwarding headers. If a proxy sets no prefix, a client can
+send one of any length, and every link of a page would repeat this prefix."""
 ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+")
-"""Matches an address with brackets or a port. Other addresses need no parsing."""
+"""Matches a client address with brackets or a port, which must be removed."""
 ABSOLUTE = re.compile(rb"https?://([A-Za-z0-9.:\[\]-]+)(?=/|$)", re.IGNORECASE)
 """Scheme and authority of a request target in absolute form, without user name and percent-encoded characters."""
 PORT = re.compile(r"[1-9][0-9]{0,4}")
@@ -72,7 +71,7 @@ class Forwarding:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope.update(_origin_form(scope))
-        scope.update(self._direct(scope))  # updated in place, because the handler for bugs runs outside all middleware
+        scope.update(self._direct(scope))  # changed in place, so that the outermost error handler also sees the changes
         here, prefix = f"{scope['scheme']}://{Headers(scope=scope).get('host', '')}", scope[KEY].public.prefix
 
         async def send_prefixed(message: Message) -> None:
@@ -85,7 +84,7 @@ class Forwarding:
         await self.app(scope, receive, send_prefixed)
 
     def _direct(self, scope: Scope) -> dict[str, Any]:
-        """Return the ASGI scope values that change if the request is to look as if no proxy had forwarded it."""
+        """Return the ASGI scope values that make a forwarded request look like a direct request."""
         headers = Headers(scope=scope)
         peer = scope["client"][0] if scope.get("client") else ""
         trusted = self._proxies.trusts(peer)
@@ -109,9 +108,10 @@ class Forwarding:
         return changed
 
     def _client(self, peer: str, clients: tuple[str, ...]) -> str:
-        """Return the address of the client: the last forwarded address that does not belong to a trusted proxy.
+        """Return the address of the client.
 
-        If all addresses belong to trusted proxies, return the first address.
+        This is the last forwarded address that does not belong to a trusted proxy. If all addresses belong to trusted
+        proxies, it is the first address.
         """
         for address in reversed(clients):
             peer = address
@@ -129,7 +129,7 @@ class Forwarding:
 
 
 def _origin_form(scope: Scope) -> dict[str, Any]:
-    """Return the path and host of a request target in absolute form, `GET http://host/path` (RFC 9112, section 3.2.2).
+    """Return the ASGI scope values for a target in absolute form, `GET http://host/path` (RFC 9112, section 3.2.2).
 
     Clients send this form to proxies, and some proxies forward it. The host in the target has precedence over the
     ``Host`` header. If the target has a different form, an empty dict is returned.
@@ -176,7 +176,7 @@ def _port(headers: Headers) -> str:
 
 
 def _with_port(host: str, port: str) -> str:
-    """Return the host with the port appended, if the host has no port."""
+    """Return the host with a port. If the host already has a port, it is returned unchanged."""
     bare = host.endswith("]") or (host and ":" not in host)
     return f"{host}:{port}" if port and bare else host
 
@@ -204,7 +204,7 @@ def _prefix(headers: Headers) -> str:
 
 
 def _prefixed(location: str, here: str, prefix: str) -> str:
-    """Return the target of a redirect. If the target is a page of the service, the prefix is added.
+    """Return the target of a redirect. If the target is a page of the service, the path prefix is added.
 
     Args:
         location: target that the service returned: a path, or a URL.

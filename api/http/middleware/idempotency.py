@@ -24,7 +24,7 @@ log = structlog.get_logger("http")
 
 API = "/api/v1/"
 SECRETS = ("/api/v1/tokens", "/api/v1/join")
-"""Routes whose answers contain a secret. These answers are not stored and cannot be repeated."""
+"""Routes whose answers contain a secret. These answers are not stored, so a repeated request does not return them."""
 
 HEADER = "idempotency-key"
 LONGEST_KEY = 255
@@ -108,7 +108,7 @@ class Idempotency:
                 try:
                     await run_in_threadpool(_note, answers, key, answer, undone=not commits.any, path=scope["path"])
                 except StoreUnavailable as error:
-                    log.warning("an answer cannot be stored for repeated requests", reason=str(error))
+                    log.warning("the answer to a request cannot be stored for its repetitions", reason=str(error))
                 for message in messages:
                     await send(message)
         if failed is not None:
@@ -132,8 +132,8 @@ def _note(answers: StoredResponses, key: str, answer: Answer | None, *, undone: 
 async def _whole_body(receive: Receive) -> bytes | None:
     """Return the body of a request, or None if the body is too large.
 
-    A body that is too large is still read to its end, because clients read the answer only after they have sent the
-    body.
+    A body that is too large is read completely and discarded, because clients read the answer only after they have sent
+    the body.
     """
     parts: list[bytes] = []
     more, taken = True, 0
@@ -150,7 +150,7 @@ async def _whole_body(receive: Receive) -> bytes | None:
 
 
 def _once_more(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` function that first returns a body that was already read, and then further messages."""
+    """Return a `receive` function that first returns the body that was already read, then the remaining messages."""
     given = False
 
     async def again() -> Message:

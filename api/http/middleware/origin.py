@@ -1,4 +1,4 @@
-"""Prevents other web sites from using a service that needs no token on its machine.
+"""Prevents other web sites from sending requests to a service that requires no token.
 
 A page of another site can make a browser on this machine send requests to the service. Two headers of such a request
 are set by the browser, and the page cannot change them. ``Host`` contains the host name in the URL of the request, even
@@ -22,7 +22,8 @@ class OriginCheck:
 
     Args:
         host: address on which the service listens. Host names are checked only if this is a loopback address and no
-            trusted proxy sent the request. Otherwise, clients may use names that the service does not know.
+            trusted proxy sent the request. Otherwise, clients may use host names that are not configured in the
+            service.
         public: the configured public URL. Its host and origin are accepted.
     """
 

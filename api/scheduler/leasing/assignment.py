@@ -1,4 +1,4 @@
-"""Assigns work to slots, by choosing the searches from which a slot gets jobs."""
+"""Chooses the searches from which a slot gets jobs."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime
@@ -54,12 +54,18 @@ class Dispatch:
         *,
         incarnation: str | None,
     ) -> LeaseReply:
-        """See `api.scheduler.conductor.Conductor.claim`."""
+        """Return up to `count` jobs for one device.
+
+        `api.scheduler.conductor.Conductor.claim` describes the arguments.
+        """
         with self._database.look() as session:
             slot_row = Fleet(session).slot(worker_id, device_uuid, incarnation, seen_since=self._connected_since())
             if slot_row.drain or slot_row.quarantined:
                 return LeaseReply(leases=[], drain=slot_row.drain)
-            same = slot_row.incarnation in (None, incarnation)  # otherwise another process may have the jobs
+            same = slot_row.incarnation in (
+                None,
+                incarnation,
+            )  # otherwise another process of the worker may have the jobs
             unreported = (
                 Leases(session).unreported(worker_id, device_uuid, holding) if same and holding is not None else []
             )
@@ -82,7 +88,7 @@ class Dispatch:
         return LeaseReply(leases=leases, drain=False)
 
     def _earlier_lease(self, search_id: int, slot: Slot, attempt_id: int) -> list[Lease]:
-        """Renew a lease that was granted before but did not reach the worker. Return a list with the lease.
+        """Renew a granted lease that did not reach the worker. Return a list with the lease.
 
         The list is empty if the lease has ended.
         """

@@ -20,13 +20,13 @@ from evo.messages.job import Evaluate, Lease
 from evo.trial import Trial
 
 FIRST_RESULTS_S = 60.0
-"""Maximum time in seconds for which a search with many pending trials waits for its first results. After that, it
-proposes more trials, because the workers that should deliver the results may be waiting too.
-"""
+"""Maximum time in seconds for which a search with many pending trials waits for its first results. After that, the
+search proposes more trials, because the workers with the pending trials may themselves be waiting for work."""
 
 
 SHORT_MINUTES = 1.0
-"""Searches with a shorter time budget measure baselines last, because baselines may take ten seconds or more."""
+"""Searches with a time budget below this number of seconds measure baselines last, because timing baselines may take
+ten seconds or more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ def baselines_come_last(active: ActiveSearch) -> bool:
 
 
 def proposed(transaction: SearchTransaction, clock: Clock, count: int) -> list[ProposedTrial]:
-    """Return up to `count` new trials within the budget. The strategy may propose fewer."""
+    """Return up to `count` new trials within the budget. The strategy may return fewer."""
     active = transaction.active
     bars = active.search.bars()
     proposals: list[ProposedTrial] = []
@@ -119,7 +119,10 @@ def leases_on(transaction: SearchTransaction, slot: Slot, granted: Sequence[Gran
 
 
 def _holder(transaction: SearchTransaction, slot: Slot, now: datetime) -> Holder:
-    """Return the device, start and duration for new leases. The first lease of a search starts the search's clock."""
+    """Return the worker, device, start and duration of new leases.
+
+    The first lease of a search starts the search's clock.
+    """
     if not transaction.active.started:
         transaction.active.start(Archive(transaction.session).search(transaction.active.id), now)
     return Holder(worker_id=slot.worker_id, device_uuid=slot.device.uuid, now=now, lease_s=slot.lease_s)
@@ -128,13 +131,13 @@ def _holder(transaction: SearchTransaction, slot: Slot, now: datetime) -> Holder
 def _prefers_other_slot(transaction: SearchTransaction, slot: Slot, job: JobRow, now: datetime) -> bool:
     """Return True if a confirmation should wait briefly for another device of the same model.
 
-    Each device has a bias. A measurement on another device does not repeat the bias of the device that measured the
-    trial.
+    Each device has a bias. A confirmation on another device is not affected by the bias of the device that first
+    measured the trial.
     """
     if job.kind != "confirm" or job.trial_id is None or transaction.active.device_uuid is not None:
         return False
     if not timedelta(0) <= now - job.created_at < timedelta(seconds=transaction.active.search.policy.other_unit_s):
-        return False  # the waiting time is over, or the clock was set back
+        return False  # the job has waited long enough, or the clock was set back
     if Leases(transaction.session).measured_on(job.trial_id) != slot.device.uuid:
         return False
     others = Fleet(transaction.session).other_units(slot.device, slot.connected_since)

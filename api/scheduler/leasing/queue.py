@@ -33,7 +33,7 @@ ReceiptOrRefusal: TypeAlias = Receipt | Refusal
 REPEATED = Receipt(repeated=True)
 
 MAX_RACES = 3
-"""Maximum number of attempts at a batch that conflicts with another process. Each attempt reads the search again."""
+"""Maximum number of attempts to store a batch. After a conflict with another process, the search is read again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class WorkRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResults:
-    """Results for one search. Each result has the ruling on its samples (`api.scheduler.results.store.Ruling`)."""
+    """Results for one search, each with the ruling (`api.scheduler.results.store.Ruling`) on its samples."""
 
     results: Sequence[tuple[Delivery, Ruling]]
 
@@ -87,7 +87,7 @@ class WorkQueue:
                     raise  # the batcher then serves the requests one by one, so that no valid result is lost
                 self._registry.fail(search_id, str(error))
             except IntegrityError:
-                log.warning("a concurrent transaction came first; the batch is retried", search=search_id)
+                log.warning("another process changed the search first; the batch is retried", search=search_id)
         reason = f"search {search_id} keeps being changed by other processes; try again"
         raise StoreUnavailable(reason, public=reason)
 
@@ -120,10 +120,10 @@ class WorkQueue:
         if transaction.active.state == "running":
             more = [want.count - len(leases) for want, leases in zip(wants, granted, strict=True)]
             proposals = [claims.proposed(transaction, self._clock, count) for count in more]
-            now = self._clock()  # after the proposals, whose duration must not shorten the lease
+            now = self._clock()  # read after proposing, so that proposing does not shorten the lease
             for want, leases, asked in zip(wants, granted, proposals, strict=True):
                 leases.extend(claims.begun(transaction, want.slot, now, asked))
-        lifecycle.follow(transaction, self._clock())  # the budget may be used up now
+        lifecycle.follow(transaction, self._clock())  # the new trials may have used up the budget
         return [claims.leases_on(transaction, want.slot, each) for want, each in zip(wants, granted, strict=True)]
 
 
@@ -151,14 +151,14 @@ RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
 MOST = 16
-"""Maximum number of requests per batch: enough to share its cost, few enough to keep waiting times short."""
+"""Maximum number of requests per batch. Larger batches would be more efficient, but requests would wait longer."""
 
 
 @dataclass(eq=False)
 class _Request(Generic[RequestT, ResponseT]):
     """A request with its response.
 
-    `ready` is set when the request was served, or when its thread must serve the next batch.
+    The event `ready` is set when the request has been served, or when its thread must serve the next batch.
     """
 
     payload: RequestT
@@ -173,7 +173,7 @@ class Batcher(Generic[RequestT, ResponseT]):
 
     A batch needs one transaction for any number of requests, which makes each request cheaper under load. While a batch
     runs, new requests wait, and the next batch serves them in order of arrival. If no batch runs, a request is served
-    at once. A request whose batch has ended does not wait for the next batch.
+    immediately. A request whose batch has ended does not wait for the next batch.
 
     Args:
         serve: function that handles several requests of one search, and returns their responses in order.
@@ -205,7 +205,7 @@ class Batcher(Generic[RequestT, ResponseT]):
             return False
 
     def _serve_batch(self, search_id: int, request: _Request[RequestT, ResponseT]) -> None:
-        """Serve a request and the requests that are waiting behind it.
+        """Serve a request, together with the requests that wait.
 
         Then let the thread whose request has waited longest serve the next batch.
         """

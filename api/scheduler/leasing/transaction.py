@@ -12,16 +12,16 @@ from db.repositories.coordination import Coordination
 
 
 class Outdated(Exception):
-    """The copy of a search in memory does not belong to the history in the database."""
+    """Raised if the copy of a search in memory does not belong to the history in the database."""
 
 
 class SearchTransaction:
     """An unfinished search in memory, with the transaction that stores its changes.
 
     An SQLite database is served by one process, so a lock in memory is enough. The transaction begins when the session
-    is first used, so that the database is not locked while a strategy proposes. With PostgreSQL, the transaction locks
-    the row of the search at once, and then reads the changes of other processes. If this process hangs, the server
-    rolls the transaction back so that other processes can continue, and refuses later writes of this transaction.
+    is first used, so that the database is not locked while a strategy proposes. With PostgreSQL, the transaction first
+    locks the row of the search, and then reads the changes of other processes. If this process hangs, the server rolls
+    the transaction back so that other processes can continue, and refuses later writes of this transaction.
 
     Attributes:
         ended: ids of the trials that ended in this transaction.

@@ -14,7 +14,7 @@ class Wakeup:
         self._waiting: set[asyncio.Event] = set()
 
     def attach(self) -> None:
-        """Bind to the running event loop. Until then, `notify` does nothing."""
+        """Bind the object to the running event loop. Before this call, `notify` has no effect."""
         self._loop = asyncio.get_running_loop()
 
     def notify(self) -> None:
@@ -23,7 +23,7 @@ class Wakeup:
             self._loop.call_soon_threadsafe(self.wake)
 
     def close(self) -> None:
-        """End all waits, because the service is stopping. May be called from the event loop only."""
+        """End all waits. Called when the service stops. May be called from the event loop only."""
         self.closed = True
         self.wake()
 
@@ -48,7 +48,7 @@ class Wakeup:
 
 
 async def set_within(event: asyncio.Event, timeout_s: float) -> None:
-    """Wait until the event is set or the time is over."""
+    """Wait until the event is set, at most `timeout_s` seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await event.wait()

@@ -37,9 +37,9 @@ class ResultReceiver:
         return [receipts[index] for index in range(len(deliveries))], due
 
     def _sorted(self, deliveries: Sequence[Delivery]) -> tuple[dict[int, list[int]], dict[int, ReceiptOrRefusal]]:
-        """Return two dicts: the indices of deliveries by search, and the already known receipts by index.
+        """Return two dicts: the indices of deliveries by search, and receipts or refusals by index.
 
-        A receipt is known if the delivery needs no transaction.
+        The second dict contains the deliveries that can be answered without a transaction.
         """
         with self._database.look() as session:
             known = Leases(session).known({delivery.attempt_id for delivery in deliveries})
@@ -60,14 +60,17 @@ class ResultReceiver:
         return indices, receipts
 
     def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> SearchResults:
-        """Return the results with the rulings on their samples. The rulings are computed outside any transaction."""
+        """Return the results with the rulings on their samples.
+
+        Rulings are computed before the transaction, because they are slow.
+        """
         return SearchResults(
             results=[(each, ruled(self._database, search_id, each.attempt_id, each.report)) for each in deliveries]
         )
 
 
 def answer(delivery: Delivery, receipt: ReceiptOrRefusal) -> Answer:
-    """Return the answer to one of several deliveries, given its receipt or its error."""
+    """Convert the receipt or the error of a delivery to an answer."""
     match receipt:
         case Receipt(repeated=repeated):
             return Answer(attempt_id=delivery.attempt_id, status="repeated" if repeated else "accepted")

@@ -102,8 +102,8 @@ def end_trial(
 ) -> None:
     """Set the outcome of a pending trial, in memory and in the database.
 
-    Memory is changed first, because it determines the order of ended trials. If the commit fails, the registry drops
-    the search in memory and rebuilds it.
+    The search in memory is changed first, because it determines the order of ended trials. If the commit fails, the
+    registry drops the search in memory and rebuilds it.
     """
     search = transaction.active.search
     full, most_pending = search.full, search.most_pending
@@ -162,7 +162,7 @@ def _baselines(transaction: SearchTransaction, attempt: AttemptRow, report: Base
 def ruled(database: Database, search_id: int, attempt_id: int, report: Report) -> Ruling:
     """Return the ruling on the samples of a report.
 
-    The ruling is computed outside any transaction, because the bootstrap is slow.
+    Call this function outside transactions, because the bootstrap is slow.
     """
     match report:
         case ConfirmReport():
@@ -173,7 +173,7 @@ def ruled(database: Database, search_id: int, attempt_id: int, report: Report) -
 
 
 def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmReport) -> Verdict:
-    """Return the verdict on a confirmation. A search has at most one open confirmation."""
+    """Return the verdict on a confirmation."""
     with database.read() as session:
         job = Leases(session).attempts([attempt_id])[attempt_id].job
         challengers = Leases(session).challengers(search_id)
@@ -292,7 +292,7 @@ def _confirmation_seed(seed: int, position: int) -> int:
 
 def _champion(search: SearchRow, attempt: AttemptRow, evidence: Evidence) -> ChampionRow:
     trial, challenger = cast(TrialRow, attempt.job.trial), evidence.report.challenger
-    assert challenger is not None, "only a measured challenger is promoted"
+    assert challenger is not None, "only a measured challenger can be promoted"
     return ChampionRow(
         family=search.family.name,
         family_digest=search.family_digest,

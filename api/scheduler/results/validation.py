@@ -36,7 +36,7 @@ def check(report: Report) -> None:
             raise InvalidInput(f"{where}.samples_us", "at least one sample is needed")
         if timing.power is not None and not len(timing.power.samples_w) == len(timing.power.samples_us) > 0:
             raise InvalidInput(
-                f"{where}.power", "must have equally many samples_us and samples_w, at least one of each"
+                f"{where}.power", "must have the same number of samples_us and samples_w, at least one of each"
             )
     match report:
         case EvaluateReport():
@@ -73,7 +73,7 @@ def _check_protocol(report: Report, protocol: int) -> None:
     """Refuse times that were measured with a different protocol version, because the search cannot rank them."""
     for where, timing in _timings(report):
         if timing.protocol != protocol:
-            remedy = "update the worker" if timing.protocol < protocol else "begin the search again"
+            remedy = "update the worker" if timing.protocol < protocol else "start a new search"
             raise InvalidInput(
                 f"{where}.protocol",
                 f"is {timing.protocol}, but this search ranks times of protocol {protocol}; {remedy}",
@@ -135,7 +135,7 @@ def _check_rounds(report: ConfirmReport) -> None:
 def _check_repeats(report: ConfirmReport) -> None:
     """Check that all further processes compared the challenger with the same kernel.
 
-    This kernel is the incumbent. If there is none, it is one of the baselines.
+    This kernel is the incumbent or, if there is none, one of the baselines.
     """
     against = report.repeated_against
     if report.repeats and report.incumbent is not None and against != "incumbent":
@@ -157,7 +157,7 @@ def _check_repeats(report: ConfirmReport) -> None:
 
 
 def _check_change(where: str, each: Ablated) -> None:
-    """Refuse a change with only some of the three series of samples, or with samples and a failure."""
+    """Check that a change has either all three series of samples, or a failure, or the same binary as the champion."""
     timings = [timing for _, timing in _ablated_timings(where, each)]
     if timings and (len(timings) < 3 or each.failure is not None):
         raise InvalidInput(
@@ -221,11 +221,11 @@ Range: TypeAlias = tuple[float, float]
 
 TIME_US: Range = (SHORTEST_US, LONGEST_US)
 DURATION_US: Range = (0.0, LONGEST_US)
-"""Range of durations that are not times of kernels, such as thresholds. They may be 0."""
+"""Range of durations that are not times of kernels, such as thresholds. A duration may be 0."""
 SPAN_S: Range = (-1.0, LONGEST_S)
-"""Range of differences between clock readings, which may be slightly negative."""
+"""Range of durations between two clock readings. Such a duration may be slightly negative."""
 ERROR: Range = (0.0, sys.float_info.max)
-"""Range of the errors of an output. Uninitialised memory can make them large."""
+"""Range of the errors of an output. Errors can be very large if the output is uninitialised memory."""
 COUNT: Range = (0.0, 1e15)
 """Range of counts of calls, samples and versions. 1e15 calls of a nanosecond take eleven days."""
 CALLS: Range = (1.0, 1e15)
@@ -247,8 +247,8 @@ _CLASSES: Mapping[type, Range] = {OutputChecks: COUNT, Ceilings: RATE, CaseError
 def check_figures(where: str, content: Any, within: Range = FIGURE) -> None:
     """Check that all numbers in a message, or in a part of a message, are in the permitted range.
 
-    The range depends on the class and the field. The error of a wrong output may be any finite number, because it may
-    come from uninitialised memory.
+    The range depends on the class and the field. The error of a wrong output may be any finite number, because the
+    output may be uninitialised memory.
 
     Raises:
         InvalidInput: a number is out of range.

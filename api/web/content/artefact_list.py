@@ -1,4 +1,4 @@
-"""Files of a trial or a confirmation, as the pages show them."""
+"""Files of a trial or a confirmation, in the form that pages need."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class File:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialFiles:
-    """All files of one trial, by name."""
+    """All files of one trial."""
 
     files: Mapping[str, File]
 
@@ -79,7 +79,7 @@ class ArtefactReader:
     def of_trial(self, trial: TrialView, kind: DeviceKind) -> TrialFiles:
         """Return the files of a trial's evaluation and confirmations.
 
-        Of several files with the same name, the latest is used.
+        If several files have the same name, the latest is used.
 
         Args:
             kind: device kind, which determines the language of the source.

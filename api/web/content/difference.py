@@ -7,16 +7,17 @@ from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 CONTEXT = 3
-"""Number of equal lines shown before and after a change."""
+"""Number of unchanged lines shown before and after a change."""
 
 JUNK_FROM = 3000
-"""In texts with more lines, frequent lines are not used to find equal passages, because that would take too long."""
+"""In texts with more lines, lines that occur often are not used to find equal passages, because that would take too
+long."""
 
 Kind: TypeAlias = Literal["same", "changed", "removed", "added"]
 
 
 View: TypeAlias = Literal["unified", "split"]
-"""Way in which a page shows a difference."""
+"""Layout in which a page shows a difference."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,10 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Hunk:
-    """A group of changes with the lines around them. Before the group, `skipped` equal lines are left out."""
+    """A group of changes with the lines around them.
+
+    `skipped` is the number of unchanged lines that are left out before the group.
+    """
 
     skipped: int
     lines: tuple[Line, ...]
@@ -59,7 +63,7 @@ class Hunk:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """All hunks with changes. Empty for equal texts."""
+    """All changes between two texts. The tuple `hunks` is empty if the texts are equal."""
 
     hunks: tuple[Hunk, ...]
     added: int

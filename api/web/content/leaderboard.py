@@ -24,7 +24,7 @@ from evo.trial.timing import Timing
 
 PAGE = 50
 COUNTED = 10_000
-"""Maximum number of matching trials that are counted. Counting more would be slow."""
+"""Maximum number of matching trials that are counted, because counting is slow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,8 @@ class Row:
         source: text that states the source of the time. If the table contains times of several runs, the text also
             states the run. Empty for estimates.
         metric: value of the search's metric as text. Empty if the search minimises the time.
-        same: number of the first trial of the search with the same binary. None if this trial is the first.
+        same: number of the first trial of the search with the same binary. None if no earlier trial has the same
+            binary.
         figures: texts with registers, shared memory and occupancy, as far as known.
         detail: reason why the trial was not measured, as one line of text.
     """
@@ -128,7 +129,7 @@ class Listing:
 
     @property
     def bounded(self) -> bool:
-        """True if a row has a share of the roofline."""
+        """True if the time of a row can be compared with the roofline."""
         return any(row.relative.share for row in self.rows)
 
     @property
@@ -152,7 +153,7 @@ class Listing:
 
     @property
     def counted_out(self) -> bool:
-        """True if more trials match than were counted."""
+        """True if counting stopped at the limit, so that more trials may match."""
         return not self.exact and self.found >= COUNTED
 
 
@@ -224,7 +225,7 @@ def _runs(session: Session, trials: Sequence[TrialView], search: SearchView) -> 
 
 
 def _known_count(search: SearchView, selection: Selection) -> int | None:
-    """Return the number of matching trials if the search counts them anyway, else None. A query is then needed."""
+    """Return the number of matching trials if the search already has this count. None if a query is needed."""
     if selection.conditions or selection.text:
         return None
     counts = {**search.counts, "pending": search.asked - search.finished}
@@ -282,8 +283,8 @@ def _among_baselines(search: SearchView, rows: Sequence[Row], *, whole: bool, fi
     """Return the rows of a page, with the baselines inserted by time among the trials with quick times.
 
     Args:
-        whole: True for the last page, which also gets all baselines that are slower than its rows.
-        first: True for the first page, which also gets all baselines that are faster than its rows.
+        whole: True for the last page, which also contains all baselines that are slower than its rows.
+        first: True for the first page, which also contains all baselines that are faster than its rows.
     """
     quick = [row for row in rows if row.trial is not None and row.trial.source in ("quick", "estimated")]
     if not quick and not whole:

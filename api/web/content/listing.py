@@ -46,7 +46,10 @@ def beginning(lines: list[str]) -> list[str]:
 
 
 def _marked(body: str, language: str) -> list[Markup]:
-    """Return lines of HTML spans with classes. Pygments escapes the text and closes all tags in each line."""
+    """Return the lines of a text as HTML, with syntax highlighting.
+
+    Pygments escapes the text and closes all tags in each line.
+    """
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     html = highlight(body, lexer, HtmlFormatter(nowrap=True, classprefix="k-"))
     return [Markup(line) for line in html.split("\n")][: body.count("\n") + 1]

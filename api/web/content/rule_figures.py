@@ -61,7 +61,7 @@ READINGS: Mapping[str, Reading] = {
     "work": Reading(
         unit=factor_text,
         side="≤",
-        figure="as long on empty outputs as on outputs that already hold the answer",
+        figure="as long on empty outputs as on outputs that already contain the answer",
         threshold="as long",
     ),
     "inputs": Reading(
@@ -186,7 +186,8 @@ def threshold_text(rule: Rule) -> str:
 def _relation(rule: Rule) -> str:
     """Return the sign before the threshold of a rule whose figure must lie in a range, ``≤`` or ``≥``.
 
-    The shown threshold is the end of the range that is nearer to the figure. A figure inside the range passes.
+    The shown threshold is the end of the range that is nearer to the figure. The rule is met if the figure is inside
+    the range.
     """
     return "≤" if (rule.figure <= rule.threshold) == rule.passed else "≥"
 
@@ -204,7 +205,7 @@ def _reading(rule: Rule) -> Reading | None:
 
 
 def _noisy(rule: Rule) -> bool:
-    """Return True if the figure of an inconclusive rule is not shown, because noise makes it meaningless."""
+    """Return True if a rule is inconclusive because of noise. Its figure is then meaningless and not shown."""
     return rule.name == "work" and not rule.conclusive
 
 

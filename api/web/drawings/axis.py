@@ -10,7 +10,7 @@ from evo.text.wording import time_text
 from evo.trial.objective import Objective
 
 CHARACTER = 8.6
-"""Maximum width of a character in units of the drawing, for the font size of 15 units that narrow windows use."""
+"""Maximum width of a character in units of the drawing, at the font size of narrow windows (15 units)."""
 
 GAP = 10.0
 
@@ -38,7 +38,7 @@ class Axis:
         return round(self.start + share * (self.end - self.start), 1)
 
     def marks(self, wanted: int, text: Callable[[float], str], *, least_step: float = 0.0) -> tuple[Mark, ...]:
-        """Return about `wanted` ticks at round values, at least `least_step` apart."""
+        """Return about `wanted` ticks at round values, with a distance of at least `least_step`."""
         if self.high <= self.low:
             return (Mark(at=self.at(self.low), label=text(self.low)),)
         step = round_step(max((self.high - self.low) / wanted, least_step))

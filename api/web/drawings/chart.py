@@ -1,4 +1,4 @@
-"""Best-so-far chart and sparkline in SVG coordinates. Templates only draw the coordinates."""
+"""Computes SVG coordinates of best-so-far charts and sparklines, which templates then draw."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from evo.trial.objective import Objective
 
 WIDTH, HEIGHT = 760.0, 330.0
 NARROW = 340.0
-"""Width of the chart for phones, where it fits without scrolling."""
+"""Width of the chart for phones. A chart of this width fits on the screen without scrolling."""
 RIGHT, TOP, BOTTOM = 12.0, 16.0, 24.0
 LABEL_HEIGHT = 15.0
 LABEL_WIDTH = 180.0
@@ -44,10 +44,9 @@ class Confirmed:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """Coordinates of a chart. `summary` describes it in words.
+    """Coordinates of a chart. `summary` describes the chart in words.
 
-    Attributes:
-        star: position of the best trial at its confirmed cost. None if it is not confirmed.
+    Attributes: / star: position of the best trial at its confirmed cost. None if it is not confirmed.
     """
 
     dots: tuple[tuple[float, float], ...]
@@ -120,7 +119,7 @@ def _confirmed_text(confirmed: Confirmed, scale: Scale) -> str:
 def _levels(heights: Mapping[tuple[str, str], float], drawn: tuple[float, float]) -> tuple[Level, ...]:
     """Return the horizontal lines with their labels.
 
-    A label is above its line. If the best-so-far line would cross the label there, the label is below its line. `drawn`
+    A label is above its line. If the best-so-far line would then cross the label, the label is below its line. `drawn`
     is the vertical range of the best-so-far line in the area of the labels.
     """
     levels: list[Level] = []
@@ -176,7 +175,7 @@ SPARK_WIDTH, SPARK_HEIGHT, MARGIN = 120.0, 28.0, 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Spark:
-    """Sparkline as an SVG path. `summary` describes it in words."""
+    """Sparkline as an SVG path. `summary` describes the sparkline in words."""
 
     path: str
     summary: str

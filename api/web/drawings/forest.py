@@ -12,11 +12,10 @@ from evo.report.sections.ablation import by_effect, change_text, sentence
 ROW, NAMES = 26.0, 330.0
 NEAR, FAR = 0.05, 6.0
 """Minimum extent of the scale around 1, and its maximum extent as a multiple of the median change. Without the maximum,
-one expensive change would compress all others into a line.
-"""
+one slow change would compress the intervals of all others into dots."""
 
 PLACES = {"pays": 2, "hurts": 5, "nothing": 4, "unclear": 1}
-"""Index of the colour, by finding. The table also states the finding in words."""
+"""Index of the colour, by finding. The table next to the plot also states the finding in words."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 MAP_STYLE = "'sha256-ji27qzEtxXZW+7dun6UwjHXJ18e6WAin1VvNtkzIE/o='"
-"""Hashes of Plotly's two style elements: an empty one filled by rules, and one for maps, which are not used here."""
+"""Hashes of the two style elements that Plotly creates: an empty element to which Plotly adds rules, and an element for
+maps."""
 
 
 def address() -> str:
@@ -22,7 +23,7 @@ def script() -> bytes:
 
 @cache
 def packed_script() -> bytes:
-    """Return the script compressed by gzip, to a third of its size. It is compressed only once."""
+    """Return the script, compressed by gzip to a third of its size. The result is cached."""
     return gzip.compress(script(), 6)
 
 

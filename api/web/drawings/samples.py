@@ -23,7 +23,8 @@ SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring", "plus")
 """Shapes of the points by series, so that series can be distinguished without colour."""
 
 OUTLYING = 4.0
-"""A sample that is more than this number of interquartile ranges outside the quartiles is drawn at the edge, marked."""
+"""A sample that is more than this number of interquartile ranges outside the quartiles is drawn at the edge with a
+mark."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class IntervalLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Frame of a drawing that has one row per item and a common scale. `summary` describes it in words."""
+    """Frame of a drawing with one row per item and a common scale. `summary` describes the drawing in words."""
 
     marks: tuple[Mark, ...]
     summary: str
@@ -150,7 +151,7 @@ def drawing(timings: Mapping[str, Timing], width: float = HALF, first: int = 0) 
 
 
 def _range(series: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> tuple[float, float]:
-    """Return the lowest and the highest value of the drawing, which omits the far outliers of each series."""
+    """Return the lowest and the highest value of the drawing, without the far outliers of each series."""
     lows, highs = [], []
     for samples in series:
         low, high = np.percentile(samples, (25, 75))
@@ -159,7 +160,9 @@ def _range(series: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> tu
         lows.append(float(inside.min()))
         highs.append(float(inside.max()))
     low, high = min(lows), max(highs)
-    room = max(0.04 * (high - low), 1e-9 * high) if high > low else 0.01 * high  # histogram bins need different edges
+    room = (
+        max(0.04 * (high - low), 1e-9 * high) if high > low else 0.01 * high
+    )  # the edges of histogram bins must differ
     return low - room, high + room
 
 

@@ -1,4 +1,4 @@
-"""Draws trials by two objectives, with the Pareto front, in SVG coordinates. Templates only draw the coordinates."""
+"""Computes SVG coordinates of trials by two objectives and their Pareto front, which templates then draw."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ CLOSE = 14.0
 
 @dataclass(frozen=True, kw_only=True)
 class Weighed:
-    """A trial with its costs by two objectives. Lower is better in both."""
+    """A trial with its costs by two objectives. Lower costs are better."""
 
     number: int
     first: float
@@ -36,7 +36,7 @@ class TradeOff:
 
     Attributes:
         dots: positions of the trials that are not on the Pareto front.
-        line: SVG path of the Pareto front, which has the form of steps.
+        line: SVG path of the Pareto front, drawn as a staircase.
     """
 
     dots: tuple[tuple[float, float], ...]
@@ -99,7 +99,7 @@ def trade_off(
 
 
 WIDE = 500.0
-"""Width below which a drawing has fewer ticks."""
+"""Drawings below this width have fewer ticks."""
 
 
 def _spots(points: Sequence[tuple[float, float, str]]) -> tuple[Spot, ...]:

@@ -1,4 +1,7 @@
-"""Web pages. Each page has a folder with its routes (`page.py`), view and templates. Scripts only update pages.
+"""Web pages.
+
+Each page has a folder with its routes (`page.py`), view and templates. Pages also work without scripts, which only
+update them.
 
 The service serves the router of every `page.py`.
 """
@@ -62,7 +65,8 @@ WORKER_POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Content security policy of shared workers. They may import scripts of the service and read its events."""
+"""Content security policy of shared workers. A shared worker may import scripts of the service and receive its
+events."""
 
 
 class Files(StaticFiles):
@@ -73,8 +77,9 @@ class Files(StaticFiles):
     ) -> Response:
         """Return a static file, or status 304 if the browser has the current version.
 
-        A shared worker uses the content security policy that is sent with its script, so each file gets this policy.
-        Browsers must check every file for changes, because new and old scripts do not work together after an upgrade.
+        A browser takes the content security policy of a shared worker from the response with its script. Therefore, all
+        files are sent with this policy. Browsers must check every file for changes, because old scripts do not work
+        together with new ones after an upgrade.
         """
         response = super().file_response(full_path, stat_result, scope, status_code)
         response.headers["Content-Security-Policy"] = WORKER_POLICY

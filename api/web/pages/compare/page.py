@@ -58,7 +58,7 @@ def compare_page(
     Args:
         search: id of the search that contains the trials, needed if `left` and `right` are trial numbers without a
             search id.
-        trial: the two trials that were ticked in a leaderboard.
+        trial: the two trials that the user ticked in a leaderboard.
         view: layout of the source difference. If None, the layout is side by side in wide windows and unified in narrow
             windows.
     """
@@ -85,7 +85,7 @@ def _address(references: list[TrialReference], view: View | None) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Half:
-    """One of the two trials, with its search and its files."""
+    """One of the two compared trials, with its search and its files."""
 
     trial: TrialView
     search: SearchView

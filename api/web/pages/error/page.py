@@ -79,7 +79,7 @@ def _text(refused: Refusal, path: str, *, kept: bool) -> str:
     if refused.code == NO_ADDRESS:
         return f"There is no page at {path:.200}. It may be mistyped."
     text = refused.plain
-    # a 422 begins with the name of a field
+    # the text of status 422 begins with a field name, which must not be capitalised
     return text if refused.status == 422 else f"{text[:1].upper()}{text[1:]}."
 
 

@@ -51,7 +51,7 @@ class EvidenceSheet:
             round i.
         slower: drawing of the series that are too slow for `drawing`. None if no series is too slow.
         history: champions with the same key, newest first, including this champion.
-        not_exportable: reason why there is no export to download. None if there is an export.
+        not_exportable: reason why the champion cannot be exported. None if it can be exported.
     """
 
     champion: ChampionView
@@ -70,14 +70,14 @@ class EvidenceSheet:
 
     @property
     def called(self) -> str | None:
-        """Text about how long calls of the champion from PyTorch take.
+        """Text with the times of the champion when PyTorch calls it.
 
-        None if no exported package can contain the champion.
+        None if the champion cannot be exported as a package.
         """
         return called_text(self.champion, self.search.device.kind)
 
     def as_fast(self, name: str) -> float | None:
-        """Return the speedup of the champion over another series, as the median of the ratios of all rounds.
+        """Return the speedup of the champion over another series, which is the median of the ratios of all rounds.
 
         Return None if the two series differ in length.
         """

@@ -24,7 +24,7 @@ def families_page(request: Request, service: ServiceDep) -> HTMLResponse:
     for each in families:
         try:
             described.append((each, each.family.describe()))
-        except InvalidInput as error:  # registered by another version
+        except InvalidInput as error:  # the document was registered by a different version of kernel-evo
             broken.append(registry.Broken(name=each.name, reason=str(error)))
     return render(request, "families/families.html", families=described, broken=broken)
 

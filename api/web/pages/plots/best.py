@@ -7,14 +7,14 @@ from evo.text.wording import bound_text, count_text, time_text
 
 DOTS = 2000
 ROOFLINE_SHOWN = 0.02
-"""Minimum ratio of the roofline to the best time. A lower roofline is not drawn, to keep the plot readable."""
+"""Minimum ratio of the roofline time to the best time. A lower roofline is not drawn, to keep the plot readable."""
 
 
 def best_so_far(landscape: Landscape, search: SearchView) -> Plot:
     """Plot time against trial number, with baselines, incumbent, roofline and confirmed times."""
     records = landscape.records()
     if not records:
-        return nothing("Nothing is measured yet.")
+        return nothing("No trial has been measured yet.")
     dots = landscape.times(DOTS)
     last = max(search.asked - 1, records[-1][0])
     lines = levels(search)
@@ -54,8 +54,8 @@ def best_so_far(landscape: Landscape, search: SearchView) -> Plot:
             head=("Trial", "Best estimate so far" if search.estimated else "Best quick time so far"),
             rows=tuple((number, time_text(time_us)) for number, time_us in records),
         ),
-        note="Click a point to open its trial. Stars are confirmed times: other runs, so not comparable with quick "
-        "times. Times are on a logarithmic scale.",
+        note="Click a point to open its trial. Stars are confirmed times. They come from other runs and are not "
+        "comparable with quick times. Times are on a logarithmic scale.",
     )
 
 

@@ -76,10 +76,7 @@ EXHIBITS: Mapping[str, Exhibit] = {
 
 
 class Gallery:
-    """Draws plots and caches the latest plots. While a search does not change, its plots are not drawn again.
-
-    Thread-safe.
-    """
+    """Draws plots and caches the latest plots until their search changes. Thread-safe."""
 
     def __init__(self) -> None:
         self._drawn: OrderedDict[Key, bytes] = OrderedDict()

@@ -15,7 +15,7 @@ FEWEST = 12
 def importances(landscape: Landscape, *, estimated: bool = False) -> Plot:
     """Plot how strongly each tunable distinguishes the fastest tenth of the trials from all trials.
 
-    For a search of estimates, the plot only states the reason why there are no importances.
+    For a search of estimates, the plot only states why importances are not computed.
     """
     if estimated:
         return nothing("Importances of estimates would describe the estimate, not the time on a GPU.")
@@ -58,12 +58,12 @@ def evaluate(points: Sequence[Point]) -> dict[str, float]:
     from optuna.distributions import CategoricalDistribution
     from optuna.trial import create_trial
 
-    optuna.logging.disable_default_handler()  # keeps Optuna's messages out of the service's log
+    optuna.logging.disable_default_handler()  # Optuna's messages must not appear in the service's log
     names = varied(points)
     choices = {name: tuple(dict.fromkeys(point.config[name] for point in points)) for name in names}
     distributions = {name: CategoricalDistribution(values) for name, values in choices.items()}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Optuna warns that the evaluator is experimental
+        warnings.simplefilter("ignore")  # suppress the warning that the evaluator is experimental
         study = optuna.create_study(storage=optuna.storages.InMemoryStorage())
         study.add_trials(
             [

@@ -18,7 +18,7 @@ def lineage(landscape: Landscape, search: SearchView) -> Plot:
     """Plot the ancestors of the champion if this search found it, else the ancestors of the search's best trial."""
     number = _descendant(search)
     if number is None:
-        return nothing("Nothing is measured yet.")
+        return nothing("No trial has been measured yet.")
     family = ancestors(landscape, number)
     line = main_line(family, number)
     head = "Champion" if search.champion is not None and search.champion.search_id == search.id else "Best"
@@ -59,7 +59,7 @@ def ancestors(landscape: Landscape, number: int) -> dict[int, Relative]:
 
 
 def main_line(family: Mapping[int, Relative], number: int) -> list[int]:
-    """Return the numbers of a trial and of its line of first parents."""
+    """Return the number of a trial, of its first parent, of that trial's first parent, and so on."""
     line = [number]
     while (parents := family[line[-1]].parents) and parents[0] in family and parents[0] not in line:
         line.append(parents[0])
@@ -111,13 +111,13 @@ def _figure(family: Mapping[int, Relative], line: Sequence[int]) -> Figure:
             "color": ["@good" if each.number in line else "@accent" for each in nodes],
         },
     }
-    few = {"dtick": 1} if max(family) - min(family) <= TICKS else {}  # no half trials on the axis
+    few = {"dtick": 1} if max(family) - min(family) <= TICKS else {}  # without fractional trial numbers on the axis
     layout = {"xaxis": {"title": "Trial", **few}, "yaxis": time_axis(list(height.values())), "showlegend": False}
     return Figure(data=(between, thick, dots), layout=layout, height=360)
 
 
 def _label_position(number: int, family: Mapping[int, Relative]) -> str:
-    """Return the side of a point for its label, so that the end of the axis does not cut the label off."""
+    """Return the side of a point on which its label is drawn. At the ends of the axis, this is the inner side."""
     return (
         {min(family): "top right", max(family): "top left"}.get(number, "top center")
         if len(family) > 1

@@ -11,7 +11,8 @@ from evo.text.wording import outcome_text
 
 PARTS = 40
 FEW = 6
-"""Maximum height with a tick at every whole number. Plotly's default ticks would include halves."""
+"""Maximum height of the bars up to which every whole number gets a tick. Plotly's default ticks would include
+halves."""
 PATTERNS = ("", "/", "x", "\\", "-", ".", "+", "|")
 """Fill patterns of the bars, so that outcomes can be distinguished without colour."""
 
@@ -19,7 +20,7 @@ PATTERNS = ("", "/", "x", "\\", "-", ".", "+", "|")
 def outcomes_over_time(landscape: Landscape, search: SearchView) -> Plot:
     """Plot the number of trials by outcome, including pending trials, as one stacked bar per part of the search."""
     if not search.asked:
-        return nothing("No trial has begun yet.")
+        return nothing("No trial has started yet.")
     parts = min(PARTS, search.asked)
     counted = landscape.outcomes(parts)
     totals: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Slice and contour plots, which show which values of one or two tunables are fast."""
+"""Slice and contour plots, which show the times of the values of one or two tunables."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -80,7 +80,7 @@ def contour(landscape: Landscape, x: str | None, y: str | None) -> Plot:
         summary=f"Best at {x}={value_text(best_x)}, {y}={value_text(best_y)}: {time_text(least)}.",
         figures=(Figure(data=(trace,), layout=layout, height=420),),
         table=Table(head=(f"{y} by {x}", *map(value_text, columns)), rows=rows),
-        note=f"Each field shows the best time of its pair of values. {drawn_note(landscape)}",
+        note=f"Each cell shows the best time of its pair of values. {drawn_note(landscape)}",
         choices=tuple(names),
         chosen=(x, y),
     )

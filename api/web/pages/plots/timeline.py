@@ -38,7 +38,7 @@ def timeline(landscape: Landscape) -> Plot:
     """Plot two rows per slot: its compilers and its device."""
     done = landscape.work(JOBS)
     if not done:
-        return nothing("No job has been done yet.")
+        return nothing("No job has been completed yet.")
     slots: dict[Slot, list[Work]] = defaultdict(list)
     for each in done:
         slots[each.worker_id, each.device_uuid].append(each)
@@ -56,7 +56,7 @@ def timeline(landscape: Landscape) -> Plot:
         figures=(Figure(data=traces, layout=layout, height=170 + 76 * len(slots)),),
         table=Table(head=("Slot", "Compile", "Verify", "Measure", "Device idle", "Jobs", "Period"), rows=rows),
         note=f"The latest {count_text(len(done), 'job')}. Bars for verifying and measuring end when the result "
-        "arrived. Bars for compiling begin when the job was leased. Several compilers may run at once.",
+        "arrived. Bars for compiling begin when the job was leased. Several compilers may run at the same time.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Data of the search pages as text and numbers. Templates only arrange the data."""
+"""Computes the texts and numbers that the pages of searches show."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,14 +30,14 @@ DRAWN = 500
 """Maximum number of points of the chart. In a longer search, each point is the best trial of a part of the search."""
 
 ROOFLINE_SHOWN = 0.05
-"""Minimum ratio of the roofline to the best time. A lower roofline is not drawn, to keep the chart readable."""
+"""Minimum ratio of the roofline time to the best time. A lower roofline is not drawn, to keep the chart readable."""
 
 REASONS = {
     "trials": "every trial of its budget has ended",
     "minutes": "its time budget was used up",
     "cost": "its cost budget was used up",
     "exhausted": "every valid config was tried",
-    "stagnation": "no better trial was found for long enough",
+    "stagnation": "the last trials brought no improvement",
     "outperformed": "other variants were faster after the same number of trials",
     "duplicate": "its binaries equal those of earlier variants",
     "stopped": "it was stopped on request",
@@ -47,7 +47,7 @@ REASONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A trial that was not measured, and the reason in one line."""
+    """A trial that was not measured, with the reason in one line."""
 
     number: int
     kind: str
@@ -103,7 +103,7 @@ class Board:
 
     @property
     def done(self) -> float | None:
-        """Used fraction of the budget, 0 to 1. None if nothing was used or there is no budget."""
+        """Used fraction of the budget, 0 to 1. None if the search has not used its budget yet, or has none."""
         budget, search = self.search.budget, self.search
         parts = [
             search.elapsed_s / (60 * budget.minutes) if budget.minutes else None,

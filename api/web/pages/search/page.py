@@ -51,7 +51,7 @@ def leaderboard_fragment(search_id: Id, address: AddressDep, request: Request, s
 @router.get("/{search_id}/cancel")
 @allow("submitter")
 def cancel_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
-    """Ask the user to confirm that the search should be cancelled."""
+    """Show a form in which the user confirms that the search should be cancelled."""
     with service.database.read() as session:
         search = search_view(session, search_id, service.conductor.clock())
     return render(request, "search/cancel.html", search=search, ended=search.state in TERMINAL)
@@ -63,7 +63,7 @@ def cancel_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLRes
 @router.post("/{search_id}/cancel")
 @allow("submitter")
 def command_search(search_id: Id, request: Request, service: ServiceDep) -> Response:
-    """Execute a command.
+    """Execute the command in the URL: pause, resume, stop or cancel.
 
     Each command has a separate route, because a path parameter would match every mistyped URL.
     """

@@ -20,7 +20,8 @@ from evo.report import Document, Example, Found, Material, Spent
 from evo.trial.explain import detail_text, headline
 
 TRIALS_COMPARED = 6000
-"""Maximum number of trials compared in a report: half are the fastest, half an even sample."""
+"""Maximum number of trials compared in a report. Half of them are the fastest trials, half are an even sample of the
+others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +93,7 @@ class ImportanceBar:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSheet:
-    """Content of the template. `samples` and `slower` draw series of the same rounds on two scales."""
+    """Content of the template. The drawings `samples` and `slower` show series of the same rounds on two scales."""
 
     document: Document
     samples: Drawing | None

@@ -20,7 +20,8 @@ router = page_router()
 
 HOME = "/"
 KIND = f"{SIGN_IN}?wrong=kind"
-"""Redirect target after a sign-in with a valid token that may not see pages. It does not count as a failure."""
+"""Redirect target after a sign-in with a valid token that may not see pages. Such a sign-in does not count as a
+failure."""
 
 REASONS = {
     "token": "This token is not valid here: it may be mistyped, expired or revoked.",

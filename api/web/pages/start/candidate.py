@@ -78,5 +78,5 @@ def candidates(session: Session) -> tuple[Candidate, ...]:
 
 
 def candidate(session: Session, name: str | None) -> Candidate | None:
-    """Return the family with this name, or None."""
+    """Return the family with this name, or None if there is none."""
     return next((each for each in candidates(session) if each.name == name), None)

@@ -50,7 +50,7 @@ def above_zero(such_as: str) -> Reading:
 
 
 def one_of(names: Mapping[str, str]) -> Reading:
-    """Return a parser that accepts the options of a choice."""
+    """Return a parser that accepts only the given names."""
 
     def read(text: str) -> str:
         if text not in names:
@@ -79,7 +79,7 @@ def toolkit(text: str) -> dict[str, str]:
             name, version = parse_toolkit(piece)
             Requirements(toolkit={name: version})
         except InvalidInput as error:
-            reason = f"“{piece:.80}” does not name a software and its minimum version"
+            reason = f"“{piece:.80}” is not the name of a program and its minimum version"
             raise ValueError(f"{reason}; write e.g. cuda>=12.4, gcc>=12") from error
         if name in found:
             raise ValueError(f"{name} is given twice; keep one")
@@ -88,7 +88,7 @@ def toolkit(text: str) -> dict[str, str]:
 
 
 Options = Mapping[str, str]
-"""Labels of options, by value."""
+"""Labels of options, by the value of the option."""
 
 NOTES = 2000
 """Maximum number of characters of notes in the form. The REST API accepts longer notes."""
@@ -169,7 +169,7 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
             name="objective.second_metric",
             label="Second metric",
             read=words("a metric", MAX_TEXT),
-            hint="for a search of the Pareto front, e.g. energy_uj; empty for one objective",
+            hint="to search for the Pareto front, e.g. energy_uj; empty for one objective",
         ),
         _choice(
             "objective.second_direction", "Second direction", _itself("minimise", "maximise"), "of the second metric"

@@ -1,4 +1,4 @@
-"""Content of the form that starts a search, including the faults of input that was refused."""
+"""Content of the form that starts a search, including the errors in refused input."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from evo.family.problem import BOOLS, Field
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One line of the summary of faults. `field` is None for a fault that belongs to no field."""
+    """An error in the input. `field` is None if the error does not belong to a field."""
 
     field: str | None
     label: str
@@ -78,7 +78,7 @@ class StartForm:
         return self.typed.get(entry.name, entry.usual)
 
     def options(self, entry: Entry) -> Options:
-        """Return the options of a choice. The user's value is always included, even if it is no longer offered."""
+        """Return the options of a field. The user's value is always included, even if it is no longer an option."""
         offered, typed = dict(entry.options or {}), self.value(entry)
         return offered if typed in offered else {**offered, typed: typed}
 
@@ -128,7 +128,7 @@ def _models(offered: Sequence[DeviceRow]) -> Iterator[tuple[str, str]]:
     yield "auto", "the best available"
     for row in offered:
         estimate = kind_of(row.kind).runs == "nothing"
-        yield (row.kind, "an estimate; nothing is run") if estimate else (row.model, f"{row.model} ({row.kind})")
+        yield (row.kind, "an estimate; no kernel is run") if estimate else (row.model, f"{row.model} ({row.kind})")
 
 
 def _units(offered: Sequence[DeviceRow]) -> Iterator[tuple[str, str]]:

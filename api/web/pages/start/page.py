@@ -67,7 +67,7 @@ def start_search(request: Request, service: ServiceDep, typed: Annotated[dict[st
         return _show_again(request, service, typed, dict(terms.wrong))
     try:
         search_id = service.conductor.orders.submit(SearchRequest.model_validate(terms.body(chosen)))
-    except (InvalidInput, Unavailable) as error:  # for example because the last worker has just left
+    except (InvalidInput, Unavailable) as error:  # for example because the last worker has disconnected
         return _show_again(request, service, typed, {error.field: str(error)})
     return RedirectResponse(f"/searches/{search_id}", 303)
 

@@ -31,7 +31,7 @@ class Terms:
     wrong: Mapping[str, str]
 
     def body(self, chosen: Candidate) -> dict[str, Any]:
-        """Return the terms as the body of a REST request."""
+        """Return the input as the body of a REST request."""
         body: dict[str, Any] = {"family_digest": chosen.digest, "problem": {}}
         for name, value in self.given.items():
             group, _, inner = name.partition(".")
@@ -72,7 +72,7 @@ def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
 
 
 def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Terms:
-    """Parse and check the input. Return the parsed values, and all faults at once.
+    """Parse and check the input. Return the parsed values and all faults.
 
     A check may stop at its first fault. To find further faults, invalid fields get their defaults, and the remaining
     fields are checked again.
@@ -85,13 +85,16 @@ def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Ter
         dropped = (fresh.keys() & terms.given.keys()) - terms.wrong.keys()
         rest = {name: value for name, value in terms.given.items() if name not in dropped}
         terms = Terms(given=rest, wrong=fresh | dict(terms.wrong))
-        if not dropped or "device" in dropped:  # the other checks depend on the device
+        if not dropped or "device" in dropped:  # without a device, the remaining fields cannot be checked
             break
     return terms
 
 
 def _faults(service: Service, body: dict[str, Any]) -> dict[str, str]:
-    """Return the faults that the REST API would report, by field. If it would start the search, the result is empty."""
+    """Return the faults that the REST API would report, by field.
+
+    The result is empty if the API would accept the request.
+    """
     try:
         service.conductor.orders.check(SearchRequest.model_validate(body))
     except ValidationError as error:
@@ -100,7 +103,7 @@ def _faults(service: Service, body: dict[str, Any]) -> dict[str, str]:
         return {error.field: error.reason}
     except Unavailable as error:
         return {error.field: str(error)}
-    except NotFound:  # the family is not registered yet: it is checked when the search starts
+    except NotFound:  # the family is registered, and checked, when the search starts
         return {}
     return {}
 
@@ -126,7 +129,7 @@ def address_of(typed: Mapping[str, str]) -> str:
 
 
 def cut_address_of(typed: Mapping[str, str]) -> str:
-    """Return the URL of the form, with the longest texts shortened until it can be a parameter of another URL."""
+    """Return the URL of the form, short enough to be a parameter of another URL. The longest texts are cut."""
     kept = dict(typed)
     while len(quote(address_of(kept))) > LONGEST_ADDRESS:
         name = max(kept, key=lambda each: len(quote(kept[each])))

@@ -67,7 +67,7 @@ class Sheet:
         drawings: plots of the samples by cache mode (hot or cold). The mode that determines the ranking comes first.
         challenges: verdicts on this trial, oldest first.
         workers: names of the workers that attempted the trial, by id.
-        reachable: names of the related trials that exist: ``parent``, ``champion``.
+        reachable: names of the related trials that exist, of ``parent`` and ``champion``.
     """
 
     trial: TrialView
@@ -98,7 +98,10 @@ class Sheet:
 
     @property
     def shown_us(self) -> float | None:
-        """Time of the trial in µs or, if it has none, the median of its samples. None without samples."""
+        """Time of the trial in µs or, if the trial has no time, the median of its samples.
+
+        None if there are no samples.
+        """
         return self.trial.time_us or next((each.median_us for each in self.timings.values()), None)
 
     @property
@@ -208,7 +211,8 @@ def _chosen(against: str, trial: TrialView, search: SearchView) -> TrialReferenc
         return found
     if against in ROLES:
         raise NotFound(
-            f"trial {trial.number} cannot be compared with its {against}: there is none, or it is this trial; give "
+            f"trial {trial.number} cannot be compared with its {against}: there is none, or it is this trial itself; "
+            "give "
             "the number of another trial"
         )
     raise InvalidInput("against", "must be `parent`, `champion`, a trial number of this search, or e.g. `3.57`")

@@ -140,7 +140,7 @@ class Member:
 
     Attributes:
         per_minute: results per minute, averaged over the last `MINUTES` minutes.
-        lost: number of leases that the worker lost within the period `LOSSES`.
+        lost: number of leases that the worker lost within the last `LOSSES` (a time span).
     """
 
     worker: WorkerView
