@@ -20,7 +20,7 @@ log = structlog.get_logger("metrics")
 KEPT_S = 5.0
 """Seconds for which counts are cached, because counting the rows of a large database is slow."""
 
-_UP = "1 1 if the database could be read for this response, else 0."
+_UP = "1 if the database could be read for this response, else 0."
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """HTTP methods that have their own label value. All others have the value "other", because label values are never

@@ -21,14 +21,16 @@ from numpy.typing import NDArray
 
 DATABASE_HEADER, LOG_HEADER, FRAME_HEADER = 100, 32, 24
 INDEX_HEADER = 48
-"""Size in bytes of the header of a log's index. A second copy follows, and then data about checkpoints."""
+"""Size in bytes of the header of a log's index. The header is followed by a copy of itself, and by data about
+checkpoints."""
 INDEX_BYTES = 2 * INDEX_HEADER + 36
 MAGIC = 0x377F0682
 """First word of a log. Its lowest bit is set if checksums are computed over big-endian words."""
 AT_ONCE = 1024
 """Number of frames whose checksums are computed together."""
 SECOND_LOOK_S = 0.2
-"""Seconds before damage is checked again, in case another program was writing to the file during the first check."""
+"""Seconds before a second check for damage. During the first check, another program may have been writing to the
+file."""
 
 Sums = NDArray[np.uint32]
 
@@ -75,7 +77,7 @@ class LockedFiles:
             descriptor = self._descriptors.get(path)
             if descriptor is None or not os.path.samestat(os.fstat(descriptor), path.stat()):
                 if descriptor is not None:
-                    os.close(self._descriptors.pop(path))  # the descriptor of a file that was removed
+                    os.close(self._descriptors.pop(path))  # the open descriptor refers to a removed file
                 descriptor = self._descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             return os.pread(descriptor, count, 0)
 
@@ -92,7 +94,7 @@ class Loss:
 
     Attributes:
         how: description of the loss.
-        remedy: how to save what can be saved.
+        remedy: instructions to save the remaining data.
     """
 
     how: str
@@ -104,11 +106,11 @@ class FileCut(Loss):
 
 
 RESTORE = "end the service, restore a backup, and start it again"
-_RESTART = "end the service, which then writes what it still holds into the database file, and start it again"
+_RESTART = "end the service, which then writes the data in its write-ahead log to the database file, and start it again"
 
 FILE_REMOVED = Loss(
     "its file was removed or replaced",
-    "end the service, put the file back where it was, or restore a backup, and start it again",
+    "end the service, move the file back to its place or restore a backup, and start the service again",
 )
 FILE_OVERWRITTEN = Loss(
     "another program wrote to its file",
@@ -148,7 +150,7 @@ class Index:
 
     @property
     def log_bytes(self) -> int:
-        """Smallest size in bytes of a log with all frames of the index. 0 if the index lists no frame."""
+        """Minimum size in bytes of a log that contains all frames of the index. 0 if the index lists no frame."""
         return LOG_HEADER + self.frames * (FRAME_HEADER + self.page_bytes) if self.frames else 0
 
 
@@ -192,7 +194,7 @@ def written(database: Path, index: Index | None, files: LockedFiles) -> Written 
     """Return the state of an open database file. Return None if the log is empty or a checkpoint may be running.
 
     Args:
-        index: the index of the log, read before. It is read again, because a checkpoint may have begun in between.
+        index: the index of the log. It is read a second time, because a checkpoint may have begun since the first read.
     """
     if index is None or not index.frames or index.copied != index.attempted:
         return None
@@ -275,7 +277,7 @@ def _truncation(database: Path, log: Log, files: LockedFiles) -> str | None:
     size = database.stat().st_size
     header = files.read(database, DATABASE_HEADER)
     if not header.startswith(b"SQLite format 3\0"):
-        return None  # SQLite reports this itself
+        return None  # SQLite reports this fault
     page_bytes = struct.unpack(">H", header[16:18])[0]
     page_bytes = 65536 if page_bytes == 1 else page_bytes
     pages, changes, valid_for = struct.unpack(">I", header[28:32])[0], header[24:28], header[92:96]
@@ -290,7 +292,7 @@ def _truncation(database: Path, log: Log, files: LockedFiles) -> str | None:
 
 
 def read_log(content: bytes) -> Log | None:
-    """Read a write-ahead log as SQLite does. Return None if it has frames but no valid header."""
+    """Read a write-ahead log as SQLite does. Return None if the log has frames but no valid header."""
     if len(content) < LOG_HEADER + FRAME_HEADER:
         return Log()
     magic, _, page_bytes, _, salt_1, salt_2, *sums = struct.unpack(">8I", content[:LOG_HEADER])

@@ -24,7 +24,7 @@ KEPT_EVENTS = 250_000
 """Number of events that are kept. A reader can resume from any of them."""
 
 MARK_BITS = 53
-"""Number of bits of an event's random mark. JSON numbers represent integers of this size exactly."""
+"""Number of bits of an event's random mark. Integers of this size are exact in JSON."""
 
 _ADD = insert(table(EventRow))
 _COLLECTED = "events"
@@ -97,7 +97,7 @@ class Events:
         return row is not None and row.mark == position.mark
 
     def overdue(self) -> bool:
-        """Return True if the log is long enough that old events should be deleted."""
+        """Return True if the log is so long that old events should be deleted."""
         first, last = self.session.execute(select(func.min(EventRow.id), func.max(EventRow.id))).one()
         return first is not None and last - first > 1.1 * KEPT_EVENTS
 

@@ -1,6 +1,6 @@
 """Key file of a local database.
 
-The key grants every role, because a user who can read the file can also read the database.
+A request with the key has every role, because a user who can read the key file can also read the database.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ KEY_BYTES = 32
 
 def local_key(database: Path) -> str | None:
     """Return the key of a database. Return None if the key file is missing or this user may not read it."""
-    for path in (_path(database), _path(with_home(database).absolute().resolve())):  # it may be a symbolic link
+    for path in (_path(database), _path(with_home(database).absolute().resolve())):  # the path may be a symbolic link
         with contextlib.suppress(OSError, UnicodeDecodeError):
             if key := path.read_text(encoding="ascii").strip():
                 return key

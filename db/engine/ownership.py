@@ -17,13 +17,13 @@ from evo.errors import Conflict, EvoError
 from evo.text.shell import with_home
 
 LOCKS_FILES = sys.platform == "linux"
-"""True on systems where a lock on a whole file does not interfere with SQLite's locks on byte ranges."""
+"""True on systems where a lock on a whole file is independent of SQLite's locks on byte ranges."""
 
 USED = b"used\n"
 """Content of the lock file once a service has opened the database."""
 
 TIMEOUT_S = 1.0
-"""Seconds to wait for the lock. Processes that check for a running service also hold it, but only briefly."""
+"""Seconds to wait for the lock. Processes that check for a running service also take the lock, but only briefly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class Ownership:
         try:
             file = self._database.open("rb")
         except OSError:
-            return  # opening the database reports the reason
+            return  # the error is reported when the database is opened
         if not _try_lock(file):
             file.close()
             raise Conflict(
@@ -96,7 +96,7 @@ class Ownership:
 
     def note_used(self) -> None:
         """Record in the lock file that the database has content."""
-        with contextlib.suppress(OSError):  # a full disk must not prevent the start
+        with contextlib.suppress(OSError):  # the service must also start if the disk is full
             if not _is_used(self._lock):
                 self._lock.write(USED)
                 self._lock.flush()

@@ -36,7 +36,7 @@ NUMBERING_LOCK = UPGRADE_LOCK + 2
 CONNECTIONS = 12
 """Maximum connections per process, not counting the listener's. A server allows 100 in total by default."""
 STALLED_S = 20
-"""Seconds after which the server ends an idle transaction, because a paused process may block other processes."""
+"""Seconds after which the server ends an idle transaction, so that a paused process does not block other processes."""
 LOCK_WAIT_S = 10
 """Seconds a statement waits for a row that another process has locked."""
 STATEMENT_S = 60
@@ -47,9 +47,8 @@ effect, and keepalives do not help because the machine still acknowledges packet
 """
 CONNECT_S = 5
 FIRST_ANSWER_S = 15.0
-"""Seconds without an answer to the first statement. An overloaded server or a pooler without a free connection accepts
-a client and lets its first statement wait.
-"""
+"""Seconds without an answer to the first statement after which a connection is closed. An overloaded server, or a
+pooler without a free connection, accepts a client and delays its first statement."""
 RECONNECT_S = 1.0
 
 
@@ -73,11 +72,11 @@ class PostgreSQL:
             pool_size=CONNECTIONS,
             max_overflow=0,
             pool_timeout=LOCK_WAIT_S,
-            pool_use_lifo=True,  # reuses the few connections that have prepared the statements
+            pool_use_lifo=True,  # the latest connections have already prepared the statements
             query_cache_size=500,
         )
         event.listen(engine, "do_connect", _connected)
-        event.listen(engine, "connect", _configure, insert=True)  # before SQLAlchemy reads the version
+        event.listen(engine, "connect", _configure, insert=True)  # must run before SQLAlchemy reads the server version
         event.listen(engine, "checkout", _refuse_ended)
         return engine
 
@@ -99,14 +98,15 @@ class PostgreSQL:
             )
 
     def after_upgrade(self, connection: Connection) -> None:
-        """Advance sequences that are behind the ids of their tables, as after a restore of the rows alone, or on a
-        logical replica.
+        """Advance sequences that are behind the ids of their tables.
+
+        This happens on logical replicas, and if only the rows were restored.
         """
         numbered = [each.name for each in Base.metadata.sorted_tables if each.autoincrement_column is not None]
         connection.execute(text(" UNION ALL ".join(_ADVANCE.format(table=name) for name in numbered)))
 
     def refuse_lost(self) -> None:
-        """Do nothing, because the server checks its files."""
+        """Do nothing, because the server itself checks its files."""
 
     def closing(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -148,7 +148,7 @@ class PostgreSQL:
 
     def others(self, session: Session) -> bool:
         present = session.execute(_PRESENT, {"high": PRESENCE_LOCK >> 32, "low": PRESENCE_LOCK & 0xFFFFFFFF}).scalar()
-        return int(present or 0) > 1  # this process's own listener is counted too
+        return int(present or 0) > 1  # the listener of this process is also counted
 
     def listen(self, subscriber: Callable[[Topic], None]) -> Callable[[], None]:
         """Call `subscriber` for each notification, in a separate thread. Return a function that ends the subscription.
@@ -189,7 +189,7 @@ class Listener:
             except psycopg.Error as error:
                 log.warning("connection to the database lost", reason=str(error).strip().partition("\n")[0])
                 self._stopping.wait(RECONNECT_S)
-            except Exception:  # one unreadable message must not end the thread
+            except Exception:  # an unreadable message must not end the thread
                 log.exception("the listener failed; it restarts")
                 self._stopping.wait(RECONNECT_S)
 
@@ -263,11 +263,10 @@ _SETTINGS = {
     "default_transaction_isolation": "read committed",
 }
 """Settings of every connection, because roles and databases can have other defaults. With the keepalives, the server
-notices within half a minute that the machine of a service died, and frees its locks.
-"""
+detects within half a minute that the machine of a service has failed, and releases the locks of that service."""
 
 _OVERLOADED = (
-    "; it may be overloaded or, if a pooler is between, the pool may be too small (allow "
+    "; it may be overloaded or, if a pooler is used, the pool may be too small (allow "
     f"{CONNECTIONS + 1} connections for each service process)"
 )
 _PRESENT = text(
@@ -293,12 +292,12 @@ def _connect_arguments(url: URL) -> dict[str, Any]:
 def _configure(connection: "LimitedConnection", _: Any = None) -> None:
     """Apply the settings with an SQL statement, because poolers such as PgBouncer refuse them as startup parameters.
 
-    Settings that the server does not have are left out, e.g. `transaction_timeout` before PostgreSQL 17.
+    Settings that the server does not support are left out, e.g. `transaction_timeout` before PostgreSQL 17.
     """
     wanted = ", ".join(f"('{name}', '{value}')" for name, value in _SETTINGS.items())
     known = "current_setting(name, true) IS NOT NULL"
     connection.execute(f"SELECT set_config(name, value, false) FROM (VALUES {wanted}) AS s (name, value) WHERE {known}")
-    connection.commit()  # otherwise a rollback would undo the settings
+    connection.commit()  # a later rollback would otherwise undo the settings
     connection.configured = True
 
 
@@ -316,16 +315,16 @@ def _refuse_ended(connection: "psycopg.Connection[Any]", *_: Any) -> None:
 POOLED = "a pooler changed the session between two transactions; use session mode (PgBouncer: pool_mode = session)"
 
 _REMEDIES = {
-    "08": "the connection was refused or lost; check the server, the URL, and a pooler if any (use session mode)",
+    "08": "the connection was refused or lost; check the server, the URL and the pooler (use session mode)",
     "22P05": "its encoding cannot store a character of this text; move it into a database with the encoding UTF8 "
     "(`pg_dump`, `createdb --encoding UTF8 --template template0`, `pg_restore`)",
     "2200H": "a sequence has reached its maximum; raise the maximum (`ALTER SEQUENCE … MAXVALUE …`)",
     "26": POOLED,
     "42P05": POOLED,
     "53": "the server has run out of connections, memory or disk space; free some and try again",
-    "55": "another process has held a needed lock for longer than usual; try again",
+    "55": "another process has locked the same rows for longer than usual; try again",
     "57": "the server is shutting down, or ended this connection; try again",
-    "40": "two processes changed the same rows at once; try again",
+    "40": "two processes changed the same rows at the same time; try again",
     "25P03": "this process paused for too long within a transaction, which was rolled back; try again",
     "25006": "it accepts no writes, because it is a standby or default_transaction_read_only is on (some hosts set "
     "that when the disk is full); use the primary server, or turn the parameter off",
@@ -339,16 +338,21 @@ _REMEDIES = {
 
 
 _BEHIND = (
-    "a sequence is behind the ids of its table, as after rows were copied into the running database; restart the "
+    "a sequence is behind the ids of its table, for example because rows were copied into the running database; "
+    "restart the "
     "service, which advances the sequences"
 )
 
 
 def _remedy(error: DBAPIError) -> str | None:
     code = getattr(error.orig, "sqlstate", None)
-    if isinstance(error.orig, psycopg.errors.UniqueViolation):  # callers handle conflicts of other keys
+    if isinstance(error.orig, psycopg.errors.UniqueViolation):  # callers handle conflicts of all other keys
         return _BEHIND if (error.orig.diag.message_detail or "").startswith("Key (id)=") else None
     if code is None:
         lost = error.connection_invalidated or isinstance(error.orig, psycopg.OperationalError)
-        return "it cannot be reached; check the server, and the URL's address, user and database name" if lost else None
+        return (
+            "it cannot be reached; check the server, and the address, user and database name in the URL"
+            if lost
+            else None
+        )
     return next((text for sign, text in _REMEDIES.items() if code.startswith(sign)), None)

@@ -31,7 +31,7 @@ class Store(Protocol):
     writes: dict[str, Any]
     """Execution options of a write transaction."""
     one_writer: bool
-    """True if the engine allows one writer at a time, so that writers of this process should queue."""
+    """True if the engine allows only one writer at a time. Writers of this process then wait in a queue."""
 
     def engine(self) -> Engine:
         """Return a connection pool that has not opened a connection yet.
@@ -44,7 +44,7 @@ class Store(Protocol):
         """Prevent other processes from upgrading the schema until the transaction ends."""
 
     def after_upgrade(self, connection: Connection) -> None:
-        """Make sure that new rows get ids that no row has."""
+        """Ensure that new rows get unused ids."""
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
         """Return an error with a remedy for the user, or None if a bug of this program caused the error."""
@@ -57,7 +57,7 @@ class Store(Protocol):
         """
 
     def closing(self) -> AbstractContextManager[None]:
-        """Return a context manager in which connections can be closed without a write to damaged SQLite files."""
+        """Return a context manager for closing connections, which prevents writes to damaged SQLite files."""
 
     def rebuilding(self, connection: Connection) -> AbstractContextManager[None]:
         """Return a context manager in which migrations can rebuild tables that foreign keys reference.
@@ -77,7 +77,7 @@ class Store(Protocol):
     def alone(self, session: Session) -> bool:
         """Return True if no other process listens.
 
-        Other processes then cannot start to listen until the transaction ends.
+        If the result is True, other processes cannot start to listen until the transaction ends.
         """
 
     def others(self, session: Session) -> bool:
@@ -118,7 +118,7 @@ _commits: ContextVar[Commits | None] = ContextVar("commits", default=None)
 def committing() -> Iterator[Commits]:
     """Context manager that records whether a transaction was committed in the block.
 
-    Transactions in threads and tasks that were started in the block count, too.
+    Transactions in threads and tasks that were started in the block are also recorded.
     """
     commits = Commits()
     token = _commits.set(commits)
@@ -134,7 +134,8 @@ class Database:
     Repositories receive a `Session` and never commit. The code that opened the session commits it.
 
     Attributes:
-        signals: passes on the topics that any process announced with its commits (`db.engine.signals.announce`).
+        signals: calls subscribers with the topics that processes announce with their commits
+            (`db.engine.signals.announce`).
         refusal: reason why the latest write transaction failed. None if it was committed.
     """
 
@@ -146,7 +147,7 @@ class Database:
         self._sessions = sessionmaker(engine, expire_on_commit=False)
         self._writer: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
         if store.one_writer:
-            self._writer = threading.Lock()  # fairer and faster than the engine's own polling
+            self._writer = threading.Lock()  # SQLite polls instead, which is slower and less fair
         self._stop_listening: Callable[[], None] = lambda: None
         self.refusal: StoreUnavailable | None = None
 
@@ -276,7 +277,7 @@ class Database:
 def _closed(connection: Any, _entry: object) -> None:
     """Close a connection that is returned after the pool was disposed.
 
-    Otherwise, it would stay open until garbage collection.
+    Without this, the connection would stay open until garbage collection.
     """
     if connection is not None:
         connection.close()

@@ -13,9 +13,9 @@ Topic: TypeAlias = str
 Subscriber: TypeAlias = Callable[[Topic], None]
 
 WORK: Topic = "work"
-"""There may be work for waiting workers."""
+"""Topic: there may be work for waiting workers."""
 SEARCHES: Topic = "searches"
-"""A trial was proposed or ended, or the state of a search changed."""
+"""Topic: a trial was proposed or ended, or the state of a search changed."""
 
 
 def announce(session: Session, topic: Topic) -> None:
@@ -53,7 +53,7 @@ class Signals:
         for subscriber in subscribers:
             try:
                 subscriber(topic)
-            except Exception:  # the commit stands, and the other subscribers must be called
+            except Exception:  # the commit is complete, and the other subscribers must be called
                 log.exception("a subscriber failed", topic=topic)
 
     def _unsubscribe(self, subscriber: Subscriber) -> None:

@@ -50,7 +50,7 @@ class SQLite:
 
     def __init__(self, location: Location) -> None:
         self.path = cast(Path, location.file)
-        self._real = self.path.resolve()  # SQLite puts the log next to the file that a symbolic link names
+        self._real = self.path.resolve()  # SQLite creates the log next to the target of a symbolic link
         self._log = self._real.with_name(f"{self._real.name}-wal")
         self._opened: tuple[int, int] | None = None
         self._bytes = 0
@@ -79,7 +79,7 @@ class SQLite:
             max_overflow=32,
             query_cache_size=500,
         )
-        event.listen(engine, "do_connect", self._refuse_lost_file)  # a new connection would remove the log
+        event.listen(engine, "do_connect", self._refuse_lost_file)  # a new connection would remove the write-ahead log
         event.listen(engine, "connect", _configure)
         event.listen(engine, "handle_error", self._on_error)
         event.listen(engine, "begin", self._begin)
@@ -153,7 +153,7 @@ class SQLite:
         Error messages of SQLite may contain damaged table names, which the driver cannot decode.
         """
         if isinstance(context.original_exception, UnicodeDecodeError):
-            return self._unavailable("malformed", "names of its tables are not UTF-8")
+            return self._unavailable("malformed", "names of its tables are not valid UTF-8")
         return None
 
     def _unavailable(self, sign: str, reason: str) -> StoreUnavailable:
@@ -166,8 +166,7 @@ class SQLite:
         """Context manager that keeps the write-ahead log of a truncated file while the last connection closes.
 
         When it closes, SQLite would write the log into the file, and the loss could no longer be detected. SQLite does
-        not do this if the file was moved. A truncated file is therefore renamed during the block, and gets its name
-        back at the end.
+        not do this if the file was moved. A truncated file therefore has a different name during the block.
         """
         cut = isinstance(self._lost_file(self._index()), FileCut)
         aside = self._real.with_name(f"{self._real.name}.cut")
@@ -184,7 +183,7 @@ class SQLite:
         connection.exec_driver_sql("PRAGMA user_version = 1")  # fails early if the file is read-only
 
     def after_upgrade(self, connection: Connection) -> None:
-        """Do nothing, because SQLite never numbers a row like an existing one."""
+        """Do nothing, because SQLite never gives a new row the id of an existing row."""
 
     @contextmanager
     def rebuilding(self, connection: Connection) -> Iterator[None]:
@@ -237,14 +236,14 @@ class SQLite:
             with closing(LockedFiles()) as files:
                 found = damage(self._real, files) if self.path.is_file() else None
         except OSError:
-            return  # SQLite reports why it cannot be read
+            return  # SQLite reports why the file cannot be read
         if found is None:
             return
         give_up = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint(TRUNCATE)')"
         remedies = "restore a backup"
         if "-wal" in found:
             command = joined(["python3", "-c", give_up, str(self.path)])
-            remedies += f", or discard what cannot be read and keep everything before it: {command}"
+            remedies += f", or discard the unreadable transactions and keep all earlier ones: {command}"
         raise StoreUnavailable(f"database {self.path} is damaged: {found}. Nothing was changed. Remedy: {remedies}")
 
     def _refuse_foreign(self) -> None:
@@ -284,7 +283,7 @@ _SIGNS_OF_LOSS = ("unable to open", "not a database", "malformed", "disk i/o")
 """Error texts of SQLite that may also mean that a file was lost while the service used it."""
 
 _REMEDIES = {
-    "locked": "another process holds it; end that process, or use another --db",
+    "locked": "another process has locked it; end that process, or use another --db",
     "readonly": "it is read-only; make the file and its folder writable, or use another --db",
     "unable to open": "it cannot be opened or created; check that its folder is writable, or use another --db",
     "not a database": "it is not a kernel-evo database; move the file away, or use another --db",

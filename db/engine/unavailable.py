@@ -1,6 +1,6 @@
 """Error for an unusable database.
 
-It has a separate module, so that commands can catch it without importing SQLAlchemy.
+The class has a separate module, so that commands can catch it without importing SQLAlchemy.
 """
 
 from evo.errors import EvoError

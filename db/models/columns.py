@@ -16,7 +16,7 @@ Read = TypeVar("Read")
 
 
 class UnreadableValue(EvoError, ValueError):
-    """A stored value is damaged, or has a form that this version does not know.
+    """Raised if a stored value is damaged, or has a form that this version cannot read.
 
     Args:
         kind: type of the column with the value. None if the database does not report the column.
@@ -55,7 +55,7 @@ class Stored(TypeDecorator[Read]):
         def read(stored: Any) -> Read | None:
             try:
                 return process(stored)
-            except Exception as error:  # a damaged value may raise any error
+            except Exception as error:  # reading a damaged value may raise any error
                 raise UnreadableValue(self.column_type, stored, _reason(error)) from error
 
         return read

@@ -25,7 +25,7 @@ _JOINT = text("second_cost IS NOT NULL")
 
 
 _OUTCOME_KIND = String(16).with_variant(String(32), "postgresql")
-"""Type of the outcome column. SQLite does not enforce lengths, so its column type keeps the old length."""
+"""Type of the outcome column. SQLite does not enforce lengths, so the length in its column type was never increased."""
 
 
 class TrialRow(Base):

@@ -29,7 +29,7 @@ from evo.trial.results import Stages
 STAGES = tuple(entry.name for entry in fields(Stages))
 
 _QUICK_US = func.coalesce(TrialRow.quick_us, TrialRow.time_us).label("time_us")
-"""Quick time of a trial. Plots show the quick time of confirmed trials, too, so that all times are comparable."""
+"""Quick time of a trial. Plots show the quick time also for confirmed trials, so that all times are comparable."""
 
 MOST_FRONT = 1000
 
@@ -52,7 +52,7 @@ class Point:
 class Counted:
     """Number of trials with one outcome in one part of a search.
 
-    Parts are numbered from 0. The outcome, `kind`, is None for pending trials.
+    Parts are numbered from 0. For pending trials, `kind` (the outcome) is None.
     """
 
     part: int

@@ -18,7 +18,7 @@ from db.repositories.readable import readable
 from evo.trial import Value
 
 NEARBY = 5_000
-"""Number of trials that are scanned before all trials of a search are sorted by a tunable."""
+"""Number of trials that are searched for the first values of a tunable, before all trials are sorted by the tunable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ class Leaderboard:
             ids = self._ids_after(selection, position, limit - len(rows))
             found = self._rows(ids)
             rows += found
-            if len(found) == len(ids):  # otherwise read further trials in place of the unreadable ones
+            if len(found) == len(ids):  # otherwise further trials replace the unreadable ones
                 break
             position = self.place(selection, ids[-1])
         return rows
@@ -166,7 +166,7 @@ class Leaderboard:
         }
 
     def duplicates(self, trials: Collection[int]) -> dict[int, int]:
-        """Return, by id of each given trial, the number of the first trial with the same binary in its search.
+        """For each trial, return the number of the first trial with the same binary in its search, by trial id.
 
         Trials that are the first with their binary are not included.
         """

@@ -78,7 +78,7 @@ class Order:
     def foremost(self) -> Value | None:
         """Value of the tunable that sorts first.
 
-        None if the order uses a key, or strings, whose order the database determines.
+        None if the order uses a key, or if the values are strings, whose order depends on the database.
         """
         numbers = [value for value in self.values if not isinstance(value, str)]
         if not numbers:
@@ -103,7 +103,7 @@ class Selection:
 
     @property
     def plain(self) -> bool:
-        """True if the position of a trial in the list is its rank: all measured trials, best first."""
+        """True if the list contains all measured trials, best first, so that the position of a trial is its rank."""
         order = self.order.key == "rank" and not self.order.descending
         return order and set(self.outcomes) <= set(RANKED) and not self.conditions and not self.text
 
@@ -199,7 +199,7 @@ FIXED_TEXTS: Mapping[str, tuple[str, ...]] = {
     "crashed": ("during",),
     "abandoned": ("its worker was lost", "times"),
 }
-"""Fixed text in the explanation of an outcome (`evo.trial.explain`), by kind."""
+"""Constant parts of the explanation of an outcome (`evo.trial.explain`), by kind."""
 
 TEXT_FIELDS: Mapping[str, tuple[str, ...]] = {
     "compile_failed": ("log",),
@@ -261,7 +261,10 @@ ESCAPE = "/"
 
 
 class Occurs(FunctionElement[bool]):
-    """SQL expression ``text LIKE pattern`` that ignores case. Unlike lower(), it does not copy every text."""
+    """SQL expression ``text LIKE pattern`` that ignores case.
+
+    It is faster than a comparison of lower(), which copies every text.
+    """
 
     inherit_cache = True
     type = Boolean()

@@ -48,7 +48,7 @@ class StoredResponses:
         """Record a request. If its key is known, return the earlier request; otherwise return None.
 
         If the result is None, the caller must execute the request. Expired keys count as known until `drop_old_answers`
-        removes them, which does not happen while the system clock is unreliable.
+        removes them. They are not removed while the system clock is unreliable.
         """
         try:
             with self._database.write() as session:
@@ -56,7 +56,7 @@ class StoredResponses:
                     return _known_answer(row, fingerprint)
                 session.add(AnswerRow(key=key, fingerprint=fingerprint, asked_at=now))
                 return None
-        except IntegrityError:  # another process recorded it at the same time
+        except IntegrityError:  # another process recorded the same key at the same time
             with self._database.read() as session:
                 return _known_answer(session.scalars(select(AnswerRow).where(AnswerRow.key == key)).one(), fingerprint)
 

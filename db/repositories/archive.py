@@ -89,8 +89,8 @@ class Archive:
     def _after_others(self, digest: str, name: str, now: datetime) -> datetime:
         """Return a registration time that is later than those of all other versions of a family.
 
-        Usually this is `now`. If the clock was ahead when another version was registered, it is a moment after that
-        registration.
+        Usually this is `now`. If the clock was ahead when another version was registered, it is slightly later than
+        that registration.
         """
         others = select(FamilyRow.registered_at).where(
             FamilyRow.name == name, FamilyRow.digest != digest, FamilyRow.base_digest.is_(None)
@@ -135,7 +135,7 @@ class Archive:
             self.session.add(row)
         elif row.base_digest != base_digest:
             raise Conflict(
-                f"family {family.digest[:12]} is registered already, and is not a variant of {base_digest[:12]}"
+                f"family {family.digest[:12]} is already registered, and is not a variant of {base_digest[:12]}"
             )
         row.location, row.registered_at = f"{BUNDLE}{artefact}", now
         return row

@@ -45,7 +45,7 @@ class Artefacts:
         if actual != digest:
             raise InvalidInput("digest", f"the content's SHA-256 is {actual}; send it to that address")
         if (row := session.get(ArtefactRow, digest)) is not None and self._intact(digest):
-            row.created_at = now  # in use again: retention must not delete it
+            row.created_at = now  # the content is used again and must not be deleted soon
             return row
         try:
             write_whole(self._path(digest), content)

@@ -16,11 +16,11 @@ from evo.promotion import void_reason
 
 
 class EvidenceVoid(Conflict):
-    """A former champion cannot be restored, because its evidence is no longer valid."""
+    """Raised if a former champion cannot be restored, because its evidence is no longer valid."""
 
 
 class IncumbentChanged(Conflict):
-    """The current champion is no longer the champion that the caller expected."""
+    """Raised if the current champion is not the champion that the caller expected."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,9 @@ class Champions:
         """
         champion = self.champion(champion_id)
         if not self._retire(champion_id, now, f"rolled back: {reason}", by=by, rolled_back=True):
-            raise Conflict(f"champion {champion_id} is not the current one of its problem: {champion.retired_reason}")
+            raise Conflict(
+                f"champion {champion_id} is not the current champion of its problem: {champion.retired_reason}"
+            )
         self.session.refresh(champion)
         earlier = self._earlier(champion)
         if earlier is not None:
@@ -88,7 +90,7 @@ class Champions:
     def restore(
         self, champion_id: int, *, over: int | None, reason: str, now: datetime, by: str | None = None
     ) -> ChampionRow:
-        """Make a former champion current again, in place of the champion with the id `over`, and return the former one.
+        """Make a former champion current again, in place of the champion with the id `over`, and return it.
 
         Raises:
             EvidenceVoid: the evidence for the promotion of the former champion is no longer valid.
@@ -115,7 +117,7 @@ class Champions:
         return champion
 
     def store_called(self, champion_id: int, times: CalledTime) -> ChampionRow:
-        """Store how long calls of a champion from PyTorch take, in place of earlier times, and return the champion."""
+        """Store the times of a champion that PyTorch calls, in place of earlier times, and return the champion."""
         champion = self.champion(champion_id)
         champion.called = times
         self.session.flush()
@@ -227,7 +229,7 @@ class Champions:
         row = self.champion(champion_id)
         self.session.refresh(row)
         row.decisions = (*(row.decisions or ()), Decision(at=now, current=False, reason=reason, by=by))
-        self.session.flush()  # a later refresh would discard the new decision
+        self.session.flush()  # written now, because a later refresh would discard the decision
         return True
 
     def _current(self, family: str, problem_key: str, device_model: str, objective_key: str) -> ChampionRow | None:

@@ -1,6 +1,6 @@
 """Locks searches, and reads the changes that other processes made to them.
 
-Every claim and report executes SQL statements of this module. The statements are therefore built only once, and use
+Every claim and report executes SQL statements of this module. For speed, the statements are built only once, and use
 tables instead of ORM objects.
 """
 
@@ -127,8 +127,9 @@ class Coordination:
         self.session.execute(update(table(SearchRow)).where(*_TICKING).values(alive_at=now))
 
     def reset_obstacles_ahead(self, now: datetime) -> None:
-        """Let obstacles that were reported ahead of `now` begin now, because a clock was ahead. Otherwise later jobs
-        would not end them.
+        """Set the time of obstacles that were reported after `now` to `now`.
+
+        Such times occur if a clock was ahead. Without this, later jobs would not end these obstacles.
         """
         ahead = update(table(SearchRow)).where(_SEARCHES.obstacle_at > now)
         self.session.execute(ahead.values(obstacle_at=now))

@@ -15,7 +15,7 @@ PAUSES_S = (5.0, 30.0, 120.0, 600.0, 3600.0, 6 * 3600.0, 18 * 3600.0)
 """Pauses between delivery attempts, in seconds. The last attempt takes place about a day after the first."""
 
 UNDER_WAY_S = 60.0
-"""Seconds during which other processes do not repeat an attempt that a process has started."""
+"""After one process has started an attempt, other processes do not repeat it for this number of seconds."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Deliveries:
 
 
 def _ahead(now: datetime, slack: timedelta) -> ColumnElement[bool]:
-    """Return the SQL condition that the time of an attempt is later than the pause before it permits."""
+    """Return the SQL condition that an attempt is scheduled later than the pause before the attempt permits."""
     pauses = (UNDER_WAY_S, *(max(UNDER_WAY_S, pause_s) for pause_s in PAUSES_S))
     latest = [now + timedelta(seconds=pause_s) + slack for pause_s in pauses]
     beyond = DeliveryRow.next_at > latest[-1]

@@ -49,11 +49,12 @@ class Availability:
 
 
 class Superseded(Conflict):
-    """Another process registered as the same worker after the calling process."""
+    """Raised if another process registered as the same worker after the calling process."""
 
     def __init__(self, worker_id: str, host: str) -> None:
         super().__init__(
-            f"another process (on host {host}) registered as worker {worker_id!r} after this one, and gets its jobs. "
+            f"another process (on host {host}) registered as worker {worker_id!r} after this process, and gets the "
+            "jobs. "
             "Two workers must not share an id; start one of them with a different --data folder or a different --id"
         )
 
@@ -62,7 +63,7 @@ def check_incarnation(worker_id: str, row: Any, incarnation: str | None, seen_si
     """Raise an error if another process registered as the worker after the calling process.
 
     Processes without an incarnation are accepted. If the last registered process is silent, the caller may register
-    again: the process has ended, or an older backup was restored.
+    again. That process has ended, or an older backup was restored.
 
     Args:
         row: row of the worker, with at least `host`, `incarnation`, `left_at` and `seen_at`.
@@ -169,7 +170,9 @@ class Fleet:
     def device(self, worker_id: str, uuid: str) -> DeviceRow:
         """Return one device of a worker."""
         if (row := self.session.get(DeviceRow, (worker_id, uuid))) is None:
-            raise NotFound(f"worker {worker_id!r} has no device {uuid!r}", request="GET /workers lists what each has")
+            raise NotFound(
+                f"worker {worker_id!r} has no device {uuid!r}", request="GET /workers lists the devices of each worker"
+            )
         return row
 
     def devices_of(self, worker_id: str) -> Sequence[DeviceRow]:

@@ -23,9 +23,8 @@ _ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)
 _OPEN: tuple[JobState, ...] = ("queued", "leased")
 
 _JUST = timedelta(seconds=10)
-"""For this time after its waiting limit, a confirmation counts as having just reached the limit. The time is longer
-than the interval of the sweeps, so that a sweep finds the confirmation.
-"""
+"""A confirmation counts as having *just* waited long enough for this time. It is longer than the interval between
+sweeps, so that every such confirmation is found by a sweep."""
 
 # Built once, because every claim or report runs them.
 _ATTEMPTS, _JOBS = table(AttemptRow), table(JobRow)
@@ -55,7 +54,7 @@ _TOGETHER = (
 
 
 class StaleLease(Conflict):
-    """The lease has ended: its job went to another worker, or is no longer needed."""
+    """Raised if a lease has ended. Its job was given to another worker, or is no longer needed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +73,7 @@ def check_token(attempt_id: int, own: str, token: str) -> None:
         StaleLease: the token differs from the token of the attempt.
     """
     if not secrets.compare_digest(own.encode(), token.encode()):
-        raise StaleLease(f"attempt {attempt_id} was leased with a different token; discard this work")
+        raise StaleLease(f"attempt {attempt_id} was leased with a different token; discard its result")
 
 
 def check_live(attempt_id: int, state: AttemptState) -> None:
@@ -84,7 +83,7 @@ def check_live(attempt_id: int, state: AttemptState) -> None:
         StaleLease: the lease has ended.
     """
     if state != "live":
-        raise StaleLease(f"attempt {attempt_id} is {state}: its result is no longer needed, so end the work")
+        raise StaleLease(f"attempt {attempt_id} is {state}: its result is no longer needed; stop working on it")
 
 
 class Leases:
@@ -183,7 +182,7 @@ class Leases:
         """
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.state.in_(_OPEN))
         query = query.where(JobRow.kind.in_(("confirm", "ablate"))).options(joinedload(JobRow.trial))
-        job = self.session.scalars(query.order_by(JobRow.state, JobRow.id).limit(1)).first()  # a leased job first
+        job = self.session.scalars(query.order_by(JobRow.state, JobRow.id).limit(1)).first()  # leased jobs come first
         if job is None:
             return None
         return job, next(iter(self._live(AttemptRow.job_id == job.id)), None)
@@ -301,7 +300,7 @@ class Leases:
         free = select(AttemptRow.id).where(*mine).order_by(AttemptRow.id)
         free = free.with_for_update(
             skip_locked=True, key_share=True
-        )  # a locked lease is being reported and needs no renewal
+        )  # a locked lease is being reported, and needs no renewal
         renewed = update(AttemptRow).where(AttemptRow.id.in_(free)).values(expires_at=now + timedelta(seconds=lease_s))
         self.session.execute(renewed.execution_options(synchronize_session=False))
         return set(self.session.scalars(select(AttemptRow.id).where(*mine)))
@@ -344,7 +343,7 @@ class Leases:
     def evaluations(self, trial_ids: Collection[int]) -> dict[int, EvaluateReport]:
         """Return the latest evaluation report of each trial, by trial id. Trials without a report are left out."""
         query = select(JobRow.trial_id, AttemptRow.result).join(AttemptRow.job)
-        # No condition on the state of attempts: its index would read too many rows.
+        # There is no condition on the state of attempts, because the database would then use a slower index.
         query = query.where(JobRow.trial_id.in_(trial_ids), JobRow.kind == "evaluate")
         rows = self.session.execute(query.order_by(AttemptRow.id))
         return {trial_id: result for trial_id, result in rows if trial_id and isinstance(result, EvaluateReport)}

@@ -93,11 +93,11 @@ def readable_items(
 BACKUP = "restore a backup of the database"
 
 MOST_NAMED = 3
-"""Maximum number of items in one message. Several items can contain the same value."""
+"""Maximum number of items that one message names. Several items may contain the same unreadable value."""
 
 
 class UnreadableItem(UnreadableValue):
-    """An item of the database cannot be read. The message names the item and a remedy."""
+    """Raised if an item of the database cannot be read. The message names the item and a remedy."""
 
     def __init__(self, error: UnreadableValue, message: str) -> None:
         super().__init__(error.kind, error.stored, error.reason)
@@ -162,7 +162,7 @@ def _holders(session: Session, error: UnreadableValue) -> tuple[Column[Any] | No
         if isinstance(own.type, Document) and session.get_bind().dialect.name == "postgresql":
             same = cast(type_coerce(own, JSON()), JSONB) == cast(literal(error.stored, JSON()), JSONB)
         return own, _rows(session, own, same)
-    for column in columns:  # an SQLite query failed inside a document that is not JSON
+    for column in columns:  # SQLite failed to parse a document that is not JSON
         if isinstance(column.type, Document):
             broken = column.is_not(None) & (func.json_valid(column) == 0)
             if found := _rows(session, column, broken):

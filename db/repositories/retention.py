@@ -210,7 +210,7 @@ def collect_log(session: Session, now: datetime) -> None:
 
 
 def _settled(session: Session, now: datetime) -> datetime:
-    """Return a time. Artefacts stored before it belong to no trial that may still become a champion."""
+    """Return the time before which stored artefacts may be deleted, because no future champion needs them."""
     unfinished = select(func.min(SearchRow.created_at)).where(SearchRow.state.not_in(TERMINAL))
     begun = session.scalar(unfinished)
     return now - YOUNG if begun is None else min(begun, now - YOUNG)
@@ -225,7 +225,7 @@ def _needed(session: Session) -> set[str]:
             JobRow.trial_id.in_(select(ChampionRow.trial_id)), JobRow.kind == "evaluate", AttemptRow.result.is_not(None)
         )
     )
-    # Documents are read as text, so that the artefacts in an unreadable document are found and kept, too.
+    # Documents are read as text, so that artefacts are also kept if their document is unreadable.
     texts = [
         *session.scalars(select(cast(ChampionRow.evidence, Text))),
         *session.scalars(evaluated.with_only_columns(cast(AttemptRow.result, Text))),

@@ -22,7 +22,7 @@ SESSION = timedelta(hours=12)
 """Maximum duration of a browser session."""
 
 SLACK = timedelta(seconds=5)
-"""Difference between the clocks of service processes that is tolerated."""
+"""Tolerated difference between the clocks of service processes."""
 
 SECRET_BYTES = 32
 ID_BYTES = 6
@@ -48,7 +48,7 @@ class Tokens:
         self.session = session
 
     def any(self) -> bool:
-        """Return True if any token was ever created. Every request then needs a token."""
+        """Return True if any token was ever created, so that every request needs a token."""
         return self.session.scalar(select(TokenRow.id).limit(1)) is not None
 
     def all(self) -> Sequence[TokenRow]:
@@ -147,7 +147,7 @@ class Tokens:
             .execution_options(synchronize_session=False)
         )
         if taken.first() is None:
-            raise Conflict("this join token was used before; create a new one (`kernel-evo token join`)")
+            raise Conflict("this join token was already used; create a new one (`kernel-evo token join`)")
         for earlier in self._of_worker(worker_id, now):
             self.revoke(earlier.id, now)
         terms = Terms(name=name or join.name, roles=("worker",), worker_id=worker_id)

@@ -38,7 +38,8 @@ class Variants:
     def base_id(self, search_id: int) -> int:
         """Return the id of the search to which a search's variants belong.
 
-        If `search_id` tunes a variant, this is the search to which the variant was submitted, else `search_id` itself.
+        If the search tunes a variant, this is the search to which the variant was submitted. Otherwise, it is
+        `search_id`.
         """
         variant = self.tuned_by(search_id)
         return search_id if variant is None else variant.search_id
@@ -154,6 +155,6 @@ class Proposals:
             Conflict: a different answer is stored.
         """
         if row.answer is not None and row.answer != answer:
-            raise Conflict(f"proposal {row.number} has been answered before")
+            raise Conflict(f"proposal {row.number} was already answered")
         row.answer, row.tokens_in, row.tokens_out, row.usd = answer, tokens_in, tokens_out, usd
         row.answered_at = row.answered_at or now

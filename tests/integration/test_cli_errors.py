@@ -248,7 +248,7 @@ def test_locked_database_is_reported(tmp_path: Path) -> None:
         refused = line.run("searches")
         process.communicate("\n")
     assert refused.code == 3
-    assert "another process holds it" in refused.err
+    assert "another process has locked it" in refused.err
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every file")

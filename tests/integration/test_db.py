@@ -376,7 +376,7 @@ def test_locked_database_is_reported_as_held_by_another_process(
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     try:
-        with pytest.raises(StoreUnavailable, match="another process holds it"):
+        with pytest.raises(StoreUnavailable, match="another process has locked it"):
             Database.open(path)
     finally:
         other.close()
@@ -423,7 +423,9 @@ def test_database_with_damaged_table_names_is_reported_as_damaged(tmp_path: Path
         file.execute("PRAGMA writable_schema = 1")
         file.execute("UPDATE sqlite_master SET name = CAST(x'd1d2' AS text), sql = 'CREATE TA' WHERE name = 'tokens'")
         file.commit()
-    with pytest.raises(StoreUnavailable, match=r"is damaged; restore a backup.*names of its tables are not UTF-8"):
+    with pytest.raises(
+        StoreUnavailable, match=r"is damaged; restore a backup.*names of its tables are not valid UTF-8"
+    ):
         Database.open(path)
 
 

@@ -275,7 +275,7 @@ def test_error_of_an_unanswered_first_statement_names_the_server_and_a_pooler(
 ) -> None:
     monkeypatch.setattr("db.engine.postgresql.FIRST_ANSWER_S", 0.2)
     with LimitedConnection.connect(**parameters(location)) as connection:
-        causes = r"0\.2 s; it may be overloaded or, if a pooler is between, the pool may be too small \(allow 13 "
+        causes = r"0\.2 s; it may be overloaded or, if a pooler is used, the pool may be too small \(allow 13 "
         with pytest.raises(psycopg.OperationalError, match=f"the server did not answer within {causes}"):
             connection.execute("SELECT pg_sleep(30)")
 

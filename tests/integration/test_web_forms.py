@@ -172,7 +172,7 @@ def test_search_page_shows_the_device_requirements_of_the_search(page: httpx.Cli
 def test_search_is_paused_resumed_cancelled_and_stopped_by_forms(page: httpx.Client) -> None:
     search = page.post("/start", data=typed(problem__N="16")).headers["location"]
     asked = page.get(f"{search}/cancel").text
-    assert "The search ends at once and cannot be resumed" in asked
+    assert "The search ends immediately and cannot be resumed" in asked
     assert f'action="{search}/cancel"' in asked
     assert f'formaction="{search}/cancel"' not in page.get(search).text, "the page must not show the button"
     for command, state in (("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")):

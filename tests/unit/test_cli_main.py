@@ -133,7 +133,7 @@ def test_truncated_bytecode_is_not_reported_as_an_interruption(
     [
         ("there is no search 7: GET /searches lists them", "there is no search 7: `kernel-evo searches` lists them"),
         ("no trial 3: GET /searches/7/trials", "no trial 3: `kernel-evo trials 7`"),
-        ("GET /workers lists what each has", "`kernel-evo workers` lists what each has"),
+        ("GET /workers lists the devices of each worker", "`kernel-evo workers` lists the devices of each worker"),
         (
             "no service answers at https://me:se%20cret@far:8/x: (why)",
             "no service answers at https://me:***@far:8/x: (why)",

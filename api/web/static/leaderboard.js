@@ -1,5 +1,5 @@
-// Sorts, filters and pages a leaderboard without reloading the page. The page's URL always describes what is shown. Without this
-// script, the same links and the same form load a new page.
+// Sorts, filters and pages a leaderboard without reloading the page. The page's URL always describes the shown trials.
+// Without this script, the same links and the same form load a new page.
 
 import { Refused } from "./live/connection-status.js";
 import { parts } from "./live/live.js";

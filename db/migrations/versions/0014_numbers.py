@@ -11,7 +11,7 @@ branch_labels: Sequence[str] | None = None
 depends_on: Sequence[str] | None = None
 
 NUMBERED = ("searches", "trials", "champions", "jobs", "attempts", "ablations", "deliveries")
-"""Tables whose ids leave the database: in URLs, messages, reports and workers' files."""
+"""Tables whose ids occur outside the database: in URLs, messages, reports and workers' files."""
 
 
 def upgrade() -> None:
@@ -31,7 +31,10 @@ def upgrade() -> None:
 
 
 def _number_once() -> None:
-    """Rebuild the tables with AUTOINCREMENT: without it, SQLite reuses the highest id after its row is deleted."""
+    """Rebuild the tables with AUTOINCREMENT.
+
+    Without this option, SQLite reuses the highest id after its row is deleted.
+    """
     for name in NUMBERED:
         with op.batch_alter_table(name, recreate="always", table_kwargs={"sqlite_autoincrement": True}) as table:
             if name == "deliveries":
@@ -43,7 +46,7 @@ def _number_once() -> None:
 
 
 def _begin_behind(name: str, known: str) -> None:
-    """Let new ids of a table be larger than `known`, an SQL expression for the highest id in stored events.
+    """Ensure that new ids of a table are larger than `known`, an SQL expression for the highest id in stored events.
 
     The row with this id may have been deleted.
     """

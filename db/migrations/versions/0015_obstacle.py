@@ -1,4 +1,4 @@
-"""Add the reason why a worker could not do the jobs of a search."""
+"""Add the reason why a worker could not execute the jobs of a search."""
 
 from collections.abc import Sequence
 

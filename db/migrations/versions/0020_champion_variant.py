@@ -1,4 +1,4 @@
-"""Add the name of its variant to each champion."""
+"""Add the name of the variant of each champion."""
 
 from collections.abc import Sequence
 

@@ -18,7 +18,7 @@ def upgrade() -> None:
     op.execute(sa.text("UPDATE trials SET cost = time_us"))
     op.create_index("ix_trials_search_id_cost_number", "trials", ["search_id", "cost", "number"])
     _index_confirmed("cost")
-    if op.get_bind().dialect.name == "postgresql":  # `invalid_measurement` is longer than 16; SQLite sets no limit
+    if op.get_bind().dialect.name == "postgresql":  # for `invalid_measurement`; SQLite does not enforce lengths
         op.alter_column("trials", "outcome_kind", type_=sa.String(32), existing_type=sa.String(16))
 
 

@@ -1,4 +1,4 @@
-"""Add the number of the last variant of a search, so that numbers of deleted variants are not given again."""
+"""Add the number of the last variant of a search, so that numbers of deleted variants are not reused."""
 
 from collections.abc import Sequence
 

@@ -84,7 +84,7 @@ def test_trial_page_compares_two_trials(site: Site, page: Page) -> None:
     page.get_by_role("button", name="Compare").click()
     expect(page.get_by_role("region", name="Changes side by side")).to_be_visible()
     assert_accessible(page)
-    page.get_by_role("link", name="Samples and settings, too").click()
+    page.get_by_role("link", name="Compare samples and settings").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Two trials compared")
     expect(page.get_by_text("Indicative only")).to_be_visible()
     assert_accessible(page)

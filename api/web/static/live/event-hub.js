@@ -7,11 +7,11 @@
 /** @typedef {{ names: string[], searches: number[] | null }} Filter names of events, and ids of searches (null for all searches) */
 /** @typedef {{ name: string, search: number | null }} ServiceEvent name of the event, and id of its search (null if it belongs to no search) */
 /** @typedef {{ open: boolean } | { event: ServiceEvent }} Message from a hub: the state of the stream, or an event */
-/** @typedef {{ filters: Filter[] }} Subscription message to a hub. Without filters, it ends the subscription */
+/** @typedef {{ filters: Filter[] }} Subscription message to a hub. A message without filters ends the subscription */
 
 const NAMES = ["trial", "search", "worker", "deleted", "reset"];
 const REOPEN_MS = 4000; // pause after the service refused the stream. The browser itself reopens a stream that was interrupted
-const SILENT_MS = 90000; // subscribers that do not repeat their subscription within this time are dropped, because a crashed tab never unsubscribes
+const SILENT_MS = 90000; // subscribers that do not repeat their subscription within this time are dropped, because a crashed tab does not unsubscribe
 
 /** Opens the service's stream of events. Its URL is relative to this script, so it is valid under any path prefix. */
 export const openStream = () => new EventSource(new URL("../../api/v1/events", import.meta.url));

@@ -4,7 +4,7 @@ import { Refused, showStatus } from "./connection-status.js";
 
 /** @typedef {import("./event-hub.js").Filter} Filter */
 
-const PATIENCE = 4; // ratio of the pause between two requests to the duration of a request, so that slow sections are fetched less often
+const PATIENCE = 4; // the pause between two requests is this multiple of the duration of a request, so that slow sections are fetched less often
 const LONGEST_MS = 10000; // maximum pause, however slow the service is
 
 /** The element of a section lists the events that change it: names in `data-live-on`, and search ids in `data-live-searches`. */
@@ -51,7 +51,7 @@ export class Follower {
     this.#busy = false;
   }
 
-  /** Fetches the section at once. */
+  /** Fetches the section immediately. */
   async refresh() {
     this.last = performance.now();
     try {

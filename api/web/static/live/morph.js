@@ -66,7 +66,7 @@ function children(element, wanted) {
   return whole;
 }
 
-/** Returns the present node to change into a new node: the node with the same name, or the next node without a name.
+/** Returns the existing node to change into a new node: the node with the same name, or the next node without a name.
  * @param {Node} fresh
  * @param {ChildNode | null} place
  * @param {Map<string, ChildNode>} named
@@ -75,7 +75,7 @@ function counterpart(fresh, place, named) {
   const own = name(fresh);
   if (own) {
     const old = named.get(own);
-    named.delete(own); // if two new nodes have one name, only the first gets the present node
+    named.delete(own); // if two new nodes have the same name, only the first replaces the existing node
     return old?.nodeName === fresh.nodeName ? old : null;
   }
   for (let old = place; old && !name(old); old = old.nextSibling) if (old.nodeName === fresh.nodeName) return old;

@@ -5,7 +5,7 @@ import { Follower } from "./follower.js";
 import { morph } from "./morph.js";
 import { pointerUp } from "./pointer-guard.js";
 
-const PACE = { leastMs: 700, quietMs: 10000 }; // also without events, because pages show running times
+const PACE = { leastMs: 700, quietMs: 10000 }; // in ms; fetched even without events, because pages show running times
 
 export class Part extends Follower {
   /** @type {string | null} */

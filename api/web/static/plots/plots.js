@@ -154,7 +154,7 @@ for (const [section, exhibit] of exhibits) {
   watcher.observe(section);
   if (exhibit.live) follow(exhibit);
 }
-lead?.element.addEventListener("shown", () => { // draw the last trials after the search has ended
+lead?.element.addEventListener("shown", () => { // draws the last trials after the search has ended
   if (!lead.live) exhibits.forEach((exhibit) => exhibit.changed());
 });
 
