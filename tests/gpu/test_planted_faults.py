@@ -130,7 +130,7 @@ def test_kernel_with_a_sanitizer_finding_is_not_promoted(
     workshop: Workshop, fault: str, tool: str, finding: str
 ) -> None:
     if find_tool("compute-sanitizer") is None:
-        pytest.skip("compute-sanitizer is not installed here")
+        pytest.skip("compute-sanitizer is not installed on this machine")
     assert isinstance(workshop.outcome(fault), Measured)
     report, verdict = workshop.confirmed(fault)
     found = {each.tool: each for each in report.sanitizers}
@@ -150,7 +150,7 @@ def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
 def test_memcheck_reports_reads_beyond_a_buffer_of_1024_bytes(gpu: Device, tmp_path: Path) -> None:
     """Without padding, the bytes after a buffer of 1,024 bytes would belong to the next buffer."""
     if find_tool("compute-sanitizer") is None:
-        pytest.skip("compute-sanitizer is not installed here")
+        pytest.skip("compute-sanitizer is not installed on this machine")
     recorder = Recorder(gpu, tmp_path, tmp_path)
     with recorder.subject(str(FAMILY), "N=256", {"FAULT": "out_of_bounds_read", "REPEAT": 1}) as subject:
         _, log = CudaSanitizer.here().run_tool("memcheck", subject, timeout_s=60)

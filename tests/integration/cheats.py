@@ -290,7 +290,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         "static long reply[8]; struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t);"
         "reply[1] = t.tv_sec * 1000000000l + t.tv_nsec; reply[2] = reply[1] + 100; right(x, y);"
         "for (long fd = 3; fd < 64; fd++) ask(SYS_write, fd, (long)reply, sizeof reply);",
-        "pipe to the runner",
+        "pipe between its process and the runner",
     ),
     "closes the open files of its process": (
         "right(x, y); for (long fd = 3; fd < 64; fd++) ask(SYS_close, fd, 0, 0);",

@@ -54,10 +54,10 @@ def fake_cupy(driver: int, names: tuple[str | None, ...] = (), error: str | None
 @pytest.mark.parametrize(
     ("cupy", "told"),
     [
-        (fake_cupy(0), "there is no NVIDIA driver here"),
+        (fake_cupy(0), "this machine has no NVIDIA driver"),
         (
             fake_cupy(12020, ("NVIDIA L4",)),
-            "supports CUDA 12.2 and the installed toolkit is 13.4; update the driver, or",
+            "supports CUDA 12.2, but the installed toolkit is 13.4; update the driver, or",
         ),
         (fake_cupy(12020, ("NVIDIA L4",)), "with the extra `cuda12`"),
         (fake_cupy(13000), "the NVIDIA driver finds no GPU"),

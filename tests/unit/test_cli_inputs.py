@@ -133,7 +133,7 @@ def test_error_of_a_search_without_gpu_suggests_the_option_compile_only_exactly_
         raise Conflict("no connected worker offers softmax a device 'cuda'")
 
     def none(_: object) -> tuple[list[Device], str]:
-        return [], "there is no NVIDIA driver here"
+        return [], "this machine has no NVIDIA driver"
 
     monkeypatch.setattr(Request, "submit", nobody)
     monkeypatch.setattr(CudaDriver, "look", none)
@@ -142,7 +142,7 @@ def test_error_of_a_search_without_gpu_suggests_the_option_compile_only_exactly_
         with pytest.raises(EvoError) as refusal:
             begun(Request.of(**usual, objective=objective), SimpleNamespace(client=None), ServiceRef())  # type: ignore[arg-type]
         assert str(refusal.value).count("--compile-only") == 1
-        assert "there is no NVIDIA driver here" in str(refusal.value)
+        assert "this machine has no NVIDIA driver" in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", ["gates.toml", "gates.json"])

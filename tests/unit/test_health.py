@@ -42,4 +42,4 @@ def test_worker_past_its_time_limit_ends_once_its_jobs_are_done() -> None:
     assert not ending.closing(109.0)
     assert ending.closing(110.0)
     assert ending.due(120.0, busy=True) is None
-    assert ending.due(121.0, busy=False) == "its running time is over"
+    assert ending.due(121.0, busy=False) == "its running time has reached the limit"

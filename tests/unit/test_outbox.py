@@ -341,7 +341,7 @@ def test_outbox_on_a_full_disk_keeps_results_in_memory_and_reports_the_full_disk
         patch.setattr(Path, "write_bytes", full)
         outbox.post(parcel(1))
     assert outbox.trouble is not None
-    assert "only kept in memory" in outbox.trouble
+    assert "kept only in memory" in outbox.trouble
     assert "No space left on device" in outbox.trouble
     outbox.post(parcel(2))
     assert outbox.trouble is None

@@ -42,7 +42,7 @@ class DeviceLostError(EvoError, RuntimeError):
 
 
 class DeviceUnfitError(EvoError, RuntimeError):
-    """The device cannot be opened, or a known-good kernel gives wrong results on it."""
+    """The device cannot be opened, or a known-good kernel gives wrong results on the device."""
 
 
 class TrespassError(EvoError, RuntimeError):
@@ -94,7 +94,7 @@ class Pace(Protocol):
 
     @property
     def running(self) -> bool:
-        """False once all calls have ended."""
+        """True until all calls have ended."""
         ...
 
     def wait_for(self, calls: int) -> None:
@@ -121,7 +121,7 @@ class Pace(Protocol):
 
 
 Change: TypeAlias = Callable[[Pace], None]
-"""Function that changes buffers during a batch of calls."""
+"""Function without arguments that changes buffers during a batch of calls."""
 
 
 Remembered: TypeAlias = int | NDArray[Any]
@@ -151,7 +151,7 @@ class Buffers(Protocol):
 
     @property
     def bytes_held(self) -> int:
-        """Size in bytes of inputs, outputs and workspaces, without guard bands."""
+        """Total size in bytes of inputs, outputs and workspaces, without guard bands."""
         ...
 
     def poison(self, byte: int = POISON) -> None:
@@ -171,7 +171,9 @@ class Buffers(Protocol):
         ...
 
     def place(self, placement: Placement) -> None:
-        """Move all buffers to a placement. Inputs keep their contents. Outputs and workspaces are filled with poison.
+        """Move all buffers to a different placement in memory.
+
+        Inputs keep their contents. Outputs and workspaces are filled with poison.
 
         GPU buffers do not move.
         """
@@ -208,7 +210,7 @@ class Buffers(Protocol):
     def same_outputs(self, other: "Buffers") -> bool:
         """Return True if all outputs equal the outputs of the set `other` bit for bit.
 
-        The device makes the comparison.
+        The outputs are compared on the device.
         """
         ...
 
@@ -287,11 +289,12 @@ class Session(Protocol):
         *,
         elsewhere: int | None = None,
     ) -> Any:
-        """Load a kernel, and return an opaque handle. Loading may continue in the background. Deleting the handle
-        unloads the kernel.
+        """Load a kernel, and return an opaque handle.
+
+        Loading may continue in the background. When the handle is deleted, the kernel is unloaded.
 
         Args:
-            elsewhere: number that selects a group of cores on which nothing is timed. If None, the kernel runs on the
+            elsewhere: number that selects a group of cores on which no calls are timed. If None, the kernel runs on the
                 cores for timing.
 
         Raises:
@@ -355,7 +358,7 @@ class Session(Protocol):
 
         Args:
             kernel: the kernel to check. If None, all loaded kernels are checked.
-            brief: True to check only for traces that later calls could remove. The caller must call this method again
+            brief: True to check only for changes that later calls could undo. The caller must call this method again
                 later, with `brief=False`.
         """
         ...
@@ -378,15 +381,15 @@ class HostSession(Session, Protocol):
     """Session whose kernels run on the host. `Buffers.place`, `Buffers.write_part` and `CallMode` have an effect."""
 
     def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int, *, jitter: int = 0) -> float:
-        """Call the kernel from two threads at once, each with one half of the buffer sets in rotation.
+        """Call the kernel from two threads concurrently, each with one half of the buffer sets in rotation.
 
         Return the average time of a call of the first thread in µs.
 
         Args:
             calls: number of calls of the first thread. The second thread calls the kernel at least once on each set of
                 the second half.
-            jitter: seed of random waits between the calls of the second thread. If 0, both threads begin each call
-                together.
+            jitter: seed of random waits between the calls of the second thread. If 0, both threads start each call at
+                the same time.
         """
         ...
 
@@ -420,7 +423,7 @@ class Driver(Protocol):
     limits_address_space: bool
     """True if the address space of runners can be limited. GPU drivers reserve far more addresses than they use."""
     modules: tuple[str, ...]
-    """Python modules that a session imports. A runner that is started in advance imports them at once."""
+    """Python modules that a session imports. A runner that is started in advance imports these modules immediately."""
 
     def discover(self, folder: Path) -> list[Device]:
         """Return all devices of this kind on this machine.

@@ -11,7 +11,7 @@ from evo.reference.encoding import decoded, is_floating
 from evo.reference.pieces import in_pieces
 
 POISON = 0xFF
-"""Value of every byte of outputs, workspaces and guard bands before a call. In all float formats, it gives NaN."""
+"""Value of every byte of outputs, workspaces and guard bands before a call. It represents NaN in all float formats."""
 
 EXACT_INTEGERS = 2.0**53
 """Magnitude up to which float64 represents every integer."""
@@ -46,7 +46,7 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
     Args:
         values: output of a kernel.
         reference: expected values, an array of the same shape. For integers, its dtype may be integer or float64.
-        dtype: dtype of the output's elements. It is needed only if NumPy has no such dtype.
+        dtype: dtype of the output's elements. This argument is needed only if NumPy has no such dtype.
     """
     dtype = dtype or values.dtype.name
     floating = is_floating(dtype)
@@ -64,7 +64,7 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
             not_finite = int(difference.size - np.count_nonzero(finite))
             difference = difference[finite]
         largest = max(float(difference.max(initial=0.0)), -float(difference.min(initial=0.0)))
-        squares = float(np.einsum("i,i->", difference, difference))  # no BLAS threads
+        squares = float(np.einsum("i,i->", difference, difference))  # einsum, unlike dot, starts no BLAS threads
         return unwritten, not_finite, squares, largest
 
     judged = in_pieces(judge, flat.size)
@@ -86,7 +86,7 @@ def not_below(difference: float) -> float:
 def _subtracted(values: NDArray[Any], reference: NDArray[Any]) -> NDArray[np.float64]:
     """Return integers or bools minus their reference. Differences up to `EXACT_INTEGERS` are exact."""
     integral = np.floor(reference) if reference.dtype.kind == "f" else reference
-    if values.dtype.kind == "b":  # bytes other than 0 and 1 are wrong, but NumPy takes them for True
+    if values.dtype.kind == "b":  # bytes other than 0 and 1 are wrong, but NumPy treats them as True
         values = values.view(np.uint8)
     wide = np.uint64 if values.dtype.kind == "u" else np.int64
     left, right = values.astype(wide), integral.astype(wide)

@@ -19,7 +19,7 @@ class EnergyMeter(Protocol):
 
     @property
     def span_s(self) -> float:
-        """Minimum seconds of calls per sample, many times the interval between two steps of the counter."""
+        """Minimum seconds of calls per sample. This is many times the interval between two steps of the counter."""
         ...
 
     def read_uj(self) -> float:

@@ -23,7 +23,8 @@ class Subject:
         device_uuid: UUID of the device that timed the candidate.
         interruption: object that ends the tool when the job must stop.
         call_us: time of a call on the device in µs, or None if unknown.
-        builds: folder in which a tool keeps its programs for later cases of the kernel, or None if no case follows.
+        builds: folder in which a tool keeps its programs for later cases of the kernel, or None if this is the only
+            case.
     """
 
     kernel: KernelFile
@@ -39,7 +40,7 @@ class Subject:
 class Sanitizer(Protocol):
     """Contract of a sanitizer. It returns faults of candidates and missing tools as results, not as exceptions.
 
-    Several threads may call `examine` at once.
+    Several threads may call `examine` concurrently.
 
     Attributes:
         at_once: maximum number of concurrent calls of `examine`.
@@ -51,7 +52,7 @@ class Sanitizer(Protocol):
     at_once: int
 
     def examine(self, subject: Subject, *, timeout_s: float) -> Sequence[Sanitized]:
-        """Examine one case of a candidate. Return one result per tool, always in the same order."""
+        """Examine one case of a candidate. Return one result per tool, in an order that does not depend on the case."""
         ...
 
 

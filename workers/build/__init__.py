@@ -46,12 +46,12 @@ class Unit:
 
     @property
     def instances(self) -> list[str]:
-        """C++ template instances among the functions. A compiler generates only the instances that it is asked for."""
+        """C++ template instances among the functions. A compiler generates only the instances that are requested."""
         return [each for each in (self.entry, *self.further) if is_instance(each)]
 
     @property
     def placed_flags(self) -> tuple[str, ...]:
-        """Value of `flags` with absolute paths."""
+        """The flags of the family, with relative paths replaced by absolute paths."""
         return self.flags if self.root is None else anchored(self.flags, str(self.root))
 
     @property
@@ -113,8 +113,8 @@ class Compiler(Protocol):
     """Compiles units without a device.
 
     `compile` is thread-safe. Its result depends only on the unit, the `version`, and the headers that the compiler
-    finds. A new header in an earlier folder can replace a header that was found. Cache keys therefore cover the
-    contents of the read files and the absence of files in earlier folders.
+    finds. A new header in an earlier folder of the search path can replace a header that was found. Cache keys
+    therefore depend on the contents of the read files, and on the absence of files in earlier folders.
     """
 
     @property

@@ -71,7 +71,7 @@ def _under_nvrtc(name: str, unit: Unit) -> str:
 
 def _under_c(name: str, unit: Unit) -> str:
     if unit.language == "c" and is_only_cpp(name):
-        return f"<{name}> is a header of C++, and the source is compiled as C; name it .cpp, .cc or .cxx"
+        return f"<{name}> is a header of C++, but the source is compiled as C; use the suffix .cpp, .cc or .cxx"
     return _elsewhere(name, unit)
 
 
@@ -256,7 +256,9 @@ def _collisions(log: str, locations: Sequence[_Place], unit: Unit, macros: Macro
         for name in _names_at(location, own, macros, misread=misread):
             found.setdefault(name, (f"{location.file}:{location.line}", own))
     for location, after in pairwise([*locations, _Place(file="", line=0, text="")]):
-        if location.defined in macros.kinds and not _EXPANDED.search(after.text):  # gcc hides system headers
+        if location.defined in macros.kinds and not _EXPANDED.search(
+            after.text
+        ):  # gcc does not report these places in system headers
             found.setdefault(location.defined, ("a header", False))
     needless = [*found, *_declared_in(macros)]
     for name, (where, own) in list(found.items())[:MOST]:
@@ -264,7 +266,7 @@ def _collisions(log: str, locations: Sequence[_Place], unit: Unit, macros: Macro
 
 
 def _names_at(location: _Place, own: bool, macros: Macros, *, misread: bool) -> Iterator[str]:
-    """Yield the macros whose names a line uses for something else, e.g. for a variable.
+    """Yield the macros whose names are used for something else in a line, e.g. for a variable.
 
     Args:
         own: True if the line is in the source, False if it is in a header.
@@ -296,7 +298,7 @@ def _pragmas(locations: Iterable[_Place], macros: Macros | None) -> Iterator[str
 
 
 def _declares(line: str, name: str) -> bool:
-    outside = re.sub(r"\[[^][]*\]", "[]", line)  # `[static restrict ROWS]` declares nothing
+    outside = re.sub(r"\[[^][]*\]", "[]", line)  # `[static restrict ROWS]` does not declare the name
     return not _directive(line) and re.search(_DECLARED % re.escape(name), outside) is not None
 
 

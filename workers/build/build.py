@@ -35,13 +35,16 @@ from workers.build.own_headers import own_headers
 from workers.build.rendering import RENDERER
 
 NO_SANDBOX = (
-    "the policy requires a sandbox for compiling proposed code (untrusted), and this machine has none; "
-    "`kernel-evo doctor` states how to get one"
+    "the policy requires a sandbox for compiling proposed code (untrusted), but this machine has none; `kernel-evo "
+    "doctor` explains how to install one"
 )
 
 
 def gate(resources: Resources, policy: Policy) -> OverResources | None:
-    """Return the first resource gate of the policy that is exceeded, or None. Unknown resources pass."""
+    """Return the first resource gate of the policy that is exceeded, or None.
+
+    Unknown resources count as within the gates.
+    """
     for name, used, limit in _upper_limits(resources, policy):
         if used is not None and limit is not None and used > limit:
             return OverResources(resource=name, used=used, limit=limit)
@@ -66,7 +69,7 @@ class Built:
         folder: folder with the binaries, until `discard` is called.
         refusal: outcome of a config that cannot be measured, or None if `kernels` are ready.
         kernels: kernels by case name.
-        uncovered: reasons why the config is not valid for the problems of some cases, by case name.
+        uncovered: for cases with a problem for which the config is not valid, the reason, by case name.
         digest: digest of all binaries and launches. Configs with equal digests have identical kernels.
         source: source of the kernel for the searched problem.
         sources: sources by case name.
@@ -342,7 +345,7 @@ class _Build:
 
 
 def most_used(used: Sequence[Resources]) -> dict[str, float]:
-    """Return the largest use of each resource over the launches of a call, by name, and the smallest occupancy."""
+    """Return the largest use of each resource in any launch of a call, by name, and the smallest occupancy."""
     found: dict[str, float] = {}
     for name, value in (item for each in used for item in each.figures().items()):
         found[name] = (min if name == "occupancy" else max)(value, found.get(name, value))

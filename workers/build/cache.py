@@ -19,7 +19,7 @@ _warned: set[Path] = set()
 def cache_key(*parts: str) -> str:
     """Return a key for a sequence of texts.
 
-    The key depends on where each text ends: ``("ab", "c")`` and ``("a", "bc")`` give different keys.
+    The key also depends on the boundaries of the texts: ``("ab", "c")`` and ``("a", "bc")`` give different keys.
     """
     digest = hashlib.sha256()
     for part in parts:
@@ -94,7 +94,7 @@ class Cache:
         for _, size, path in entries:
             if total <= 0.9 * self.limit_bytes:
                 break
-            with contextlib.suppress(OSError):  # deletes the remaining entries even if this one cannot be deleted
+            with contextlib.suppress(OSError):  # an entry that cannot be deleted must not stop the loop
                 path.unlink(missing_ok=True)
                 total -= size
         self._held_bytes = total
@@ -114,7 +114,7 @@ class Cache:
         if self.warning is None:
             reason = error.strerror or str(error)
             self.warning = (
-                f"the cache folder {self.folder} cannot be written ({reason}). Without it, everything is "
+                f"the cache folder {self.folder} cannot be written ({reason}). Without the cache, everything is "
                 "compiled again; free disk space, or choose a different folder with `kernel-evo worker --cache`"
             )
             if self.folder not in _warned:

@@ -1,9 +1,9 @@
 """Compiles units through a cache, so that every unit is compiled once on a machine.
 
-The files that a compilation reads are known only after the compilation. There are therefore two entries per unit, as in
-ccache's direct mode (https://ccache.dev/manual/latest.html#_the_direct_mode). The key of the first entry depends on the
-unit. The entry lists the files that the compiler read, and the paths at which it found no file. The key of the second
-entry, the artefact, also depends on the contents of these files.
+The files that a compilation reads are known only after the compilation. The cache therefore has two entries per unit,
+like ccache's direct mode (https://ccache.dev/manual/latest.html#_the_direct_mode). The key of the first entry depends
+on the unit. The entry lists the files that the compiler read, and the paths at which it found no file. The key of the
+second entry, the artefact, also depends on the contents of these files.
 """
 
 import json
@@ -98,7 +98,7 @@ def _question(compiler: Compiler, unit: Unit) -> str | None:
 
 
 def _vacancies(reads: Sequence[str], searched: Sequence[str], unit: Unit) -> list[str] | None:
-    """Return the missing paths at which a new file would change the build. Return None if they are unknown."""
+    """Return the paths at which a new file would change the build. Return None if the paths are unknown."""
     default = tuple(f"{folder}{os.sep}" for folder in searched)
     read = [*_read_outside_systems(reads)]
     tested = {path: asked_headers(Path(path).read_text(encoding="utf-8", errors="replace")) for path in read}

@@ -13,10 +13,11 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 MAX_NAMES = 20_000
-"""Maximum number of files below header folders. Listing more files would take longer than compiling."""
+"""Maximum number of files below header folders that are listed. Listing more files would take longer than compiling."""
 
 _SETTLED_S = 2.0
-"""Age in seconds from which a change of a file certainly changes its times. File systems have coarse clocks."""
+"""If a file is older than this number of seconds, every change of the file changes its times. File systems have coarse
+clocks."""
 
 _NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
 """Matches a file name in Make's syntax, with escapes."""

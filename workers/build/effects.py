@@ -50,7 +50,7 @@ MOST_S = 3.0
 
 _KEPT = 64
 _DEBUG = re.compile(r"-g\w*|-?-generate-line-info|-lineinfo|-?-device-debug|-G")
-"""Flags for debugging, with which even a comment in the source would change the binary."""
+"""Flags for debugging. With these flags, even a changed comment in the source would change the binary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class Idle:
 
 
 class OutOfTime(Exception):
-    """The check reached its time limit."""
+    """Raised if the check reached its time limit."""
 
 
 def idle_tunables(space: Space, differ: Callable[[Config, Config], bool]) -> tuple[Idle, ...]:
@@ -151,7 +151,7 @@ class Effects:
             found = idle_tunables(space, kernels.differ)
             implementation = family.implementation(terms.device.kind)
             return tuple(_sentence(each, work.copy.package, implementation, kernels.log) for each in found)
-        except (EvoError, OSError, OutOfTime):  # the trials report errors
+        except (EvoError, OSError, OutOfTime):  # errors are reported by the trials
             return ()
 
 
@@ -200,7 +200,7 @@ class _Kernels:
         result: Artefact | CompileFailed = compile_cached(self.compiler, self.cache, unit, timeout_s=limit_s)
         self.log = f"{self.log}\n{result.log.replace(f'{self.work.copy.folder}/', '')}"
         if isinstance(result, CompileFailed):
-            if _now_s() >= self.ends_s:  # the time limit of the check ended the compilation
+            if _now_s() >= self.ends_s:  # the compilation exceeded the time limit of the check
                 raise OutOfTime
             return None
         return result.digest
@@ -228,7 +228,7 @@ def _remedy(name: str, package: Package, implementation: Implementation, log: st
         meant = get_close_matches(macro, sorted(used), n=1, cutoff=0.7)
         hint = f", did you mean `{meant[0]}`? Use" if meant else "; use"
         return f"{file} does not contain it{hint} it there, or remove it from {table}"
-    return f"Make {file} depend on its value, or remove it from {table}; if other configs need it, keep it"
+    return f"Make {file} depend on its value, or remove it from {table}; if it has an effect in other configs, keep it"
 
 
 def _files_in_private_folders(work: Assignment) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ class Assignment:
 
 
 KEPT = 256
-"""Maximum number of copies that are kept, far more than the concurrent jobs of a worker need."""
+"""Maximum number of copies that are kept. This is far more than the concurrent jobs of a worker need."""
 
 
 class Families:
@@ -140,7 +140,7 @@ class Families:
         with self._finding:
             try:
                 return self._copies.get(ref.digest, lambda: self._copy(self._find(ref)))
-            except EvoError:  # some errors of kernel-evo are subclasses of OSError
+            except EvoError:  # checked first, because some of these errors are subclasses of OSError
                 raise
             except OSError as error:
                 reason = f"family {ref.name} cannot be copied to {self._folder}: {error.strerror or error}"
@@ -159,7 +159,7 @@ class Families:
         try:
             where = self._where(ref)
             package = find(where)
-        except (ServiceUnreachable, ServiceError):  # not a fault of the family
+        except (ServiceUnreachable, ServiceError):  # the disk is full, which is not a fault of the family
             raise
         except EvoError as error:
             raise FamilyMismatch(f"family {ref.name} is not usable on this machine: {error}") from error
@@ -177,7 +177,7 @@ class Families:
                 raise NotFound("it was uploaded to a service, and this process cannot fetch it")
             return str(lay_out(ref, self._fetch, self._folder / "bundles"))
         if ref.location is None and is_path(ref.name):
-            raise NotFound("its name is a path; give a path as the location")
+            raise NotFound("its name is a path; specify the path as the location")
         return ref.location or ref.name
 
     def _copy(self, package: Package) -> Copy:
@@ -185,5 +185,5 @@ class Families:
         for name, content in package.files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content.removeprefix(codecs.BOM_UTF8))  # NVRTC rejects such headers
+            path.write_bytes(content.removeprefix(codecs.BOM_UTF8))  # NVRTC rejects headers with a byte order mark
         return Copy(package=package, folder=folder)

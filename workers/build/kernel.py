@@ -44,7 +44,7 @@ class Argument:
 
     @property
     def drawn(self) -> bool:
-        """True if the argument is an input, whose contents reference.py draws."""
+        """True if the argument is an input, whose contents reference.py generates."""
         return self.role in DRAWN
 
     @property
@@ -69,7 +69,7 @@ class Argument:
 
     @property
     def pattern(self) -> bytes:
-        """Eight bytes that hold copies of `init`, which must not be None."""
+        """Eight bytes with repeated copies of `init`, which must not be None."""
         return np.repeat(encoded(np.asarray([self.init]), self.dtype).astype(self.stored), 8).tobytes()[:8]
 
     def initial_bytes(self) -> bytes:

@@ -101,7 +101,7 @@ def _absence(ptx: bytes, step: Step) -> LaunchFailed | None:
 
 
 def read_declared(ptx: str, entry: str) -> Declared | None:
-    """Return what a kernel in PTX declares, or None if the PTX does not contain the kernel."""
+    """Return the declarations of a kernel in PTX, or None if the PTX does not contain the kernel."""
     found = re.search(rf"\.entry\s+{re.escape(entry)}\s*\((.*?)\)(.*?)\{{", ptx, re.DOTALL)
     if found is None:
         return None
@@ -236,7 +236,10 @@ def _contradictions(
 
 
 def _garbled(passed: Parameter, taken: Parameter) -> bool:
-    """Return True if the kernel would misread an argument. A narrower integer parameter is no error."""
+    """Return True if the kernel would misinterpret an argument.
+
+    An integer parameter may be narrower than its argument.
+    """
     if passed.kind == "pointer":
         return taken.size != passed.size or taken.kind == "float"
     mixed = passed.kind != taken.kind and "bytes" not in (passed.kind, taken.kind)

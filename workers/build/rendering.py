@@ -74,7 +74,7 @@ class Renderer:
             fresh: True to start a new process, False to use an idle process if there is one.
 
         Returns:
-            The answer; a text if the process ended; None if the time limit was exceeded.
+            The answer. If the process ended, a text with the reason. If the time limit was exceeded, None.
         """
         try:
             if fresh:
@@ -85,7 +85,7 @@ class Renderer:
         try:
             answer = process.ask(question, self._longest_s)
         except BaseException:
-            process.close()  # its late answer would be taken for the answer to the next request
+            process.close()  # its late answer would be mistaken for the answer to the next request
             raise
         if process.works:
             self._idle.put(process)

@@ -20,15 +20,14 @@ POLL_S = 2.0
 """Maximum seconds that a request for jobs waits for the service. An idle slot needs up to this time to stop."""
 
 UNABLE_S = 30.0
-"""Seconds for which no jobs of a search are requested after its family was found missing. A user may then have added
-it.
-"""
+"""Seconds for which no jobs of a search are requested after its family was found missing. A user may add the family in
+the meantime."""
 
 _LOG = structlog.get_logger()
 
 
 class Held:
-    """Leases of a worker, including those that the service has revoked. Thread-safe.
+    """The current leases of a worker, including leases that the service has revoked. Thread-safe.
 
     A lease is identified by its id and token, because a restored or new database may assign an id again.
 
@@ -54,7 +53,7 @@ class Held:
             self._revoked.discard(_key(lease))
 
     def revoke(self, attempt_ids: Iterable[int]) -> set[int]:
-        """Mark the leases of these attempts as revoked. Return the ids of those whose leases the worker holds."""
+        """Mark the leases of these attempts as revoked. Return the ids of those attempts that the worker has."""
         with self._lock:
             revoked = set(attempt_ids)
             revoked_leases = [lease for lease in self._leases.values() if lease.attempt_id in revoked]
@@ -98,9 +97,9 @@ class Claims:
     """Requests jobs for one device, in the background while the device is busy. Only the slot's thread may use it.
 
     Args:
-        meter: idle clock of the slot. Time in which the service has no jobs does not count as idle time.
+        meter: idle clock of the slot. Time in which the service has no jobs does not count as idle.
         release: function that gives a lease back to the service without counting a failure of the job.
-        unfit: function that gives a lease back to the service because this machine can execute no job of the
+        unfit: function that gives a lease back to the service because this machine cannot execute any job of the
             search.
     """
 
@@ -164,7 +163,7 @@ class Claims:
                 unable=[search_id for search_id, until_s in self._unable.items() if time.monotonic() < until_s],
             )
         except NotFound:
-            if not context.stopping.is_set():  # a worker that stops has already returned its leases
+            if not context.stopping.is_set():  # a stopping worker has already returned its leases
                 context.register()
             return Leases()
         context.held.drain = reply.drain

@@ -46,7 +46,7 @@ _LOG = structlog.get_logger()
 
 
 class NoDevice(EvoError, LookupError):
-    """This machine has no device that a worker can use."""
+    """Raised if this machine has no device that a worker can use."""
 
 
 def _all_kinds() -> tuple[DeviceKind, ...]:
@@ -107,7 +107,7 @@ def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> 
         with Client(settings.url, token=settings.token) as first:
             try:
                 token = own_token(settings.token, kept, lambda: first.join(worker_id, name=settings.name))
-                return Client(settings.url, token=token, sleep=pause)  # pauses end when the worker stops
+                return Client(settings.url, token=token, sleep=pause)  # the pauses end early if the worker stops
             except ServiceUnreachable as error:
                 if stopping.wait(PAUSE_S):
                     raise
@@ -120,7 +120,7 @@ def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
     Raises:
         NoDevice: there is no device.
     """
-    with ThreadPoolExecutor(max(1, len(kinds))) as pool:  # each kind waits seconds for programs
+    with ThreadPoolExecutor(max(1, len(kinds))) as pool:  # in parallel, because each kind waits seconds for programs
         devices = list(chain.from_iterable(pool.map(lambda kind: _of_kind(kind, cache), kinds)))
     if not devices:
         raise NoDevice(
@@ -164,7 +164,7 @@ class Worker:
         self._away = Backoff(stopping, first_s=PAUSE_S, longest_s=LONGEST_PAUSE_S)
 
     def run(self) -> None:
-        """Register the worker, run its slots until it stops, and give the held leases back to the service.
+        """Register the worker, run its slots until it stops, and return its leases to the service.
 
         Raises:
             EvoError: the service refuses this worker.
@@ -186,8 +186,8 @@ class Worker:
         try:
             self._run_slots()
         finally:
-            outbox.close()  # otherwise its thread would keep the process alive
-        self._leave()  # again, for leases that were granted meanwhile
+            outbox.close()  # otherwise the thread of the outbox would keep the process alive
+        self._leave()  # a second time, for leases that were granted in the meantime
 
     def _run_slots(self) -> None:
         threads = [threading.Thread(target=self._guard, args=(slot,), name=slot.device.uuid) for slot in self._slots]
@@ -199,7 +199,7 @@ class Worker:
             self._context.stopping.set()
             for slot in self._slots:
                 slot.interrupt()
-            self._leave()  # before the slots have stopped, so that leases are free at once
+            self._leave()  # called before the slots stop, so that the leases are immediately free
             for thread in threads:
                 thread.join()
 
@@ -253,7 +253,7 @@ class Worker:
         """Register the worker. Wait until the service can be reached.
 
         Results of an earlier process are delivered first, because the registration ends all earlier leases of the
-        worker. The first attempts to register follow each other quickly, because worker and service may start together.
+        worker. The first attempts have short pauses, because worker and service may start at the same time.
         """
         soon_s = time.monotonic() + STARTING_S
         while not self._context.client.answers() and time.monotonic() < soon_s:
@@ -269,7 +269,7 @@ class Worker:
             self._away.wait()
 
     def _leave(self) -> None:
-        """Deliver remaining results and deregister, which gives held leases back.
+        """Deliver remaining results and deregister, which returns all leases.
 
         If this fails, the leases expire later.
         """
@@ -283,7 +283,7 @@ class Worker:
         return min([BEAT_S, *(lease.lease_s / 3 for lease in self._context.held.leases)])
 
     def _attempts(self) -> list[int]:
-        """Return the ids of attempts whose leases must be renewed: those of held jobs and of undelivered results."""
+        """Return the ids of attempts whose leases must be renewed: those of current jobs and of undelivered results."""
         attempts = [lease.attempt_id for lease in self._context.held.leases]
         return list(dict.fromkeys([*attempts, *self._context.outbox.waiting]))
 
@@ -297,7 +297,7 @@ class Worker:
                 note=context.outbox.trouble,
                 incarnation=context.incarnation,
             )
-        except Conflict as error:  # another process uses this worker id
+        except Conflict as error:  # another process uses the same worker id
             self._failure = error
             context.stopping.set()
             return

@@ -18,7 +18,7 @@ class IdentityError(EvoError, OSError):
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """A worker id, which is reserved for this process while the file `descriptor` is open."""
+    """A worker id that is reserved for this process while the file `descriptor` is open."""
 
     worker_id: str
     descriptor: int
@@ -67,7 +67,8 @@ def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) ->
     """Return the token that the worker uses.
 
     Args:
-        given: worker token or join token from the settings, or None. The same join token may be given at every start.
+        given: worker token or join token from the settings, or None. The settings may contain the same join token at
+            every start.
         kept: file in which the worker token is stored.
         join: function that exchanges the join token for a worker token.
 
@@ -82,7 +83,7 @@ def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) ->
     if (token := _read(kept, given)) is not None:
         return token
     trial = kept.with_name(f"{kept.name}.trial")
-    _write(trial, given, "")  # checks that the file can be written before the join token is used
+    _write(trial, given, "")  # raises an error, before the join token is used, if the file cannot be written
     trial.unlink()
     token = join().secret
     _write(kept, given, token)

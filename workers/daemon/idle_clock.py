@@ -44,7 +44,7 @@ class IdleClock:
         return taken_s
 
     def excuse(self, seconds: float) -> None:
-        """Subtract from the idle time the seconds in which no jobs were available."""
+        """Subtract seconds in which no jobs were available from the idle time."""
         with self._lock:
             self._settle()
             self._still_s = max(0.0, self._still_s - seconds)
@@ -94,7 +94,7 @@ class Ending:
             self._worked_s = now_s
             return None
         if self.closing(now_s):
-            return "its running time is over"
+            return "its running time has reached the limit"
         if self.idle_s is not None and now_s - self._worked_s >= self.idle_s:
             return f"there was no work for {self.idle_s:g} s"
         return None

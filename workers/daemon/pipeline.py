@@ -1,4 +1,4 @@
-"""Jobs of a slot that are built or wait for the device. Builds run in parallel."""
+"""Pipeline of a slot: builds jobs in parallel, and keeps built jobs until the device is free."""
 
 import time
 from collections import deque
@@ -18,25 +18,23 @@ FEW_CORES = 4
 """Number of cores below which a compiler disturbs measurements on the CPU."""
 
 PORTIONS = 8
-"""Number of claims that fill an empty pipeline. With fewer, larger claims, the first job would wait until the service
-has proposed all jobs of its claim.
-"""
+"""Number of claims that fill an empty pipeline. With fewer, larger claims, the first job would be delayed until the
+service has proposed all jobs of the claim."""
 
 MOST_JOBS = 64
-"""Maximum number of jobs that a slot holds. It equals the maximum of one request."""
+"""Maximum number of jobs of a slot. It equals the maximum of one request."""
 
 _LOOK_S = 0.25
-"""Seconds between two checks of whether a build is still needed."""
+"""Seconds between two checks whether a build is still needed."""
 
 LEAST_JOBS = 4
 ENOUGH = 6
-"""Number of built jobs above which the pipeline shrinks, because it holds more jobs than the device needs."""
+"""Number of built jobs above which the pipeline shrinks, because it contains more jobs than the device needs."""
 
 DEEPER, SHALLOWER = 2, 1
 """Number of jobs by which the pipeline grows after the device waited for a job, and number by which it shrinks while
 too many built jobs wait. In a simulation with 15 compilers that take 0.5 s and trials that take 0.14 s, the pipeline
-holds 8 jobs, and the device is idle for 1 % of the time.
-"""
+contains 8 jobs, and the device is idle for 1 % of the time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +70,10 @@ class Pipeline:
     compiler runs. On other devices, jobs are built during measurements. If the device is a CPU, compilers do not use
     the core that measures.
 
-    On a recorded space, the pipeline holds one job at a time, because the order of trials must not depend on timing. On
-    other devices, the pipeline holds only enough jobs to keep the device busy, because configs that are proposed later
-    are based on more results. The first candidate of a search is executed before the search's baselines, so that users
-    see a time early.
+    On a recorded space, the pipeline contains one job at a time, because the order of trials must not depend on timing.
+    On other devices, the pipeline contains only enough jobs to keep the device busy, because configs that are proposed
+    later are based on more results. The first candidate of a search is executed before the search's baselines, so that
+    users see a time early.
 
     Args:
         meter: idle clock of the slot, which counts builds as working time.
@@ -185,7 +183,7 @@ class Performed:
     """The report of an executed job, and durations that the report does not contain.
 
     Attributes:
-        lock_s: seconds of waiting for another process that held the device.
+        lock_s: seconds of waiting for another process that had locked the device.
         proof_s: seconds spent on running a known-good kernel after the candidate crashed.
     """
 

@@ -1,4 +1,4 @@
-"""The slot of one device: claims jobs, executes them one at a time, and reports their results."""
+"""Slot: claims jobs for one device, executes them one at a time, and reports their results."""
 
 import threading
 import time
@@ -36,7 +36,7 @@ MEND_S, LONGEST_MEND_S = 5.0, 60.0
 """Minimum and maximum pause in seconds after a known-good kernel failed on the device."""
 
 MOST_BROKEN = 1000
-"""Maximum number of jobs whose failures are counted. Counts of older jobs are forgotten."""
+"""Maximum number of jobs whose failures are counted. Counts of older jobs are dropped."""
 
 LONGEST_REASON = 2_000
 """Maximum number of characters of a reason that the service accepts."""
@@ -45,7 +45,7 @@ FEW_JOBS = 2
 """Number of jobs in the first request after an idle time: the baselines and the first candidate of a new search."""
 
 MAX_BREAKS = 3
-"""A job is reported as failed after this many failures on this worker for which the candidate was not to blame."""
+"""A job is reported as failed after this many failures on this worker that were not the candidate's fault."""
 
 _LOG = structlog.get_logger()
 
@@ -56,8 +56,8 @@ class Slot:
     `run` needs its own thread. The other methods may be called from any thread.
 
     Args:
-        status: holds the current step of a long job. The `Performer` sets the step, and heartbeats report it. None
-            creates a new object.
+        status: object with the current step of a long job. The `Performer` sets the step, and heartbeats report it.
+            None creates a new object.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Slot:
         self._idle = True
 
     def run(self) -> None:
-        """Execute jobs until the worker stops. Then give the held leases back to the service."""
+        """Execute jobs until the worker stops. Then return the remaining leases to the service."""
         stopping = self._context.stopping
         try:
             while not stopping.is_set():
@@ -205,7 +205,7 @@ class Slot:
             self._mistrust(lease, str(error))
         except MachineExhausted as error:
             self._exhausted(lease, str(error))
-        except (ServiceUnreachable, ServiceError) as error:  # not a fault of the job
+        except (ServiceUnreachable, ServiceError) as error:  # the job is not at fault
             self._release(lease, str(error))
         except EvoError as error:
             self._broken(lease, str(error))
@@ -241,7 +241,7 @@ class Slot:
             if doubtful(report) and not self._unwanted(lease):
                 self._doing = ("testing", "a known-good kernel must succeed, because a candidate crashed")
                 begun_s = time.monotonic()
-                with suppress(TroubleError):  # a fault of the family
+                with suppress(TroubleError):  # the family is at fault
                     self._performer.prove(pending.work)
                 proof_s = time.monotonic() - begun_s
         self._health.passed()
@@ -339,14 +339,14 @@ class Slot:
         A stopping worker gives back all leases together.
 
         Args:
-            unfit: True if this machine can execute no job of the search.
+            unfit: True if this machine cannot execute any job of the search.
         """
         self._context.held.drop(lease)
         if self._context.stopping.is_set():
             return
         try:
             self._context.client.release(lease.attempt_id, lease.token, reason=reason[:LONGEST_REASON], unfit=unfit)
-        except EvoError as error:  # the lease expires
+        except EvoError as error:  # the lease will expire
             _LOG.warning("release.failed", attempt=lease.attempt_id, reason=str(error))
 
     @contextmanager

@@ -127,7 +127,7 @@ class Outbox:
     def _delivered(self) -> bool:
         try:
             return self.flush()
-        except AccessDenied as error:  # the slots get the same error, and end the worker
+        except AccessDenied as error:  # the slots will get the same error and end the worker
             _LOG.error("results.kept", waiting=len(self.waiting), reason=str(error))
             return False
 
@@ -151,7 +151,7 @@ class Outbox:
         """
         try:
             answers = self._deliver(parcels, self._most_enclosed_bytes if enclose else 0)
-        except (ServiceUnreachable, ForeignService) as error:  # no service has seen the result
+        except (ServiceUnreachable, ForeignService) as error:  # the service has not received the result
             _LOG.warning("results.kept", waiting=len(self.waiting), reason=str(error))
             return False
         except (ServiceError, InvalidInput) as error:
@@ -160,7 +160,9 @@ class Outbox:
             if len(parcels) > 1:
                 settled = [self._settle([parcel]) for parcel in parcels]
                 return all(settled)
-            if isinstance(error, InvalidInput | TooLarge) and enclose:  # send the artefacts first, then the report
+            if (
+                isinstance(error, InvalidInput | TooLarge) and enclose
+            ):  # upload the artefacts first, then send the report
                 return self._settle(parcels, enclose=False)
             return self._refused(parcels[0], error)
         for parcel, answer in zip(parcels, answers, strict=True):

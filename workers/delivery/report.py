@@ -12,7 +12,7 @@ def job_of(lease: Lease) -> str:
 
 
 def refused(job: Job, built: Preparation) -> bool:
-    """Return True if a build failed, so that the job has nothing to measure and needs no device.
+    """Return True if a build failed, so that the job needs no measurement and no device.
 
     In an ablation, only the build of the champion counts.
     """
@@ -39,7 +39,7 @@ def doubtful(report: Report) -> bool:
 
 
 def died(report: Report) -> bool:
-    """Return True if the worker itself may have caused the outcome by killing a process."""
+    """Return True if the worker may have caused the outcome, because it killed a process."""
     if isinstance(report, BaselineReport):
         return not report.timings
     return isinstance(_outcome(report), Crashed)
@@ -49,7 +49,7 @@ def failure(of: Job | Report, reason: str) -> Report:
     """Return a report that states that a job failed.
 
     Args:
-        of: the failed job, or its report if the service rejected the report.
+        of: the failed job, or the report of the job if the service rejected this report.
     """
     match of:
         case Evaluate() | EvaluateReport():

@@ -42,7 +42,7 @@ class Parcel:
 
 
 class Spool:
-    """Folder with one file per parcel. Files are written atomically, so a killed process leaves no partial file.
+    """Folder with one file per parcel. Files are written atomically, so a killed process leaves no incomplete file.
 
     Attributes:
         trouble: reason why the last parcel could not be written to disk, or None.
@@ -63,14 +63,16 @@ class Spool:
         except OSError as error:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
-            self.trouble = f"results are only kept in memory: {self._folder} cannot be written ({error.strerror})"
+            self.trouble = (
+                f"results are kept only in memory, because {self._folder} cannot be written ({error.strerror})"
+            )
             _LOG.warning("result.only_in_memory", folder=str(self._folder), reason=error.strerror)
         else:
             self.trouble = None
 
     def drop(self, parcel: Parcel) -> None:
         """Delete a parcel that the service has accepted or refused."""
-        with suppress(OSError):  # the file does not exist if it could not be written
+        with suppress(OSError):  # if writing failed, there is no file
             self._path(parcel).unlink(missing_ok=True)
 
     def set_aside(self, parcel: Parcel) -> None:
@@ -90,10 +92,10 @@ class Spool:
         for path in self._folder.glob("*.json"):
             try:
                 parcel = _adapter().validate_json(path.read_bytes())
-                if path != self._path(parcel):  # an earlier version of kernel-evo chose the name
+                if path != self._path(parcel):  # the name is in the format of an earlier version of kernel-evo
                     path.replace(self._path(parcel))
                 parcels.append(parcel)
-            except OSError as error:  # it may be readable at the next start
+            except OSError as error:  # kept, because the file may be readable at the next start
                 _LOG.warning("result.unreadable", path=str(path), reason=error.strerror)
             except ValidationError as error:
                 _LOG.warning("result.unreadable", path=str(path), reason=str(error).partition("\n")[0])

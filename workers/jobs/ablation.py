@@ -20,11 +20,11 @@ CHAMPION = "champion"
 
 
 class ChampionFault(CandidateFault):
-    """The champion failed, so no change can be compared with it."""
+    """Raised if the champion failed, so that no change can be compared with it."""
 
 
 class ChangeFault(CandidateFault):
-    """The changed config with the given index failed."""
+    """Raised if the changed config with the given index failed."""
 
     def __init__(self, outcome: Outcome, index: int) -> None:
         super().__init__(outcome)
@@ -32,7 +32,7 @@ class ChangeFault(CandidateFault):
 
 
 class Ablation:
-    """Executes one ablation job. The slot that holds the device calls `report` once.
+    """Executes one ablation job. The slot locks the device and calls `report` once.
 
     Args:
         status: object that receives the current step.
@@ -93,7 +93,7 @@ class Ablation:
                 left.remove(fault.index)
             except ChampionFault:
                 raise
-            except CandidateFault as fault:  # during timing, it is unknown which change is at fault
+            except CandidateFault as fault:  # during timing, the failed change is unknown
                 if len(left) == 1:
                     self._found[left[0]] = Ablated(failure=fault.outcome)
                     return

@@ -39,7 +39,7 @@ SPARE_CORES = 4
 PREPARED = 2
 """Number of runners that are started in advance, because importing libraries takes as long as measuring."""
 
-NO_SANITIZER = "this kind of device has none"
+NO_SANITIZER = "this device kind has none"
 NOT_WON = "its samples do not lead to a promotion"
 _BUDGET_SHARE = 0.8
 """Fraction of the time limit for measuring that interleaved rounds may use."""
@@ -59,7 +59,7 @@ class Instruments:
 
 
 class Confirmation:
-    """Executes one confirmation job. The slot that holds the device calls `report` once."""
+    """Executes one confirmation job. The slot locks the device and calls `report` once."""
 
     def __init__(self, instruments: Instruments, work: Assignment, job: Confirm, built: Mapping[Side, Built]) -> None:
         self._instruments = instruments
@@ -114,7 +114,9 @@ class Confirmation:
                 raise
             limit = duration_text(fault.outcome.limit_s)
             missing = {"all": f"with baselines, the comparison exceeded {limit} (2 * measure_timeout_s of the policy)"}
-            report = self._compared_first(replace(request, baselines=False), missing)  # a kernel at fault fails again
+            report = self._compared_first(
+                replace(request, baselines=False), missing
+            )  # if a kernel caused the failure, it fails again
         return replace(report, resources={side: dict(self._built[side].resources) for side in self._sides})
 
     def _compared_first(self, request: Compare, missing: Mapping[str, str] = MappingProxyType({})) -> ConfirmReport:
@@ -161,7 +163,7 @@ class Confirmation:
         They run only if the samples would promote the challenger.
         """
         runners = self._instruments.runners
-        runners.discard()  # ends the runners that were prepared for further comparisons
+        runners.discard()  # end the runners that were prepared for further comparisons
         sanitizer, profiler = self._instruments.sanitizer, self._instruments.profiler
         if not promising(report, self._terms.policy, self._costs(report)):
             return replace(report, sanitizers=_not_sanitized(NOT_WON if sanitizer else NO_SANITIZER))
@@ -313,7 +315,7 @@ class Confirmation:
         """Save the inputs of a case to files, and yield the case as a subject for a tool.
 
         Args:
-            asking: lock that is held while the runner saves the inputs.
+            asking: lock that serialises requests to the runner to save inputs.
         """
         built, device = self._built[side], self._terms.device
         with scratch() as folder:

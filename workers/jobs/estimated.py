@@ -21,7 +21,7 @@ from workers.build.effects import Effects
 from workers.build.families import Assignment
 from workers.jobs.evaluation import Preparation
 
-NOT_RUN = "nothing is run in a search of estimates"
+NOT_RUN = "a search of estimates runs no kernels"
 
 
 class Estimator:
@@ -56,7 +56,7 @@ class Estimator:
                 warnings = self._effects.warnings(aimed(work))
                 return BaselineReport(timings={}, unavailable={"all": NOT_RUN}, warnings=warnings)
             case Confirm() | Ablate():
-                raise EvoError(f"{NOT_RUN}, so nothing can be confirmed")
+                raise EvoError(f"{NOT_RUN}, so no trial can be confirmed")
 
     def _builder(self) -> Builder:
         with self._making:

@@ -60,7 +60,9 @@ class Performer(Protocol):
         ...
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
-        """Execute the job. The caller holds the device. A bad candidate gives an outcome, never an exception.
+        """Execute the job.
+
+        The caller must have locked the device. A bad candidate results in an outcome, never in an exception.
 
         Raises:
             UnfitError: the device is faulty, so the candidate was not judged.
@@ -69,7 +71,7 @@ class Performer(Protocol):
         ...
 
     def prove(self, work: Assignment) -> None:
-        """Run a known-good kernel after a crash. The caller holds the device.
+        """Run a known-good kernel after a crash. The caller must have locked the device.
 
         Raises:
             UnfitError: the known-good kernel fails.
@@ -113,7 +115,7 @@ class Evaluator:
         self._runners = Runners(folder)
         self._overlaps = overlaps(kind)
         self._begun: set[str] = set()
-        # time of the fastest kernel that this process has measured, by search
+        # time of the fastest kernel that this process has measured, by id of the search
         self._kernels_us: LruCache[str, list[float]] = LruCache(SEARCHES)
         self._beginning = threading.Lock()
         self._status = status or Status()
@@ -122,7 +124,7 @@ class Evaluator:
         )
 
     def stand_by(self) -> None:
-        """Start a runner before there is a job, because a runner needs most of a second to import its libraries."""
+        """Start a runner before the first job, because importing libraries takes most of a second."""
         self._runners.stand_by(self._modules)
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
@@ -200,7 +202,7 @@ class Evaluator:
     def doubt(self, work: Assignment) -> str | None:
         """Check whether the kernel that was just measured skips work in timed calls, so that its time is too short.
 
-        Return the reason for the suspicion, or None.
+        Return the reason for the suspicion, or None if there is none.
         """
         policy = work.terms.policy
         request = Compare(

@@ -31,7 +31,7 @@ class EvaluatedConfig:
 
     Attributes:
         built: result of the build. Its files no longer exist.
-        waited_s: seconds of waiting for another process that held the device.
+        waited_s: seconds of waiting for another process that had locked the device.
         trouble: error in reference.py, or None. reference.py is checked separately only if the build of a CPU kernel
             failed.
         doubt: reason why the time may be too short (see `Evaluator.doubt`), or None.
@@ -67,15 +67,15 @@ def evaluate_config(
         device: a CPU or GPU of this machine.
         folder: cache folder of the worker.
         baselines: True to time also the baselines of the family.
-        on_busy: function that is called if another process holds the device. It gets the id of that process, or None if
-            the id is unknown.
+        on_busy: function that is called if another process has locked the device. Its argument is the id of that
+            process, or None if unknown.
         on_step: function that is called at the start of each step that may take long, with a description.
 
     Raises:
         EvoError: there is no compiler or no folder for temporary files, or reference.py fails, hangs or violates its
             contract. A bad candidate raises no exception.
     """
-    if not structlog.is_configured():  # by default, structlog prints to standard output
+    if not structlog.is_configured():  # because structlog prints to standard output by default
         lines = cast("TextIO", LogStream())
         structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(lines))
     terms = SearchTerms(

@@ -48,5 +48,5 @@ class Status:
         self.words: str | None = None
 
     def say(self, words: str | None) -> None:
-        """Set the current step, or None if no long step runs."""
+        """Set the description of the current step, or None if no long step is running."""
         self.words = words

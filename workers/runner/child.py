@@ -158,7 +158,7 @@ class Child:
         elif peak_bytes.isdecimal():
             how += f" (peak memory {int(peak_bytes) >> 20} MiB)"
         output = _shortened(output.strip())
-        return f"{how}; it said: {output}" if output else how
+        return f"{how}; its last output: {output}" if output else how
 
     def _reap(self) -> str:
         """Wait for the end of the guardian, and return its exit status as text. The runner had the same exit status."""

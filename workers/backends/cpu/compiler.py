@@ -30,7 +30,7 @@ from workers.system.sandbox import environment, sandbox_here, sandboxed
 from workers.system.scratch import scratch
 
 SUFFIXES: Mapping[Language, str] = {"c": ".c", "c++": ".cpp"}
-"""Suffixes of source files. Every C compiler infers the language from them."""
+"""Suffixes of source files, from which C compilers infer the language."""
 
 _ANSWER_S = 60.0
 """Time limit of a compiler query without a source, in seconds."""
@@ -54,7 +54,7 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...
     chosen = shlex.split(environment.get("CC", ""))
     if chosen:
         if shutil.which(chosen[0], path=environment.get("PATH")) is None:
-            raise NoCompilerError(f"CC: {chosen[0]!r} is not a command here; name a C compiler, or unset CC")
+            raise NoCompilerError(f"CC: {chosen[0]!r} is not a command on this machine; name a C compiler, or unset CC")
         return tuple(chosen)
     for name in ("gcc", "clang", "cc"):
         if path := shutil.which(name, path=environment.get("PATH")):
@@ -124,7 +124,7 @@ class CCompiler:
 
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
         with scratch() as folder:
-            # relative names, so that no path gets into the binary
+            # relative names, so that the binary contains no absolute paths
             source = write_source(unit.source, folder, SUFFIXES[unit.language])
             library, reads = "kernel.so", "kernel.d"
             machine, system = platform.machine(), platform.system()
@@ -237,7 +237,7 @@ class CCompiler:
 
     def _ask(self, *arguments: str) -> str:
         command = [*self.command, *arguments]
-        plain = {**os.environ, "LC_ALL": "C"}  # the messages are parsed
+        plain = {**os.environ, "LC_ALL": "C"}  # English messages, because they are parsed
         try:
             answer = subprocess.run(
                 command,

@@ -48,12 +48,12 @@ _SELF_TEST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class _AtReturn:
-    """Outputs when a call returned. Recorded if the kernel process had several threads at this time.
+    """The outputs at the return of a call. They are recorded if the kernel process had several threads at this time.
 
     Attributes:
         outputs: copies or hashes of the outputs, by argument name.
-        rewritten: number of times that the runner had written the outputs until then.
-        runs: number of call requests that the session had sent to its kernel processes until then.
+        rewritten: number of times that the runner had written the outputs before.
+        runs: number of call requests that the session had sent to its kernel processes before.
     """
 
     buffers: HostBuffers
@@ -80,7 +80,7 @@ class CpuSession:
         self._children = descendants.children()
         self.cold_bytes = int(device.limits.get("l3_bytes", device.limits.get("l2_bytes", 1 << 20)))
         self._memory_bytes = 0
-        self._orders = np.random.default_rng()  # no fixed seed, because a kernel must not predict the orders
+        self._orders = np.random.default_rng()  # without a fixed seed, so that kernels cannot predict the orders
 
     def limit_memory(self, most_bytes: int) -> None:
         self._memory_bytes = min(most_bytes, psutil.virtual_memory().available // 2)
@@ -194,10 +194,10 @@ class CpuSession:
         Raises:
             InvalidMeasurementError: the times that a kernel process reported are impossible.
         """
-        if brief and self._at_return is None:  # there are no threads, and later checks find all changes
+        if brief and self._at_return is None:  # no threads are left, and later checks find all changes
             return None
         called = self._living() if kernel is None else [cast(KernelProcess, kernel)]
-        # `known` is listed first, so that a known process that ends in between does not count as an orphan
+        # `known` is listed first, so that a known process that ends in the meantime is not reported
         known = self._children | self._kernel_pids() | descendants.of_trusted_code()
         orphans = descendants.children() - known
         started = [pid for process in called for pid in descendants.started_by(process.pid)]
@@ -224,7 +224,7 @@ class CpuSession:
         return {process.pid for process in self._processes} | ending()
 
     def _other_cores(self, index: int) -> tuple[int, ...]:
-        """Return a group of cores for calls that are not timed. It has as many cores as the timing uses.
+        """Return a group of cores for calls that are not timed. The group has as many cores as are used for timing.
 
         If the machine has enough cores, the group contains no core that is used for timing. `index` selects one of
         several groups.

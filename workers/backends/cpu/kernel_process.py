@@ -52,7 +52,7 @@ _STARTING = ("clone", "fork", "vfork")
 _UNALIGNED = 3
 """Value in a `FAULT` reply for an access that failed because of its alignment."""
 
-_FORGED = "the kernel wrote to its process's pipe to the runner"
+_FORGED = "the kernel wrote to the pipe between its process and the runner"
 _LEVELS = {1: OTHER_USER, 2: LANDLOCK, 4: SECCOMP}
 
 _NEARLY_ALL = 0.9
@@ -72,7 +72,7 @@ class KernelProcess:
         library: path of the candidate's shared library.
         entry: name of the function.
         cores: cores on which the process runs. If empty, the process runs on the cores of the calling process.
-        threads: number of cores that the process may use at once.
+        threads: number of cores that the process may use simultaneously.
         timed: True to measure calls of an empty function first, for comparison with timed calls.
         memory_bytes: limit of the memory that the process allocates, in bytes. If 0, the memory is not limited.
 
@@ -142,7 +142,7 @@ class KernelProcess:
 
     @property
     def running(self) -> bool:
-        """False once all calls of the batch have ended."""
+        """True until all calls of the batch have ended."""
         return not self.answered
 
     def wait_for(self, calls: int) -> None:
@@ -221,7 +221,7 @@ class KernelProcess:
         self.runs += 1
         self.pace.begin()
         self._send(sent + header(RUN, 0, 1, 0, flags_of(mode) | GUARDED, mode.stack_bytes))
-        if sent:  # both requests were sent together, because a process switch takes longer than most calls
+        if sent:  # both requests are sent together, because switching processes takes longer than most calls
             self._answer()
         _, _, changes, signal_number, _, _ = self._answer()
         self._process.listen()
@@ -229,7 +229,7 @@ class KernelProcess:
         self._changed = self._changed or changes_text(changes, signal_number)
 
     def run_together(self, table: Table, calls: int, core: int | None, jitter: int) -> float:
-        """Call the kernel from two threads at once, each with one half of the sets.
+        """Call the kernel from two threads concurrently, each with one half of the sets.
 
         Return the average time of a call of the first thread in µs.
 
@@ -357,12 +357,15 @@ class KernelProcess:
         )
 
     def _require_made(self, calls: int) -> None:
-        # a forked process also increases the count; `residue` reports it
+        # a forked process also increases the count; `residue` then reports that process
         if self.pace.made != calls and not descendants.started_by(self.pid):
             raise TrespassError(f"changes the loop that calls it: {self.pace.made} of {calls} calls were made")
 
     def _map(self, missing: Sequence[tuple[str, Segment]]) -> None:
-        """Map segments into the memory of the process. All requests are sent before the first reply is read."""
+        """Map segments into the memory of the process.
+
+        For speed, all requests are sent before the first reply is read.
+        """
         self._send(b"")
         for _, segment in missing:
             self._request_map(segment)
@@ -390,7 +393,7 @@ class KernelProcess:
         if self._process.ended is not None or not self.answered:
             return
         unasked = self._process.receive_now(REPLY.size)
-        if unasked[:8] == struct.pack("=q", FAULT):  # a thread of the kernel failed after the call
+        if unasked[:8] == struct.pack("=q", FAULT):  # a thread of the kernel crashed after the call
             raise DeviceLostError(self._process.reap(kill=True))
         if unasked:
             self._process.reap(kill=True)
@@ -422,7 +425,7 @@ class KernelProcess:
     def _mapped_bytes(self) -> tuple[int, ...]:
         """Return the size of the process's memory without buffers, and of its private writable part, in bytes.
 
-        The result is empty if the sizes are unknown.
+        The tuple is empty if the sizes are unknown.
         """
         found = self._process.memory_bytes()
         return () if found is None else (found[0] - self._space.mapped_bytes, found[1])

@@ -32,7 +32,7 @@ class GuardedArray:
 
     Args:
         segment: segment that contains the array. If None, a new segment is created.
-        room: room of the segment for the array. If None, the first room.
+        room: place of the array in the segment. If None, the first place is used.
 
     Attributes:
         offset: offset of the data in the segment.
@@ -55,7 +55,7 @@ class GuardedArray:
         slack = self._whole.size - self.argument.bytes
         alignment = max(self.argument.alignment, self.argument.stored.itemsize)
         start = {"page": GUARD_BYTES, "first": 0, "last": slack}.get(placement.where)
-        if start is None:  # "unaligned"
+        if start is None:  # placement ``unaligned``
             start = GUARD_BYTES + placement.shift * (2 * number + 1) * self.argument.stored.itemsize % GUARD_BYTES
         self._settle(min(start, slack) // alignment * alignment)
 
@@ -224,7 +224,7 @@ class HostBuffers:
 
 
 def host_sets(arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int) -> list[Buffers]:
-    """Return `count` buffer sets with copies of the same inputs. All sets are in two segments."""
+    """Return `count` buffer sets with copies of the same inputs. Two segments contain all sets."""
     originals = [_original(each) for each in arguments if each.role == "inout"]
     placed = [*(each for each in arguments if each.role != "scalar"), *originals]
     sets = guarded_sets(placed, count, holes=count == 1)

@@ -12,7 +12,8 @@ FOLDER = "KERNEL_EVO_POWERCAP"
 
 _SYSTEM = Path("/sys/class/powercap")
 _COUNTED = ("package", "dram")
-"""Prefixes of the names of the counters that are added: processor packages, and memory if it has its own counter."""
+"""Prefixes of the names of the counters whose values are added: processor packages, and memory if it has a separate
+counter."""
 
 SPAN_S = 0.15
 """Minimum seconds of calls per sample. The counters advance about every millisecond."""
@@ -43,7 +44,10 @@ class Zone:
 
 
 class PowercapMeter:
-    """Adds up the energy counters of all processor packages and their memory. Energy of other programs is included."""
+    """Adds up the energy counters of all processor packages and their memory.
+
+    The result includes the energy that other programs use.
+    """
 
     span_s = SPAN_S
 

@@ -46,15 +46,15 @@ _OWN_PROCESS = "/proc/self"
 
 _PROOF_S = 30.0
 _SLOWER, _AMPLE_S = 10_000, 10.0
-"""A call with sanitizers counts as endless if it takes `_AMPLE_S` seconds, and `_SLOWER` times as long as without them.
-"""
+"""A call under a sanitizer counts as endless if it takes more than `_AMPLE_S` seconds and more than `_SLOWER` times as
+long as without the sanitizer."""
 
 _SETTINGS = {
     "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:allocator_may_return_null=1",
     "UBSAN_OPTIONS": "print_stacktrace=0",
     "TSAN_OPTIONS": "halt_on_error=1",
 }
-"""Options of the sanitizers. Leak detection is off, because it traces the process, and containers forbid tracing."""
+"""Options of the sanitizers. Leak detection is disabled, because it needs ptrace, which containers forbid."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class CSanitizer:
         return Sanitized(tool=tool.name, findings=found)
 
     def _built(self, tool: Tool, subject: Subject, builds: Path, timeout_s: float) -> tuple[Path | None, str]:
-        """Build the program for a case, unless an earlier case has the same program.
+        """Build the program for a case, or reuse the program of an earlier case with the same source.
 
         Return the path of the program and the compiler's log. The path is None if the program cannot be built.
         """

@@ -88,5 +88,5 @@ def _unnamed_file() -> int:
         with tempfile.TemporaryFile(buffering=0) as file:
             return os.dup(file.fileno())
     descriptor = os.memfd_create("memory", os.MFD_CLOEXEC)
-    os.fchmod(descriptor, 0o600)  # another user with a read-only descriptor cannot reopen it for writing
+    os.fchmod(descriptor, 0o600)  # kernel processes, which run as other users, cannot reopen the file for writing
     return descriptor

@@ -23,7 +23,7 @@ from workers.system.program import run
 from workers.system.scratch import scratch
 
 _BURSTS, _LEAST_BURSTS, _BURSTS_S = 40, 3, 0.3
-"""Maximum and minimum number of runs per rate, and seconds after which no further run begins."""
+"""Maximum and minimum number of measurements of each rate, and seconds after which no further measurement begins."""
 
 _FRESH_S = 3600.0
 """Age in seconds after which peak rates are measured again, in case the machine was busy before."""
@@ -32,9 +32,7 @@ _FLOATS, _SPECIAL = ("float32", "float64"), ("exponentials", "divisions")
 """Names of the peak rates of arithmetic: multiply-adds by dtype, and special operations."""
 
 _COPIES, _BURST_BYTES = tuple(1 << bits for bits in range(13, 25, 2)), 1 << 20
-"""Sizes in bytes of the copies that may fit into caches, and number of bytes that a timed series of short copies
-copies.
-"""
+"""Sizes in bytes of copies that may fit into caches, and total number of bytes in a timed series of short copies."""
 
 _MEASURED = (*_FLOATS, *_SPECIAL, *_COPIES)
 """Names of the measured peak rates. They are part of the cache key."""
@@ -161,7 +159,7 @@ def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_byte
 def _falling(copies: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
     """Return (copy size, rate) pairs in which no rate is below the rate of a larger copy.
 
-    A small copy that is slower than a larger copy is noise, so it gets the rate of the larger copy.
+    If a small copy is slower than a larger copy, the reason is noise, so it gets the rate of the larger copy.
     """
     return tuple((size, max(rate for other, rate in copies if other >= size)) for size, _ in copies)
 
@@ -221,7 +219,7 @@ def _flops_per_s(library: ctypes.CDLL, dtype: str) -> float:
 
 
 def _fastest(call: Callable[[], object]) -> float:
-    """Return the shortest duration of many calls in seconds. On a busy machine, only a few calls are undisturbed."""
+    """Return the shortest duration of many calls in seconds. On a busy machine, other programs interrupt most calls."""
     call()
     seconds: list[float] = []
     while len(seconds) < _LEAST_BURSTS or (len(seconds) < _BURSTS and sum(seconds) < _BURSTS_S):

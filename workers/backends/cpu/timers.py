@@ -33,15 +33,13 @@ _CALIBRATIONS = 3
 """Number of samples that determine the calls per sample. The shortest is used, because others may be interrupted."""
 
 MOST_ATTEMPTS = 12
-"""Maximum number of attempts at a sample. An attempt is repeated if its reported time is suspicious. With eight busy
-programs on two cores, six in ten replies for correct kernels were late, but all twelve attempts were late only twice in
-a thousand samples.
-"""
+"""Maximum number of attempts to take a sample. An attempt is repeated if its reported time is suspicious. With eight
+busy programs on two cores, six in ten replies for correct kernels were late, but all twelve attempts were late only
+twice in a thousand samples."""
 
 _RESTORE_FACTOR, _RESTORE_ROUNDS, _RESTORED_SETS = 3, 3, 8
-"""Factor by which restoring arguments may be slower in a kernel process than in this process; then the number of rounds
-and the minimum number of sets with which the time in this process is measured. The fastest round is used.
-"""
+"""Factor by which restoring arguments may be slower in a kernel process than in this process; number of rounds, and
+minimum number of sets, for measuring the time in this process. The fastest round is used."""
 
 _FURTHER_SETS = 16
 """Number of buffer sets that get page-table entries in addition to the sets of the next calls."""
@@ -111,11 +109,11 @@ class KernelTimer:
 
     def sample(self) -> float:
         taken_s = self._take(self.calls)
-        if self._once:  # cannot be repeated, because the calls have changed the outputs
+        if self._once:  # not repeated, because the calls have changed the outputs
             self._process.note(self._batch)
             self._process.audit.add_turn(self._batch)
             return taken_s / self.calls * 1e6
-        if self._fixed:  # too short for a comparison with the processor time
+        if self._fixed:  # too short to be compared with the processor time
             self._process.note(self._batch)
             return taken_s / self.calls * 1e6
         calls = self.calls
@@ -177,8 +175,8 @@ class KernelTimer:
     def _populate(self, order: NDArray[np.uint32], calls: int) -> None:
         """Create page-table entries for the sets of the next calls, and for some sets of later calls.
 
-        Creating the entries of all sets at once would take too long. A kernel can find out which sets have entries. The
-        additional sets therefore hide which set is next.
+        Creating the entries of all sets together would take too long. A kernel can find out which sets have entries.
+        The additional sets therefore hide which set is next.
         """
         if len(self._populated) == len(self._sets) or self._populated.issuperset(used := set(order[:calls].tolist())):
             return
@@ -238,9 +236,9 @@ def calibrated(take: Callable[[int], float]) -> int:
     Args:
         take: function that makes a given number of calls and returns their duration in seconds.
     """
-    take(1)  # the first call touches new memory
+    take(1)  # the first call is slow, because it accesses new memory
     calls = max(1, math.ceil(MINIMUM_SAMPLE_S / min(take(1), take(1))))
-    if calls > 1:  # a short call takes longer alone than in a series
+    if calls > 1:  # a single short call takes longer than one in a series
         fastest_s = min(take(calls) for _ in range(_CALIBRATIONS))
         calls = max(1, math.ceil(MINIMUM_SAMPLE_S / (fastest_s / calls)))
     return calls

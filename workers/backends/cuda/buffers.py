@@ -22,11 +22,11 @@ references do not fit in device memory.
 """
 
 Span: TypeAlias = tuple[int, int]
-"""Address and size in bytes."""
+"""Address and size in bytes of a memory range."""
 
 
 class Kernels(Protocol):
-    """Kernels of kernel-evo that check buffers in device memory."""
+    """Interface of the kernels with which kernel-evo checks buffers in device memory."""
 
     def checksums(self, spans: Sequence[Span]) -> list[int]:
         """Return one checksum per span."""
@@ -96,7 +96,7 @@ class DeviceReferences:
     """Expected values in device memory, which are kept for later comparisons with the same array.
 
     Args:
-        most_bytes: maximum size of all kept arrays. The oldest are removed first. A larger array is kept alone.
+        most_bytes: maximum size of all kept arrays. The oldest are removed first. A single array may be larger.
     """
 
     def __init__(self, runtime: Any, most_bytes: int) -> None:
@@ -180,7 +180,7 @@ class DeviceBuffers:
                 buffer.guard()
                 if buffer.argument.written:
                     buffer.fill(byte)
-            self._runtime.deviceSynchronize()  # kernels run in a stream that does not wait for copies and fills
+            self._runtime.deviceSynchronize()  # the stream of kernels does not wait for copies and fills
 
     def sibling(self) -> "DeviceBuffers":
         return DeviceBuffers(self._arguments, {}, self._runtime, self._kernels, sharing=self)
@@ -189,7 +189,7 @@ class DeviceBuffers:
         return [self.sibling() for _ in range(count)]
 
     def place(self, placement: Placement) -> None:
-        """Do nothing, because GPU kernels may rely on the alignment of allocations."""
+        """Do nothing, because GPU kernels may rely on the alignment that CUDA guarantees for allocations."""
 
     def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         with cuda_errors():
@@ -259,7 +259,7 @@ class DeviceBuffers:
         with cuda_errors():
             for to, source in pairs:
                 self._runtime.memcpy(to.pointer, source.pointer, to.size, kind)
-            self._runtime.deviceSynchronize()  # `memcpy` between device buffers returns early
+            self._runtime.deviceSynchronize()  # `memcpy` between device buffers does not wait for the copy
 
     def _sum(self, names: Sequence[str]) -> list[int]:
         """Return the checksum of the values that each input has before a call."""

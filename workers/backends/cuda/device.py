@@ -1,4 +1,4 @@
-"""NVIDIA GPUs as devices. Only this module and `survey` import CuPy, and only to open or list GPUs."""
+"""NVIDIA GPUs as devices. Only this module and the module `survey` import CuPy, to open and to list GPUs."""
 
 import os
 import sys
@@ -81,7 +81,7 @@ class CudaSession:
         self._support = SupportKernels(self._cuda, self._stream, device, binary)
 
     def limit_memory(self, most_bytes: int) -> None:
-        """Do nothing, because GPU kernels allocate no memory."""
+        """Do nothing, because GPU kernels do not allocate memory."""
 
     def load(
         self,
@@ -139,7 +139,7 @@ class CudaSession:
         return self._support.copies(size, sets)
 
     def settle(self) -> None:
-        """Do nothing, because `residue` checks nothing."""
+        """Do nothing, because `residue` has no effect for GPUs."""
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
         return None
@@ -151,7 +151,7 @@ class CudaSession:
             buffer = GuardedBuffer(argument, self._cuda.runtime)
             buffer.write(sent)
         (found,), expected = self._support.checksums([(buffer.pointer, sent.nbytes)]), checksum(sent)
-        return None if found == expected else f"a known-good kernel computed {found:#x} where {expected:#x} is right"
+        return None if found == expected else f"a known-good kernel computed {found:#x} instead of {expected:#x}"
 
     def meter(self) -> EnergyMeter:
         """See `workers.backends.energy.Metered`."""
@@ -162,7 +162,7 @@ class CudaSession:
         return {**self._device.software, **nvml.facts(self._device.uuid), **load}
 
     def _function(self, module: Any, entry: str, dynamic_bytes: int) -> int:
-        """Permit a function `dynamic_bytes` bytes of dynamic shared memory, and return its handle."""
+        """Return the handle of a function, after permitting it `dynamic_bytes` bytes of dynamic shared memory."""
         function = module.get_function(entry)
         if dynamic_bytes:
             attribute = self._cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

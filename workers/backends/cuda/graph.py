@@ -45,7 +45,7 @@ class GraphTimer:
         if once:
             return
         estimate = min(self.sample(), self.sample())
-        if estimate * self.calls < SAMPLE_US:  # starting the graph may take longer than a few calls
+        if estimate * self.calls < SAMPLE_US:  # because launching the graph may take longer than a few calls
             self.calls = self._rounded(FIRST_CALLS, len(calls))
             self._capture()
             estimate = min(self.sample(), self.sample())
@@ -73,7 +73,7 @@ class GraphTimer:
     def _capture(self) -> None:
         """Capture the calls of one sample in a graph.
 
-        If PyTorch is used, it makes the capture itself, because it must reserve the memory that the calls allocate.
+        If PyTorch is used, PyTorch captures the calls, because it must reserve the memory that they allocate.
         """
         due = list(islice(self._rotation, self.calls))
         with cuda_errors():

@@ -76,7 +76,10 @@ class Restore:
         _check(driver.cuMemcpyDtoDAsync_v2(ctypes.c_uint64(self.pointer), source, ctypes.c_size_t(self.size), on))
 
     def _fill(self, driver: Any, on: ctypes.c_void_p) -> None:
-        """Enqueue a fill with the pattern. The driver fills with 1, 2 or 4 bytes, so other patterns take two fills."""
+        """Enqueue a fill with the pattern.
+
+        The driver fills with 1, 2 or 4 bytes, so patterns with a period of 8 bytes take two fills.
+        """
         for width, fill in ((1, driver.cuMemsetD8Async), (2, driver.cuMemsetD16Async), (4, driver.cuMemsetD32Async)):
             word = self.pattern[:width]
             if word * (8 // width) == self.pattern:

@@ -29,7 +29,7 @@ _COPY_BYTES = 4 * 256 * 16
 """Number of bytes that a block of the kernel `copy` copies: four 16-byte words per thread."""
 
 _REFERENCES_SHARE = 8
-"""Kept references take at most the device's memory divided by this number."""
+"""The total size of kept references is at most the device's memory divided by this number."""
 
 
 class SupportKernels:
@@ -91,7 +91,7 @@ class SupportKernels:
     def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
         """See `Kernels.distance`."""
         right, elements = self._references.buffer(reference), buffer.argument.elements
-        found = replace(buffer.argument, name="found")  # the output could be named `sum`, like the counters
+        found = replace(buffer.argument, name="found")  # an output may be named `sum`, like one of the counters
         count = Argument(name="count", role="scalar", dtype="int64", value=elements)
         pointers = {"found": buffer.pointer, "reference": right.pointer, "sum": self._counters.pointer}
         arguments = (found, right.argument, count, self._counters.argument)
@@ -166,7 +166,10 @@ def support_binary(compiler: NvrtcCompiler, architecture: str, folder: Path) -> 
 
 
 def checksum(values: NDArray[np.uint8]) -> int:
-    """Compute on the host the same checksum as the kernel `checksum` in `support.cu`."""
+    """Return the checksum of an array, computed on the host.
+
+    The kernel `checksum` in `support.cu` gives the same result.
+    """
     keys = np.arange(values.size, dtype=np.uint64) * np.uint64(256) + values + np.uint64(1)
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

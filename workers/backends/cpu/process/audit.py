@@ -21,7 +21,7 @@ less precision.
 """
 
 _SPREAD_NS = 4_000
-"""Variation in ns of the counted time of the same few system calls."""
+"""Variation, in ns, of the counted time of a few identical system calls."""
 
 _COLD_REQUEST = 2.0
 """Factor by which a request may take more processor time than an idle request, because the kernel may have replaced the
@@ -34,7 +34,7 @@ _COLD_REQUEST_NS = 20_000
 """
 
 _WAITS = 5
-"""A reply is overdue if it is late by more than this multiple of the duration of the fastest idle request."""
+"""A reply is overdue if its delay is more than this multiple of the duration of the fastest idle request."""
 
 _DISAGREEING = 10
 """A kernel is rejected if, even after repetitions, more than one in `_DISAGREEING` batches has an impossible time."""
@@ -43,15 +43,13 @@ _LEAST_PAUSE_NS = 1_000_000
 """Shortest pause in ns that is checked for work of the kernel. Another kernel may be timed in such a pause."""
 
 LEAST_BATCHES = 3
-"""Number of batches without which no kernel is rejected."""
+"""Minimum number of batches before a kernel is rejected."""
 
 _LEAST_LEAK_BYTES = 16
-"""Growth of the memory in bytes per batch that counts as a leak. malloc never allocates fewer bytes."""
+"""Growth of the memory in bytes per batch that counts as a leak. This is the smallest block that malloc allocates."""
 
 LEAST_TURN_NS = 500_000
-"""Calls on several sets are compared with the counted processor time only if they take at least this long in total, in
-ns.
-"""
+"""Minimum total duration, in ns, of calls on several sets for a comparison with the counted processor time."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -59,7 +57,7 @@ class TimeAudit:
     """The batches of one kernel process, and checks of their times.
 
     Attributes:
-        threads: number of cores that the process may use at once.
+        threads: number of cores that the process may use simultaneously.
         idle: batches of calls of an empty function, which the process made before it loaded the candidate.
         samples: timed batches. A suspicious batch is repeated, and only its last repetition is kept.
         turns: batches of one call on each of several sets. Short batches are merged.
@@ -100,7 +98,7 @@ class TimeAudit:
         """Return True if the reply took much longer than the reported time plus the time of a request without work.
 
         The time in which the processes waited for a core is subtracted, because other programs can delay replies by
-        milliseconds. They can also cause the remaining delay, so a single overdue batch proves nothing.
+        milliseconds. They can also cause the remaining delay, so a single overdue batch is no evidence.
         """
         waited_ns = min(each.wall_ns - each.claimed_ns for each in self.idle) + _SPREAD_NS
         unexplained_ns = batch.wall_ns - batch.waiting_ns - batch.claimed_ns * (1 + MOST_DISAGREEMENT)

@@ -56,8 +56,8 @@ class KernelState:
         timers: POSIX timers.
         mappings: memory mappings that no kernel needs: shared memory that the runner did not provide, memory that is
             both writable and executable, and executable memory without a file.
-        attributes: other attributes that hold for the whole process, such as its file mode mask, locked memory,
-            personality, timer slack, working directory, and whether it may use huge pages.
+        attributes: other attributes of the whole process, such as its file mode mask, locked memory, personality, timer
+            slack, working directory, and whether it may use huge pages.
         closed: address ranges that cannot be accessed, sorted. Adjacent ranges are joined.
         foreign: start addresses of accessible memory that does not belong to a file of the runner.
     """
@@ -133,7 +133,7 @@ def state_of(pid: int) -> KernelState:
 
 
 def writes_code(pid: int) -> bool:
-    """Return True if a process has changed its machine code; False if not, or if the system refuses the information.
+    """Return True if a process has changed its machine code. Return False if not, or if the system does not report it.
 
     If a process writes to a page of a file, the system gives the process a private copy of the page. The copy stays
     visible even if the process restores the contents.

@@ -24,7 +24,7 @@ _MOST_LIBRARIES = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """Descriptors to inherit and environment variables to set, so that a kernel process can load its libraries."""
+    """Descriptors that a kernel process inherits, and environment variables, so that it can load its libraries."""
 
     descriptors: tuple[int, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -89,7 +89,7 @@ def _closed(library: Path) -> list[Path]:
 
 
 def _enters(folder: Path) -> bool:
-    """Return True if all users may enter the folder."""
+    """Return True if all users may access the contents of the folder."""
     try:
         return bool(folder.stat().st_mode & stat.S_IXOTH)
     except OSError:

@@ -7,13 +7,13 @@ from workers.backends import CallMode
 
 LOAD, MAP, TABLE, RUN, POPULATE, FINISH = range(1, 7)
 OWN_THREAD, EXAMINE, PERTURB, BEHIND, TOGETHER, GUARDED = 1, 2, 4, 8, 16, 32
-"""Flags of `RUN`."""
+"""Flags of a `RUN` request."""
 
 WRITABLE, PACED = 1, 2
-"""Flags of `MAP`."""
+"""Flags of a `MAP` request."""
 
 DONE, FAILED, FAULT = 0, -1, -2
-"""Status of a reply."""
+"""Values of the status in a reply."""
 
 MOST_TEXT = 1 << 16
 MOST_ORDERS = 1 << 14
@@ -26,10 +26,11 @@ APRON_BYTES = 1 << 20
 """Size in bytes of the inaccessible memory on each side of a segment."""
 
 REPLY = struct.Struct("=q6QQ")
-"""Status, six values, and the length of the text that follows."""
+"""Format of a reply: status, six values, and the length of the text that follows."""
 
 WRITE = struct.Struct("=QQQ8s")
-"""Memory write before a call: destination, source (0 if a pattern is written), size in bytes, and pattern."""
+"""Format of a memory write before a call: destination, source (0 if a pattern is written), size in bytes, and
+pattern."""
 
 _HEADER = struct.Struct("=IIQQQQ")
 

@@ -14,7 +14,7 @@ _GO_ON, _HALT, _HOLD, _ONE_MORE = range(4)
 """Commands of the runner to the loop that calls the kernel."""
 
 _LOOKS = 50
-"""The call count is read this many times before the slower check whether the batch has ended."""
+"""Number of reads of the call count before each check whether the batch has ended, because that check is slower."""
 
 
 class SharedPace:

@@ -32,9 +32,8 @@ _STARTED = itertools.count()
 
 _PASSED_ON = ("OMP_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "OPENBLAS_", "MKL_", "PATH")
 _SESSION = "XDG_SESSION_ID"
-"""Environment variable in which a kernel process has the runner's mark (`descendants.MARK`). The name must not tell a
-kernel that kernel-evo runs it.
-"""
+"""Environment variable in which a kernel process has the runner's mark (`descendants.MARK`). The name must not reveal
+to a kernel that kernel-evo runs it."""
 
 
 class StartedProcess:
@@ -64,7 +63,7 @@ class StartedProcess:
         self._held.callback(self._channel.close)
         heard, said = os.pipe()
         self._held.callback(os.close, heard)
-        os.set_blocking(said, False)  # if the pipe is full, output is lost instead of blocking the kernel
+        os.set_blocking(said, False)  # if the pipe is full, output is lost, but the kernel continues
         os.set_blocking(heard, False)
         self._heard = heard
         copy = _readable_copy(library)
@@ -107,7 +106,7 @@ class StartedProcess:
             self._held.callback(os.close, file)
         self._held.callback(self._schedules.clear)
         self._held.callback(self._memory.clear)
-        # `__del__` would be too late: in a reference cycle, that of Popen may run first and warn
+        # not in `__del__`: in a reference cycle, `Popen.__del__` may run first and log a warning
         self._abandoned = weakref.finalize(self, _abandon, self._process, self._held)
 
     @property
@@ -123,14 +122,18 @@ class StartedProcess:
         """
         if self.ended is not None:
             raise DeviceLostError(self.ended, killed=self.killed)
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `receive` reports that the process ended
+        with contextlib.suppress(
+            BrokenPipeError, ConnectionResetError
+        ):  # `receive` then reports that the process has ended
             self._channel.sendall(message)
 
     def send_file(self, header: bytes, descriptor: int, payload: bytes) -> None:
         """Send a request with an open file, and close the file in this process."""
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
         try:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `receive` reports that the process ended
+            with contextlib.suppress(
+                BrokenPipeError, ConnectionResetError
+            ):  # `receive` then reports that the process has ended
                 self._channel.sendall(header)
                 self._channel.sendmsg([b"."], rights)
                 self._channel.sendall(payload)
@@ -155,7 +158,7 @@ class StartedProcess:
 
     def receive_now(self, size: int) -> bytes:
         """Return at most `size` bytes that the process has already sent. The result may be empty."""
-        with contextlib.suppress(OSError):  # `receive` reports that the process ended
+        with contextlib.suppress(OSError):  # `receive` then reports that the process has ended
             return self._channel.recv(size, socket.MSG_DONTWAIT)
         return b""
 
@@ -178,7 +181,7 @@ class StartedProcess:
         try:
             pages = os.pread(self._memory[0], 128, 0).split()
             return int(pages[0]) * mmap.PAGESIZE, int(pages[5]) * mmap.PAGESIZE
-        except (OSError, IndexError, ValueError):  # the process has ended, or the system does not report sizes
+        except (OSError, IndexError, ValueError):  # the process has ended, or the system does not report its size
             return None
 
     def reap(self, *, kill: bool) -> str:
@@ -201,7 +204,7 @@ class StartedProcess:
         self._abandoned.detach()
         self._held.close()
         said = b"".join(self._said).decode(errors="replace").strip()[-_SAID_BYTES:]
-        self.ended = how + peak + (f"; it said: {said}" if said else "")
+        self.ended = how + peak + (f"; its last output: {said}" if said else "")
         return self.ended
 
     def close(self) -> None:

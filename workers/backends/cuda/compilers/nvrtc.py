@@ -23,9 +23,8 @@ from workers.system.sandbox import sandbox_here
 DEFAULT_FLAGS = ("--std=c++17", "--ptxas-options=-v")
 _CACHING_SINCE = (12, 9)
 """First CUDA version whose NVRTC uses the driver's cache. The cache must be disabled, because ptxas reports no
-registers for a cached binary, so every kernel would pass the resource limits
-(https://github.com/NVIDIA/Fuser/pull/4694).
-"""
+registers for a cached binary, so the resource limits would have no effect
+(https://github.com/NVIDIA/Fuser/pull/4694)."""
 _TRIAL = """#include <cuda_fp16.h>
 extern "C" __global__ void trial(float *x) { x[0] = __half2float(__float2half(x[1])); }
 """
@@ -47,7 +46,7 @@ _FIGURES: Mapping[str, str] = {
 
 
 _INCLUDES = re.compile(r"include|import|embed|%:|\?\?=")
-"""Matches every source that may include or embed a file."""
+"""Matches sources that may include or embed a file."""
 
 _COMPILED = re.compile(r"Compiling entry function '([^']+)'")
 
@@ -204,8 +203,8 @@ def absent(entry: str, log: str) -> str:
     missing = f"the kernel `{entry}`, which is the `entry` of family.toml, is not found in the binary"
     if not names:
         return (
-            f'{missing}, which has none; write `extern "C" __global__ void {entry}(…)`. A template needs an instance, '
-            "e.g. `template __global__ void my_kernel<float>(const float *, float *);`"
+            f'{missing}, which contains no kernels; write `extern "C" __global__ void {entry}(…)`. A template needs an '
+            "instance, e.g. `template __global__ void my_kernel<float>(const float *, float *);`"
         )
     mangled = f"{len(entry)}{entry}"
     alike = [name for name in names if mangled in name]
@@ -230,7 +229,7 @@ def _threads(launch: Launch | None) -> int:
 def _hard_limits(
     resources: Resources, launch: Launch | None, limits: Mapping[str, float]
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield the name, the used amount and the limit of each resource whose excess makes a launch fail.
+    """Yield the name, the used amount and the limit of each resource. A launch fails if it exceeds one of these limits.
 
     `workers.build.launch_checks` checks further limits.
     """

@@ -1,7 +1,7 @@
 """Calls NVRTC. ``python -m`` runs this module as a compile process.
 
 NVRTC needs neither a GPU nor a driver. It runs in separate processes, because a compilation cannot be interrupted,
-holds a lock of the library, and may crash the process.
+blocks other compilations in the process, and may crash the process.
 """
 
 import contextlib
@@ -179,7 +179,7 @@ def serve() -> None:
     """
     nvrtc = Nvrtc()
     with scratch() as folder:
-        os.chdir(folder)  # a header in the caller's working directory must not replace one of the family
+        os.chdir(folder)  # headers of the caller's working directory must not replace headers of the family
         for line in sys.stdin:
             sys.stdout.write(json.dumps(_answer(nvrtc, json.loads(line))) + "\n")
             sys.stdout.flush()

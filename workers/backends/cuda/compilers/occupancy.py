@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 _REGISTER_UNIT = 256
 _PARTITIONS = 4
-"""Number of partitions of a multiprocessor since compute capability 7.0. Each has a quarter of the registers."""
+"""Number of partitions of a multiprocessor since compute capability 7.0. Each partition has a quarter of the
+registers."""
 
 _SHARED_UNIT = 128
 _SHARED_RESERVED_BYTES = 1024
@@ -26,7 +27,7 @@ def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits
         registers: registers per thread.
         shared_memory_bytes: static and dynamic shared memory per block in bytes.
         threads: threads per block.
-        limits: limits of the device (`evo.family.LIMITS`). Usual values replace missing limits.
+        limits: limits of the device (`evo.family.LIMITS`). For missing limits, typical values are used.
     """
     if threads == 0:
         return 0

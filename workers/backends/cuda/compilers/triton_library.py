@@ -27,9 +27,8 @@ ENVIRONMENT = {
     "TRITON_ALWAYS_COMPILE": "1",
     "TRITON_DISABLE_LINE_INFO": "1",
 }
-"""Environment variables that make Triton report registers and spills, not use its cache, and write no paths of this
-machine to binaries.
-"""
+"""Environment variables for Triton: report registers and spills, do not use the cache, and write no paths of this
+machine to binaries."""
 
 FILE, CACHE = "kernel.py", "cache"
 _BUILD = re.compile(r"^# kernel-evo build: (.*)$", re.MULTILINE)
@@ -74,7 +73,9 @@ def compile_source(source: str, architecture: str, folder: Path) -> dict[str, ob
             target = GPUTarget("cuda", capability, _WARP)
             done = triton.compile(asked, target=target, options=build["options"])
             ptx, binary, facts = done.asm["ptx"], done.asm["cubin"], done.metadata
-            shutil.rmtree(folder / CACHE, ignore_errors=True)  # the cache folder would grow with every config
+            shutil.rmtree(
+                folder / CACHE, ignore_errors=True
+            )  # otherwise, the cache folder would grow with every config
     except Exception as error:  # noqa: BLE001 - any exception that a kernel makes Triton raise is a compile error
         return {"binary": None, "log": _failure(error, printed.getvalue(), source, folder), "ptx": ""}
     log = re.sub(r"^.*Compile time = .*\n?", "", printed.getvalue(), flags=re.MULTILINE).strip()
@@ -93,7 +94,7 @@ def _module(source: str, folder: Path) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     module.__dict__["triton"] = triton
-    exec(compile(source, str(path), "exec"), module.__dict__)  # the source contains only definitions
+    exec(compile(source, str(path), "exec"), module.__dict__)  # importing is safe: the source contains only definitions
     return module
 
 
@@ -156,7 +157,7 @@ def _failure(error: BaseException | None, printed: str, source: str, folder: Pat
 def _with_file_lines(reason: BaseException, source: str) -> str:
     """Return the message of an error with line numbers of the kernel's file.
 
-    Triton itself counts lines from the start of the function.
+    Triton's messages count lines from the start of the function.
     """
     function = getattr(reason, "src", None)
     if not isinstance(function, str) or function not in source:

@@ -19,7 +19,8 @@ from workers.system.exit_status import last_line
 from workers.system.log import log
 
 LEAST_SHARE = 0.5
-"""A measured bandwidth below this fraction of the datasheet's is discarded, because the GPU must have been busy."""
+"""A measured bandwidth below this fraction of the datasheet's is discarded, because other programs must have used the
+GPU."""
 
 TIMEOUT_S = 20.0
 """Maximum seconds to wait while other processes measure on the devices."""
@@ -55,7 +56,7 @@ def _with_measured_copy(device: Device, folder: Path, until_s: float) -> Device:
 def copy_us(device: Device, folder: Path, size: int) -> float | None:
     """Measure the duration in µs of a copy of `size` bytes with cold caches. Return None if it cannot be measured.
 
-    The device lock is held during the measurement.
+    The device is locked during the measurement.
     """
     rate = _measured(device, folder, str(size))
     return None if rate is None else 2 * size / rate * 1e6

@@ -15,7 +15,7 @@ import psutil
 import workers
 from workers.backends.energy import NoMeterError
 
-_HARMLESS_REASONS = 0x1  # bit mask of throttle reasons: the GPU is idle
+_HARMLESS_REASONS = 0x1  # value of the bit mask of throttle reasons if the GPU is idle
 _OURS = Path(workers.__file__).parent
 """Folder of kernel-evo's modules. Processes that run one of them do not disturb timing, because kernel-evo measures in
 one process at a time.
@@ -86,13 +86,13 @@ def _text(name: str | bytes) -> str:
 def _is_ours(pid: int) -> bool:
     try:
         command = psutil.Process(pid).cmdline()
-    except psutil.Error:  # a process of another user or container
+    except psutil.Error:  # the process belongs to another user or container
         return False
     return any(flag == "-m" and _is_own_module(module) for flag, module in pairwise(command))
 
 
 def _is_own_module(module: str) -> bool:
-    """Return True if kernel-evo has this module. Other programs may also have a package `workers`."""
+    """Return True if this is a module of kernel-evo. Other programs may also have a package named `workers`."""
     package, *names = module.split(".")
     return package == _OURS.name and bool(names) and _OURS.joinpath(*names).with_suffix(".py").is_file()
 
@@ -114,7 +114,7 @@ def _handle(uuid: str) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    """Return NVML, or None if it cannot be opened. It is opened once per process, because this is slow."""
+    """Return NVML, or None if it cannot be opened. The library is opened once per process, because opening is slow."""
     try:
         import pynvml as nvml
 

@@ -9,7 +9,7 @@ from typing import Any
 from workers.backends import DeviceUnfitError
 from workers.system.exit_status import ended, last_line
 
-NO_DRIVER = "there is no NVIDIA driver here; install one, or run the worker on the machine with the GPU"
+NO_DRIVER = "this machine has no NVIDIA driver; install one, or run the worker on the machine with the GPU"
 _LIMIT_S = 120
 
 ATTRIBUTES: Mapping[str, int] = {
@@ -50,7 +50,7 @@ def surveyed(toolkit: tuple[int, int]) -> dict[str, Any]:
 
 
 def survey(toolkit: tuple[int, int]) -> dict[str, Any]:
-    """Return the usable ``gpus``, and as ``obstacle`` the reason why the remaining GPUs are unusable, or None.
+    """Return a dict with the usable ``gpus``, and with the reason why other GPUs are unusable (``obstacle``, or None).
 
     Args:
         toolkit: CUDA version of the installed compiler. The driver must support binaries of this version.
@@ -122,7 +122,7 @@ def _obstacle(runtime: Any, toolkit: tuple[int, int]) -> str | None:
     if driver // 1000 < toolkit[0]:
         remedy = f"update the driver, or install kernel-evo with the extra `cuda{driver // 1000}`"
         return (
-            f"the NVIDIA driver supports CUDA {_version(driver)} and the installed toolkit is "
+            f"the NVIDIA driver supports CUDA {_version(driver)}, but the installed toolkit is "
             f"{toolkit[0]}.{toolkit[1]}; {remedy}"
         )
     try:

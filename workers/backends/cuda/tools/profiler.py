@@ -12,7 +12,7 @@ from workers.system.scratch import scratch
 
 TOOL = "Nsight Compute"
 WARM_LAUNCHES = 3
-"""Number of launches that warm the caches before the profiled launch."""
+"""Number of launches before the profiled launch, which warm the caches."""
 
 
 _NOT_FOUND = re.compile(r"Failed to find metric (?:regex:)?\^?([\w.]+)")
@@ -37,7 +37,7 @@ class NcuProfiler:
 
     def profile(self, subject: Subject, *, cold: bool, timeout_s: float) -> Profiled:
         if self._command is None:
-            return Profiled(tool=TOOL, skipped="ncu is not installed here")
+            return Profiled(tool=TOOL, skipped="ncu is not installed on this machine")
         status, log = self.run_tool(subject, cold=cold, timeout_s=timeout_s)
         if status is None:
             return Profiled(tool=TOOL, skipped=f"it did not end within {timeout_s:g} s")

@@ -14,7 +14,8 @@ from workers.system.scratch import scratch
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MAX_FINDINGS = 10
 MOST_CASES = 4
-"""Maximum number of concurrent cases. A tool spends most of its time on opening the GPU, which takes one core."""
+"""Maximum number of cases that are examined concurrently. A tool spends most of its time opening the GPU, which uses
+one core."""
 
 OPTIONS = {"memcheck": ("--padding", "256")}
 """Additional options by tool. The driver allocates buffers without gaps if their sizes are multiples of 512 bytes, so a
@@ -50,8 +51,10 @@ class CudaSanitizer:
 
     def examine(self, subject: Subject, *, timeout_s: float) -> tuple[Sanitized, ...]:
         if self._command is None:
-            return tuple(Sanitized(tool=tool, skipped="compute-sanitizer is not installed here") for tool in TOOLS)
-        with ThreadPoolExecutor(len(TOOLS)) as pool:  # each tool takes one core
+            return tuple(
+                Sanitized(tool=tool, skipped="compute-sanitizer is not installed on this machine") for tool in TOOLS
+            )
+        with ThreadPoolExecutor(len(TOOLS)) as pool:  # each tool uses one core
             return tuple(pool.map(lambda tool: self._examined(tool, subject, timeout_s), TOOLS))
 
     def _examined(self, tool: str, subject: Subject, timeout_s: float) -> Sanitized:

@@ -42,7 +42,7 @@ PLANS: TypeAdapter[Plan] = TypeAdapter(Plan)
 
 
 class Failed(Exception):
-    """A call of the CUDA driver failed, or the kernel has no launch."""
+    """Raised if a call of the CUDA driver failed, or the kernel has no launch."""
 
 
 def run(plan: Plan) -> None:
@@ -63,7 +63,7 @@ def run(plan: Plan) -> None:
     for each in buffers:
         if (
             each.name in SCRATCH
-        ):  # initcheck does not see how Triton writes the tensor maps that its kernels create there
+        ):  # zeroed, because initcheck does not detect the tensor maps that Triton's kernels write there
             _call("cuMemsetD8_v2", ctypes.c_uint64(pointers[each.name]), 0, ctypes.c_size_t(each.bytes))
     bound = BoundCall(functions, kernel.steps, kernel.arguments, pointers, stream=0)
     for _ in range(plan.launches):
@@ -103,7 +103,7 @@ def _buffer(argument: Argument) -> int:
 
 
 def _fill(argument: Argument, pointer: int, inputs: Path) -> None:
-    """Write the values that a buffer must have before a launch."""
+    """Write the values that a buffer must have before a launch to device memory."""
     content = argument.initial_bytes() if argument.init is not None else (inputs / f"{argument.name}.bin").read_bytes()
     _call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer), content, ctypes.c_size_t(len(content)))
 
