@@ -88,7 +88,7 @@ def workshop(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     ("fault", "kind", "reason"),
     [
         ("out_of_bounds_write", WrongAnswer, "writes out of bounds: 4 bytes of the guard band after `y`"),
-        ("uninitialised_shared", WrongAnswer, "`y` holds NaN or infinity in 256 of 256 elements"),
+        ("uninitialised_shared", WrongAnswer, "`y` contains NaN or infinity in 256 of 256 elements"),
         ("unwritten", WrongAnswer, "`y` has 3 of 256 elements never written, the first at [7]"),
         ("stale", WrongAnswer, "`y` has 256 of 256 elements never written"),
         ("input", WrongAnswer, "modifies its input `x`"),

@@ -105,7 +105,7 @@ def test_gpu_survey_reports_every_unresponsive_gpu(monkeypatch: pytest.MonkeyPat
     ("cupy", "told"),
     [
         (BROKEN, "CuPy cannot be imported: ImportError: libcublas.so.13: cannot open shared object file; "),
-        ("import os; os._exit(3)", "looking for GPUs failed: ended with status 3 in the middle of its work"),
+        ("import os; os._exit(3)", "looking for GPUs failed: ended with status 3 before it was finished"),
         ("import os; os.abort()", "looking for GPUs failed: killed by SIGABRT"),
         ("", "looking for GPUs failed: AttributeError: module 'cupy' has no attribute 'cuda'"),
     ],

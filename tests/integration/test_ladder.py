@@ -125,7 +125,7 @@ def test_kernel_that_can_start_processes_is_refused(workshop: Workshop, fault: s
         [
             ("overrun", "case nominal: writes out of bounds: 4 bytes of the guard band after `y`, the nearest 8 bytes"),
             ("underrun", "case nominal: writes out of bounds: 4 bytes of the guard band before `work`"),
-            ("nan", "case nominal: `y` holds NaN or infinity in 1 of 256 elements"),
+            ("nan", "case nominal: `y` contains NaN or infinity in 1 of 256 elements"),
             ("unwritten", "case nominal: `y` has 3 of 256 elements never written, the first at [7]"),
             ("input", "case nominal: modifies its input `x`"),
             ("tail", "case tail: `y` is off the reference by rel_l2"),
@@ -156,7 +156,7 @@ def test_nondeterministic_kernel_is_measured_if_the_objective_does_not_require_d
     ("fault", "reason"),
     [
         ("crash", "killed by SIGSEGV"),
-        ("exit", "ended with status 0 in the middle of its work"),
+        ("exit", "ended with status 0 before it was finished"),
         ("abort", "killed by SIGABRT"),
     ],
 )

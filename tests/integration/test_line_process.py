@@ -20,7 +20,7 @@ def test_error_of_an_ended_process_contains_its_last_output_line(
         pytest.skip("this machine has no sandbox for processes")
     monkeypatch.setattr(line_process, "_command", lambda _: (sys.executable, "-c", FAILING))
     answer = LineProcess("", reads=() if confined else None).ask({}, 30.0)
-    assert answer == "ended with status 1 in the middle of its work: ImportError: no grain here"
+    assert answer == "ended with status 1 before it was finished: ImportError: no grain here"
 
 
 def test_long_output_of_an_ended_process_is_truncated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def expected(words: str) -> str:
     if words in NEEDS_CORES and (os.cpu_count() or 1) < 2:
         pytest.skip("one core")
-    return f"{NEEDS_CORES.get(words, words)}|called by two threads at once"
+    return f"{NEEDS_CORES.get(words, words)}|called by two threads concurrently"
 
 
 @pytest.mark.parametrize("trick", [*TRICKS, *KNOWN])

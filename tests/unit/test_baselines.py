@@ -17,7 +17,7 @@ CONTRACT = "def inputs(problem, distribution, rng): return {}\ndef reference(pro
 @pytest.mark.parametrize(
     ("defined", "function", "missing"),
     [
-        ("def baselines(problem): return {}", "cuda_baselines", "define cuda_baselines() as well"),
+        ("def baselines(problem): return {}", "cuda_baselines", "also define cuda_baselines()"),
         ("def baselines(problem): return {}", "baselines", None),
         ("def cuda_baselines(problem): return {}", "cuda_baselines", None),
         ("def cuda_baselines(problem): return {}", "baselines", None),

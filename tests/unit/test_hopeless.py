@@ -106,7 +106,7 @@ def test_launch_failure_common_to_the_first_configs_is_reported(outcome: Outcome
     [
         LaunchFailed(reason="too many resources requested for launch"),
         LaunchFailed(reason="out of memory"),
-        WrongAnswer(reason="`out` holds NaN or infinity in 8 of 8 elements"),
+        WrongAnswer(reason="`out` contains NaN or infinity in 8 of 8 elements"),
         Crashed(stage="verify", reason="killed by SIGSEGV"),
     ],
 )
@@ -119,7 +119,7 @@ def test_failures_that_depend_on_the_config_are_not_a_common_failure(outcome: Ou
     [
         [Crashed(stage="verify", reason=f"killed by SIGSEGV (peak memory {70 + n} MiB)") for n in range(RUN_ALIKE)],
         [TimedOut(stage="verify", limit_s=30.0)] * RUN_ALIKE,
-        [WrongAnswer(reason="`out` holds NaN or infinity in 8 of 8 elements")] * RUN_ALIKE,
+        [WrongAnswer(reason="`out` contains NaN or infinity in 8 of 8 elements")] * RUN_ALIKE,
         [
             WrongAnswer(reason=f"`out` is off the reference by rel_l2 0.{n}e-{n} (limit 1e-06)")
             for n in range(RUN_ALIKE)

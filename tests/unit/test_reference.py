@@ -287,7 +287,7 @@ def test_reference_with_varying_results_is_refused(
     monkeypatch.setattr("workers.measure.family.reference._REPEATED_S", math.inf)
     text = f"import numpy as np\nCALLS = [1.0, 2.0]\n{WHOLE.split('def reference', maxsplit=1)[0]}"
     text += f"def reference(problem, inputs):\n    {reference_text}\n"
-    with pytest.raises(FamilyError, match=r"reference\(\): `y` of case nominal differs from call to call.*np\.random"):
+    with pytest.raises(FamilyError, match=r"reference\(\): `y` of case nominal differs between calls.*np\.random"):
         reference(tmp_path, text).golden(plan(max_abs=0.0), (1, 2))
 
 

@@ -66,11 +66,11 @@ def test_correct_kernel_is_launched_as_often_as_requested() -> None:
 @pytest.mark.parametrize(
     ("kernel", "reason"),
     [
-        (after(0, nan), "case nominal: `y` holds NaN or infinity in 1 of 8 elements"),
+        (after(0, nan), "case nominal: `y` contains NaN or infinity in 1 of 8 elements"),
         (after(0, unwritten), r"case nominal: `y` has 2 of 8 elements never written, the first at \[3\]\. .*`init`"),
         (after(0, far), r"case nominal: `y` is off the reference by rel_l2 0.\d+ \(limit 1e-06\) and max_abs 1 "),
         (after(1, far), "case nominal, launch 2 on the same input: `y` is off the reference"),
-        (after(2, nan), "case nominal, launch 3 on the same input: `y` holds NaN or infinity in 1"),
+        (after(2, nan), "case nominal, launch 3 on the same input: `y` contains NaN or infinity in 1"),
         (after(1, a_bit), "launch 2 on the same input: not deterministic: `y` differs .* in 1 of 8 elements"),
     ],
 )
@@ -233,7 +233,7 @@ def test_output_without_finite_values_is_wrong(fill: float) -> None:
     def kernel(arrays: Arrays) -> None:
         arrays["y"][...] = fill
 
-    with pytest.raises(WrongAnswerError, match="holds NaN or infinity in 8 of 8 elements"):
+    with pytest.raises(WrongAnswerError, match="contains NaN or infinity in 8 of 8 elements"):
         judged(kernel)
 
 

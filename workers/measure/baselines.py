@@ -49,7 +49,7 @@ def prepare_baselines(
     try:
         if offer is None and function != _ON_CPU and reference.function(_ON_CPU) is not None:
             raise FamilyError(
-                f"reference.py defines {_ON_CPU}(), which are used on CPUs only; define {function}() as well"
+                f"reference.py defines {_ON_CPU}(), which are used only on CPUs; also define {function}()"
             )
         offered = {} if offer is None else offer(dict(problem))
     except FamilyError as error:

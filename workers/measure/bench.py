@@ -36,7 +36,8 @@ from workers.runner import confinement
 from workers.runner.protocol import Open, Prove
 
 _POWER = 2
-"""Appended to the seed of the search for the random order in which the energy of kernels is measured."""
+"""Number that is appended to the seed of the search, for the random order in which the energy of kernels is
+measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class Candidate:
     kernel: Any
     arguments: tuple[Argument, ...]
     rights: tuple[Buffers, ...]
-    """For each content of the timed buffers (see `Contents`), a buffer set with the verified outputs."""
+    """Buffer sets with the verified outputs, one for each content of the timed buffers (see `Contents`)."""
     deferred: bool = False
     """True if the checks with mixed inputs and with two threads were postponed."""
 
@@ -119,7 +120,7 @@ class Bench:
     def power(self, timers: Mapping[str, Timer], spans: int, *, budget_s: float = math.inf) -> Mapping[str, Power]:
         """Return the measured power of each timer's kernel, by the name of the timer.
 
-        Empty if the search's metric needs no power.
+        The result is empty if the search's metric needs no power.
         """
         if self.meter is None:
             return {}
@@ -138,7 +139,7 @@ class Bench:
     def require_nothing_left(self, where: str) -> None:
         """Reject the candidates if they left threads or processes running, or changed the state of their process.
 
-        `where` describes the calls in the error message.
+        In the error message, `where` describes the calls.
         """
         if fault := self.session.residue():
             raise WrongAnswerError(f"{where}: {fault}")

@@ -1,4 +1,4 @@
-"""Buffer sets for the cases of a problem, with the expected outputs for the inputs in the sets."""
+"""Buffer sets for the cases of a problem, with the expected outputs for their inputs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ class BufferSets:
 
     @property
     def held_back(self) -> ExpectedOutput:
-        """Inputs that candidates receive only after all timing, with their expected outputs."""
+        """Inputs that candidates receive only after all timed calls, with their expected outputs."""
         return self.golden[self._timed_case][-1]
 
     def sets(self, mode: Mode, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
@@ -77,7 +77,7 @@ class BufferSets:
     def put(self, buffers: Buffers, case: str, content: int, arguments: tuple[Argument, ...]) -> None:
         """Fill the buffers of the timed case with the inputs that have the number `content`.
 
-        Every other case has only one set of inputs, so its buffers are not changed.
+        Buffers of other cases are not changed, because these cases have only one set of inputs.
         """
         if case == self._timed_case:
             self.contents(arguments).put(buffers, content)

@@ -15,8 +15,7 @@ from workers.runner.protocol import CasePlan, Verified, Verify
 
 _LEAST_HOPELESS_US = 20_000.0
 """Duration of a call in µs up to which a candidate is verified on all cases, even if it is much slower than the best
-trials. Skipping cases would save little time.
-"""
+trials. Skipping cases of such fast candidates would save little time."""
 
 
 def verify_candidate(bench: Bench, request: Verify) -> Verified:
@@ -32,7 +31,7 @@ def verify_candidate(bench: Bench, request: Verify) -> Verified:
     loading = (_loaded(bench, plan, request.kernels[plan.name]) for plan in chosen)
     following, errors = next(loading, None), list[CaseError]()
     for plan in chosen:
-        loaded, following = following, next(loading, None)  # the next case is loaded while this case is verified
+        loaded, following = following, next(loading, None)  # loads the next case while this case is verified
         assert loaded is not None
         errors += _verify_case(bench, plan, request, *loaded)
         del loaded
@@ -54,7 +53,9 @@ def _verify_case(bench: Bench, plan: CasePlan, request: Verify, proof: ProofPlan
     (buffers,) = bench.buffers.of_case(plan.name, file.arguments)
     rights, errors = list[Buffers](), list[CaseError]()
     for content, golden in enumerate(goldens):
-        bench.buffers.put(buffers, plan.name, content, file.arguments)  # a kernel may recognise the addresses
+        bench.buffers.put(
+            buffers, plan.name, content, file.arguments
+        )  # at new addresses, because a kernel may recognise addresses
         verified = verify(
             bench.session,
             kernel,
@@ -73,7 +74,7 @@ def _verify_case(bench: Bench, plan: CasePlan, request: Verify, proof: ProofPlan
             rights.append(buffers.sibling())
             rights[-1].rewrite(buffers)
     on_host = isinstance(bench.session, HostSession)
-    right = remember(buffers, goldens[-1]) if on_host else {}  # before calls on other inputs
+    right = remember(buffers, goldens[-1]) if on_host else {}  # must precede calls on other inputs
     candidate = Candidate(
         kernel=kernel, arguments=file.arguments, rights=tuple(rights), deferred=timed and request.deferred
     )
@@ -112,7 +113,10 @@ def verify_deferred(bench: Bench, candidate: Candidate) -> None:
 
 
 def _verify_two_threads(bench: Bench, candidate: Candidate, buffers: Buffers) -> None:
-    """Verify concurrent calls of two threads: one uses the timed buffers, the other a separate buffer set."""
+    """Verify concurrent calls of two threads.
+
+    One thread uses the timed buffers, the other thread a separate buffer set.
+    """
     if not (isinstance(bench.session, HostSession) and bench.terms.reentrant):
         return
     contents = bench.buffers.contents(candidate.arguments)

@@ -21,13 +21,13 @@ from workers.runner.protocol import Compare, Compared
 from workers.system.seconds import Seconds
 
 _ORDERS = 1
-"""Appended to the seed of the search for the random order of the timers in each round."""
+"""Number that is appended to the seed of the search, for the random order of the timers in each round."""
 
 
 def compare(bench: Bench, request: Compare) -> Compared:
     """Time candidates and baselines in interleaved rounds, verify each candidate again, and return the samples."""
     mode, seconds = bench.terms.objective.cache, Seconds()
-    if bench.meter is not None:  # half of the time is for measuring energy
+    if bench.meter is not None:  # the other half is used to measure energy
         request = replace(request, budget_s=request.budget_s / 2)
     chosen = {name: bench.candidates[candidate] for name, candidate in request.series.items()}
     with seconds.of("buffers"):
@@ -35,7 +35,7 @@ def compare(bench: Bench, request: Compare) -> Compared:
         bench.require_nothing_left("the first launches to be timed")
     with seconds.of("baselines"):
         baselines = _baselines(bench, mode, request.only) if request.baselines else Baselines()
-        bench.session.settle()  # threads and processes that a baseline's library started are not the candidates' fault
+        bench.session.settle()  # candidates are not blamed for threads and processes of a baseline's library
     with seconds.of("rounds"):
         rounds = fitting_rounds(timers, baselines, request)
         output_checks = {name: bench.output_check(bench.candidates[name]) for name in set(request.series.values())}
@@ -123,7 +123,9 @@ def _enough(request: Compare, objective: Objective, samples: Mapping[str, Sequen
     others = [samples[name] for name in names if name is not None and name != "challenger" and name in samples]
     if precise([(own, each) for each in others], policy):
         return True
-    if "challenger_again" not in request.series or objective.metric is not None:  # times alone do not decide
+    if (
+        "challenger_again" not in request.series or objective.metric is not None
+    ):  # times alone do not determine the decision
         return False
     if "incumbent" in samples:
         return hopeless(own, samples["incumbent"], policy)

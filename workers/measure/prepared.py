@@ -16,7 +16,7 @@ from workers.runner.protocol import Open, Prepare
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """Inputs and expected outputs for an `Open` request.
+    """Inputs and expected outputs that an `Open` request needs.
 
     Attributes:
         drawn: inputs of each case and seed.

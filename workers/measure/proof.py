@@ -1,7 +1,7 @@
 """Draws random conditions under which a candidate is verified, for each kernel process.
 
-A kernel that is correct only under the conditions of timing is wrong. Verification therefore varies the placement of
-buffers, the thread, the cores and the content of allocated memory.
+A kernel that is correct only under the conditions of timed calls is wrong. Verification therefore varies the placement
+of buffers, the thread, the cores and the content of allocated memory.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class ProofPlan:
     """Conditions under which a candidate is verified in one kernel process, in addition to the conditions of timing.
 
     Attributes:
-        core: random number that selects the cores of a kernel process in which nothing is timed.
+        core: random number that selects the cores of a kernel process without timed calls.
         launches: verified calls with buffers that are placed differently than in timed calls.
     """
 

@@ -54,13 +54,13 @@ def _take(
     *,
     promising: Callable[[], None] | None = None,
 ) -> tuple[Taken, int]:
-    """Take samples, and check the outputs after each. Return the samples and the number of calls per sample.
+    """Take samples, and check the outputs after each sample. Return the samples and the number of calls per sample.
 
     See `workers.measure.timing.take` for `bars` and `promising`.
     """
     sets = bench.buffers.sets(mode, candidate.arguments)
     timer = bench.session.timer(candidate.kernel, sets)
-    # the outputs hold poison before the last sample, so a timed loop that writes nothing is detected
+    # the outputs contain poison before the last sample, which reveals a timed loop that does not write
     before_last = sets[0].poison if mode == "hot" else None
     output_check = bench.output_check(candidate)
     taken = take(

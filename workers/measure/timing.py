@@ -46,7 +46,7 @@ class ReferenceTimers:
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """Times of the anchor and the empty call in µs, which show the speed of the device during a measurement."""
+    """Times of the anchor and the empty call in µs. They show the speed of the device during a measurement."""
 
     anchor_us: float
     floor_us: float
@@ -213,12 +213,12 @@ fastest baseline is omitted.
 """
 
 _FAR_SLOWER = 20
-"""A baseline that is slower than the fastest candidate by a larger factor is omitted. A job has timed it before."""
+"""A baseline that is slower than the fastest candidate by a larger factor is omitted. An earlier job has timed this
+baseline."""
 
 _SAMPLES, _FEW_SAMPLES, _LONG_S = 5, 3, 1.0
-"""Number of samples whose median is used, the same for long samples, and the duration in seconds above which a sample
-is long.
-"""
+"""Number of samples whose median is used, the same number for long samples, and the duration in seconds above which a
+sample counts as long."""
 
 
 def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:

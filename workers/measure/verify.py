@@ -19,14 +19,14 @@ from workers.measure.family.expected_output import ExpectedOutput
 from workers.measure.proof import Launch
 
 _SECOND_POISON = 0xA5
-"""Alternates with `POISON`, so that an unwritten integer output differs between launches."""
+"""Byte that is used in turn with `POISON`, so that an unwritten integer output differs between launches."""
 
 _NEGLIGIBLE = 1e-300
 _ROUNDING = 0.01
-"""Relative L2 error below which rounding may cause a difference."""
+"""Relative L2 error up to which rounding may be the cause of a difference."""
 
 _FAR_BELOW = 0.1
-"""Largest share of its limit at which an error is far below the limit."""
+"""An error is far below its limit if it is at most this fraction of the limit."""
 
 _KEPT_ELEMENTS = 1 << 22
 """A first result with at most this many elements is copied to the host, so that the elements in which a later result
@@ -35,15 +35,16 @@ differs can be counted.
 
 
 ANY_ORDER = (
-    "If sums may be taken in any order, as by atomics, write `deterministic = false` at the top of family.toml, or "
-    "search with --any-order (objective.deterministic = false): each result is then judged by its tolerance"
+    "If sums may be computed in any order, as with atomics, write `deterministic = false` at the top of family.toml, "
+    "or "
+    "search with --any-order (objective.deterministic = false): each result is then compared within its tolerance"
 )
-SAME_ORDER = "The search demands equal bits from equal inputs: take sums in the same order in every launch"
+SAME_ORDER = "The search requires equal bits for equal inputs: compute sums in the same order in every launch"
 """Advice for variants, whose author cannot change the contract, if results differ between launches."""
 
 
 class HopelessError(EvoError, RuntimeError):
-    """The candidate is far slower than the best trials. The kernel process remains usable.
+    """Raised if a candidate is far slower than the best trials. The kernel process remains usable.
 
     Attributes:
         outcome: outcome of the trial.
@@ -55,7 +56,7 @@ class HopelessError(EvoError, RuntimeError):
 
 
 class WrongAnswerError(EvoError, ValueError):
-    """The candidate gave a wrong result or did something forbidden. `outcome` is the outcome of the trial."""
+    """Raised if a candidate gave a wrong result or did something forbidden. `outcome` is the outcome of the trial."""
 
     def __init__(self, reason: str, cases: Sequence[CaseError] = ()) -> None:
         super().__init__(reason)
@@ -63,7 +64,10 @@ class WrongAnswerError(EvoError, ValueError):
 
 
 class ResidueError(WrongAnswerError):
-    """The candidate left threads, processes, memory or a changed process state. Its results were not compared."""
+    """Raised if a candidate left threads, processes, memory or a changed process state.
+
+    Its results were not compared.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,7 +286,7 @@ def _accepted(case: str, output: str) -> CaseError:
 
 def _describe(case: CaseError, far: Distance) -> str:
     if case.rel_l2 is None or case.max_abs is None:
-        return f"`{case.output}` holds NaN or infinity in {far.not_finite} of {far.elements} elements"
+        return f"`{case.output}` contains NaN or infinity in {far.not_finite} of {far.elements} elements"
     relative, relative_limit = distinct(case.rel_l2, case.rel_l2_limit)
     largest, largest_limit = distinct(case.max_abs, case.max_abs_limit)
     return (
@@ -334,7 +338,7 @@ def _rounded(case: CaseError, reference: NDArray[Any]) -> str:
 
 
 def _describe_stray(name: str, values: NDArray[Any]) -> str:
-    """Describe the elements of an in-place argument that hold poison, although the inputs held none."""
+    """Describe the elements of an in-place argument that contain poison, although the inputs contained none."""
     fault = "computed from memory outside the arrays, or from an output before it is written"
     return f"{_describe_poisoned(name, values, fault)}; check the indices"
 
@@ -342,7 +346,7 @@ def _describe_stray(name: str, values: NDArray[Any]) -> str:
 def _describe_unwritten(name: str, values: NDArray[Any], reference: NDArray[Any]) -> str:
     way_out = "Write all elements. If some must keep their contents, declare the contents in family.toml (`init`)"
     lost = f"{_describe_poisoned(name, values, 'never written')}. {way_out}"
-    if np.issubdtype(values.dtype, np.inexact):  # the sum of a number and poison, which is NaN, is poison
+    if np.issubdtype(values.dtype, np.inexact):  # a sum with poison, which is NaN, is also poison
         return f"{lost}. {_reads_first(name)}"
     return f"{lost}{_added(values, reference, name)}"
 

@@ -120,7 +120,7 @@ class Child:
             _close(_present(stream))
         if self._end is not None:
             os.close(self._end)
-        sweep_scratch()  # a killed process cannot remove its folders
+        sweep_scratch()  # a killed process cannot delete its temporary folders
 
     def interrupt(self) -> None:
         """Kill the runner from another thread. A waiting `ask` then raises `ChildDiedError` and cleans up."""
@@ -153,7 +153,7 @@ class Child:
         how = self._reap()
         self.kill()
         output, found, peak_bytes = self._stderr.text().rpartition(PEAK)
-        if not found:  # the guardian was also killed
+        if not found:  # no status: the guardian was also killed
             output = peak_bytes
         elif peak_bytes.isdecimal():
             how += f" (peak memory {int(peak_bytes) >> 20} MiB)"
@@ -169,7 +169,7 @@ class Child:
 
 
 class _Tail:
-    """Reads a stream in a thread, and keeps only the last part, so that output neither blocks nor fills memory."""
+    """Reads a stream in a thread and keeps only its last part, so that the writer never blocks."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -238,7 +238,7 @@ def _close(stream: IO[bytes]) -> None:
 class Ahead:
     """A runner that is started in advance and executes one request.
 
-    No device is opened before `taken` returns the runner.
+    The runner opens no device before `taken` returns it.
 
     Args:
         request: request that the runner executes in advance.
@@ -286,5 +286,5 @@ class Ahead:
         with self._interruption.ends(self._child.interrupt):
             try:
                 self._ready = isinstance(self._child.ask(self.request, self._limit_s), Ready)
-            except EvoError:  # the runner that replaces this one reports the reason
+            except EvoError:  # the runner that replaces this runner reports the reason
                 self._ready = False

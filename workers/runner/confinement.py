@@ -47,12 +47,12 @@ def die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-    if os.getppid() != parent:  # the parent ended before the call above
+    if os.getppid() != parent:  # the parent ended before `prctl` took effect
         os._exit(1)
 
 
 def adopt() -> None:
-    """Become the parent of processes that a candidate detaches, so that the runner finds them.
+    """Let this process become the parent of processes that a candidate detaches, so that the runner finds them.
 
     Do nothing outside Linux.
     """

@@ -2,7 +2,7 @@
 
 A slot starts the guardian as ``python -m workers.runner.guardian WORKER_PID``. If a candidate kills its parent process
 or its process group, the guardian ends, the system kills the runner, and the slot reports a crash. The worker
-continues. The guardian forks before it imports anything large, and ends with the runner's exit status.
+continues. The guardian forks before it imports large modules, and ends with the runner's exit status.
 
 The guardian protects only against accidents. A program that kills all processes of its user also kills the worker.
 """
@@ -28,9 +28,9 @@ def main(arguments: list[str]) -> NoReturn:
         from workers.runner.process import serve
 
         raise SystemExit(serve(own))
-    # after the fork, because this starts a thread on some systems, and a process with threads should not fork
+    # after the fork: this starts a thread on some systems, and processes with threads should not fork
     confinement.die_with(int(arguments[0]))
-    for pipe in (0, 1):  # the slot must see the runner close them
+    for pipe in (0, 1):  # the slot must detect when the runner closes them
         os.close(pipe)
     _, status, usage = os.wait4(runner, 0)
     peak_bytes = usage.ru_maxrss << (0 if sys.platform == "darwin" else 10)

@@ -26,7 +26,10 @@ _LOG = structlog.get_logger()
 
 
 class KilledError(EvoError, RuntimeError):
-    """The runner was killed in every attempt, so the candidate could not be judged. Another worker gets the job."""
+    """The runner was killed in every attempt, so the candidate could not be judged.
+
+    The job is given to another worker.
+    """
 
 
 def undisturbed(perform: Callable[[], R]) -> R:

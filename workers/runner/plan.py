@@ -59,8 +59,8 @@ def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
 def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
     """Return the plans of all cases of a search. See `open_request` for `fresh`.
 
-    The first case is also timed, and has several seeds. Candidates receive the inputs of the last of these seeds only
-    after all timing.
+    The first case is also timed, and has several seeds. Candidates receive the inputs of the last seed only after all
+    timed calls.
     """
     terms, family = work.terms, work.copy.family
     plans: list[CasePlan] = []

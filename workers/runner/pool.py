@@ -1,4 +1,4 @@
-"""Keeps the runners of a slot, one per search. A runner is started on demand, and replaced after a fault."""
+"""Pool of runners: starts one runner per search on demand, and replaces it after a fault."""
 
 import threading
 from collections import Counter, OrderedDict
@@ -39,10 +39,10 @@ machine.
 """
 
 SPARE_THREADS = 1
-"""Number of threads in the standby runner. Most searches need this number, which cannot be changed later."""
+"""Number of threads in the standby runner, which cannot be changed later. Most searches need this number."""
 
 SLOW_OPEN_S = 5.0
-"""Seconds of waiting for a runner after which the reason is logged."""
+"""Seconds after which a log line states why a runner is not ready yet."""
 
 _LOG = structlog.get_logger()
 
@@ -56,7 +56,7 @@ _KEPT = 2
 
 
 class CandidateFault(EvoError, RuntimeError):
-    """The candidate failed, and its runner is no longer trusted."""
+    """Raised if a candidate failed. Its runner is no longer trusted."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(detail_text(outcome))
@@ -64,11 +64,11 @@ class CandidateFault(EvoError, RuntimeError):
 
 
 class UnfitError(EvoError, RuntimeError):
-    """The device is faulty, so no candidate can be judged on it."""
+    """Raised if the device is faulty, so that no candidate can be judged on it."""
 
 
 class _UnprovenError(EvoError, RuntimeError):
-    """The runner failed on a known-good kernel."""
+    """Raised if a runner failed on a known-good kernel."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(detail_text(outcome))
@@ -76,7 +76,7 @@ class _UnprovenError(EvoError, RuntimeError):
 
 
 class TroubleError(EvoError, RuntimeError):
-    """The family or the machine is faulty. Candidates cannot be judged until the fault is repaired."""
+    """Raised if the family or the machine is faulty. Candidates cannot be judged until the fault is repaired."""
 
 
 class ReferenceTroubleError(TroubleError, CannotJudge):
@@ -263,7 +263,7 @@ class Runners:
             except _UnprovenError as error:
                 outcome = error.outcome
                 failure: EvoError = UnfitError(f"{work.terms.device.model}: {_unproven(outcome)}")
-            except CandidateFault as fault:  # there is no candidate yet
+            except CandidateFault as fault:  # no candidate was loaded, so the candidate is not at fault
                 self.interruption.check()
                 outcome, failure = fault.outcome, ReferenceTroubleError(_not_opened(fault.outcome))
             if not _worth_another(outcome, attempt):

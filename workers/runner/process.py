@@ -1,8 +1,8 @@
 """The runner process: imports a family's reference.py, and loads, verifies and times candidates.
 
-The guardian (`workers.runner.guardian`) forks the runner. The runner answers one request at a time until its input
-ends. It may crash, hang or be killed at any time, so it holds only data that can be computed again. CPU kernels run in
-separate processes (`workers.backends.cpu.kernel_process`).
+The guardian (`workers.runner.guardian`) forks the runner. The runner answers one request at a time until the end of its
+input. It may crash, hang or be killed at any time, so its data can all be computed again. CPU kernels run in separate
+processes (`workers.backends.cpu.kernel_process`).
 """
 
 import os
@@ -121,7 +121,7 @@ def _failure(error: Exception, request: Request) -> Reply:
         return Unfit(reason=str(error))
     if isinstance(error, MemoryError):
         spent = f"the {request.kind} step ran out of memory; a smaller problem may fit"
-        if isinstance(request, Verify | Measure):  # the only candidate in this process has allocated the memory
+        if isinstance(request, Verify | Measure):  # a single candidate was loaded, which must have allocated the memory
             return Refused(outcome=Crashed(stage=request.kind, reason=spent))
         return Trouble(reason=spent)
     exhausted, step = is_exhaustion(error), f"the {request.kind} step failed: {type(error).__name__}: {error}"
@@ -153,7 +153,7 @@ def serve(parent: int) -> int:
     runner, own = Runner(), os.getpid()
     for line in channel.requests:
         reply = runner.answer(REQUESTS.validate_json(line))
-        if os.getpid() != own:  # a candidate may have forked this process, and the copy must not reply
+        if os.getpid() != own:  # a candidate may have forked this process; the copy must not reply
             os._exit(1)
         channel.replies.write(encode(reply, REPLIES))
         channel.replies.flush()
@@ -162,7 +162,7 @@ def serve(parent: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """First inputs of each case, by case name."""
+    """The first inputs of each case, by case name."""
 
     inputs: Mapping[str, Arrays]
 

@@ -26,5 +26,5 @@ class Backoff:
         self._stopping.wait(pause_s * self._jitter.uniform(0.5, 1.0))
 
     def reset(self) -> None:
-        """Let the next pause be as short as the first one. Call this after a success."""
+        """Reset the duration of the next pause to `first_s`. Call this after a success."""
         self._failures = 0

@@ -142,7 +142,7 @@ def _filter(*, signals: bool) -> bool:
     """Make the system refuse sockets, tracing, mounting and system calls of other ABIs.
 
     Args:
-        signals: False to refuse signals, too.
+        signals: False to also refuse signals to other processes.
 
     Returns:
         True if the filter is in force.
@@ -153,7 +153,10 @@ def _filter(*, signals: bool) -> bool:
     steps = [(load_word, 0, 0, 4), (jump_equal, 1, 0, architecture), (end, 0, 0, 0x80000000), (load_word, 0, 0, 0)]
     steps.append((jump_at_least, len(refused) + 1, 0, _X32))
     steps += [(jump_equal, len(refused) - index, 0, number) for index, number in enumerate(refused)]
-    steps += [(end, 0, 0, 0x7FFF0000), (end, 0, 0, 0x00050001)]  # allowed; EPERM
+    steps += [
+        (end, 0, 0, 0x7FFF0000),
+        (end, 0, 0, 0x00050001),
+    ]  # results of the filter: allow the call, or fail with EPERM
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
     program = struct.pack("@HP", len(steps), ctypes.addressof(code))
     return bool(_libc.prctl(22, 2, program, 0, 0) == 0)  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER

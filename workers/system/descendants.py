@@ -15,7 +15,7 @@ _excused: set[int] = set()
 
 _TASKS = Path("/proc/self/task")
 _ROUNDS = 10
-"""Maximum number of rounds of killing. Processes may fork faster than they are killed."""
+"""Maximum number of rounds in which processes are killed, because processes may fork faster than they are killed."""
 
 
 def children() -> frozenset[int]:
@@ -28,7 +28,7 @@ def children() -> frozenset[int]:
 
 
 def _children_at_once() -> frozenset[int]:
-    """Return the same ids as `children`. The function is faster if there are no child processes."""
+    """Return the same ids as `children`. This function is faster than `children` if there are no child processes."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -40,7 +40,7 @@ def _children_at_once() -> frozenset[int]:
 
 @contextmanager
 def excused() -> Iterator[None]:
-    """Record the processes that trusted code starts during the block, so that no kernel is blamed for them.
+    """Record the processes that trusted code starts in the block, so that kernels are not blamed for them.
 
     Only processes of this user are recorded, because kernels run as other users if the machine permits it.
     """

@@ -14,18 +14,19 @@ from evo.errors import EvoError
 from workers.system.log import log
 
 _RETRY_S = 0.01
-"""Seconds between attempts to lock. This number does not affect the order of waiting processes."""
+"""Seconds between attempts to lock. The order in which waiting processes get the lock does not depend on this
+number."""
 
 BUSY_S = 1.0
 """Seconds of waiting for the device after which a warning is logged."""
 
 
 class GaveUp(EvoError, RuntimeError):
-    """A measurement was given up, e.g. while it waited for the device, because it is no longer needed."""
+    """Raised if a measurement ends early because it is no longer needed, e.g. while it waits for the device."""
 
 
 def log_busy(holder: int | None) -> None:
-    """Log that another process (with the id `holder`, or None if unknown) holds the device."""
+    """Log that another process (with the id `holder`, or None if unknown) has locked the device."""
     log().info("device.busy", holder=holder)
 
 
@@ -38,13 +39,13 @@ def exclusive(
 ) -> Iterator[float]:
     """Lock a device for the duration of the block, and yield the seconds of waiting for other processes.
 
-    A second lock makes sure that a waiting process gets the device next, even if the current holder requests the device
-    again at once. If no lock file can be created, the block runs without a lock.
+    A second lock ensures that a waiting process gets the device next, even if the current holder immediately requests
+    the device again. If no lock file can be created, the block runs without a lock.
 
     Args:
         unwanted: function that returns True when waiting should end, because the measurement is no longer needed.
-        on_busy: function that is called once after `BUSY_S` seconds of waiting, with the id of the process that holds
-            the device, or None if unknown.
+        on_busy: function that is called once after `BUSY_S` seconds of waiting, with the id of the process that has
+            locked the device, or None if unknown.
 
     Raises:
         GaveUp: `unwanted` returned True.

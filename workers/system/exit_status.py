@@ -12,7 +12,7 @@ def ended(status: int) -> str:
         status: exit status, or the negative number of the signal that ended the process.
     """
     if status >= 0:
-        return f"ended with status {status} in the middle of its work"
+        return f"ended with status {status} before it was finished"
     try:
         return f"killed by {signal.Signals(-status).name}"
     except ValueError:

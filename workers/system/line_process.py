@@ -50,7 +50,9 @@ class LineProcess:
             start_new_session=True,
         )
         self.works = True
-        self._end = weakref.finalize(self, _end, self._popen, resources)  # also called when the interpreter ends
+        self._end = weakref.finalize(
+            self, _end, self._popen, resources
+        )  # closes the pipes, also at the end of the interpreter
 
     def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | str | None:
         """Return the answer to a request, or a text that describes how the process ended.
@@ -79,7 +81,7 @@ class LineProcess:
         try:
             return cast(Mapping[str, object], json.loads(line))
         except json.JSONDecodeError:
-            self.close()  # the process may have written more lines
+            self.close()  # the process may have written more than one line
             return f"wrote {line.strip()[:80]!r} instead of an answer"
 
     def _watch(self, countdown: Countdown, answered: threading.Event, late: threading.Event) -> None:

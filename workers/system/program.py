@@ -18,7 +18,7 @@ from workers.system.interruption import Interruption
 from workers.system.seconds import Countdown
 
 MOST_RUNS = 3
-"""Maximum number of runs of a program. It is run again if it was killed from outside."""
+"""Maximum number of runs of a program. A program is run again if it was killed from outside."""
 
 _CHILD_KILLED = re.compile(r"(Killed|Terminated) signal terminated program")
 """Matches the output of GCC if a program that it started was killed."""
@@ -89,7 +89,7 @@ def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[int | No
     if status is None:
         _kill(process)
         process.wait()
-        reader.join(_GRACE_S)  # a descendant that left the process group may still hold the pipe
+        reader.join(_GRACE_S)  # a descendant outside the process group may have the pipe open
     return status, kept.decode(errors="replace")
 
 

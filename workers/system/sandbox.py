@@ -59,7 +59,7 @@ def sandboxed(
 
 
 def environment() -> Mapping[str, str]:
-    """Return the environment of commands in a sandbox: variables that compilers need, but no secrets."""
+    """Return the environment variables of commands in a sandbox: those that compilers need, without secrets."""
     return {name: os.environ[name] for name in (*_KEPT, *_ALSO_KEPT) if name in os.environ}
 
 

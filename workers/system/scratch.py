@@ -15,7 +15,7 @@ _MARK = ".held"
 
 
 class ScratchError(EvoError, OSError):
-    """No temporary folder can be created on this machine."""
+    """Raised if no temporary folder can be created on this machine."""
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def sweep_scratch() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             lock = _hold(folder / _MARK)
-        except OSError:  # the lock file does not exist yet, or another user owns the folder
+        except OSError:  # there is no lock file yet, or another user owns the folder
             continue
         if lock is not None:
             shutil.rmtree(folder, ignore_errors=True)

@@ -9,9 +9,8 @@ Result = TypeVar("Result")
 
 TICK_S = 0.5
 LONGEST_TICK_S = 3.0
-"""Seconds between two calls of `Countdown.left_s` from which the process counts as stopped. A busy process is late by
-less.
-"""
+"""If the time between two calls of `Countdown.left_s` is at least this number of seconds, the process counts as
+stopped. The delay in a busy process is shorter."""
 
 
 class Seconds:
@@ -56,7 +55,7 @@ class Countdown:
         return self._left_s if self._left_s > 1e-3 else 0.0
 
     def until(self, wait: Callable[[float], Result]) -> Result:
-        """Call a function until its result is true or the time is over, and return its last result.
+        """Call a function until its result is true or the time limit is reached, and return its last result.
 
         Args:
             wait: function that waits at most the given number of seconds. It is last called with 0 seconds.

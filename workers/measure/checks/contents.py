@@ -21,12 +21,12 @@ HELD_BACK = -1
 
 
 class Contents:
-    """Fills buffer sets with one of several *contents* (sets of input values), and records what each set holds.
+    """Fills buffer sets with one of several *contents* (sets of input values), and records each set's content.
 
     Args:
         sources: one buffer set per content, from which the content is copied, in the order of the contents' numbers.
         rng: random generator that draws the next content.
-        held: number of the current content of each buffer set. Objects that fill the same sets share this dict.
+        held: number of the current content of each buffer set. Objects that fill the same sets share this mapping.
     """
 
     def __init__(
@@ -37,11 +37,14 @@ class Contents:
         self._spent_s, self._changes = 0.0, 0
 
     def of(self, buffers: Buffers) -> int:
-        """Return the number of the content that a buffer set holds, or 0 if this object never filled the set."""
+        """Return the number of the content of a buffer set, or 0 if this object never filled the set."""
         return self._held.get(buffers, 0)
 
     def source(self, content: int) -> Buffers:
-        """Return the buffer set from which other sets get a content. Kernels may also be called on this set."""
+        """Return the buffer set from which the content is copied to other sets.
+
+        Kernels may also be called on this set.
+        """
         return self._sources[content]
 
     def note(self, buffers: Buffers, content: int) -> None:
@@ -49,7 +52,7 @@ class Contents:
         self._held[buffers] = content
 
     def put(self, buffers: Buffers, content: int) -> None:
-        """Copy the inputs of content number `content` into a buffer set, unless the set already holds them."""
+        """Copy the inputs of content number `content` into a buffer set, unless they are already there."""
         if self.of(buffers) != content:
             buffers.refill(self._sources[content])
             self._held[buffers] = content

@@ -17,9 +17,9 @@ class OutputCheck:
     reference only if their bits differ from the verified outputs.
 
     Args:
-        rights: buffer set with the verified outputs, by number of the content.
+        rights: buffer sets with the verified outputs, by number of the content.
         goldens: expected outputs, by number of the content.
-        contents: records which content each buffer set holds.
+        contents: object that records the content of each buffer set.
         deterministic: True to reject outputs whose bits differ from the verified outputs, even within the tolerance.
     """
 

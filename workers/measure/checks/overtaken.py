@@ -8,7 +8,7 @@ so a kernel that reads its inputs only in every second call is also detected. So
 kernel must read all elements.
 
 Some inputs are invalid while they are half written, such as indices beyond an array. These inputs are changed between
-two calls, while the loop waits. A kernel that measures the time between its calls can notice this pause.
+two calls, while the loop waits. A kernel that measures the time between its calls can detect this pause.
 """
 
 import itertools
@@ -54,18 +54,18 @@ machine is busy.
 """
 
 _ENOUGH, _MOST_TURNS = 64, 256
-"""Sufficient number of verified answers, and maximum number of batches. Some batches end before the change."""
+"""Number of verified answers after which the check ends, and maximum number of batches. Some batches end before the
+change and verify nothing."""
 
 LEAST_PAIRS = 6
 _WRONG = 2
-"""Number of wrong answers after which a kernel is rejected. A single wrong answer may be chance, because a processor
-core may load inputs of the next call before other cores see that the last call has ended.
-"""
+"""Number of wrong answers after which a kernel is rejected. A single wrong answer may be a coincidence, because a
+processor core may load inputs of the next call before the end of the last call is visible to other cores."""
 
 _FEWEST = 16
 """Number of verified answers below which one wrong answer is enough for a rejection."""
 
-_WHY = "The kernel answers with data that it kept from earlier inputs"
+_WHY = "The kernel returns data that it kept from earlier inputs"
 
 
 def judge_overtaken(
@@ -84,8 +84,8 @@ def judge_overtaken(
 
     Args:
         buffers: the timed buffer set. Its inputs are not restored.
-        goldens: sets of inputs with their expected outputs. `buffers` holds the first set at the start, and one of the
-            further sets after each change.
+        goldens: sets of inputs with their expected outputs. `buffers` contains the first set at the start, and one of
+            the further sets after each change.
         call_us: duration of a call, in µs.
         budget_s: seconds after which no new batch begins. The first `_LEAST_TURNS` batches always begin. The limit is
             `_PATIENCE` times as long if few answers were verified so far, or if an answer was wrong.
@@ -103,7 +103,7 @@ def judge_overtaken(
     integers = {each.name for each in arguments if not is_floating(each.dtype)}
     between = [not mixed or any(name in integers for name, _, _ in each) for each in writes]
     for turn in range(_MOST_TURNS):
-        enough = (1 + len(reasons)) * _ENOUGH  # each wrong answer extends the check by `_ENOUGH`
+        enough = (1 + len(reasons)) * _ENOUGH  # after a wrong answer, more answers are needed
         patience = 1 if judged >= _LEAST_JUDGED and not reasons else _PATIENCE
         late = turn >= _LEAST_TURNS and time.monotonic() - began_s > patience * budget_s
         if not others or judged >= enough or len(reasons) >= _WRONG or late:
@@ -148,12 +148,13 @@ def changing(
 ) -> Changing | None:
     """Time consecutive calls while another core repeatedly writes one input element.
 
-    In one series of samples, the written values alternate. In a second series, the same value is written each time. The
-    series do not differ in anything else. A kernel that recognises its inputs and returns stored answers is slower if
-    the values alternate.
+    In one series of samples, the written values alternate. In a second series, the same value is written each time.
+    There is no other difference between the series. A kernel that recognises its inputs and returns stored answers is
+    slower if the values alternate.
 
     Args:
-        goldens: expected outputs of two different inputs. Afterwards, `buffers` holds the inputs of the first element.
+        goldens: expected outputs of two different inputs. Afterwards, `buffers` contains the inputs of the first
+            element.
         call_us: duration of a call, in µs.
         rng: random generator that draws the element.
         budget_s: seconds after which no new pair of samples begins. The first `LEAST_PAIRS` pairs always begin.

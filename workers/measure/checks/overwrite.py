@@ -1,10 +1,10 @@
-"""The overwrite check compares calls whose outputs already hold the answer with calls whose outputs hold poison.
+"""Overwrite check: compares calls on outputs that already contain the answer with calls on outputs with poison.
 
-Poison is a byte pattern that no correct output has. In a timed loop, the outputs hold the answer from the second call
-on. A kernel that finds the answer there and skips work gives correct results in all other checks, and is fast only
-while it is timed. The check calls the kernel once on each of several buffer sets, the *ring*. Before each sample,
-outside the timed span, the outputs of all sets are filled with the answer or with poison. The two kinds of samples
-differ only in the contents of the outputs.
+Poison is a byte pattern that no correct output has. In a timed loop, the outputs contain the answer from the second
+call on. A kernel may find the answer there and skip work. Such a kernel gives correct results in all other checks, and
+is fast only while it is timed. The check calls the kernel once on each of several buffer sets, the *ring*. Before each
+sample, outside the timed span, the outputs of all sets are filled with the answer or with poison. The two kinds of
+samples differ only in the contents of the outputs.
 """
 
 import math
@@ -34,7 +34,8 @@ samples. The usual number is exceeded while the interval is too wide for a decis
 """
 
 _WHOLLY, _PARTLY = 0.75, 2.0
-"""A cache is assumed to hold all buffers up to `_WHOLLY` times its size, and a part of them up to `_PARTLY` times."""
+"""A cache is assumed to contain all buffers if their total size is at most `_WHOLLY` times the size of the cache, and a
+part of them if it is at most `_PARTLY` times this size."""
 
 _PAGES_BYTES = 64 * 4096
 """Number of bytes whose page translations fit in the first-level TLB of a CPU core. A transpose that writes one element
@@ -54,7 +55,7 @@ SHORT_ROUNDS, _SHORT_BATCH_US = 12, 100.0
 """Number of rounds that compare short batches with batches of the timed length, and duration of a short batch in µs."""
 
 LOOKS = 3
-"""Number of measurements in a row that must find skipped work before a kernel is rejected."""
+"""Number of consecutive measurements that must show skipped work before a kernel is rejected."""
 
 PATIENCE = 3
 """Factor by which the time limit grows while the result is too noisy to decide."""
@@ -89,7 +90,7 @@ def most_disagreement(
 ) -> float:
     """Return the maximum allowed ratio of the time of a call in the ring to the time of a repeated call.
 
-    The ratio is higher if a single set fits, at least partly, into a cache that cannot hold the ring.
+    The ratio is higher if a single set fits, at least partly, into a cache that is too small for the ring.
 
     Args:
         sets: number of buffer sets in the ring.
@@ -109,7 +110,7 @@ def most_disagreement(
 
 @dataclass(frozen=True, kw_only=True)
 class Suspicion:
-    """A reason to suspect that a kernel does less work in some calls. `proved` is False if noise may be the reason."""
+    """Suspicion that a kernel does less work in some calls. `proved` is False if noise may be the reason."""
 
     text: str
     proved: bool
@@ -130,7 +131,7 @@ def disagreement(
     if fast is None:
         return None
     slow_us, fast_us = (f"{each.median_us:.3g} µs" for each in (slow, fast))
-    text = f"a call takes {slow_us} if each call has its own {what}, and {fast_us} if one call is repeated"
+    text = f"a call takes {slow_us} if each call has its own {what}, but {fast_us} if one call is repeated"
     return _suspicion(slow, fast, limit, confidence, text)
 
 
@@ -167,7 +168,7 @@ def shortened(short: Timing, timed: Timing, limit: float, confidence: float) -> 
         limit: maximum allowed ratio of the two times.
         confidence: the suspicion is proved if the ratio exceeds the limit with this confidence.
     """
-    text = f"a call takes {timed.median_us:.3g} µs in the timed rounds, and {short.median_us:.3g} µs in shorter batches"
+    text = f"a call takes {timed.median_us:.3g} µs in the timed rounds, but {short.median_us:.3g} µs in shorter batches"
     return _suspicion(short, timed, limit, confidence, f"{text} of equal calls")
 
 
@@ -216,9 +217,9 @@ class Filled:
     Args:
         turn: timer that calls the kernel on the sets.
         sets: buffer sets of the ring.
-        sources: buffer sets whose outputs and workspaces are copied to the ring, one after another. Calls find the
-            contents of the last source. The earlier sources are copied only so that samples with different contents
-            access the same memory before they begin.
+        sources: buffer sets whose outputs and workspaces are copied to the ring, one after another. When a sample
+            begins, the ring has the contents of the last source. The earlier sources are copied so that all kinds of
+            samples access the same memory before they begin.
         look: function that verifies the outputs in a set.
         left: sets whose outputs are verified after each sample. If None, all sets are verified.
     """
@@ -258,7 +259,7 @@ def overwrite_check(
     undecided: Callable[[OverwriteCheck], bool],
     repeated: Timer | None = None,
 ) -> OverwriteCheck:
-    """Return samples of calls on outputs that hold the answer and on outputs that hold poison, in interleaved rounds.
+    """Return samples of calls on outputs with the answer and on outputs with poison, in interleaved rounds.
 
     Args:
         turn: timer that calls the kernel once on each of `sets`.
@@ -268,7 +269,8 @@ def overwrite_check(
         budget_s: seconds after which no new round begins. The first `LEAST_ROUNDS` rounds always begin. The limit is
             `PATIENCE` times as long while `undecided` returns True.
         undecided: function that returns True while the result is too imprecise to decide.
-        repeated: timer that calls the kernel equally often on the first set only. None if repeated calls are not timed.
+        repeated: timer that calls the kernel the same number of times on the first set. None if repeated calls are not
+            timed.
     """
     right, blank = sources["answered"], sources["poisoned"]
     orders = {"answered": [blank, right], "poisoned": [right, blank]}
@@ -277,7 +279,7 @@ def overwrite_check(
         timers["repeated"] = Filled(repeated, sets, [right, blank], look, left=sets[:1])
     taken: dict[str, list[float]] = {name: [] for name in timers}
     for timer in timers.values():
-        timer.sample()  # the first call touches new memory
+        timer.sample()  # the first call is slow, because it accesses new memory
 
     def found() -> OverwriteCheck:
         series = {name: moment.timing(samples_us, turn.calls) for name, samples_us in taken.items()}

@@ -1,12 +1,13 @@
-"""The repetition check compares calls on inputs that the kernel has seen with calls on new inputs.
+"""Repetition check: compares calls on inputs that the kernel received before with calls on new inputs.
 
 A timed loop repeats the same inputs. A kernel may recognise the inputs by some or all of their elements, and copy a
 stored answer. Such a kernel gives correct results in all other checks, and is fast only while it is timed. The check
 calls the kernel once on each of several buffer sets, and takes three samples per round:
 
-- *new*: each set holds newly drawn inputs.
-- *known*: all sets hold the timed inputs. A kernel that recognises its inputs is faster than in *new*.
-- *same*: equally many calls on a single set. A kernel that stores answers by address is faster than in *known*.
+- *new*: each set contains newly drawn inputs.
+- *known*: all sets contain the timed inputs. A kernel that recognises its inputs is faster than in *new*.
+- **same*: the same number of calls, all on a single set. A kernel that stores answers by address is faster than in
+  *known*.
 
 The same calls are made before each sample. Then the inputs of the sample are written.
 """
@@ -37,7 +38,7 @@ def repetition(
 
     Args:
         turn: timer that calls the kernel once on each of `sets`.
-        again: timer that calls the kernel equally often on the first of `sets`.
+        again: timer that calls the kernel the same number of times on the first of `sets`.
         known: inputs on which the kernel was timed.
         draw: function that returns new inputs of the same distribution.
         budget_s: seconds after which no new round begins. The first `LEAST_ROUNDS` rounds always begin.
@@ -51,7 +52,7 @@ def repetition(
             each.renew(inputs)
             each.rewrite(blank)
 
-    before, repeated = ([_copy(known) for _ in sets] for _ in range(2))  # new inputs are separate arrays, too
+    before, repeated = ([_copy(known) for _ in sets] for _ in range(2))  # like new inputs, in separate arrays
     with undisturbed():
         for index in range(MOST_ROUNDS):
             if index >= LEAST_ROUNDS and time.monotonic() - began_s > budget_s:

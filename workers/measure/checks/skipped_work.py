@@ -40,7 +40,7 @@ from workers.measure.verify import WrongAnswerError
 from workers.runner.protocol import Compare
 
 _NEW, _OVERTAKEN = 0x6E, 0x6F
-"""Appended to the seed of the search for new inputs, and for changes of inputs during calls."""
+"""Numbers that are appended to the seed of the search, for new inputs and for changes of inputs during calls."""
 
 _REPETITION_S = 0.5
 """Seconds that a process may spend on calls on new and known inputs, including drawing the inputs."""
@@ -113,13 +113,13 @@ def changing_inputs(bench: Bench, candidate: Candidate, found: OverwriteCheck, m
     contents.note(buffers, HELD_BACK)
     common = (bench.session, candidate.kernel, buffers, arguments, goldens)
     judged = judge_overtaken(*common, call_us=call_us, rng=rng, budget_s=_OVERTAKEN_S, mixed=plan.mixed)
-    bench.proofs["inputs changed while calls followed each other"] = f"{judged} answers judged"
+    bench.proofs["inputs changed during consecutive calls"] = f"{judged} answers verified"
     timed = None
     if plan.mixed and all(is_floating(each.dtype) for each in plan.operands if each.role in DRAWN):
         common = (bench.session, candidate.kernel, buffers, arguments, goldens[:2])
         timed = changing(*common, call_us=call_us, moment=moment, rng=rng, budget_s=_OVERTAKEN_S)
     contents.put(buffers, 0)
-    bench.require_nothing_left("launches whose inputs changed meanwhile")
+    bench.require_nothing_left("launches whose inputs changed in the meantime")
     return replace(found, changing=timed)
 
 
@@ -182,7 +182,7 @@ def _mixed(bench: Bench, candidate: Candidate) -> tuple[Sequence[Buffers], Timer
 def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], moment: Moment) -> Repetition | None:
     """Return the result of the repetition check, or None if the kernel has no inputs.
 
-    Afterwards, the buffer sets hold the first timed inputs.
+    Afterwards, the buffer sets contain the first timed inputs.
     """
     arguments, plan, drawn = candidate.arguments, bench.terms.cases[0], itertools.count()
     known = bench.buffers.timed[0].inputs_of(arguments)
@@ -211,7 +211,7 @@ def _disagreement(
     sets, limits, confidence = found.poisoned.calls_per_sample, bench.terms.device.limits, policy.skip_confidence
     limit = most_disagreement(candidate.arguments, sets, limits, policy)
     suspicions = [disagreement(found.poisoned, found.repeated, limit, confidence)]
-    if isinstance(bench.session, HostSession):  # only these kernels share memory with the loop that calls them
+    if isinstance(bench.session, HostSession):  # only CPU kernels share memory with the loop that calls them
         batches = _batches_of_two_lengths(bench, bench.session, candidate, timed, found.repeated or found.answered)
         suspicions.append(shortened(*batches, policy.max_ring_ratio, confidence))
     if (calls := found.repetition) is not None:

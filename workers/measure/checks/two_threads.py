@@ -18,24 +18,22 @@ from workers.measure.verify import WrongAnswerError, judge
 
 _LEAST_TURNS, _MOST_TURNS, _CALLS = 2, 24, 4
 _SETS, _MOST_BYTES, _SHORT_US = 64, 1 << 22, 500.0
-"""Maximum number of verified calls per thread and turn, maximum size of their buffer sets in bytes, and duration in µs
-below which a call is short.
-"""
+"""Maximum number of verified calls per thread and turn, maximum size of the buffer sets in bytes, and duration in µs
+below which a call counts as short."""
 
 _TURNS_OF_MANY = 10
-"""Number of turns with many calls. Verifying their outputs takes most of the time."""
+"""Number of turns with many calls. Most of the time is needed to verify their outputs."""
 
 _BUDGET_S, _BUDGET_OF_VERY_SHORT_S, _VERY_SHORT_US = 0.06, 0.2, 50.0
-"""Seconds after which no further turn begins, the same for very short calls, and duration in µs below which a call is
-very short. The first `_LEAST_TURNS` turns always begin. Turns of very short calls get more time, because they mostly
-wait for two free cores on a busy machine.
-"""
+"""Seconds after which no further turn begins, the same limit for very short calls, and duration in µs below which a
+call is very short. The first `_LEAST_TURNS` turns always begin. Turns of very short calls get more time, because
+they mostly wait for two free cores on a busy machine."""
 
 _REMEDY = (
     ". A kernel that keeps intermediate data in static memory is wrong if two threads call it. Use local or allocated "
     "memory"
 )
-_DECLARE = ". If callers never do that, declare reentrant = false under [cpu] in family.toml"
+_DECLARE = ". If callers never use two threads, declare reentrant = false under [cpu] in family.toml"
 
 
 def judge_two_threads(
@@ -63,7 +61,7 @@ def judge_two_threads(
     """
     remedy = _REMEDY + ("" if fixed else _DECLARE)
     began_s, both, calls, call_us = time.monotonic(), [[each] for each in sets], _CALLS, math.inf
-    where = f"case {goldens[0].case}, called by two threads at once"
+    where = f"case {goldens[0].case}, called by two threads concurrently"
     for turn in range(_MOST_TURNS):
         if turn == _LEAST_TURNS and call_us < _SHORT_US:
             count = max(1, min(_SETS, _MOST_BYTES // max(each.bytes_held for each in sets)))
@@ -81,7 +79,7 @@ def judge_two_threads(
         except TrespassError as error:
             raise WrongAnswerError(f"{where}: {error}{remedy}") from None
         except DeviceLostError as error:
-            raise DeviceLostError(f"{error}, called by two threads at once{remedy}", killed=error.killed) from None
+            raise DeviceLostError(f"{error}, called by two threads concurrently{remedy}", killed=error.killed) from None
         for own, right, golden in zip(both, rights, goldens, strict=True):
             for each in own:
                 if not each.same_outputs(right):

@@ -54,7 +54,7 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
         same = array.shape == operand.shape and not _codes(operand)
         remedy = f"; return {operand.name}.astype(np.{expected.name})" if same else ""
         raise FamilyError(f"{where} as {array.dtype.name} {array.shape}; {declared}{remedy}")
-    if expected == np.bool_:  # bytes other than 0 and 1 are True to NumPy, but not to every kernel
+    if expected == np.bool_:  # NumPy treats bytes other than 0 and 1 as True, but kernels may not
         return np.ascontiguousarray(array.view(np.uint8) != 0)
     return copied(array.astype(expected, copy=False))
 
@@ -93,7 +93,7 @@ def array_of(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
     if isinstance(made, np.ma.MaskedArray):
         raise FamilyError(f"{maker}: `{operand.name}` is a masked array; return a plain array, e.g. with .filled(0)")
     array = np.asarray(made)
-    if array.dtype.kind == "f" and isinstance(made, list | tuple):  # NumPy converts [1, 2**63] to floats
+    if array.dtype.kind == "f" and isinstance(made, list | tuple):  # because NumPy would convert [1, 2**63] to floats
         whole = np.array(made, dtype=object)
         array = whole if whole.shape == array.shape and _are_integers(whole) else array
     if array.dtype == object and array.size and _are_integers(array):
@@ -107,7 +107,7 @@ def on_host(made: Any) -> Any:
     """Copy an array of PyTorch or CuPy to host memory. Return other values unchanged."""
     libraries = {each.__module__.partition(".")[0] for each in type(made).__mro__}
     if "torch" in libraries:
-        narrow = str(made.dtype).startswith(("torch.bfloat16", "torch.float8"))  # NumPy has no such dtype
+        narrow = str(made.dtype).startswith(("torch.bfloat16", "torch.float8"))  # NumPy has no bfloat16
         return (made.float() if narrow else made).numpy(force=True)
     return made.get() if "cupy" in libraries else made
 
@@ -138,7 +138,7 @@ def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.
     copied = values.reshape(-1)
 
     def copy(piece: slice) -> float:
-        """Copy a piece, and return its largest magnitude, or NaN if the piece contains NaN."""
+        """Copy a piece, and return its largest absolute value, or NaN if the piece contains NaN."""
         copied[piece] = flat[piece]
         return float(np.abs(copied[piece]).max(initial=0.0))
 
@@ -147,7 +147,7 @@ def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.
     if not np.isfinite(largest):
         _refuse(~np.isfinite(values), values, where, "NaN or infinite, so no error can be computed", _REMEDIES)
     if not _is_held(np.asarray([largest]), operand.dtype).all():
-        beyond = f"outside the range of {operand.dtype}, so a kernel writes infinity"
+        beyond = f"outside the range of {operand.dtype}, so a kernel would write infinity"
         _refuse(~_is_held(values, operand.dtype), values, where, beyond, _REMEDIES)
     if largest and not _SQUARABLE[0] < largest < _SQUARABLE[1]:
         reason = f"float64 cannot represent its square, so no relative error can be computed. Remedy: {_REMEDIES}"
@@ -180,14 +180,14 @@ def _reachable(operand: Operand, values: NDArray[Any], where: str) -> NDArray[An
     """Check that each expected value of an integer output has an integer within its tolerance. Return the values."""
     limit = None if operand.tolerance is None else operand.tolerance.max_abs
     if values.dtype.kind == "f" and limit is not None:
-        remedy = "round the values as the kernel must, or set max_abs = 0.5 or more in family.toml"
+        remedy = "round the values as the kernel has to round them, or set max_abs = 0.5 or more in family.toml"
         far = np.abs(values - np.rint(values)) > limit
         _refuse(far, values, where, f"further from every integer than max_abs = {limit:g}", remedy)
     return values
 
 
 _WRITABLE = "return values that a kernel can write"
-_REMEDIES = "change inputs() or reference() so that right answers are ordinary numbers"
+_REMEDIES = "change inputs() or reference() so that right answers are finite numbers"
 
 
 def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: str, remedy: str) -> None:

@@ -23,7 +23,7 @@ _reading = threading.local()
 
 
 class Siblings(MetaPathFinder):
-    """Lets reference.py import modules from the family's folder, as a script can import modules from its folder.
+    """Import finder with which reference.py can import modules from the family's folder, as a script can.
 
     A file never replaces a module of the standard library or of kernel-evo with the same name.
     """
@@ -79,9 +79,9 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 def dependencies(folder: Path) -> dict[str, list[int]]:
     """Return the state of each file that was imported or opened so far, by path.
 
-    Files of the family's folder, the standard library and kernel-evo are excluded, because digests in the cache key
-    cover them. For an installed package, only the file of its top-level module is recorded, because every installation
-    rewrites that file.
+    Files of the family's folder, the standard library and kernel-evo are excluded, because the cache key already
+    depends on their contents. For an installed package, only the file of its top-level module is recorded, because
+    every installation rewrites that file.
     """
     found = {}
     for path in {*_imported(), *_opened}:
@@ -120,7 +120,7 @@ def _is_outside(path: str, folder: Path) -> bool:
         return False
     parts = _parts(path)
     installed = not _INSTALLED.isdisjoint(parts)
-    if path in _opened and (installed or "__pycache__" in parts):  # `_imported` lists the modules
+    if path in _opened and (installed or "__pycache__" in parts):  # imported modules are recorded by `_imported`
         return False
     return installed or not path.startswith(_STANDARD)
 

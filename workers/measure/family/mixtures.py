@@ -21,9 +21,8 @@ from evo.reference.encoding import decoded, encoded, is_floating
 from workers.measure.family.expected_output import Arrays
 
 _EQUAL_SHARE = 8
-"""One element in `_EQUAL_SHARE` gets the value of its neighbour, equally many get one common value, and half as many
-become positive or negative 0.
-"""
+"""One of `_EQUAL_SHARE` elements gets the value of its neighbour. The same number of elements get one common value, and
+half as many become positive or negative 0."""
 
 _NEAR, _NEAREST, _FARTHEST = 0.125, 16.0, 512.0
 """Elements of nearby inputs differ by a fraction of their value: at most `_NEAR`, and `_NEAREST` to `_FARTHEST` times
@@ -129,7 +128,7 @@ def _with_lone(
     Its value is the largest (`sign` 1) or smallest (-1) finite element of `others`.
     """
     found = array.copy()
-    if array.size < 2:  # the element would not be an outlier
+    if array.size < 2:  # the changed element would not be an outlier
         return found
     extremes = [_extreme(other, dtype, sign) for other in others]
     known = [each for each in extremes if each is not None]

@@ -26,14 +26,15 @@ _PARAMETERS = {
     "reference": "problem, inputs",
     "yardstick": "problem, inputs",
 }
-"""Parameters of the functions that return arrays by name."""
+"""Parameters of the functions in reference.py that return arrays, by name of the function."""
 
 
 class ReferenceModule:
     """An imported reference.py.
 
     Attributes:
-        helpers: digest of the modules of kernel-evo that reference.py imports. The family's digest does not cover them.
+        helpers: digest of the modules of kernel-evo that reference.py imports. These modules are not part of the
+            family's digest.
 
     Raises:
         FamilyError: the module cannot be imported.
@@ -68,7 +69,7 @@ class ReferenceModule:
         """
         function = self.function(name)
         if function is None:
-            raise FamilyError(f"{self.path.name} has no function `{name}`, which family.toml relies on")
+            raise FamilyError(f"{self.path.name} has no function `{name}`, which family.toml requires")
         return function
 
     def arrays(self, function: str, *arguments: object) -> Arrays:
@@ -84,7 +85,7 @@ class ReferenceModule:
         except TypeError as error:
             remedy = f"declare it as `def {function}({_PARAMETERS[function]}):`"
             raise FamilyError(f"{self.maker(function)}: {error}; {remedy}") from None
-        except ValueError:  # a C function without a signature
+        except ValueError:  # the function is implemented in C and has no signature
             pass
         made = called(*arguments)
         if not isinstance(made, Mapping):
@@ -165,7 +166,7 @@ def _import_advice(error: BaseException, path: Path) -> str:
 
 
 def _provide_earlier_names() -> None:
-    """Let reference.py import helpers from `evo`, where they were in older versions, instead of `evo.reference`."""
+    """Let reference.py import helpers of `evo.reference` from `evo`, where older versions of kernel-evo had them."""
     for name in ("encoding", "heads", "library", "rows", "torch_baselines"):
         sys.modules.setdefault(f"evo.{name}", importlib.import_module(f"evo.reference.{name}"))
 

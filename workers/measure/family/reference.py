@@ -48,22 +48,23 @@ _LAYOUT = 5
 """Version of the layout of cache entries, and of the checks that the entries have passed."""
 
 _REPEATED_S = 0.05
-"""``reference()`` is called twice if it takes fewer seconds than this, to detect results that differ between calls."""
+"""Maximum duration in seconds of ``reference()`` for which it is called twice, to detect results that differ between
+calls."""
 
 _MIXED = 0x6D69
-"""Appended to the seed of the inputs for drawing mixtures."""
+"""Number that is appended to the seed of the inputs, for drawing mixtures."""
 
 _SAMPLED_BYTES = 1 << 14
 _DEPENDENCIES = "dependencies"
 """Name of the array in a cache entry with the states of the files that `dependencies` returned."""
 
 _READ_BYTES_S = 2e8
-"""Bytes per second at which cache entries are read and checked. Outputs that are computed faster are not cached."""
+"""Bytes per second at which cache entries are read and checked. Outputs that can be computed faster than read are not
+cached."""
 
 _CACHE_SHARE = 2
-"""The expected outputs of one problem may fill at most the cache size divided by this number, so that they do not evict
-each other.
-"""
+"""Maximum size of the expected outputs of one problem: the cache size divided by this number. Otherwise they could
+evict each other."""
 
 
 def _pool_for(drawn: Sequence[Arrays]) -> ThreadPoolExecutor:
@@ -276,7 +277,7 @@ class Reference:
             off = math.sqrt(distance(second[f"reference/{each.name}"], right).squares)
             allowed = each.tolerance.rel_l2 if each.tolerance is not None else 0.0
             if off > allowed * norm(right):
-                reason = "differs from call to call on the same inputs; compute it from `problem` and `inputs` alone"
+                reason = "differs between calls on the same inputs; compute it from `problem` and `inputs` alone"
                 where = f"{self._module.maker('reference')}: `{each.name}` of case {plan.name}"
                 raise FamilyError(f"{where} {reason}, not from np.random, the time or earlier calls")
 
@@ -289,7 +290,9 @@ class Reference:
         """Return the maximum absolute error of ``yardstick()`` for an output, compared with ``reference()``."""
         where = f"{self._module.maker('yardstick')}: `{output.name}` of case {plan.name}"
         if values.shape != reference.shape:
-            raise FamilyError(f"{where} has shape {values.shape}, but that of reference() has shape {reference.shape}")
+            raise FamilyError(
+                f"{where} has shape {values.shape}, but the result of reference() has shape {reference.shape}"
+            )
         found = distance(check_yardstick(output, values, where), reference)
         if found.not_finite == found.elements:
             raise FamilyError(f"{where} contains only NaN or infinities, so no error can be computed")
@@ -300,7 +303,7 @@ class Reference:
         return found.max_abs
 
     def _key(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays) -> str:
-        """Return the cache key. The key covers the inputs, because inputs may depend on more than the seed."""
+        """Return the cache key. The key depends on the inputs, because inputs may depend on more than the seed."""
         outputs = [[each.name, each.dtype, each.shape] for each in plan.outputs]
         drawn = [[name, _checksum(array)] for name, array in sorted(inputs.items())]
         what = json.dumps([_LAYOUT, sorted(plan.problem.items()), plan.distribution, seed, outputs, drawn])
@@ -342,7 +345,7 @@ def _limit(output: Operand, stored: Arrays, *, few: bool) -> Limit:
     error = float(stored[f"error/{output.name}"])
     if not is_floating(output.dtype):  # integers are never rounded, so the error may be 0
         return Limit(rel_l2=tolerance.rel_l2, max_abs=tolerance.max_abs_ratio * error)
-    # yardstick() may be exact by chance, but kernels need not be
+    # yardstick() may be exact by coincidence, but kernels need not be exact
     reference = stored[f"reference/{output.name}"]
     scale = largest_magnitude(reference)
     error = max(error, scale * float(np.finfo(np.float32).eps))

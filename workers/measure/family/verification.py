@@ -28,7 +28,7 @@ class Verification:
     inputs: Arrays
 
     def __call__(self, outputs: Arrays) -> str | None:
-        """Return the reason why outputs are wrong, or None if they are correct.
+        """Return the reason why outputs are wrong, or None if the outputs are correct.
 
         If ``verify()`` raises an exception, the outputs count as wrong.
 
