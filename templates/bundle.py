@@ -36,7 +36,7 @@ SCHEME = "bundle:"
 MAX_SPEC_BYTES = 1 << 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
-"""Pattern of a folder name or file name in a family."""
+"""Matches valid names of folders and files in a family."""
 
 _BROKEN = (
     zipfile.BadZipFile,
@@ -126,7 +126,7 @@ def family_of(files: Mapping[str, bytes]) -> Family:
 def check_sources(family: Family, files: Mapping[str, bytes]) -> None:
     """Check that plain and Triton sources use the names that family.toml declares.
 
-    Templates are not checked here, but when they are rendered for a config.
+    Templates are checked later, when they are rendered for a config.
 
     Raises:
         InvalidInput: a tunable has no effect, or a source redefines a macro.

@@ -1,9 +1,10 @@
 """Refuses variants whose sources read files outside the family's folder and the compiler's headers.
 
 Compilers print lines of the files that they include, so an untrusted source could reveal files of the worker's machine.
-The check covers all ways to name a file. An include of a macro is refused, because the check cannot tell which file the
-macro names. Comments and strings are searched like code: only a complete preprocessor can recognise them reliably, and
-a string that looks like the start of a comment could otherwise hide a directive. All patterns take linear time.
+The check covers all ways to name a file. An include of a macro is refused, because the check cannot determine the file
+that the macro names. Comments and strings are searched like code: only a complete preprocessor can recognise them
+reliably, and a string that looks like the start of a comment could otherwise hide a directive. All patterns take linear
+time.
 
 Variants may use only listed compiler flags, because compilers have hundreds of options that read, write or run files.
 """
@@ -31,7 +32,7 @@ _CODE = (
     r"|delete-null-pointer-checks|(?:asynchronous-)?unwind-tables|permissive|signed-char|unsigned-char|short-enums"
     r"|template-depth|constexpr-[a-z-]+|max-errors|concepts|coroutines|PIC|pic|lto)(?:=[\w.,+-]+)?"
 )
-"""Accepted options after ``-f``. They change the generated code or the language, and name no file."""
+"""Accepted options after ``-f``. These options change the generated code or the language, and do not name files."""
 
 _ACCEPTED = re.compile(
     rf"-O(?:[0-3sgz]|fast)?|-f{_CODE}|-m(?!llvm|specs|relax-cmpxchg)[a-z0-9.-]+(?:=[\w.,+-]+)?|-?-std=[\w+]+"
@@ -68,12 +69,12 @@ def _faults(plain: str) -> Iterator[str]:
     for directive in _INCLUDE.finditer(plain):
         named = _NAMED.match(directive[1])
         if named is None:
-            yield f"`{directive[0].strip():.80}` names no file; include files by their names, not by macros"
+            yield f"`{directive[0].strip():.80}` does not name a file; include files by their names, not by macros"
             continue
         name = named[1] or named[2] or ""
         if name.startswith(("/", "~")) or ".." in name.split("/") or "\\" in name or ":" in name:
             yield f"`{directive[0].strip():.80}` names a file outside the family; put headers next to the source"
     if (found := _ASSEMBLED.search(plain)) is not None:
-        yield f"`{found[0].strip():.80}` reads or looks for files, which the source of a variant may not do; remove it"
+        yield f"`{found[0].strip():.80}` reads or searches for files, which variants may not do; remove it"
     if (found := _HIDDEN.search(plain)) is not None:
         yield f"`{found[0].strip():.80}` can hide a directive; write it without the comment or trigraph"

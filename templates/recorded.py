@@ -31,7 +31,7 @@ def shipped(family: str, device: Device, objective: Objective) -> list[Earlier]:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """Measured results of one recording: pairs of config and time in µs. Configs contain fixed tunables, too."""
+    """Measured results of one recording: pairs of config and time in µs. Configs also contain fixed tunables."""
 
     family: str
     model: str

@@ -28,8 +28,8 @@ def require_inputs(arguments: Sequence[Argument], source: bytes, *, spec: str, f
         raise InvalidInput(
             f"{spec}: arguments[{number}].role",
             f"the kernel {what} `{argument.name}`, so {_FUNCTION}() of {file} must return it, but returns only "
-            f"{', '.join(f'`{name}`' for name in sorted(made)) or 'nothing'}; return `{argument.name}` as well, "
-            f"or give it another role: {others}",
+            f"{', '.join(f'`{name}`' for name in sorted(made)) or 'nothing'}; also return `{argument.name}`, or give "
+            f"it another role: {others}",
         )
 
 

@@ -199,7 +199,10 @@ def _folder(path: Path, *, built_in: bool) -> Package:
 
 
 def _state(path: Path) -> tuple[tuple[str, int, int, int], ...]:
-    """Return names, times, sizes and inodes of the files below `path`. They change if a file is edited or added."""
+    """Return names, times, sizes and inodes of the files below `path`.
+
+    The result changes if a file is edited or added.
+    """
     stats = ((file, file.stat()) for file in _paths(path))
     return tuple((str(file), stat.st_mtime_ns, stat.st_size, stat.st_ino) for file, stat in stats)
 
@@ -253,7 +256,7 @@ def _read_python(path: Path, own: Mapping[str, bytes]) -> tuple[Family, dict[str
     made[SPEC] = toml_text(document)
     if clashing := sorted(made.keys() & files.keys()):
         raise InvalidInput(
-            str(path / PYTHON_SPEC), f"describes {clashing[0]}, which is also a file in its folder; keep one of them"
+            str(path / PYTHON_SPEC), f"describes {clashing[0]}, which is also a file in its folder; remove one of them"
         )
     family = Family.from_document(document, PYTHON_SPEC)
     if family.name != path.name:
@@ -291,7 +294,7 @@ def _check_instances(package: Package) -> None:
         for entry in filter(is_instance, implementation.entries):
             name = template_name(entry)
             if not any(re.search(rf"\btemplate\s*<[^;{{]*\b{name}\s*\(", text) for text in texts):
-                reason = f"{entry} is an instance of a template, and {implementation.file} defines no template `{name}`"
+                reason = f"{entry} is an instance of a template, but {implementation.file} defines no template `{name}`"
                 remedy = f'write entry = "{name}" for a function that is `extern "C"`, or its mangled name'
                 raise InvalidInput(f"{SPEC}: {kind}.entry", f"{reason}; {remedy}")
 
@@ -302,7 +305,7 @@ def _read_files(folder: Path) -> Iterator[tuple[str, bytes]]:
         content = _bytes(path)
         total += len(content)
         if total > MAX_FOLDER_BYTES:
-            raise InvalidInput(str(folder), f"holds more than {MAX_FOLDER_BYTES >> 20} MiB; move data elsewhere")
+            raise InvalidInput(str(folder), f"contains more than {MAX_FOLDER_BYTES >> 20} MiB; move data elsewhere")
         yield path.relative_to(folder).as_posix(), content
 
 
@@ -315,7 +318,7 @@ def _paths(path: Path) -> list[Path]:
         return [path]
     paths = sorted(islice(_walked(path, path, frozenset()), MAX_FILES + 1))
     if len(paths) > MAX_FILES:
-        raise InvalidInput(str(path), f"holds more than {MAX_FILES} files; give the family a folder of its own")
+        raise InvalidInput(str(path), f"contains more than {MAX_FILES} files; move the family to a separate folder")
     return paths
 
 
@@ -352,8 +355,8 @@ def _matters(path: Path) -> bool:
 def _digest(files: Mapping[str, bytes]) -> str:
     """Return the SHA-256 of the names and contents of files.
 
-    The hash is computed from the SHA-256 of each name and each content. If names and contents were only joined,
-    different folders could give the same bytes.
+    The hash is computed from the SHA-256 of each name and each content. If names and contents were concatenated
+    instead, different folders could give the same bytes.
     """
     digest = hashlib.sha256()
     for name in sorted(files):
@@ -388,7 +391,7 @@ def _read_recording(path: Path) -> bytes:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             content = file.read(MAX_RECORDING_BYTES + 1)
     except EOFError:
-        remedy = f"copy it again, or recover its beginning: gzip -dc {quoted(str(path))} > recording.json"
+        remedy = f"copy the file again, or recover its beginning: gzip -dc {quoted(str(path))} > recording.json"
         raise InvalidInput(str(path), f"is truncated; {remedy}") from None
     except (OSError, zlib.error) as error:
         raise InvalidInput(str(path), f"cannot be read: {getattr(error, 'strerror', None) or error}") from error

@@ -1,4 +1,4 @@
-"""Generates the source of a config: renders a template in a sandbox, or puts macros in front of a plain source."""
+"""Generates the source of a config: renders a template in a sandbox, or inserts macros before a plain source."""
 
 import re
 import traceback
@@ -47,7 +47,9 @@ def render(package: Package, kind: DeviceKind, config: Config, problem: Problem,
 
 
 def check(package: Package, kind: DeviceKind) -> None:
-    """Check that a template or source uses the names that family.toml declares. Recordings have no source and pass.
+    """Check that a template or source uses the names that family.toml declares.
+
+    Recordings have no source and need no check.
 
     Raises:
         RenderError: a template uses a name that is not declared, a tunable has no effect, or a source redefines a
@@ -76,7 +78,7 @@ def check(package: Package, kind: DeviceKind) -> None:
 def check_source(package: Package, kind: DeviceKind) -> None:
     """Check a plain or Triton source; see `check`.
 
-    Templates are not checked here, but when they are rendered, because a template may be valid only for some configs.
+    Templates are checked later, when they are rendered, because a template may be valid only for some configs.
 
     Raises:
         RenderError: a tunable has no effect, or the source redefines a macro.
@@ -110,7 +112,7 @@ def _declared(package: Package, implementation: Implementation) -> frozenset[str
 
 
 def _needed(package: Package, implementation: Implementation) -> frozenset[str] | None:
-    """Return the identifiers in a source; None if names other than these may become macros, too.
+    """Return the identifiers in a source; None if other names may also become macros.
 
     A tunable or problem field normally becomes a macro only if the source uses its name, because a system header may
     use the same name for something else. The result is None if family.toml lists the macros, if headers outside the
@@ -150,10 +152,12 @@ def _unused(name: str, use: MacroUse | None, texts: Mapping[str, str], implement
     if use is None:
         return f"{where}it is not among the `macros` of family.toml; add it there, or remove the tunable"
     if use.state == "tested":
-        return f"{where}it is always defined, and the source only tests whether it is; use its value, or remove it"
+        tested = "it is always defined, but the source only tests whether it is defined"
+        return f"{where}{tested}; use its value, or remove the tunable"
     meant = near_miss(implementation.macro(name), texts, implementation)
     hint = f", did you mean `{meant}`?" if meant else ":"
-    return f"{where}it does not appear in the source or its headers{hint} Use it there or in the launch, or remove it"
+    remedy = "Use it there or in the launch, or remove the tunable"
+    return f"{where}it does not appear in the source or its headers{hint} {remedy}"
 
 
 def _texts(package: Package) -> dict[str, str]:
@@ -227,7 +231,7 @@ def _rendered(package: Package, name: str, variables: Mapping[str, Value]) -> st
 
 
 def _line(error: BaseException, package: Package, name: str) -> str:
-    """Return where a template has an error: ``file:line`` or, if the line is unknown, the template's name."""
+    """Return the position of an error in a template: ``file:line`` or, if the line is unknown, the template's name."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in package.files]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
 
@@ -247,7 +251,7 @@ def _undeclared(package: Package, implementation: Implementation) -> frozenset[s
 
 
 def _optional(package: Package, implementation: Implementation) -> frozenset[str]:
-    """Return the names that have a default in the template. The family need not declare these names."""
+    """Return the names that have a default in the template. The family may omit these names."""
     filters = (each for tree in _trees(package, implementation) for each in tree.find_all(nodes.Filter))
     return frozenset(each.node.name for each in filters if each.name == "default" and isinstance(each.node, nodes.Name))
 

@@ -24,8 +24,8 @@ _INCLUDED = re.compile(r"""\s*(?:"([^"]+)"|<([^>]+)>)""")
 _TESTED = re.compile(r"defined\s*+\(?+\s*+(\w+)(?:\s*+\))?+")
 _UNLESS = re.compile(r"\s*+!\s*+defined\s*+\(?+\s*+(\w+)\s*+\)?+\s*+")
 _NEAR = 100
-"""Number of characters before a string that are searched for ``#include``. Without this limit, the time is quadratic.
-"""
+"""Number of characters before a string that are searched for ``#include``. Without this limit, the search takes
+quadratic time."""
 
 _HEADER_FLAGS = ("-include", "--include", "--pre-include", "-imacros")
 
@@ -59,8 +59,8 @@ class _Scan:
     """State of the preprocessor while it reads lines.
 
     `conditions` has one entry per open ``#if``, ``#ifdef`` or ``#ifndef``. The entry is the name of a macro if the
-    condition tests that the macro is not defined. It is empty for the include guard of a header, and None for all
-    remaining conditions.
+    condition tests that the macro is not defined. The entry is empty for the include guard of a header, and None for
+    all other conditions.
     """
 
     uses: dict[str, MacroUse]
@@ -121,7 +121,7 @@ class _Scan:
 
 
 def macro_uses(files: Mapping[str, str], implementation: Implementation, names: Collection[str]) -> dict[str, MacroUse]:
-    """Return for each macro how a source and the included headers of its family use it.
+    """Return the use of each macro in a source and the included headers of its family, by name of the macro.
 
     Args:
         files: texts of the family's files by file name.
@@ -177,7 +177,7 @@ def _read(files: Mapping[str, str], name: str | None, seen: set[str]) -> Iterato
             yield line
         elif (included := _INCLUDED.match(directive[2])) is not None:
             yield from _read(files, _find(files, included[1] or included[2], posixpath.dirname(name)), seen)
-        else:  # ``#include MACRO`` may read any header of the family
+        else:  # ``#include MACRO`` may refer to any header of the family
             for each in sorted(files):
                 if each.endswith((".h", ".hpp", ".cuh", ".inc", ".hh", ".inl")):
                     yield from _read(files, each, seen)

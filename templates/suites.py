@@ -30,9 +30,9 @@ def find(name_or_path: str) -> Suite:
         return _read(FOLDER / f"{name_or_path}{SUFFIX}", name_or_path)
     path = with_home(name_or_path)
     if not (path.suffix == SUFFIX or "/" in name_or_path):
-        raise NotFound(f"{unknown(name_or_path, names(), 'suites')}; a file of your own ends in {SUFFIX}")
+        raise NotFound(f"{unknown(name_or_path, names(), 'suites')}; the path of a suite file ends in {SUFFIX}")
     if not path.exists():
-        raise NotFound(f"there is no file {path}; name a suite of your own, or one of {', '.join(names())}")
+        raise NotFound(f"there is no file {path}; give the path of a suite file, or one of {', '.join(names())}")
     return _read(path, path.stem)
 
 

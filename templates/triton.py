@@ -19,7 +19,7 @@ DESCRIBED = "kernel_evo_described"
 """Name of the user's kernel in a generated source if the kernel takes tensor descriptors."""
 
 MAP = "_kernel_evo_map"
-"""End of the name of a generated parameter that takes the tensor map of another parameter."""
+"""Suffix of the name of a generated parameter for the tensor map of another parameter."""
 
 DIVISIBLE = 16
 """Alignment of addresses in bytes that Triton uses for optimisations."""
@@ -83,7 +83,7 @@ def check(text: str, implementation: Implementation, declared: Sequence[str]) ->
 
 
 def names_of(text: str, implementation: Implementation) -> frozenset[str]:
-    """Return the names that affect how a kernel is compiled: parameters, names in descriptors, and Triton's options."""
+    """Return the names that affect compiling: the kernel's parameters, names in descriptors, and Triton's options."""
     try:
         parameters = {each.name for each in _kernel(text, implementation).parameters}
         return frozenset(parameters | _names_of_descriptors(implementation) | set(OPTIONS))
@@ -147,7 +147,7 @@ def _passing_descriptors(
 
 
 def _map(described: tuple[str, str, Descriptor]) -> dict[str, Any]:
-    """Return the facts from which a tensor map is compiled and created: Triton type, argument, dtype and shape."""
+    """Return the data from which a tensor map is compiled and created: Triton type, argument, dtype and shape."""
     name, dtype, made = described
     return {"type": f"tensordesc<{TYPES[dtype]}{list(made.block)}>", "of": name, "dtype": dtype, "shape": made.shape}
 
@@ -204,7 +204,7 @@ def _passed(
     if len(passed) != len(call):
         names, arguments = (", ".join(each.name for each in some) or "none" for some in (passed, call))
         raise RenderError(
-            f"{implementation.file}: {kernel.name} takes {len(passed)} arguments ({names}), and family.toml passes "
+            f"{implementation.file}: {kernel.name} takes {len(passed)} arguments ({names}), but family.toml passes "
             f"{len(call)} ({arguments}); list them in this order in `arguments`; "
             "a parameter with the name of a field, tunable or derived value is a constant"
         )
@@ -216,8 +216,8 @@ def _passed(
             )
         if parameter.pointer and argument.role == "scalar":
             raise RenderError(
-                f"{implementation.file}: {kernel.name} uses {parameter.name} as an address, and family.toml passes "
-                f"the scalar {argument.name} there; give the arguments in the order of the kernel's parameters"
+                f"{implementation.file}: {kernel.name} uses {parameter.name} as an address, but family.toml passes the "
+                f"scalar {argument.name} there; list the arguments in the order of the kernel's parameters"
             )
     return passed
 

@@ -1,8 +1,8 @@
 """Composes the files of a variant: a further implementation of a family with the same contract.
 
 A variant changes only the table of one device kind in family.toml. Problem fields, arguments, cases, tolerances,
-baselines and reference.py are those of the family. Submitted files are stored in a subfolder, so that they replace no
-file of the family.
+baselines and reference.py are those of the family. Submitted files are stored in a subfolder, so that they cannot
+replace files of the family.
 """
 
 import re
@@ -167,7 +167,7 @@ def _main(proposal: Proposal) -> tuple[str, str]:
     """Return the key ``template`` or ``source``, and the name of the proposal's main file."""
     keys = [key for key in ("template", "source") if key in proposal.table]
     if len(keys) == 2:
-        raise InvalidInput("document.template", "cannot be combined with `source`; keep one")
+        raise InvalidInput("document.template", "cannot be combined with `source`; remove one of them")
     if keys:
         file = proposal.table[keys[0]]
         if not isinstance(file, str) or file not in proposal.files:

@@ -29,7 +29,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
             is so large that nearly all other elements become subnormal E4M3 numbers. With ``outlier-8000``, the other
             elements become numbers below 1/4, and with ``outlier-1000`` below 2. With ``everywhere``, the position of
             the largest element moves from head to head. With ``zeros``, the last head is zero, and the first element of
-            each other head is the largest. ``large`` and ``small`` give scales far from 1.
+            each other head is the largest. ``large`` and ``small`` draw numbers whose scales are far from 1.
     """
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
     x = normals(rng, shape) * np.float32(STANDARD_DEVIATION.get(distribution, 1.0))
@@ -79,7 +79,7 @@ def _quantised(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array
 
 
 def _divisor(scale: Array) -> Array:
-    """Return each head's scale in a shape that broadcasts; 1 in place of the scale 0 of a head of zeros."""
+    """Return each head's scale in a shape that broadcasts. The scale 0 of a head of zeros is replaced by 1."""
     return np.where(scale > 0, scale, 1).astype(scale.dtype)[..., None, None]
 
 

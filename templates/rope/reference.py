@@ -84,7 +84,7 @@ def _of_torch(problem: Mapping[str, Any]) -> Callable[..., object]:
 def _turned(
     problem: Mapping[str, Any], numbers: Arrays, rounded: Callable[[Array], Array] = lambda values: values
 ) -> dict[str, Array]:
-    head_axis = 1 if problem["layout"] == "bshd" else 0  # without the batch axis
+    head_axis = 1 if problem["layout"] == "bshd" else 0  # index without the batch axis
     cos, sin = (np.expand_dims(numbers[name], head_axis) for name in ("cos", "sin"))
 
     def turned(x: Array) -> Array:

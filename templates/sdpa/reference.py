@@ -18,7 +18,8 @@ from evo.reference.rivals import rivals
 from evo.reference.torch_baselines import torch_on_cpu, torch_on_gpu
 
 SCORES_BYTES = 1 << 30
-"""Maximum bytes of score matrices and their temporaries. It limits the number of heads that are computed at once."""
+"""Maximum bytes of score matrices and their temporaries. The number of heads that are computed together is limited to
+stay below this size."""
 
 HIDDEN_VALUE = 64.0
 """Value added to `v` beyond the length of a batch entry, so that a result that uses a padded key is wrong."""
@@ -30,7 +31,7 @@ LEAST_HALF_DEVIATION = 0.05
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
     """Draw `q` (B, H, S, D), `k` and `v` (B, KV, S_KV, D), and return them in the problem's layout.
 
-    For ragged sequences, lengths are drawn, too; for ALiBi, slopes. Packed sequences are drawn with S tokens each, and
+    For ragged sequences, lengths are also drawn; for ALiBi, slopes. Packed sequences are drawn with S tokens each, and
     then cut to their lengths.
     """
     shapes = {"q": tuple(problem[name] for name in ("B", "H", "S", "D"))}
@@ -307,7 +308,10 @@ def _draw_slopes(problem: Mapping[str, Any], rng: np.random.Generator) -> dict[s
 
 
 def _distances(problem: Mapping[str, Any]) -> Array:
-    """Return the distances between queries and keys in tokens, (S, S_KV). The last query is at the last key."""
+    """Return the distances between queries and keys in tokens, (S, S_KV).
+
+    The last query has the position of the last key.
+    """
     keys = _keys(problem)
     distances: Array = np.abs(np.arange(problem["S"])[:, None] + keys - problem["S"] - np.arange(keys))
     return distances
@@ -442,6 +446,6 @@ def _hidden_keys(problem: Mapping[str, Any], inputs: Arrays) -> Array | None:
             keys >= inputs["lengths"][:, None, None, None], (problem["B"], 1, problem["S"], len(keys))
         )
         hidden = beyond if hidden is None else hidden | beyond
-        if window:  # padding rows may see no key: they get all keys, and their results are not used
+        if window:  # padding rows may attend to no key, so they attend to all; their results are not used
             hidden = hidden & ~hidden.all(axis=-1, keepdims=True)
     return hidden

@@ -18,7 +18,8 @@ from evo.reference.rivals import rivals
 from evo.reference.torch_baselines import tensor_of, torch_on_cpu, torch_on_gpu
 
 LARGE_FLOPS = 5e9
-"""From this number of operations on, a GPU computes float16 references, in at most a second instead of a minute."""
+"""Minimum number of operations for which a GPU computes float16 references. This takes at most a second instead of a
+minute."""
 
 BEYOND = 64.0
 """Value of keys and values after the end of the cache, in the last page. It is also added to `v` beyond the length of a
@@ -33,7 +34,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw `q` (B, H, Q, D), `k` and `v` (B, KV, S, D), and return `q`, and `k` and `v` in the problem's cache layout.
 
     For a cache with pages, `k` and `v` have shape (pages, page, KV, D), and a block table is drawn. For a ragged batch,
-    lengths are drawn, too.
+    lengths are also drawn.
     """
     fields = {"q": ("B", "H", "Q", "D"), "k": ("B", "KV", "S", "D"), "v": ("B", "KV", "S", "D")}
     shapes = {name: tuple(problem[field] for field in shape) for name, shape in fields.items()}
@@ -227,7 +228,7 @@ def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array
 
 
 def _seen(problem: Mapping[str, Any], inputs: Arrays, rows: int) -> Array:
-    """Return a mask that is True for the keys that each query row sees.
+    """Return a mask that is True for the keys to which each query row attends.
 
     The mask has the shape (rows, S), or (B, 1, rows, S) if the batch is ragged.
 

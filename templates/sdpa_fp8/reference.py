@@ -22,7 +22,8 @@ LARGEST = 448.0
 LEAST_DEVIATION = 0.05
 HEADROOM = 2**13
 SCORES_BYTES = 1 << 30
-"""Maximum bytes of score matrices and their temporaries. It limits the number of heads that are computed at once."""
+"""Maximum bytes of score matrices and their temporaries. The number of heads that are computed together is limited to
+stay below this size."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -49,7 +50,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def _divisor(scale: Array) -> Array:
-    """Return each head's scale in a shape that broadcasts; 1 in place of the scale 0 of a head of zeros."""
+    """Return each head's scale in a shape that broadcasts. The scale 0 of a head of zeros is replaced by 1."""
     return np.where(scale > 0, scale, np.float32(1))[..., None, None]
 
 
@@ -197,14 +198,20 @@ def _head_by_head(library: Any, problem: Mapping[str, Any], inputs: Arrays, dtyp
 
 
 def _numbers(problem: Mapping[str, Any], inputs: Arrays, name: str, head: Any) -> Array:
-    """Return an input's dequantised numbers: of one head, (S, D) in float64; of all heads, (B, H, S, D) in float32."""
+    """Return the dequantised numbers of an input.
+
+    The result has shape (S, D) and dtype float64 for one head, or (B, H, S, D) and float32 for all heads.
+    """
     scale = np.asarray(inputs[f"{name}_scale"][head])[..., None, None]
     numbers: Array = decoded(inputs[name][head], E4M3).astype(np.float32 if head is ... else np.float64) * scale
     return numbers.swapaxes(-1, -2) if name == "v" and problem["v_layout"] == "columns" else numbers
 
 
 def _rounded(bits: int, least: int, library: Any, values: Array) -> Array:
-    """Return values rounded to `bits` significant bits; fewer for values with an exponent (``frexp``) below `least`."""
+    """Return values rounded to `bits` significant bits.
+
+    Values with an exponent (``frexp``) below `least` get fewer bits.
+    """
     _, exponent = library.frexp(values)
     step = library.ldexp(values.dtype.type(1), library.maximum(exponent, least) - bits)
     rounded: Array = library.rint(values / step) * step

@@ -90,7 +90,7 @@ def test_error_page_names_the_unknown_query_parameter(page: httpx.Client) -> Non
         ("/compare?left=1.1&right=1.99", 404, "Search 1 has no trial 99. All searches"),
         ("/searches/99/cancel", 404, "There is no search 99. All searches"),
         ("/leaderboard", 422, "family: is missing"),
-        ("/searches/1?sort=rank&sort=number", 422, "sort: was given 2 times; keep one"),
+        ("/searches/1?sort=rank&sort=number", 422, "sort: was given 2 times; send it once"),
         ("/searches/1?outcome=pruned&outcome=measured", 200, "Leaderboard"),
         ("/start?family=toy&seed=1&seed=2", 422, "seed: was given 2 times"),
         ("/nowhere", 404, "There is no page at /nowhere"),

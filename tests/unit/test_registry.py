@@ -222,7 +222,7 @@ def test_family_folder_with_too_many_or_too_large_files_is_refused(
     with pytest.raises(InvalidInput, match="move data elsewhere"):
         registry.find(str(folder))
     monkeypatch.setattr(registry, "MAX_FILES", 2)
-    with pytest.raises(InvalidInput, match="a folder of its own"):
+    with pytest.raises(InvalidInput, match="a separate folder"):
         registry.find(str(folder))
 
 
