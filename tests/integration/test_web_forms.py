@@ -106,7 +106,7 @@ def test_start_form_submits_a_search_with_all_its_fields(page: httpx.Client) -> 
                 "strategy": "there is no “luck”; choose portfolio,",
                 "objective.threads": "“two” is not a whole number; write digits only, such as 1",
                 "seed": "“1.5” is not a whole number",
-                "requirements.toolkit": "“gcc 12” does not name a software and its minimum version",
+                "requirements.toolkit": "“gcc 12” is not the name of a program and its minimum version",
                 "budget.cost": "“1e999” is not a number",
                 "priority": "“<b>” is not a whole number",
                 "notes": "a text of 2,001 characters is too long; keep to 2,000",
