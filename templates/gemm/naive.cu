@@ -1,5 +1,5 @@
-// A straightforward product: one thread per element of c, all operands read from global memory.
-// The baseline that needs no library. M, N, K, A_ROW, B_ROW, BY_COLUMNS, BFLOATS and EPILOGUE are macros.
+// A simple product: one thread per element of c, all operands are read from global memory. This baseline needs no
+// library. M, N, K, A_ROW, B_ROW, BY_COLUMNS, BFLOATS and EPILOGUE are macros.
 #if BFLOATS
 #include <cuda_bf16.h>
 typedef __nv_bfloat16 Number;
@@ -18,7 +18,7 @@ typedef __half Number;
 extern "C" __global__ void product(const Number* a, const Number* b, const Number* bias, const Number* residual, Number* c) {
     const long long row = blockIdx.y * blockDim.y + threadIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= M || column >= N) return;
-    const long long entry = blockIdx.z;  // of several products
+    const long long entry = blockIdx.z;  // index of the product, if there are several
     a += entry * M * A_ROW;
     b += entry * (BY_COLUMNS ? K : N) * B_ROW;
     c += entry * M * N;

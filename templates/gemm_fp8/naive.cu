@@ -1,5 +1,5 @@
-// A straightforward product: one thread per element of c, all operands read from global memory.
-// The baseline that needs no library. M, N, K, BY_ROW, BFLOATS and EPILOGUE are macros.
+// A simple product: one thread per element of c, all operands are read from global memory. This baseline needs no
+// library. M, N, K, BY_ROW, BFLOATS and EPILOGUE are macros.
 #include <cuda_fp8.h>
 #if BFLOATS
 #include <cuda_bf16.h>

@@ -1,4 +1,4 @@
-/* Work items shared out among threads as they become free; each item is done once, by one thread. */
+/* Distribution of work items to threads. A thread takes the next item when it is free; each item is processed once. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -16,14 +16,15 @@ static void *take_items(void *argument) {
   return NULL;
 }
 
-/* Threads are started for each call: some 20 us, but nothing outlives the call. Too few threads are only slower. */
+/* Threads are started for each call, which takes about 20 us, so that none remains after the call. If some threads
+ * cannot be started, the call is only slower. */
 static void parallel(int threads, size_t stack_bytes, int count, void (*item)(int, const void *), const void *context) {
   Work work = {.item = item, .context = context, .count = count};
   pthread_t others[threads];
   pthread_attr_t attributes;
   int started = 0;
   pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, stack_bytes + (1 << 18)); /* macOS gives a thread 512 KiB unasked */
+  pthread_attr_setstacksize(&attributes, stack_bytes + (1 << 18)); /* the default of macOS is 512 KiB per thread */
   while (started < threads - 1 && !pthread_create(&others[started], &attributes, take_items, &work)) started++;
   pthread_attr_destroy(&attributes);
   take_items(&work);

@@ -1,5 +1,5 @@
-// Wrappers of the PTX instructions that the kernels use. They replace the CUDA headers, which would
-// cost more time than compiling the kernel itself.
+// Wrappers of the PTX instructions that the kernels use. They replace the CUDA headers, whose compilation would take
+// longer than that of the kernel.
 
 typedef unsigned int u32;
 typedef unsigned short u16;
@@ -15,7 +15,7 @@ __device__ __forceinline__ u32 shared_address(const void* pointer) {
 
 // --- tensor cores -----------------------------------------------------------------------------------------------
 
-// Four 8x8 matrices of 16-bit elements: lane 8i..8i+7 gives the row addresses of matrix i, r[i] receives it.
+// Four 8x8 matrices of 16-bit elements: lanes 8i..8i+7 give the row addresses of matrix i, which is loaded to r[i].
 __device__ __forceinline__ void ldmatrix(u32 (&r)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0,%1,%2,%3 }, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
@@ -33,30 +33,32 @@ __device__ __forceinline__ void stmatrix(u32 address, u32 a, u32 b, u32 c, u32 d
 #endif
 }
 
-// d = a * b + c for one 16x8 tile, depth 16, FP16 in and FP32 out. Lane 4g+t holds of c and d the elements
-// (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1); two neighbouring d tiles, packed to FP16, are the a of a next product.
+// d = a * b + c for one 16x8 tile, depth 16, with FP16 inputs and FP32 sums. Lane 4g+t has the elements (g, 2t), (g,
+// 2t+1), (g+8, 2t), (g+8, 2t+1) of c and d. Two adjacent tiles of d, packed to FP16, can be the operand a of another
+// product.
 __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4]) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 { %0,%1,%2,%3 }, { %4,%5,%6,%7 }, { %8,%9 }, { %10,%11,%12,%13 };"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
-// The same with BF16 in.
+// The same with BF16 inputs.
 __device__ __forceinline__ void mma_bfloats(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4]) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 { %0,%1,%2,%3 }, { %4,%5,%6,%7 }, { %8,%9 }, { %10,%11,%12,%13 };"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
-// The same in E4M3 (sm_89 on), depth 32: a and b hold bytes where the other holds pairs of them. Lane 4g+t has of a the
-// elements (g, 4t..4t+3), (g+8, 4t..4t+3), (g, 4t+16..4t+19), (g+8, 4t+16..4t+19), of b (4t..4t+3, g), (4t+16..4t+19, g).
+// The same with E4M3 inputs (from sm_89 on), depth 32: each register of a and b has four bytes instead of two halves.
+// Lane 4g+t has the elements (g, 4t..4t+3), (g+8, 4t..4t+3), (g, 4t+16..4t+19), (g+8, 4t+16..4t+19) of a, and
+// (4t..4t+3, g), (4t+16..4t+19, g) of b.
 __device__ __forceinline__ void mma_e4m3(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4]) {
     asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 { %0,%1,%2,%3 }, { %4,%5,%6,%7 }, { %8,%9 }, { %10,%11,%12,%13 };"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
-// An 8x8 matrix of 16-bit elements, two neighbours of a row in each lane, becomes its transpose.
+// Transposes an 8x8 matrix of 16-bit elements, of which each lane has two adjacent elements of a row.
 __device__ __forceinline__ u32 turn_matrix(u32 pair) {
     u32 turned;
     asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pair));
@@ -88,7 +90,7 @@ __device__ __forceinline__ float2 unpack_bfloats(u32 pair) {
     return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000));
 }
 
-// Four numbers as E4M3, the first one lowest; larger values become 448 (sm_89 on).
+// Converts four numbers to E4M3, the first one in the lowest byte; larger values become 448 (from sm_89 on).
 __device__ __forceinline__ u32 pack_e4m3(float a, float b, float c, float d) {
     u32 packed;
     asm("{ .reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; cvt.rn.satfinite.e4m3x2.f32 high, %4, %3; "
@@ -96,7 +98,7 @@ __device__ __forceinline__ u32 pack_e4m3(float a, float b, float c, float d) {
     return packed;
 }
 
-// The lower two of four E4M3 numbers as FP16; the upper two.
+// Converts the lower two, or the upper two, of four E4M3 numbers to FP16.
 __device__ __forceinline__ u32 lower_halves(u32 bytes) {
     u32 pair;
     asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, low; }" : "=r"(pair) : "r"(bytes));
@@ -109,7 +111,7 @@ __device__ __forceinline__ u32 upper_halves(u32 bytes) {
     return pair;
 }
 
-// Four of the eight bytes of high:low, chosen by the digits of SELECTOR, the last digit first.
+// Returns four of the eight bytes of high:low. The digits of SELECTOR choose them, beginning with the last digit.
 template <u32 SELECTOR>
 __device__ __forceinline__ u32 permute(u32 low, u32 high) {
     u32 chosen;
@@ -125,7 +127,7 @@ __device__ __forceinline__ float widen(u16 half) {
 
 __device__ __forceinline__ float widen(float x) { return x; }
 
-// The lower, or the upper, halves of two pairs as one pair.
+// Returns the lower, or the upper, halves of two pairs as one pair.
 __device__ __forceinline__ u32 lower_halves(u32 a, u32 b) { return __byte_perm(a, b, 0x5410); }
 __device__ __forceinline__ u32 upper_halves(u32 a, u32 b) { return __byte_perm(a, b, 0x7632); }
 
@@ -135,14 +137,14 @@ __device__ __forceinline__ float exp2_approximate(float x) {
     return y;
 }
 
-// 1 / x to one unit in the last place; results below 2^-126 are not handled.
+// Returns 1 / x with an error of at most one unit in the last place. Results below 2^-126 are not supported.
 __device__ __forceinline__ float reciprocal_approximate(float x) {
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// fmaxf() takes the number where one of the two is a NaN.
+// If one argument is NaN, fmaxf() returns the other.
 __device__ __forceinline__ float max_or_nan(float x, float y) {
     float larger;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(x), "f"(y));
@@ -151,8 +153,8 @@ __device__ __forceinline__ float max_or_nan(float x, float y) {
 
 // --- global memory ----------------------------------------------------------------------------------------------
 
-// Cache policy of a load or store. streamed: evicted first. once, for data that no block writes
-// meanwhile: to pass by L1, and to bring its neighbours into L2.
+// Cache policy of a load or store. streamed: evicted first. once: bypasses L1 and also loads adjacent data into L2, for
+// data that no block writes during the launch.
 enum class Loads { cached, streamed, once };
 enum class Stores { cached, streamed };
 
@@ -202,8 +204,9 @@ __device__ __forceinline__ void store_global(Pack* to, Pack pack) {
         *to = pack;
 }
 
-// Hides from the compiler how a value was computed: it rather unpacks a pack, or reads through a pointer, again
-// than keep the result in registers across a loop, and it does not unroll loops with an unknown number of iterations.
+// Hides from the compiler how a value was computed. Then the compiler unpacks a pack, or reads through a pointer, again
+// instead of keeping the result in registers across a loop, and it does not unroll loops, because the number of
+// iterations is unknown.
 template <class T>
 __device__ __forceinline__ const T* forgotten(const T* x) { asm volatile("" : "+l"(x)); return x; }
 __device__ __forceinline__ u16 forgotten(u16 x) { asm volatile("" : "+h"(x)); return x; }
@@ -217,11 +220,11 @@ __device__ __forceinline__ uint4 forgotten(uint4 x) {
 
 // --- asynchronous copies ----------------------------------------------------------------------------------------
 
-// BYTES from global to shared memory; zeros are written instead when the source lies outside the problem.
+// Copies BYTES from global to shared memory; writes zeros if the source is outside the problem.
 template <int BYTES, int L2_PREFETCH>
 __device__ __forceinline__ void copy_async(u32 shared, const void* global, bool inside) {
     const int size = inside ? BYTES : 0;
-    if constexpr (BYTES == 2)  // smaller than any asynchronous copy: at once
+    if constexpr (BYTES == 2)  // smaller than any asynchronous copy: copied synchronously
         asm volatile("st.shared.u16 [%0], %1;" :: "r"(shared), "h"(inside ? *static_cast<const u16*>(global) : u16(0)) : "memory");
     else if constexpr (BYTES != 16)
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
@@ -237,7 +240,8 @@ __device__ __forceinline__ void copy_async(u32 shared, const void* global, bool 
                      :: "r"(shared), "l"(global), "r"(size) : "memory");
 }
 
-// Closes a group of copies; an empty group is complete at once, so that every step counts the same number of groups.
+// Commits a group of copies. Empty groups, which are complete immediately, let every step have the same number of
+// groups.
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Waits until at most PENDING of this thread's youngest groups are in flight.
@@ -246,19 +250,19 @@ __device__ __forceinline__ void await_copies() {
     asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory");
 }
 
-// Waits for all copies of this thread, closed into groups or not.
+// Waits for all copies of this thread, committed in groups or not.
 __device__ __forceinline__ void await_all_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // --- barriers ---------------------------------------------------------------------------------------------------
 
-// Synchronises the first THREADS threads of the block. Barriers of different groups need
-// different places.
+// Synchronises the first THREADS threads of the block. Different groups of threads need barriers with different
+// indices.
 template <int THREADS, int PLACE = 1>
 __device__ __forceinline__ void meet() {
     asm volatile("bar.sync %0, %1;" :: "n"(PLACE), "n"(THREADS) : "memory");
 }
 
-// The same for a position known only at run time.
+// The same for an index that is known only at run time.
 template <int THREADS>
 __device__ __forceinline__ void meet_at(int place) {
     asm volatile("bar.sync %0, %1;" :: "r"(place), "n"(THREADS) : "memory");
@@ -278,12 +282,13 @@ __device__ __forceinline__ void barrier_arrive(u32 barrier) {
     asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" :: "r"(barrier) : "memory");
 }
 
-// Arrives once all copies this thread has issued so far are complete.
+// Arrives when all copies that this thread has issued are complete.
 __device__ __forceinline__ void barrier_arrive_after_copies(u32 barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(barrier) : "memory");
 }
 
-// With MOST_TURNS, a wait ends the kernel with an error after this many tries, so that a bug does not hang the machine.
+// If MOST_TURNS is defined, a wait ends the kernel with an error after this number of attempts, so that a bug cannot
+// block the machine.
 __device__ __forceinline__ void barrier_await(u32 barrier, u32 parity) {
     u32 done;
 #ifdef MOST_TURNS
@@ -330,7 +335,7 @@ __device__ __forceinline__ void barrier_arrive_in_block(u32 barrier, int block) 
 #endif
 }
 
-// The same address in the shared memory of another block of the cluster.
+// Returns the same address in the shared memory of another block of the cluster.
 template <class T>
 __device__ __forceinline__ const T* in_block(const T* place, int block) {
     const T* found = place;

@@ -1,7 +1,7 @@
-// Copies of whole tiles by the copy engine ("TMA", sm_90): one thread issues them, and a barrier counts their bytes. PTX
-// ISA, "cp.async.bulk.tensor" and "mbarrier".
+// Copies of whole tiles by the copy engine ("TMA", sm_90): one thread issues them, and a barrier counts their bytes.
+// See "cp.async.bulk.tensor" and "mbarrier" in the PTX ISA.
 
-// A tensor map made by the driver's cuTensorMapEncodeTiled; family.toml declares those of a kernel.
+// A tensor map, which the driver's cuTensorMapEncodeTiled creates; family.toml declares the maps of a kernel.
 struct alignas(128) TensorMap {
     unsigned char opaque[128];
 };
@@ -11,14 +11,14 @@ __device__ __forceinline__ void publish_barriers() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Arrives, and adds the number of bytes that this phase of the barrier waits for. Boxes count completely, including parts
-// outside the array.
+// Arrives, and adds to the number of bytes that this phase of the barrier waits for. A box counts completely, including
+// its parts outside the array.
 __device__ __forceinline__ void barrier_expect(u32 barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
 }
 
-// Orders reads of BLOCKS blocks before a barrier before the copy engine's writes: it
-// uses another proxy, which the barrier alone does not order.
+// Ensures that reads by BLOCKS blocks, which a barrier follows, precede later writes of the copy engine. These use
+// another memory proxy, which the barrier does not order.
 template <int BLOCKS>
 __device__ __forceinline__ void overwrite_what_was_read() {
     if constexpr (BLOCKS == 1)
@@ -27,7 +27,8 @@ __device__ __forceinline__ void overwrite_what_was_read() {
         asm volatile("fence.proxy.async.shared::cluster;" ::: "memory");
 }
 
-// The box at (x, y) or (x, y, z), x along the rows, to a place that is a multiple of 1024 bytes where rows are swizzled.
+// Copies the box at (x, y) or (x, y, z), where x is the index in a row. If rows are swizzled, the destination must be a
+// multiple of 1024 bytes.
 __device__ __forceinline__ void copy_box(u32 shared, const TensorMap& map, u32 barrier, int x, int y) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, { %3, %4 }], [%2];"
                  :: "r"(shared), "l"(&map), "r"(barrier), "r"(x), "r"(y) : "memory");
@@ -43,7 +44,7 @@ __device__ __forceinline__ void copy_box(u32 shared, const TensorMap& map, u32 b
                  :: "r"(shared), "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
 
-// To the same address in every block of the cluster, counted by the barrier at the same address.
+// Copies the box to the same address in every block of the cluster. The barrier at the same address counts its bytes.
 template <int BLOCKS>
 __device__ __forceinline__ void copy_box_to_cluster(u32 shared, const TensorMap& map, u32 barrier, int x, int y) {
     if constexpr (BLOCKS == 1) return copy_box(shared, map, barrier, x, y);
@@ -68,7 +69,7 @@ __device__ __forceinline__ void copy_box_to_cluster(u32 shared, const TensorMap&
                  :: "r"(shared), "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "h"(ALL) : "memory");
 }
 
-// Before its first use.
+// Called before the first use of the map.
 __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");
 }

@@ -1,4 +1,4 @@
-// Straightforward quantisation: one block per head. S, D, COLUMNS and Element are macros.
+// Simple quantisation: one block per head. S, D, COLUMNS and Element are macros.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>

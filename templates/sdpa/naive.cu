@@ -1,6 +1,6 @@
-// Straightforward attention: one block per query row, scores in shared memory, no tensor cores.
-// The baseline that needs no library. S, KEYS, D, HEADS, HEADS_PER_KV, CAUSAL, WINDOW, SCALE, SOFTCAP (0: none) and
-// BFLOATS are macros. `slopes`: of ALiBi, for each head.
+// Simple attention: one block per query row, scores in shared memory, no tensor cores. This baseline needs no library.
+// S, KEYS, D, HEADS, HEADS_PER_KV, CAUSAL, WINDOW, SCALE, SOFTCAP (0: none) and BFLOATS are macros. `slopes`: slope of
+// ALiBi for each head.
 #if BFLOATS
 #include <cuda_bf16.h>
 typedef __nv_bfloat16 Number;
@@ -26,7 +26,7 @@ __device__ float over_block(float x, float* place, bool maximum) {
 
 extern "C" __global__ void attention(const Number* q, const Number* k, const Number* v, const int* lengths, const float* slopes,
                                      Number* out) {
-    extern __shared__ float scores[];  // KEYS of them
+    extern __shared__ float scores[];  // KEYS scores
     __shared__ float place[128];
     const int row = blockIdx.x % S, length = lengths[blockIdx.x / S / HEADS];
     const int keys = CAUSAL ? min(length, row + 1 + KEYS - S) : length, first = WINDOW ? max(0, keys - WINDOW) : 0;

@@ -1,7 +1,7 @@
-// Straightforward attention of few queries: one block per query row, scores in device memory, no
-// sharing of keys between heads. The baseline that needs no library. S, D, GROUP (query rows of a head of the cache),
-// QUERIES (of a query head, the first of which does not see the last QUERIES - 1 keys), ENTRY (query rows of a batch
-// entry), SCALE and BFLOATS are macros. `lengths`: keys of each batch entry.
+// Simple attention of few queries: one block per query row, scores in device memory, no sharing of keys between heads.
+// This baseline needs no library. S, D, GROUP (query rows of a head of the cache), QUERIES (queries of a query head, of
+// which the first does not see the last QUERIES - 1 keys), ENTRY (query rows of a batch entry), SCALE and BFLOATS are
+// macros. `lengths`: keys of each batch entry.
 #if BFLOATS
 #include <cuda_bf16.h>
 typedef __nv_bfloat16 Number;

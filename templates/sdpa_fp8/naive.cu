@@ -1,10 +1,10 @@
-// Straightforward attention on E4M3: one block per query row, scores in shared memory, no tensor cores.
-// The baseline that needs no library. S, D, CAUSAL, SCALE and V_TRANSPOSED are macros; out is of halves.
+// Simple attention on E4M3: one block per query row, scores in shared memory, no tensor cores. This baseline needs no
+// library. S, D, CAUSAL, SCALE and V_TRANSPOSED are macros; the elements of out are halves.
 #include <cuda_fp16.h>
 
 typedef unsigned char u8;
 
-// E4M3 moved to where FP16 has its fields, whose exponent is biased by 8 more.
+// Converts E4M3: shifted to the fields of FP16, the bits are a number whose exponent is too low by 8.
 __device__ float number(u8 code) {
     const unsigned short bits = (code & 0x80) << 8 | (code & 0x7f) << 7;
     return __half2float(__ushort_as_half(bits)) * 256.f;
@@ -27,7 +27,7 @@ __device__ float over_block(float x, float* place, bool maximum) {
 
 extern "C" __global__ void attention(const u8* q, const u8* k, const u8* v, const float* q_scale,
                                      const float* k_scale, const float* v_scale, __half* out) {
-    extern __shared__ float scores[];  // S of them
+    extern __shared__ float scores[];  // S scores
     __shared__ float place[128];
     const int head = blockIdx.x / S, row = blockIdx.x % S, keys = CAUSAL ? row + 1 : S;
     const long long start = (long long)head * S * D;

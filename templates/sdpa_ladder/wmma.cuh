@@ -1,6 +1,6 @@
-// PTX for the operations of <mma.h>: tiles of 16 by 16, FP16 operands, FP32 sums. That header alone would double
-// the time of a compilation. Which lane holds which element is not specified, so a fragment is only loaded, multiplied
-// and stored. Rows begin at multiples of 32 bytes, and so do strides, which PTX counts in elements.
+// PTX for the operations of <mma.h>: tiles of 16 by 16, FP16 operands, FP32 sums. The header itself would double the
+// compile time. The lane of an element is not specified, so a fragment is only loaded, multiplied and stored. Rows
+// begin at multiples of 32 bytes. Strides, which PTX counts in elements, are also multiples of 32 bytes.
 
 struct HalfFragment { u32 r[8]; };
 struct FloatFragment { float r[8]; };
@@ -18,7 +18,7 @@ __device__ __forceinline__ void wmma_load_b(HalfFragment& b, u32 address, int st
                  : WMMA_HALVES(b) : "r"(address), "r"(stride) : "memory");
 }
 
-// Of the transposed matrix: its columns lie `stride` apart.
+// Loads from the transposed matrix, whose columns have the distance `stride`.
 __device__ __forceinline__ void wmma_load_b_transposed(HalfFragment& b, u32 address, int stride) {
     asm volatile("wmma.load.b.sync.aligned.col.m16n16k16.shared.f16 { %0,%1,%2,%3,%4,%5,%6,%7 }, [%8], %9;"
                  : WMMA_HALVES(b) : "r"(address), "r"(stride) : "memory");

@@ -1,4 +1,4 @@
-// Sums of the columns of a matrix: each block adds its rows in shared memory, and its sums to those of other blocks.
+// Sums of the columns of a matrix: each block adds its rows in shared memory, and then adds its sums to the output.
 #include <cuda/std/cstdint>
 
 #ifndef ROWS

@@ -1,4 +1,5 @@
-/* Transpose of a row-major matrix, tile by tile. Compiles as it is; every number can be set with -D. */
+/* Transpose of a row-major matrix, tile by tile. The file can be compiled without options; every number can be set with
+ * -D. */
 #ifndef ROWS
 #define ROWS 512
 #endif
