@@ -221,7 +221,7 @@ def beat(stage: Stage, lease: Lease, attempt_id: int | None, detail: str | None)
 def test_search_shows_the_progress_of_long_baselines_and_trials(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 3})
     lease = stage.one()
-    assert progress_text(stage.view(search)) is None, "short jobs are not named"
+    assert progress_text(stage.view(search)) is None, "a short job must not be shown"
     stage.wait(5.0)
     assert progress_text(stage.view(search)) == "timing the baselines for 5 s: waits for the device"
     assert beat(stage, lease, lease.attempt_id, "preparing and timing them") == (
@@ -233,7 +233,7 @@ def test_search_shows_the_progress_of_long_baselines_and_trials(stage: Stage) ->
     assert beat(stage, leases[0], None, None) == "trial 0 for 7 s: building"
     before = last_event(stage)
     assert beat(stage, leases[1], leases[1].attempt_id, "verifying") == "trial 1 for 7 s: verifying"
-    assert last_event(stage) == before + 1, "pages show the step"
+    assert last_event(stage) == before + 1, "a new step must update the pages"
     working = stage.view(search).working
     assert working is not None and (working.trial, working.elapsed_s, working.detail) == (1, 7.0, "verifying")
     stage.hand_in(leases[1])

@@ -46,7 +46,7 @@ class Outline(HTMLParser):
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self._open: list[str] = []
         self.feed(html)
-        assert self._open == [], "unclosed"
+        assert self._open == [], "every tag must be closed"
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
@@ -265,7 +265,7 @@ def test_search_page_shows_the_metric_as_plot_and_table(stage: Stage, page: http
     list(stage.play())
     html = page.get(f"/searches/{search}").text
     outline = Outline(html)
-    assert "UNROLL < 2" not in html, "not escaped"
+    assert "UNROLL < 2" not in html, "the text must be escaped"
     assert "Least <code>BLOCK * 2 if UNROLL &lt; 2 else BLOCK</code>" in html
     drawn = [attrs for tag, attrs in outline.tags if tag == "svg" and "Pareto front" in (attrs.get("aria-label") or "")]
     assert [attrs.get("role") for attrs in drawn] == ["img", "img"]
@@ -282,7 +282,7 @@ def test_pareto_front_of_two_objectives_is_on_the_page_and_over_rest(stage: Stag
     list(stage.play())
     html = page.get(f"/searches/{search}").text
     outline = Outline(html)
-    assert "UNROLL < 2" not in html, "not escaped"
+    assert "UNROLL < 2" not in html, "the text must be escaped"
     assert "second objective: minimise: BLOCK * 2 if UNROLL &lt; 2 else BLOCK" in html
     drawn = [attrs for tag, attrs in outline.tags if tag == "svg" and "Pareto front" in (attrs.get("aria-label") or "")]
     assert len(drawn) == 2

@@ -59,8 +59,8 @@ def test_simulated_tensor_map_copy_swizzles_and_fills_with_zeros_and_reports_fau
         assert found(0, eager) == ""
         assert np.array_equal(out, expected.reshape(8, 64))
         assert ("more bytes arrive" if eager else "ends before its boxes") in found(1, eager)
-        assert "a barrier expects bytes that never come" in found(2, eager)
-        assert "a box at a place that is not aligned" in found(4, eager)
-        assert "a barrier that nobody made" in found(5, eager)
+        assert "a barrier expects bytes that never arrive" in found(2, eager)
+        assert "the shared memory address of a box is misaligned" in found(4, eager)
+        assert "the barrier was not initialised" in found(5, eager)
     assert "ends before its boxes have arrived" in found(3, False)
-    assert (out == 0xFFFF).all(), "nobody waited"
+    assert (out == 0xFFFF).all(), "no thread waited, so the copy must not happen"

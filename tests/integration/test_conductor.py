@@ -354,7 +354,7 @@ def test_champion_confirmed_on_a_slowed_device_is_not_challenged_by_slower_trial
     view = stage.view(search)
     assert view.champion is not None
     times = sorted(trial.time_us for trial in stage.trials(search) if trial.time_us is not None)
-    assert times[1] < 0.98 * view.champion.time_us, "by its confirmed time the next one looks faster"
+    assert times[1] < 0.98 * view.champion.time_us, "the next trial must look faster than the champion's confirmed time"
     assert confirmed == [view.champion.config]
 
 
@@ -388,7 +388,7 @@ def test_device_slowdown_not_shown_by_baselines_costs_at_most_one_challenge(stag
     champion = stage.view(search).champion
     assert champion is not None
     times = sorted(trial.time_us for trial in stage.trials(search) if trial.source == "quick" and trial.time_us)
-    assert times[0] < 0.98 * champion.time_us, "by its confirmed time the next one is faster"
+    assert times[0] < 0.98 * champion.time_us, "the next trial must be faster than the champion's confirmed time"
     assert len(confirmed) == 2 and champion.config == confirmed[0]
     assert stage.view(search).unconfirmed is None
 

@@ -727,7 +727,7 @@ def test_softmax_of_masked_rows_and_rows_with_a_dominant_element_is_correct_on_t
 
 MISTAKES = (
     ("kernel.cu.j2", "__syncthreads();\n        softmax", "softmax", "wrong"),
-    ("tiles.cuh.j2", "await_copies<largest(0, STAGES - 2)>();", "", "ends before its copies do"),
+    ("tiles.cuh.j2", "await_copies<largest(0, STAGES - 2)>();", "", "ends before its copies have ended"),
     ("sum_tensor.cuh.j2", "lane / 16 * 8));\n            mma(", "lane / 16 * 4));\n            mma(", "misaligned"),
 )
 

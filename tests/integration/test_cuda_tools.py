@@ -102,7 +102,7 @@ def test_csv_output_of_ncu_is_converted_to_standard_units() -> None:
             "stall_not_selected": 0,
         }
     )
-    assert "sector_efficiency" not in hot.figures, "this kernel loads by asynchronous copies alone"
+    assert "sector_efficiency" not in hot.figures, "the kernel loads only by asynchronous copies"
     assert cold.figures["dram_read_bytes"] == 3166976
     assert cold.figures["l2_hit_rate"] == 0.4997
 

@@ -231,7 +231,9 @@ def test_comparison_page_labels_its_result_as_indicative_only(stage: Stage, page
     interval = r"(\d[\d.]* µs … \d[\d.]* µs)"
     (compared,) = re.findall(f"Left median .*? µs {interval}", text)
     best = ordered[0].number
-    assert f"{compared} (95 %)" in text_of(shown(page, f"/searches/1/trials/{best}")), "one everywhere"
+    assert f"{compared} (95 %)" in text_of(shown(page, f"/searches/1/trials/{best}")), (
+        "all pages must show the same interval"
+    )
     board = text_of(shown(page, "/searches/1"))
     assert compared in board
     assert board.count("same binary as trial 0") == len(ordered) - 1
@@ -314,7 +316,7 @@ def test_promotion_rule_values_have_units_and_explanations() -> None:
     assert threshold_text(replace(rule, name="noise", threshold=1.0)) == "unknown"
     nothing = replace(rule, name="sanitizers", figure=0.0, threshold=0.0)
     assert (figure_text(nothing), threshold_text(nothing)) == ("0 faults", "none")
-    assert figure_text(replace(nothing, passed=False)) == "–", "no sanitizer ran"
+    assert figure_text(replace(nothing, passed=False)) == "–", "without a sanitizer, there is no number of faults"
     assert (figure_text(replace(nothing, name="first")), threshold_text(replace(nothing, name="first"))) == ("–", "–")
     unlikely = replace(rule, name="significance", figure=3e-9, threshold=0.05)
     assert (figure_text(unlikely), threshold_text(unlikely)) == ("p = 3e-09", "p ≤ 0.05")
@@ -324,7 +326,7 @@ def test_promotion_rule_values_have_units_and_explanations() -> None:
     assert "fresh processes" in figure_words(again)
     assert figure_text(replace(rule, name="correct", figure=1.0)) == "1 failure"
     measured = replace(rule, name="measured", figure=0.0, threshold=1.0)
-    assert (figure_text(measured), threshold_text(measured)) == ("–", "–"), "its text is complete"
+    assert (figure_text(measured), threshold_text(measured)) == ("–", "–"), "the text of this rule needs no values"
 
 
 def test_trial_page_lists_the_confirmation_among_the_attempts(stage: Stage, page: httpx.Client) -> None:

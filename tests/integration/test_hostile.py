@@ -84,7 +84,9 @@ def test_random_problems_are_accepted_or_raise_invalid_input(count: int) -> None
             met[True] += 1
             for field in family.fields:
                 value = problem[field.name]
-                assert isinstance(value, bool | int | float) or value in field.choices, "only the family's own text"
+                assert isinstance(value, bool | int | float) or value in field.choices, (
+                    "a text must be one of the choices that the family declares"
+                )
     assert min(met.values()) > count / 100, met
 
 

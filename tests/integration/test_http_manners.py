@@ -87,7 +87,7 @@ def test_response_405_lists_every_allowed_method_of_the_path(rest: Local) -> Non
         assert refused.status_code == 405, path
         allowed = set(refused.headers["allow"].split(", "))
         assert allowed >= expected, path
-        assert allowed == expected or "tokens/" in path, "`/tokens/{token_id}` matches `/tokens/join`, too"
+        assert allowed == expected or "tokens/" in path, "`/tokens/{token_id}` also matches `/tokens/join`"
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,9 @@ def test_parameter_size_limit_depends_on_the_architecture(capability: int, most:
     assert (found.resource, found.limit) == ("parameter bytes", most)
     apart = (scalar("n", "int32"), X) * (most // 16 + 1)
     found = refusal(b"", LAUNCH, apart, device)
-    assert isinstance(found, OverResources) and found.used == 16 * (most // 16 + 1), "gaps count"
+    assert isinstance(found, OverResources) and found.used == 16 * (most // 16 + 1), (
+        "alignment gaps between parameters must count"
+    )
 
 
 def test_launch_bounds_and_parameters_are_parsed_from_ptx(compiler: NvrtcCompiler) -> None:

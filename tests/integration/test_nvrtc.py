@@ -236,7 +236,7 @@ def test_kernel_without_extern_c_is_refused_because_its_name_is_missing(compiler
 
 def test_nvrtc_flags_disable_the_driver_cache_if_the_nvrtc_version_supports_such_a_flag() -> None:
     assert "--no-cache" in default_flags((12, 9)) and "--no-cache" in default_flags((13, 0))
-    assert "--no-cache" not in default_flags((12, 2)), "NVRTC would refuse it"
+    assert "--no-cache" not in default_flags((12, 2)), "this NVRTC version would refuse the flag"
 
 
 def test_compilation_stops_at_its_time_limit_and_the_next_compilation_succeeds(compiler: NvrtcCompiler) -> None:
@@ -297,7 +297,7 @@ def test_compiler_result_is_used_even_if_the_compiler_is_killed_right_afterwards
     monkeypatch.setattr(line_process.LineProcess, "_watch", late)
     quick = NvrtcCompiler()
     assert quick.compile(QUICK, timeout_s=60) == CompileFailed(log="told")
-    assert quick._processes._idle.empty(), "it is dead"
+    assert quick._processes._idle.empty(), "the killed compiler process must not be reused"
 
 
 def late(process: line_process.LineProcess, _: Countdown, answered: threading.Event, late: threading.Event) -> None:

@@ -168,6 +168,6 @@ def test_leaderboard_of_a_problem_exports_its_trials(page: httpx.Client) -> None
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert rows
     assert {row["outcome"] for row in rows} == {"measured"}
-    assert len({row["search"] for row in rows}) == 1, "one problem, one search here"
+    assert len({row["search"] for row in rows}) == 1, "the problem was searched only once"
     every = page.get(unescape(csv_address).replace(".csv", ".json") + "&outcome=all")
     assert len(every.json()) >= len(rows)

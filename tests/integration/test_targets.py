@@ -164,7 +164,7 @@ def test_device_notes_of_the_family_are_shown_with_search_and_champion(stage: St
     assert view.champion.place == view.place == f"{H100.model}; FP8 is emulated here"
     assert view.champion.device_model == H100.model
     estimated = stage.view(submit(stage, device="estimate", objective=FOR_L4, problem="N=2048"))
-    assert "emulated" not in estimated.place, "it is for the target, which needs no emulation"
+    assert "emulated" not in estimated.place, "the estimate is for the target GPU, which needs no emulation"
 
 
 def test_automatic_device_choice_never_selects_the_estimator(stage: Stage) -> None:

@@ -84,7 +84,9 @@ def test_triton_launch_has_scratch_memory_for_descriptors_that_the_kernel_create
     assert kernel.launch is not None
     assert kernel.launch.tensor_maps == ()
     sizes = {each.name: each.shape[0] for each in kernel.arguments if each.role == "workspace"}
-    assert sizes["triton_global_scratch"] == 3 * 128 * kernel.launch.grid[0], "a tensor map of 128 bytes each"
+    assert sizes["triton_global_scratch"] == 3 * 128 * kernel.launch.grid[0], (
+        "each program needs three tensor maps of 128 bytes"
+    )
     assert built.ptx is not None
     assert b"cp.async.bulk.tensor" in built.ptx
 

@@ -154,7 +154,9 @@ def test_query_parameters_fill_in_the_start_form(page: httpx.Client) -> None:
     assert value_of(shown.text, "requirements.toolkit") == "gcc>=12"
     assert page.get("/start?family=toy&problem.M=1").status_code == 422
     long = page.post("/start", data=typed(seed="x", notes="y" * 9000))
-    assert (long.status_code, list(wrong(long.text))) == (422, ["seed", "notes"]), "too long for an address"
+    assert (long.status_code, list(wrong(long.text))) == (422, ["seed", "notes"]), (
+        "input that is too long for an address must be shown in the response"
+    )
     assert "y" * 9000 in long.text
 
 
@@ -183,7 +185,9 @@ def test_search_is_paused_resumed_cancelled_and_stopped_by_forms(page: httpx.Cli
     assert "<form" not in page.get(f"{search}/live").text, "an ended search must show no commands"
     other = page.post("/start", data=typed(problem__N="16")).headers["location"]
     assert page.post(f"{other}/stop").headers["location"] == other
-    assert page.get(f"/api/v1{other}").json()["state"] == "finished", "no worker had started it"
+    assert page.get(f"/api/v1{other}").json()["state"] == "finished", (
+        "a stopped search without jobs must end immediately"
+    )
 
 
 def test_champion_is_rolled_back_and_restored_with_a_reason(page: httpx.Client) -> None:

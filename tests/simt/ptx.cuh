@@ -256,12 +256,12 @@ inline void end_block() {
         if (!queue.empty()) fault("ends before its boxes have arrived", barrier);
     for (const auto& [barrier, state] : barriers)
         if (state.bytes)
-            fault(state.bytes > 0 ? "a barrier expects bytes that never come" : "more bytes arrive than their barrier expects", barrier);
+            fault(state.bytes > 0 ? "a barrier expects bytes that never arrive" : "more bytes arrive than their barrier expects", barrier);
     for (Fiber& fiber : fibers) {
         if (!fiber.done) fault("waits forever", blockIdx.x);
         for (const std::vector<Copy>& group : fiber.groups)
-            if (!group.empty() && !eager) fault("ends before its copies do", blockIdx.x);
-        if (!fiber.open_group.empty()) fault("ends before copies that it never closed into a group", blockIdx.x);
+            if (!group.empty() && !eager) fault("ends before its copies have ended", blockIdx.x);
+        if (!fiber.open_group.empty()) fault("ends with copies that were not committed to a group", blockIdx.x);
         fiber.open_group.clear();
         fiber.groups.clear();
     }
@@ -676,7 +676,7 @@ namespace simt {
 
 inline Barrier& barrier_of(u32 block, u32 barrier) {
     Barrier& state = (block == rank ? barriers : parked[block].barriers)[barrier];
-    if (!state.expected) fault("a barrier that nobody made", barrier);
+    if (!state.expected) fault("the barrier was not initialised", barrier);
     return state;
 }
 
@@ -727,7 +727,7 @@ inline void barrier_await(u32 barrier, u32 parity) {
 
 template <int BLOCKS>
 void meet_cluster() {
-    if (simt::cluster_size != BLOCKS) simt::fault("meets a cluster of another size than it is launched in", BLOCKS);
+    if (simt::cluster_size != BLOCKS) simt::fault("the cluster size of the kernel differs from the launch", BLOCKS);
     simt::pause(simt::cluster_meetings, simt::cluster_meetings);
 }
 

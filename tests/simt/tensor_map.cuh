@@ -15,8 +15,8 @@ struct Box { u32 shared; TensorMap map; int corner[5]; u32 block; };
 inline void carry_out(const Box& box, u32 barrier) {
     const TensorMap& map = box.map;
     const u32 row_bytes = map.box[0] * map.element, swizzle = map.swizzle;
-    if (box.shared % (swizzle ? swizzle * 8 : 128)) fault("a box at a place that is not aligned", box.shared);
-    if (swizzle && row_bytes != swizzle) fault("rows of a box are not as long as its swizzle", row_bytes);
+    if (box.shared % (swizzle ? swizzle * 8 : 128)) fault("the shared memory address of a box is misaligned", box.shared);
+    if (swizzle && row_bytes != swizzle) fault("the row length of a box differs from its swizzle width", row_bytes);
     u32 rows = 1;
     for (u32 axis = 1; axis < map.rank; ++axis) rows *= map.box[axis];
     for (u32 row = 0; row < rows; ++row) {
@@ -50,11 +50,11 @@ inline void carry_out(const Box& box, u32 barrier) {
 
 // Copies to the same address of another block of the cluster, and signals its barrier.
 inline void order(u32 shared, const TensorMap& map, u32 barrier, std::vector<int> corner, u32 block) {
-    if (corner.size() != map.rank) fault("a tensor map of another rank", map.rank);
+    if (corner.size() != map.rank) fault("the tensor map has a different rank", map.rank);
     u32 bytes = map.element;
     for (u32 axis = 0; axis < map.rank; ++axis) bytes *= map.box[axis];
     for (u32 chunk = shared / 16; chunk < (shared + bytes) / 16 && chunk < read_by_threads.size(); ++chunk)
-        if (read_by_threads[chunk]) fault("a box overtakes reads that no fence holds up", chunk * 16);
+        if (read_by_threads[chunk]) fault("a box may overtake earlier reads, because a fence is missing", chunk * 16);
     Box box{shared, map, {}, block};
     std::copy(corner.begin(), corner.end(), box.corner);
     if (eager || barrier_of(block, barrier).waiting) return carry_out(box, barrier);

@@ -22,7 +22,7 @@ void each_element(Act act) {
 struct Access { u32 address; int stride; void* fragment; bool transposed; };
 
 inline void check(const Access& access, int element_bytes) {
-    if (access.stride * element_bytes % 32) fault("a stride that is no multiple of 32 bytes", access.stride);
+    if (access.stride * element_bytes % 32) fault("the stride is not a multiple of 32 bytes", access.stride);
 }
 
 inline void load_halves(HalfFragment& fragment, u32 address, int stride, bool transposed) {

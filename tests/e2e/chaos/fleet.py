@@ -125,7 +125,7 @@ class Fleet:
             self._stop(row.id)
         deadline = time.monotonic() + PATIENCE_S
         while self.rows("SELECT id FROM searches WHERE state NOT IN ('finished', 'failed', 'cancelled')"):
-            assert time.monotonic() < deadline, "the searches do not end"
+            assert time.monotonic() < deadline, "the searches have not ended within the time limit"
             self.look_after()
             time.sleep(0.5)
 
