@@ -58,7 +58,7 @@ SHOW_REGISTERS = (
 """Passes the registers of the calling loop to `inner`, which may change them. One register counts the calls, and
 another register points to the number of calls."""
 
-CHANGES_LOOP = "changes the loop that calls it|by two threads at once: `y` has 1000 of 1000 elements never written"
+CHANGES_LOOP = "changes the loop that calls it|by two threads concurrently: `y` has 1000 of 1000 elements never written"
 """Reasons for refusing a kernel that changes these registers. Which check refuses it first depends on the loop."""
 
 CHEATS: dict[str, tuple[str, str]] = {

@@ -46,7 +46,7 @@ ARGUMENTS = (
 )
 FEW_PROCESSES = Policy().confirm_processes
 NEEDS_CORES = {"ELSEWHERE": "off the reference", "CORES": "cores", "SECOND": "processor time|cores"}
-NEEDS_CORES |= {"THREADS": "called by two threads at once", "CHANGED": "after its inputs had changed"}
+NEEDS_CORES |= {"THREADS": "called by two threads concurrently", "CHANGED": "after its inputs had changed"}
 """Tricks that are detected only on machines with more than one core."""
 
 
