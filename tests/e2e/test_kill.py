@@ -1,4 +1,4 @@
-"""SIGKILL of any or all processes of a search at random times: `--resume` continues, and no trial is lost."""
+"""A search whose processes are killed at random times continues with `--resume` and loses no trial."""
 
 import random
 import sqlite3

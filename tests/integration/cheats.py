@@ -1,4 +1,4 @@
-"""C sources of y = 3 x + 1: cheating and faulty kernels by name of the trick, and correct kernels that must pass."""
+"""C sources of y = 3 x + 1: cheating or faulty kernels, which must be refused, and correct kernels, which must pass."""
 
 from tests.integration.cheats_of_answers import BEFORE_ANSWERS, OF_ANSWERS
 from tests.integration.cheats_of_machine import BEFORE_MACHINE, OF_MACHINE

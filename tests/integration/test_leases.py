@@ -36,7 +36,7 @@ def test_repeated_report_is_accepted_and_counted_once(stage: Stage) -> None:
     assert stage.view(search).finished == 1
 
 
-def test_report_with_a_wrong_token_is_stale(stage: Stage) -> None:
+def test_report_with_a_wrong_token_is_refused_as_stale(stage: Stage) -> None:
     stage.submit()
     lease = stage.one()
     with pytest.raises(StaleLease):

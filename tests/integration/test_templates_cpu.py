@@ -40,7 +40,7 @@ FAMILIES = (
 )
 TWO_THREADS = Objective(threads=2)
 
-# The tails of the shapes differ: shorter than a vector, a tile or a block, or a head size for narrow vectors only.
+# The sizes leave remainders that are smaller than a vector, a tile or a block. Some head sizes need narrow vectors.
 SHAPES = {
     "sdpa": (
         "B=2,H=1,S=131,D=32",
