@@ -28,7 +28,7 @@ class Channel:
 def take_channel() -> Channel:
     """Move the slot's pipes from stdin and stdout to new file descriptors, and return them.
 
-    Afterwards, output to stdout goes to stderr, and stdin is empty.
+    Afterwards, output to stdout is written to stderr, and stdin is empty.
     """
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)

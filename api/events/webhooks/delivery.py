@@ -42,7 +42,7 @@ class WebhookDelivery:
     """Delivers webhook messages. Several processes may deliver messages of one database at the same time.
 
     Args:
-        secret: default secret for signing, used if a webhook has no secret of its own. None if there is no default.
+        secret: default secret for signing, used if a webhook has no own secret. None if there is no default.
         private: True to allow URLs with non-public addresses.
     """
 

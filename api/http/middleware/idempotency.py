@@ -77,10 +77,9 @@ class Idempotency:
                 scope, receive, send
             )
         elif known.answer is None:
+            state = f"a request with this {HEADER} is still being executed"
             remedy = "wait, and send it again with the same key. If this persists, the earlier request was interrupted"
-            busy = problem(
-                409, f"a request with this {HEADER} is under way: {remedy}; check its effect before you use a new key"
-            )
+            busy = problem(409, f"{state}: {remedy}; check its effect before you use a new key")
             busy.headers["retry-after"] = "1"
             await busy(scope, receive, send)
         else:

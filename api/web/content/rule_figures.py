@@ -184,7 +184,7 @@ def threshold_text(rule: Rule) -> str:
 
 
 def _relation(rule: Rule) -> str:
-    """Return the sign before the threshold of a rule whose figure must lie in a range, ``≤`` or ``≥``.
+    """Return the sign before the threshold of a rule whose figure must be in a range, ``≤`` or ``≥``.
 
     The shown threshold is the end of the range that is nearer to the figure. The rule is met if the figure is inside
     the range.

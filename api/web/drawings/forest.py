@@ -23,7 +23,7 @@ class Forest(Rows):
     """All changes of an ablation as lines below each other, on a scale of ratios.
 
     `even_x` is the horizontal position of ratio 1 (no effect). The text of an interval line is its ratio if the ratio
-    lies outside the scale, else empty.
+    is outside the scale, else empty.
     """
 
     stems: tuple[IntervalLine, ...]

@@ -39,8 +39,8 @@ _UNINTERRUPTED = 0.95
 """Calls count as uninterrupted if their processor time is at least this fraction of their duration."""
 
 _THREAD_EXIT_LOOKS = 50
-"""Number of times, about 1 ms apart, that the threads of a kernel are counted until they have ended. Looks are counted
-instead of seconds, because a machine that stands still must not accuse a kernel whose threads are about to end."""
+"""Number of times, about 1 ms apart, that the threads of a kernel are counted until they have ended. The limit is not a
+time, because after a pause of the machine, a kernel must not be refused whose threads are about to end."""
 
 _TYPICAL_ARGUMENTS = 4
 _SELF_TEST_BYTES = 1 << 20

@@ -290,7 +290,7 @@ static void allow_memory(rlim_t bytes) {
 /* --- faults -------------------------------------------------------------------------------------------------------- */
 
 static void fault(int number, siginfo_t *info, void *context) {
-    uint64_t writes = 2; /* unknown */
+    uint64_t writes = 2; /* 2: unknown */
 #if defined(__linux__) && defined(__x86_64__)
     enum { GENERAL_PROTECTION = 13 }; /* trap of an unaligned operand; an inaccessible page causes a different trap */
     const greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;

@@ -23,7 +23,7 @@ from evo.trial.explain import detail_text, headline
 
 FAILURES = 4
 WEIGHED = 1_000
-"""Maximum number of trials in the drawing, per objective: the trials with the least cost by this objective."""
+"""Maximum number of trials in the drawing, per objective: the trials with the lowest cost by this objective."""
 FRONT = 20
 """Maximum number of rows in the table of the Pareto front."""
 DRAWN = 500

@@ -13,7 +13,7 @@ class Batch:
 
     Attributes:
         calls: number of calls.
-        claimed_ns: duration that the process reported, in ns, or -1 if the reported start or end lies outside the
+        claimed_ns: duration that the process reported, in ns, or -1 if the reported start or end is outside the
             interval between request and reply.
         wall_ns: time between the runner's request and the reply, in ns.
         cpu_ns: processor time of the process between request and reply, as counted by the operating system, in ns.
