@@ -56,7 +56,9 @@ TOY: dict[str, Any] = {
             "BLOCK": {"values": [1, 2, 4, 8, 16], "default": 4},
             "UNROLL": {"values": [1, 2, 4], "default": 1},
         },
-        "constraints": [{"expression": "BLOCK * UNROLL <= 32", "because": "the accumulators must fit the registers"}],
+        "constraints": [
+            {"expression": "BLOCK * UNROLL <= 32", "because": "the accumulators must fit into the registers"}
+        ],
     },
 }
 

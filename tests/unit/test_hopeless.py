@@ -138,7 +138,7 @@ def test_many_equal_failures_of_running_kernels_are_a_common_failure(outcomes: l
 
 
 def test_failures_of_running_kernels_in_different_cases_are_not_a_common_failure() -> None:
-    cases = [WrongAnswer(reason=f"case {name}: `out` holds NaN") for name in ("nominal", "tail") * RUN_ALIKE]
+    cases = [WrongAnswer(reason=f"case {name}: `out` contains NaN") for name in ("nominal", "tail") * RUN_ALIKE]
     assert common_failure(trials(*cases), ["A"]) is None
 
 
