@@ -219,10 +219,9 @@ def _working(session: Session, row: SearchRow, now: datetime) -> WorkingView | N
     job, attempt, device = found
     ended_at = leases.last_ended_at(attempt.worker_id, attempt.device_uuid)
     since = attempt.granted_at if ended_at is None else max(attempt.granted_at, ended_at)
-    if device is None or device.attempt_id is None:
-        detail: str | None = "building" if job.trial is not None else "waits for the device"
-    else:
-        detail = _detail(device, attempt)
+    detail: str | None = "building" if job.trial is not None else "waits for the device"
+    if device is not None:  # a device without a current lease may report why it waits
+        detail = _detail(device, attempt) if device.attempt_id is not None else device.detail or detail
     return WorkingView(
         trial=None if job.trial is None else job.trial.number,
         since=since,

@@ -93,8 +93,14 @@ def _left_text(proving: ProvingView, left_s: float) -> str:
     return f"{this}, about {duration_text(proving.all_left_s)} for all planned"
 
 
-def worker_obstacle(workers: Sequence[WorkerView], search: SearchView, *, now: datetime | None = None) -> str | None:
-    """Return the reason why no worker measures for a search; None if one does, or if the search has no jobs."""
+def worker_obstacle(
+    workers: Sequence[WorkerView], search: SearchView, *, now: datetime | None = None, options: str = ""
+) -> str | None:
+    """Return the reason why no worker measures for a search; None if one does, or if the search has no jobs.
+
+    Args:
+        options: options with which the commands in the reason reach the service, with a leading space.
+    """
     if search.state not in SERVED:
         return None
     device = search.device
@@ -113,7 +119,7 @@ def worker_obstacle(workers: Sequence[WorkerView], search: SearchView, *, now: d
     ]
     if None not in lacking:
         return f"No connected {device.model} meets the requirements of the search: one {lacking[0]}."
-    reasons = [_single_worker_obstacle(worker, search) for worker in reachable]
+    reasons = [_single_worker_obstacle(worker, search, options) for worker in reachable]
     return None if None in reasons else reasons[0]
 
 
@@ -127,18 +133,21 @@ def _nowhere(workers: Sequence[WorkerView], search: SearchView) -> str:
     return f"No worker has {device.model}{unit}{found}: nothing is measured until one connects (`{command('worker')}`)."
 
 
-def _single_worker_obstacle(worker: WorkerView, search: SearchView) -> str | None:
+def _single_worker_obstacle(worker: WorkerView, search: SearchView, options: str) -> str | None:
     """Return the reason why a worker does not measure; None if at least one matching device can measure."""
     if worker.drain:
-        return f"Worker {worker.name} is drained: `{command('workers', 'resume', worker.name)}` lets it work again."
+        resume = command("workers", "resume", worker.name)
+        return f"Worker {worker.name} is drained: `{resume}{options}` lets it work again."
     fitting = {each.uuid for each in worker.devices if search.is_for(each)}
-    found = [_slot_obstacle(worker, search.device, slot) for slot in worker.slots if slot.device_uuid in fitting]
+    found = [
+        _slot_obstacle(worker, search.device, slot, options) for slot in worker.slots if slot.device_uuid in fitting
+    ]
     return None if not found or None in found else found[0]
 
 
-def _slot_obstacle(worker: WorkerView, device: Device, slot: SlotView) -> str | None:
+def _slot_obstacle(worker: WorkerView, device: Device, slot: SlotView, options: str) -> str | None:
     if slot.quarantined_at is not None:
-        remedy = command("workers", "clear", worker.name, slot.device_uuid)
+        remedy = command("workers", "clear", worker.name, slot.device_uuid) + options
         return f"{device.model} is quarantined: {slot.quarantine_reason}. Once it is repaired, {remedy}"
     if slot.activity in {"waiting", "exhausted"}:
         return f"{device.model} of worker {worker.name} is not measuring now: {slot.detail or slot.activity}."

@@ -231,6 +231,7 @@ def test_search_shows_the_progress_of_long_baselines_and_trials(stage: Stage) ->
     leases = list(stage.claim(count=2))
     stage.wait(7.0)
     assert beat(stage, leases[0], None, None) == "trial 0 for 7 s: building"
+    assert beat(stage, leases[0], None, "process 7 holds the device") == "trial 0 for 7 s: process 7 holds the device"
     before = last_event(stage)
     assert beat(stage, leases[1], leases[1].attempt_id, "verifying") == "trial 1 for 7 s: verifying"
     assert last_event(stage) == before + 1, "a new step must update the pages"

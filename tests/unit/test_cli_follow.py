@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +19,7 @@ from evo.client import ServiceUnreachable
 from evo.errors import Conflict
 from evo.messages.job import Activity
 from evo.messages.view import Page, SearchView, SlotView, WorkerView
+from evo.search.lifecycle import State
 from tests.unit.views import DEVICE, PROMOTED, REFUSED, finished, view
 
 
@@ -192,6 +194,13 @@ def test_follow_shows_an_obstacle_once_each_time_it_appears(monkeypatch: pytest.
     _, screen = followed(Script(waiting, waiting, view(), waiting, finished()), {}, monkeypatch)
     assert screen.notes == [STUCK, STUCK]
     assert left_text(waiting) == f"waits: {STUCK}"
+
+
+@pytest.mark.parametrize("state", ["running", "stopping"])
+def test_progress_states_why_no_worker_measures(state: State) -> None:
+    waiting = view(state=state, unserved="Worker vm is drained: `kernel-evo workers resume vm` lets it work again.")
+    assert left_text(waiting) == "waits: Worker vm is drained: `kernel-evo workers resume vm` lets it work again"
+    assert left_text(replace(waiting, state="paused")) == "paused"
 
 
 @pytest.mark.parametrize(("worker", "ends"), [("w", True), ("another", False)])

@@ -1,5 +1,6 @@
 """Texts about the state of workers and devices, and about the reason why a search waits."""
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -73,6 +74,12 @@ def test_waiting_search_states_why_its_workers_are_unavailable(
     assert found is None if said is None else found is not None and said in found
 
 
+@pytest.mark.parametrize("worker", [replace(WORKER, drain=True), replace(WORKER, slots=(ASIDE,))])
+def test_commands_in_the_reason_reach_the_same_service(worker: WorkerView) -> None:
+    found = worker_obstacle([worker], view(), now=at(10), options=" --db a.db")
+    assert found is not None and re.search(r"kernel-evo workers (resume vm|clear vm cpu-1) --db a\.db", found)
+
+
 @pytest.mark.parametrize(("unit", "said"), [("cpu-1", None), ("cpu-2", "No worker has AMD EPYC, unit cpu-2,: nothing")])
 def test_search_for_one_unit_states_that_no_worker_has_the_unit(unit: str, said: str | None) -> None:
     found = worker_obstacle([WORKER], view(device_uuid=unit), now=at(10))
@@ -125,7 +132,10 @@ def test_search_without_a_connected_worker_is_shown_as_interrupted(
 @pytest.mark.parametrize(
     ("worker", "said"),
     [
-        ({"drain": True}, "Search 3 waits. Worker vm is drained: `kernel-evo workers resume vm` lets it work again."),
+        (
+            {"drain": True},
+            "Search 3 waits. Worker vm is drained: `kernel-evo workers resume vm --url http://s` lets it work again.",
+        ),
         ({"slots": (ASIDE,)}, "Search 3 waits. AMD EPYC is quarantined: Xid 79. Once it is repaired, kernel-evo"),
         (
             {"slots": (replace(SLOT, activity="waiting", detail="process 7 holds the device"),)},

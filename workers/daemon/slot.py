@@ -239,7 +239,7 @@ class Slot:
         with exclusive(self.device.uuid, unwanted=unwanted, on_busy=self._busy) as lock_s, self._performing(lease):
             report = self._performer.perform(pending.work, lease.job, built)
             if doubtful(report) and not self._unwanted(lease):
-                self._doing = ("testing", "a known-good kernel must succeed, because a candidate crashed")
+                self._doing = ("testing", "a known-good kernel must succeed after a crash or an exceeded time limit")
                 begun_s = time.monotonic()
                 with suppress(TroubleError):  # the family is at fault
                     self._performer.prove(pending.work)

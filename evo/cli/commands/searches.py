@@ -74,7 +74,8 @@ def _print_searches(views: "Iterable[SearchView]", workers: "Sequence[WorkerView
         best = best_time_text(view)
         if is_interrupted(view, workers):
             interrupted.add(view.id)
-        if (reason := view.obstacle or worker_obstacle(workers, view)) is not None or view.id in interrupted:
+        reason = view.obstacle or worker_obstacle(workers, view, options=where.options)
+        if reason is not None or view.id in interrupted:
             waiting[view.id] = reason or ""
         state = "interrupted" if view.id in interrupted else view.state
         cells = (state, view.family, spaced_text(view.problem), view.place, f"{view.finished:,}", best)

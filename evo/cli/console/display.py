@@ -15,7 +15,7 @@ from rich.text import Text
 from evo.cli.console.output import facts
 from evo.device import kind_of
 from evo.messages.view import SearchView, TrialView, WarmStartView
-from evo.messages.worker_state import confirmation_text, progress_text
+from evo.messages.worker_state import SERVED, confirmation_text, progress_text
 from evo.search.lifecycle import TERMINAL
 from evo.text.wording import count_text, duration_text, factor_text, outcome_text, percent_text, spaced_text, time_text
 
@@ -94,6 +94,8 @@ def share_done(view: SearchView) -> float:
 
 def left_text(view: SearchView) -> str:
     """Return the remaining budget as text, or the state of a search that proposes no trials."""
+    if (waits := view.obstacle or view.unserved) is not None and view.state in SERVED:
+        return f"waits: {waits.rstrip('.')}"
     idle = view.asked == view.finished
     if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
         timed = view.baselines or view.baselines_done or view.device.runs != "kernels"
@@ -104,8 +106,6 @@ def left_text(view: SearchView) -> str:
         under_way = f"finishing {count_text(view.asked - view.finished, 'trial')}"
         ending = under_way if view.state == "stopping" else view.state
         return ending if view.proving is None else confirmation_text(view.proving)
-    if view.obstacle is not None:
-        return f"waits: {view.obstacle}"
     if view.budget.minutes is not None:
         left = 60 * view.budget.minutes - view.elapsed_s
         return f"{duration_text(left)} left" if left > 0 else "confirming the best"

@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Protocol
 
@@ -80,15 +81,16 @@ def follow(
         ServiceUnreachable: the service became unavailable. The message contains a command that follows the search
             again.
     """
-    obeyed, looked_at, known, warned, refused, done = 0, time.monotonic(), None, 0, 0, 0
+    obeyed, looked_at, warned, refused, done = 0, time.monotonic(), 0, 0, 0
     judged: int | None = None
+    known: str | None = None
     while True:
         view = _current_view(connection, search_id, where)
         warnings = [each for each in view.warnings if each not in view.quick_gaps]  # the report explains the gaps
         for warning in warnings[warned:]:
             screen.note(f"Warning: {warning}")
         warned = len(warnings)
-        screen.show(view)
+        screen.show(replace(view, unserved=known))
         if view.state in TERMINAL:
             return view  # the report contains all verdicts
         for challenge in view.challenges[judged:] if judged is not None else ():
@@ -105,7 +107,7 @@ def follow(
             if alone is not None and view.obstacle is not None and _is_only_worker(workers, view, alone):
                 raise Conflict(stuck(view, view.obstacle, where))
             notable = refusal or view.obstacle
-            found = notable or worker_obstacle(workers, view)
+            found = notable or worker_obstacle(workers, view, options=where)
             if found is not None and (known is None or (notable is not None and found != known)):
                 screen.note(found)
             known = found
