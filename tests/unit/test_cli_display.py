@@ -165,6 +165,7 @@ def test_report_names_missing_baselines_with_the_reason() -> None:
     }
     text = " ".join(reported(replace(finished(), missing_baselines=missing), [], "", "sdpa").split())
     assert "Not compared: eager, compiled (ImportError: no torch); own (OSError: a" in text
+    assert "cc…)." in text.replace(" ", "")
     assert "c" * 200 not in text.replace(" ", "")
     assert "could be measured" in speedup_text(
         view(best=None, baselines={}, fastest_baseline=None, roofline=None, missing_baselines=missing)

@@ -18,9 +18,10 @@ from evo.cli.session.session import exit_code
 from evo.client import ServiceUnreachable
 from evo.errors import Conflict
 from evo.messages.job import Activity
-from evo.messages.view import Page, SearchView, SlotView, WorkerView
+from evo.messages.view import Page, SearchView, SlotView, TrialView, WorkerView
 from evo.search.lifecycle import State
-from tests.unit.views import DEVICE, PROMOTED, REFUSED, finished, view
+from evo.trial.outcome import CompileFailed
+from tests.unit.views import DEVICE, PROMOTED, REFUSED, finished, trial, view
 
 
 class Script:
@@ -32,6 +33,7 @@ class Script:
         self.heard_of_at = datetime.now(UTC)
         self.activity: Activity = "working"
         self.refusal: str | None = None
+        self.first: tuple[TrialView, ...] = ()
         self._refuses = refuses
 
     def ask(self, question: Callable[[Any], Any]) -> Any:
@@ -47,6 +49,10 @@ class Script:
         slot = SlotView(device_uuid=DEVICE.uuid, activity=self.activity, detail="process 12 holds the device")
         worker = WorkerView(id="w", name="w", host="h", devices=(DEVICE,), slots=(slot,), seen_at=self.heard_of_at)
         return Page(items=(worker,))
+
+    def trials(self, search_id: int, *, sort: str, limit: int) -> Page[TrialView]:
+        assert (search_id, sort, limit) == (3, "number", 1)
+        return Page(items=self.first)
 
     def command(self, search_id: int, command: str) -> None:
         self.told.append(command)
@@ -194,6 +200,22 @@ def test_follow_shows_an_obstacle_once_each_time_it_appears(monkeypatch: pytest.
     _, screen = followed(Script(waiting, waiting, view(), waiting, finished()), {}, monkeypatch)
     assert screen.notes == [STUCK, STUCK]
     assert left_text(waiting) == f"waits: {STUCK}"
+
+
+def test_follow_shows_the_first_failure_once_while_no_trial_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LOOK_S", 0.0)
+    failing = view(best=None, finished=4)
+    script = Script(failing, failing, finished())
+    script.first = (replace(trial(0, 1.0), outcome=CompileFailed(log="k.c: In function 'f':\nk.c:1: error: no")),)
+    assert followed(script, {}, monkeypatch)[1].notes == ["Trial 0: compile failed: k.c:1: error: no"]
+    script = Script(view(finished=4), finished())
+    assert followed(script, {}, monkeypatch)[1].notes == []
+
+
+def test_follow_shows_missing_baselines_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = view(missing_baselines={"numpy": "ImportError: no numpy"})
+    _, screen = followed(Script(view(), missing, missing, finished()), {}, monkeypatch)
+    assert screen.notes == ["Not compared: numpy (ImportError: no numpy)."]
 
 
 @pytest.mark.parametrize("state", ["running", "stopping"])

@@ -110,7 +110,7 @@ def trial(search: int, config: Mapping[str, Any], time_us: float) -> TrialView:
         config=dict(config),
         origin="design",
         parents=(),
-        outcome=None,
+        outcome=None if time_us is None else Measured(timing=Timing(samples_us=(time_us,))),
         time_us=time_us,
         asked_at=NOW,
     )

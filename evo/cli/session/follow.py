@@ -16,6 +16,8 @@ from evo.messages.view import SearchView, WorkerView
 from evo.messages.worker_state import worker_obstacle
 from evo.search.lifecycle import TERMINAL
 from evo.text.shell import command
+from evo.text.wording import outcome_text
+from evo.trial.explain import failure_text, headline
 
 POLL_S = 0.5
 LOOK_S = 5.0
@@ -81,15 +83,16 @@ def follow(
         ServiceUnreachable: the service became unavailable. The message contains a command that follows the search
             again.
     """
-    obeyed, looked_at, warned, refused, done = 0, time.monotonic(), 0, 0, 0
+    obeyed, looked_at, warned, refused, done = 0, time.monotonic(), set[str](), 0, 0
     judged: int | None = None
     known: str | None = None
+    failed: str | None = None
     while True:
         view = _current_view(connection, search_id, where)
-        warnings = [each for each in view.warnings if each not in view.quick_gaps]  # the report explains the gaps
-        for warning in warnings[warned:]:
-            screen.note(f"Warning: {warning}")
-        warned = len(warnings)
+        for warning in _warnings(view):
+            if warning not in warned:
+                screen.note(warning)
+            warned.add(warning)
         screen.show(replace(view, unserved=known))
         if view.state in TERMINAL:
             return view  # the report contains all verdicts
@@ -107,6 +110,8 @@ def follow(
             if alone is not None and view.obstacle is not None and _is_only_worker(workers, view, alone):
                 raise Conflict(stuck(view, view.obstacle, where))
             notable = refusal or view.obstacle
+            if view.best is None and view.finished and not failed and (failed := _failure(connection, view)):
+                screen.note(failed)
             found = notable or worker_obstacle(workers, view, options=where)
             if found is not None and (known is None or (notable is not None and found != known)):
                 screen.note(found)
@@ -115,6 +120,21 @@ def follow(
             obeyed = interrupts.count
             _send_command(connection, search_id, screen, "stop" if obeyed == 1 else "cancel")
         time.sleep(POLL_S)
+
+
+def _warnings(view: SearchView) -> list[str]:
+    """Return the warnings of a search. The report explains the gaps between quick and confirmed times."""
+    warnings = [f"Warning: {each}" for each in view.warnings if each not in view.quick_gaps]
+    missing = None if view.state in TERMINAL else view.not_compared  # the report contains it
+    return warnings if missing is None else [*warnings, missing]
+
+
+def _failure(connection: Connection, view: SearchView) -> str | None:
+    """Return the failure of the first trial as text; None if the trial has not ended or did not fail."""
+    first = connection.ask(lambda client: client.trials(view.id, sort="number", limit=1)).items
+    outcome = first[0].outcome if first else None
+    text = None if outcome is None else failure_text(outcome)
+    return f"Trial 0: {outcome_text(outcome.kind)}: {headline(text)}" if outcome is not None and text else None
 
 
 def _current_view(connection: Connection, search_id: int, where: str) -> SearchView:

@@ -290,7 +290,9 @@ class SearchView(Deferred):
         """Sentence on the baselines that could not be timed, and why. None if there are none, or for estimates."""
         names: dict[str, list[str]] = {}
         for name, reason in self.missing_baselines.items():
-            names.setdefault(one_line(reason.strip().partition("\n")[0])[:_REASON_CHARACTERS], []).append(name)
+            first = one_line(reason.strip().partition("\n")[0])
+            first = first if len(first) <= _REASON_CHARACTERS else f"{first[:_REASON_CHARACTERS]}…"
+            names.setdefault(first, []).append(name)
         found = (f"{', '.join(each)} ({reason})" for reason, each in names.items())
         return f"Not compared: {'; '.join(found)}." if names and not self.estimated else None
 
