@@ -1,5 +1,7 @@
 """Templates of variants are rendered in a separate process, with the usual result and limited time and memory."""
 
+import sys
+
 import psutil
 import pytest
 
@@ -7,6 +9,7 @@ from evo.errors import RenderError
 from templates.render import render
 from tests.unit.test_variant_builds import family
 from workers.build.rendering import Renderer
+from workers.system import line_process
 
 ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
 LARGE = {
@@ -36,6 +39,21 @@ def test_endless_template_is_stopped_at_the_time_limit() -> None:
     with pytest.raises(RenderError, match="takes more than 3 s"):
         rendered(renderer, ENDLESS)
     assert rendered(renderer, "{{ WIDTH }}") == "1"
+
+
+def test_start_of_the_rendering_process_does_not_count_as_rendering_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = (
+        "import time; input(); time.sleep(6); print('{}', flush=True); input(); print('{\"text\": \"1\"}', flush=True)"
+    )
+    monkeypatch.setattr(line_process, "_command", lambda _: (sys.executable, "-c", slow))
+    assert rendered(Renderer(longest_s=5.0), "{{ WIDTH }}") == "1"
+
+
+def test_rendering_process_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_process, "_command", lambda _: (sys.executable, "-c", "import time; time.sleep(600)"))
+    monkeypatch.setattr("workers.build.rendering.START_S", 0.2)
+    with pytest.raises(RenderError, match=r"the rendering process ended: it did not start within 0\.2 s"):
+        rendered(Renderer(), "{{ WIDTH }}")
 
 
 @pytest.mark.parametrize("text", LARGE.values(), ids=LARGE)

@@ -26,6 +26,8 @@ from workers.system.sandbox import sandbox_here
 RENDERING = "workers.build.rendering"
 LONGEST_S = 10.0
 """Time limit for rendering one config in seconds. One of the largest templates takes 0.1 s."""
+START_S = 60.0
+"""Time limit for the start of a rendering process in seconds. A busy machine may need many seconds for its imports."""
 
 _MEMORY_BYTES = 2 << 30
 _packages: LruCache[str, Package] = LruCache(4)
@@ -74,15 +76,17 @@ class Renderer:
             fresh: True to start a new process, False to use an idle process if there is one.
 
         Returns:
-            The answer. If the process ended, a text with the reason. If the time limit was exceeded, None.
+            The answer. If the process ended or did not start, a text with the reason. After the time limit, None.
         """
         try:
             if fresh:
                 raise queue.Empty
-            process = self._idle.get_nowait()
+            process, started = self._idle.get_nowait(), True
         except queue.Empty:
-            process = LineProcess(RENDERING, reads=() if sandbox_here() else None)
+            process, started = LineProcess(RENDERING, reads=() if sandbox_here() else None), False
         try:
+            if not started and isinstance(failure := process.ask({}, START_S), str | None):
+                return failure or f"it did not start within {START_S:g} s"
             answer = process.ask(question, self._longest_s)
         except BaseException:
             process.close()  # its late answer would be mistaken for the answer to the next request
@@ -108,6 +112,8 @@ def serve() -> None:
 
 def _answer(line: str) -> Mapping[str, str]:
     question = json.loads(line)
+    if not question:  # sent first, so that the time limit of a template does not include the start
+        return {}
     config, problem, derived = question["values"]
     try:
         return {"text": render(_package(question), question["kind"], config, problem, derived)}
