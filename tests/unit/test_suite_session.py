@@ -89,7 +89,7 @@ class Service:
         now = self.stored[number]
         if now.best is not None:
             cost = None if self.metric is None else self.metric * now.best.time_us
-            yield replace(trial(number, now.best.config, now.best.time_us), cost=cost)
+            yield trial(number, now.best.config, now.best.time_us, cost)
 
     def workers(self) -> Page[Any]:
         return Page(items=())
@@ -102,7 +102,7 @@ class Service:
         return replace(now, finished=done, best=best, state="finished" if over else "running")
 
 
-def trial(search: int, config: Mapping[str, Any], time_us: float) -> TrialView:
+def trial(search: int, config: Mapping[str, Any], time_us: float, cost: float | None = None) -> TrialView:
     return TrialView(
         id=1,
         search_id=search,
@@ -110,7 +110,8 @@ def trial(search: int, config: Mapping[str, Any], time_us: float) -> TrialView:
         config=dict(config),
         origin="design",
         parents=(),
-        outcome=None if time_us is None else Measured(timing=Timing(samples_us=(time_us,))),
+        outcome=Measured(timing=Timing(samples_us=(time_us,)), cost=cost),
+        cost=cost,
         time_us=time_us,
         asked_at=NOW,
     )
