@@ -654,7 +654,7 @@ def test_shutdown_answers_waiting_workers_and_completes_the_request_in_progress(
 
 def _listens(url: httpx.URL) -> bool:
     try:
-        httpx.get(url, timeout=5)
+        httpx.get(url, timeout=60)
     except httpx.ConnectError:
         return False
     return True

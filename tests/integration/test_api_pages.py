@@ -32,7 +32,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 @pytest.fixture
 def page(tmp_path: Path, stage: Stage) -> Iterator[httpx.Client]:
     """Yield a client for pages of a second service on the stage's database."""
-    with served(tmp_path / "evo.db") as url, httpx.Client(base_url=url, headers=BROWSER, timeout=20) as client:
+    with served(tmp_path / "evo.db") as url, httpx.Client(base_url=url, headers=BROWSER, timeout=60) as client:
         yield client
 
 

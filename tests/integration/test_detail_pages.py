@@ -114,7 +114,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 def page(stage: Stage) -> Iterator[httpx.Client]:
     with (
         served(place(stage)) as url,
-        httpx.Client(base_url=url, headers=BROWSER, timeout=20, follow_redirects=True) as client,
+        httpx.Client(base_url=url, headers=BROWSER, timeout=60, follow_redirects=True) as client,
     ):
         yield client
 
@@ -267,7 +267,7 @@ def test_pages_of_a_family_without_work_table_state_that_the_table_is_missing(tm
     stage.conductor.orders.submit(SearchRequest(family_digest=OTHER_DIGEST, budget={"trials": 3}))
     while claimed := stage.claim():
         hand_in_with_files(stage, claimed[0])
-    with served(place(stage)) as url, httpx.Client(base_url=url, headers=BROWSER, timeout=20) as client:
+    with served(place(stage)) as url, httpx.Client(base_url=url, headers=BROWSER, timeout=60) as client:
         for path in ("/searches/1", "/searches/1/trials/0", f"/champions/{stage.champions()[0].id}"):
             text = text_of(shown(client, path))
             assert "the family has no [work] table" in text, path

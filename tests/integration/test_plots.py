@@ -43,7 +43,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def page(stage: Stage) -> Iterator[httpx.Client]:
-    with served(place(stage)) as url, httpx.Client(base_url=url, headers=BROWSER, timeout=20) as client:
+    with served(place(stage)) as url, httpx.Client(base_url=url, headers=BROWSER, timeout=60) as client:
         yield client
 
 

@@ -54,7 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rest(place: Path) -> Iterator[httpx.Client]:
-    with served(place) as url, httpx.Client(base_url=f"{url}/api/v1/searches/1", timeout=30) as client:
+    with served(place) as url, httpx.Client(base_url=f"{url}/api/v1/searches/1", timeout=60) as client:
         yield client
 
 

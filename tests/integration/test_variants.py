@@ -212,7 +212,7 @@ def test_binary_is_found_under_its_search_and_under_the_search_of_its_variant(la
     lease = lab.stage.one()
     assert lease.terms.family.variant
     lab.stage.hand_in(lease, binary=digest)
-    with served(tmp_path / "evo.db") as url, httpx.Client(base_url=f"{url}/api/v1", timeout=20) as client:
+    with served(tmp_path / "evo.db") as url, httpx.Client(base_url=f"{url}/api/v1", timeout=60) as client:
         status = [
             client.get(f"/searches/{each}/binaries/{digest}").status_code for each in (search, view.tuning_id, other)
         ]
@@ -416,7 +416,7 @@ def test_variant_pages_show_cost_and_escape_text(lab: Lab, tmp_path: Path) -> No
     with lab.stage.database.write() as session:
         given = {"operator": "mutate", "information": "task", "model": "m", "prompt": hostile, "usd": 0.25}
         Proposals(session).add(ProposalRow(search_id=search, asked_at=lab.stage.now, variant=1, **given))
-    with served(tmp_path / "evo.db") as url, httpx.Client(base_url=url, headers=BROWSER, timeout=20) as client:
+    with served(tmp_path / "evo.db") as url, httpx.Client(base_url=url, headers=BROWSER, timeout=60) as client:
         pages = [
             client.get(f"/searches/{search}/variants{path}")
             for path in ("", "/0", "/1", "/2?against=1", "/9", "/1?against=9")
