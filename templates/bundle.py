@@ -17,7 +17,7 @@ from evo.errors import InvalidInput, RenderError
 from evo.family import Family
 from evo.text.archive import DirectoryTooLarge, open_zip
 from evo.text.document import read_toml
-from evo.text.encoding import not_utf8
+from evo.text.encoding import not_utf8, utf8_text
 from templates.registry import (
     MAX_FILES,
     MAX_FOLDER_BYTES,
@@ -111,7 +111,7 @@ def family_of(files: Mapping[str, bytes]) -> Family:
     if len(files[SPEC]) > MAX_SPEC_BYTES:
         raise InvalidInput(SPEC, f"is larger than {MAX_SPEC_BYTES >> 20} MiB")
     try:
-        document = read_toml(files[SPEC].decode("utf-8-sig"))
+        document = read_toml(utf8_text(files[SPEC]))
     except UnicodeDecodeError as error:
         raise InvalidInput(SPEC, not_utf8(files[SPEC], error, SPEC)) from error
     except ValueError as error:

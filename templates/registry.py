@@ -23,7 +23,7 @@ from evo.family.python.reading import read_family
 from evo.family.scope import WORD
 from evo.space.recording import Recording, parse_recording, recording_name
 from evo.text.document import read_toml, toml_text
-from evo.text.encoding import not_utf8
+from evo.text.encoding import not_utf8, utf8_text
 from evo.text.shell import quoted, with_home
 from evo.text.suggestion import unknown
 from templates.reference_source import require_inputs
@@ -268,7 +268,7 @@ def _read_python(path: Path, own: Mapping[str, bytes]) -> tuple[Family, dict[str
 def _utf8(path: Path) -> str:
     content = _bytes(path)
     try:
-        return content.decode("utf-8-sig")
+        return utf8_text(content)
     except UnicodeDecodeError as error:
         raise InvalidInput(str(path), not_utf8(content, error, str(path))) from error
 
@@ -370,7 +370,7 @@ def _recording(path: Path, state: object) -> Package:
     name = recording_name(path.name.removesuffix(".gz").removesuffix(".json"))
     content = _read_recording(path)
     try:
-        text = content.decode("utf-8-sig")
+        text = utf8_text(content)
     except UnicodeDecodeError as error:
         packed = path.suffix == ".gz"
         reason = not_utf8(content, error, str(path.with_suffix("") if packed else path))

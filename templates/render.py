@@ -14,7 +14,7 @@ from evo.errors import RenderError
 from evo.family import Implementation
 from evo.family.problem import Problem
 from evo.family.source.language import PREDEFINED
-from evo.text.encoding import not_utf8
+from evo.text.encoding import not_utf8, utf8_text
 from evo.text.suggestion import unknown
 from evo.trial import Config, Value
 from templates import triton
@@ -126,7 +126,8 @@ def _needed(package: Package, implementation: Implementation) -> frozenset[str] 
 
 
 def _check_source(package: Package, implementation: Implementation, tunables: Sequence[str]) -> None:
-    _text(package, implementation.file)
+    if not _text(package, implementation.file).strip():
+        raise RenderError(f"{implementation.file}: is empty; write the kernel into it")
     texts = _texts(package)
     kinds = {field.name: "problem field" for field in package.family.fields}
     kinds |= dict.fromkeys(implementation.derived, "derived value") | dict.fromkeys(tunables, "tunable")
@@ -154,10 +155,14 @@ def _unused(name: str, use: MacroUse | None, texts: Mapping[str, str], implement
     if use.state == "tested":
         tested = "it is always defined, but the source only tests whether it is defined"
         return f"{where}{tested}; use its value, or remove the tunable"
-    meant = near_miss(implementation.macro(name), texts, implementation)
-    hint = f", did you mean `{meant}`?" if meant else ":"
-    remedy = "Use it there or in the launch, or remove the tunable"
-    return f"{where}it does not appear in the source or its headers{hint} {remedy}"
+    macro = implementation.macro(name)
+    if macro != name and name in words_of(texts, implementation):
+        return f"{where}the source has `{name}`, but its macro is `{macro}`; write `{macro}`, or remove `macro_prefix`"
+    subject = "it" if macro == name else f"its macro `{macro}`"
+    meant = near_miss(macro, texts, implementation)
+    hint = f", did you mean `{meant}`? Use" if meant else "; use"
+    remedy = "it there or in the launch, or remove the tunable"
+    return f"{where}{subject} does not appear in the source or its headers{hint} {remedy}"
 
 
 def _texts(package: Package) -> dict[str, str]:
@@ -238,7 +243,7 @@ def _line(error: BaseException, package: Package, name: str) -> str:
 
 def _text(package: Package, name: str) -> str:
     try:
-        return package.files[name].decode("utf-8-sig")
+        return utf8_text(package.files[name])
     except UnicodeDecodeError as error:
         file = name if package.location is None else f"{package.location}/{name}"
         raise RenderError(f"{name}: {not_utf8(package.files[name], error, file)}") from error

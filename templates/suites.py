@@ -5,7 +5,7 @@ from pathlib import Path
 from evo.errors import InvalidInput, NotFound
 from evo.search.suite import Suite, suite_from
 from evo.text.document import read_toml
-from evo.text.encoding import not_utf8
+from evo.text.encoding import not_utf8, utf8_text
 from evo.text.shell import with_home
 from evo.text.suggestion import unknown
 
@@ -41,7 +41,7 @@ def _read(path: Path, name: str) -> Suite:
         content = path.read_bytes()
         if len(content) > MAX_BYTES:
             raise InvalidInput("--suite", f"{path} is larger than {MAX_BYTES >> 20} MiB, too large for a suite")
-        document = read_toml(content.decode("utf-8-sig"))
+        document = read_toml(utf8_text(content))
     except OSError as error:
         raise InvalidInput("--suite", f"{path} cannot be read: {error.strerror}") from None
     except InvalidInput:

@@ -10,12 +10,43 @@ _COOKIE = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+.*$")
 """Matches the line that declares the encoding of a Python source. It may be the first or the second line."""
 
 
+def utf8_text(content: bytes) -> str:
+    """Decode a text file in UTF-8, with or without a byte order mark.
+
+    Raises:
+        UnicodeDecodeError: the bytes are not UTF-8, or contain NUL, as UTF-16 without a byte order mark does.
+    """
+    _refuse_nul(content)
+    return content.decode("utf-8-sig")
+
+
+def _refuse_nul(content: bytes) -> None:
+    if (nul := content.find(b"\0")) >= 0:
+        raise UnicodeDecodeError("utf-8", content, nul, nul + 1, "NUL")
+
+
 def not_utf8(content: bytes, error: UnicodeDecodeError, file: str) -> str:
     """Return an error message for a file that is not UTF-8, with the command that converts it."""
-    utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    encoding, name = "utf-16" if utf16 else "latin1", quoted(file)
-    what = "is UTF-16" if utf16 else f"is not UTF-8 text: byte 0x{content[error.start]:02x} at {error.start}"
+    wide, name = _wide_encoding(content), quoted(file)
+    what = f"is {wide.upper()}" if wide else f"is not UTF-8 text: byte 0x{content[error.start]:02x} at {error.start}"
+    if not wide and content[error.start] == 0:
+        return (
+            f"{what}; text has no NUL bytes: remove them, e.g. `tr -d '\\0' < {name} > utf8.txt && mv utf8.txt {name}`"
+        )
+    encoding = wide or "latin1"
     return f"{what}; save it as UTF-8, e.g. `iconv -f {encoding} -t utf-8 {name} > utf8.txt && mv utf8.txt {name}`"
+
+
+def _wide_encoding(content: bytes) -> str:
+    """Return the encoding of a text with 2 or 4 bytes per character, as iconv calls it, or an empty string."""
+    if content.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    low, high = content[::2].count(0), content[1::2].count(0)
+    if 4 * max(low, high) < len(content) or min(low, high):
+        return ""
+    return "utf-16le" if high else "utf-16be"
 
 
 def python_text(content: bytes) -> str:
@@ -23,8 +54,9 @@ def python_text(content: bytes) -> str:
 
     Raises:
         SyntaxError: the file declares an unknown encoding.
-        UnicodeDecodeError: the bytes are not valid in the declared encoding, which is UTF-8 by default.
+        UnicodeDecodeError: the bytes are not valid in the declared encoding, which is UTF-8 by default, or contain NUL.
     """
+    _refuse_nul(content)
     try:
         lines = decode_source(content).split("\n")
     except SyntaxError:

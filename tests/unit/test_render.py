@@ -9,7 +9,7 @@ import pytest
 from evo.errors import EvoError, InvalidInput, RenderError
 from evo.trial import Value
 from templates.registry import Package, find
-from templates.render import check, render, used_names
+from templates.render import check, check_source, render, used_names
 from tests.unit.family_document import SPEC, TEMPLATES, write_family
 
 CONFIG: dict[str, Value] = {"TILE": 4, "UNROLL": 2, "ORDER": "rows"}
@@ -97,6 +97,17 @@ def test_render_error_of_a_utf16_template_recommends_utf8(tmp_path: Path) -> Non
     (folder / "kernel.c.j2").write_bytes(b"\xff\xfe{{ TILE }}")
     with pytest.raises(RenderError, match=r"kernel\.c\.j2: is UTF-16; save it as UTF-8"):
         render(find(str(folder)), "cpu", CONFIG, PROBLEM, DERIVED)
+
+
+def test_source_with_nul_bytes_is_refused_with_a_command_that_removes_them(tmp_path: Path) -> None:
+    found = package(tmp_path, spec=SOURCE_SPEC, kernel__c="int x = TILE;\n\0")
+    with pytest.raises(RenderError, match=r"kernel\.c: .*NUL bytes: remove them, e\.g\. `tr -d '\\0' < "):
+        check_source(found, "cpu")
+
+
+def test_empty_source_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RenderError, match=r"kernel\.c: is empty; write the kernel into it"):
+        check_source(package(tmp_path, spec=SOURCE_SPEC, kernel__c=" \n"), "cpu")
 
 
 def test_loaded_family_renders_the_loaded_text_even_if_the_files_change(tmp_path: Path) -> None:
@@ -235,7 +246,10 @@ def test_macro_prefix_is_added_to_every_macro(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
-        ("int tile = TUNED_TILE, order = TUNED_ORDER, unrolled = UNROLL;\n", "the tunable UNROLL has no effect"),
+        (
+            "int tile = TUNED_TILE, order = TUNED_ORDER, unrolled = UNROLL;\n",
+            "the tunable UNROLL has no effect: .* `UNROLL`, but its macro is `TUNED_UNROLL`; write `TUNED_UNROLL`, or",
+        ),
         ("#define TUNED_TILE 8\nint tile = TUNED_TILE;\n", "#ifndef TUNED_TILE"),
     ],
 )

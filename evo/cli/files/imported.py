@@ -16,7 +16,7 @@ from evo.family.importing import Draft, drafted, drafted_from_triton, lacks_c_li
 from evo.family.importing.writing import Answer, family_toml, reference_py, taken_arguments
 from evo.family.problem import split_assignments
 from evo.family.source.language import language_of
-from evo.text.encoding import not_utf8, python_text
+from evo.text.encoding import not_utf8, python_text, utf8_text
 from templates.bundle import PART
 
 _INCLUDE = re.compile(
@@ -119,7 +119,7 @@ def write_imported(
         raise InvalidInput("FILE", f"{file} ends in none of {', '.join(_SUFFIXES)}")
     try:
         content = file.read_bytes()
-        text = python_text(content) if file.suffix == ".py" else content.decode("utf-8-sig").replace("\r\n", "\n")
+        text = python_text(content) if file.suffix == ".py" else utf8_text(content).replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise InvalidInput("FILE", f"{file} {not_utf8(content, error, str(file))}") from error
     except SyntaxError as error:

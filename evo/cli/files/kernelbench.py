@@ -12,7 +12,7 @@ from typing import Any
 from evo.cli.files.writing import check_place, write_folder, writing_to
 from evo.errors import InvalidInput, NotFound
 from evo.family.importing.kernelbench import Described, described, family_files
-from evo.text.encoding import not_utf8
+from evo.text.encoding import not_utf8, utf8_text
 
 SECONDS = 300.0
 """Time limit for running a file, in seconds."""
@@ -38,7 +38,7 @@ def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]
         raise InvalidInput("FILE", f"{file} is not a Python file; give a problem in KernelBench's format")
     try:
         content = file.read_bytes()
-        text = content.decode("utf-8-sig")
+        text = utf8_text(content)
     except UnicodeDecodeError as error:
         raise InvalidInput("FILE", f"{file} {not_utf8(content, error, str(file))}") from error
     except OSError as error:

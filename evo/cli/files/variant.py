@@ -7,7 +7,7 @@ from evo.cli.files.writing import write_folder, writing_to
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.messages.view import VariantSource
 from evo.text.document import read_toml, toml_text
-from evo.text.encoding import not_utf8
+from evo.text.encoding import not_utf8, utf8_text
 from evo.variants.proposers.base import VariantFiles
 from templates.variant import CONTRACT, FOLDER, MAX_BYTES, MAX_FILES
 
@@ -68,7 +68,7 @@ def _text(path: Path) -> str:
         if path.stat().st_size > MAX_BYTES:
             raise InvalidInput(str(path), f"is larger than {MAX_BYTES >> 20} MiB")
         content = path.read_bytes()
-        return content.decode("utf-8-sig")
+        return utf8_text(content)
     except UnicodeDecodeError as error:
         raise InvalidInput(str(path), not_utf8(content, error, str(path))) from error
     except OSError as error:

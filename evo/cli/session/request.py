@@ -10,7 +10,7 @@ from evo.family.problem import Problem
 from evo.messages.view import SearchView
 from evo.promotion.policy import policy_from
 from evo.text.document import literal_text, read_json, read_toml
-from evo.text.encoding import not_utf8
+from evo.text.encoding import not_utf8, utf8_text
 from evo.text.shell import with_home
 from templates import registry
 from templates.bundle import pack
@@ -130,7 +130,7 @@ def read_policy(name_or_file: str) -> str | dict[str, Any]:
         return policy_from(name_or_file).name
     try:
         content = path.read_bytes()
-        text = content.decode("utf-8-sig")
+        text = utf8_text(content)
         document = read_toml(text) if path.suffix == ".toml" else read_json(text, "file")
     except UnicodeDecodeError as error:
         raise InvalidInput("--policy", f"{path} {not_utf8(content, error, str(path))}") from None
