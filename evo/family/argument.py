@@ -339,6 +339,8 @@ _IN_PLACE = 'For an argument that the kernel reads and changes in place, write r
 
 
 def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:
+    if "rel_l2" not in table:
+        table.raw("rel_l2", f"the largest relative L2 error, {_USUAL}")
     limits = {"rel_l2": table.expression("rel_l2")}
     bounds = [key for key in ("max_abs", "max_abs_ratio") if key in table]
     if len(bounds) != 1:
@@ -352,6 +354,9 @@ def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:
     return limits
 
 
+_USUAL = "e.g. 1e-5 for float32, 1e-3 for float16, 0 for integers"
+
+
 def _limit(name: str, expression: Expression, scope: Mapping[str, Value]) -> float:
     """Return the value of a tolerance, which must not be negative.
 
@@ -362,7 +367,7 @@ def _limit(name: str, expression: Expression, scope: Mapping[str, Value]) -> flo
         reason = (
             f"`{expression.text}` is {value} here, but must be below 1: an output of zeros has a relative error of 1"
         )
-        raise InvalidInput(expression.field, f"{reason}. Give e.g. 1e-5 for float32, 1e-3 for float16, 0 for integers")
+        raise InvalidInput(expression.field, f"{reason}. Give {_USUAL}")
     return value
 
 

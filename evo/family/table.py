@@ -128,6 +128,8 @@ class Table:
         for index, value in enumerate(values):
             if not isinstance(value, str) or not value.strip() or len(value) > MAX_TEXT:
                 where = f"{key}[{index}]"
+                if isinstance(value, str) and not value.strip():
+                    raise InvalidInput(self.field(where), "is empty; remove it")
                 raise InvalidInput(
                     self.field(where), f"must be a string, not {literal_text(value)}{_as_text(where, value)}"
                 )

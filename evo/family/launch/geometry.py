@@ -165,6 +165,12 @@ def _read_geometry(table: Table, call: Sequence[Argument], scope: Scope, derived
         computing=_stated(table, "computing"),
         maps=read_maps(table.tables("tensor_maps"), [each.name for each in call if each.role != "scalar"]),
     )
+    for key in table.unread():
+        if key.startswith("cluster"):
+            remedy = (
+                "declare the size of clusters in the source, e.g. `__global__ __cluster_dims__(2, 1, 1) void kernel`"
+            )
+            raise InvalidInput(table.field(key), f"is no key; {remedy}")
     table.done()
     for key, extents in (("grid", geometry.grid), ("block", geometry.block)):
         if not 1 <= len(extents) <= 3:
