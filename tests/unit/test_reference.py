@@ -195,7 +195,7 @@ def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, mon
         ),
         (
             WHOLE.replace("np.float32", "np.float64", 1),
-            r"family.toml says float32 \(\d+,\); return \w+\.astype\(np\.float32\)$",
+            r"family.toml says float32 \(\d+,\); return np\.asarray\(\w+, dtype=np\.float32\)$",
         ),
         (
             WHOLE.replace('return {"y": 2', 'return {"z": 2'),
@@ -208,6 +208,14 @@ def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, mon
         (
             WHOLE.replace('return {"y": 2', "return None\n    return {'y': 2"),
             r"reference\(\): returns NoneType, not a dict of arrays by name; write e\.g\. `return \{\"out\": array\}`",
+        ),
+        (
+            WHOLE.replace('return {"x"', "return None\n    return {'x'"),
+            r"inputs\(\): returns NoneType, .*; write e\.g\. `return \{\"x\": array\}`",
+        ),
+        (
+            WHOLE.replace('return {"x"', "return {}\n    return {'x'"),
+            r"inputs\(\): returns no input `x` .*, but an empty dict",
         ),
         (
             WHOLE.replace('return {"y": 2', "return {'y': 'two'}\n    return {'y': 2"),
@@ -227,6 +235,13 @@ def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, mon
 def test_error_names_the_line_of_a_failing_reference(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(FamilyError, match=message):
         reference(tmp_path, text).golden(plan(), (1, 2))
+
+
+def test_error_of_a_utf16_reference_recommends_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "reference.py"
+    path.write_text(WHOLE, encoding="utf-16-le")
+    with pytest.raises(FamilyError, match=r"null bytes.*; reference\.py may be UTF-16: save it as UTF-8"):
+        Reference(path, "digest", Cache(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize(

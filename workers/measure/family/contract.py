@@ -31,7 +31,7 @@ def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role]
     role, declared = roles[0], {each.name: each.role for each in operands if each.role in roles}
     for name, declared_role in declared.items():
         if name not in made:
-            raise FamilyError(f"{maker}: returns no {declared_role} `{name}` for case {case}, but only {_listed(made)}")
+            raise FamilyError(f"{maker}: returns no {declared_role} `{name}` for case {case}, but {_listed(made)}")
     for name in made:
         if name not in declared:
             raise FamilyError(
@@ -52,7 +52,7 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
     if array.shape != operand.shape or array.dtype.newbyteorder("=") != expected:
         declared = f"family.toml says {expected.name} {operand.shape}{_codes(operand)}"
         same = array.shape == operand.shape and not _codes(operand)
-        remedy = f"; return {operand.name}.astype(np.{expected.name})" if same else ""
+        remedy = f"; return np.asarray({operand.name}, dtype=np.{expected.name})" if same else ""
         raise FamilyError(f"{where} as {array.dtype.name} {array.shape}; {declared}{remedy}")
     if expected == np.bool_:  # NumPy treats bytes other than 0 and 1 as True, but kernels may not
         return np.ascontiguousarray(array.view(np.uint8) != 0)
@@ -210,4 +210,4 @@ def _codes(operand: Operand) -> str:
 
 
 def _listed(made: Arrays) -> str:
-    return ", ".join(f"`{name}`" for name in made) or "nothing"
+    return f"only {', '.join(f'`{name}`' for name in made)}" if made else "an empty dict"

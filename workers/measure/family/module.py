@@ -90,7 +90,8 @@ class ReferenceModule:
         made = called(*arguments)
         if not isinstance(made, Mapping):
             kind = type(made).__name__
-            remedy = 'write e.g. `return {"out": array}`, with the names of family.toml'
+            name = "x" if function == "inputs" else "out"
+            remedy = f'write e.g. `return {{"{name}": array}}`, with the names of family.toml'
             raise FamilyError(f"{self.maker(function)}: returns {kind}, not a dict of arrays by name; {remedy}")
         return made
 
@@ -155,6 +156,8 @@ def _dict_advice(error: BaseException) -> str:
 
 def _import_advice(error: BaseException, path: Path) -> str:
     """Return advice if the error is a failed import, else an empty string."""
+    if isinstance(error, SyntaxError) and "null bytes" in str(error):
+        return f"; {path.name} may be UTF-16: save it as UTF-8"
     if not isinstance(error, ImportError):
         return ""
     if "relative import" in str(error):
