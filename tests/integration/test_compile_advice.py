@@ -1,5 +1,6 @@
 """Advice in compile errors: an error contains a remedy, and the remedy removes the error."""
 
+import platform
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -270,8 +271,46 @@ def test_advice_names_the_header_with_a_byte_order_mark(nvrtc: NvrtcCompiler, tm
     unit = replace(CUDA, source='#include "marked.h"\nextern "C" __global__ void f() {}', flags=(f"-I{tmp_path}",))
     (tmp_path / "marked.h").write_bytes(b"\xef\xbb\xbf#define A 1\n")
     assert "marked.h begins with a byte order mark" in failure(nvrtc, unit, None)
-    (tmp_path / "marked.h").write_text("#define A 1\n", encoding="utf-16")
-    assert "marked.h is UTF-16" in failure(nvrtc, unit, None)
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+        (tmp_path / "marked.h").write_text("#define A 1\n", encoding=encoding)
+        assert "marked.h is UTF-16" in failure(nvrtc, unit, None)
+
+
+def test_advice_on_a_header_names_the_file_that_differs_only_in_case(cc: CCompiler, tmp_path: Path) -> None:
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "size.h").write_text("#define SIZE 4\n")
+    body = "\nint f(void) { return SIZE; }"
+    unit = replace(C, source=f'#include "Inc/Size.h"{body}', root=tmp_path, folders=(tmp_path,))
+    said = failure(cc, unit, None).splitlines()[0]
+    written = said.split("`")[1]
+    assert written == '#include "inc/size.h"'
+    assert isinstance(cc.compile(replace(unit, source=written + body), timeout_s=60), Artefact)
+
+
+def test_remedy_for_host_code_under_nvrtc_compiles(nvrtc: NvrtcCompiler) -> None:
+    kernel, host = 'extern "C" __global__ void f(float *x) { x[0] = 1; }', "int main() { return 0; }"
+    said = failure(nvrtc, replace(CUDA, source=f"{kernel}\n{host}\n"), None).splitlines()[0]
+    assert said.startswith("NVRTC compiles only device code")
+    before, after = re.findall(r"`(#.+?)`", said)
+    guarded = replace(CUDA, source=f"{kernel}\n{before}\n{host}\n{after}\n")
+    assert isinstance(nvrtc.compile(guarded, timeout_s=60), Artefact)
+
+
+def test_advice_names_the_intrinsic_whose_instructions_are_not_enabled(cc: CCompiler) -> None:
+    source = "#include <immintrin.h>\nint f(void) { return _mm256_movemask_epi8(_mm256_setzero_si256()); }"
+    if platform.machine() != "x86_64":
+        pytest.skip("the intrinsics are those of x86-64")
+    said = failure(cc, replace(C, source=source, flags=("-mno-avx",)), None).splitlines()[0]
+    assert re.match(r"`_mm256_\w+` needs instructions that this CPU lacks, or that `flags` under \[cpu\] exclude", said)
+
+
+def test_remedy_for_placeholders_in_a_source_compiles(cc: CCompiler) -> None:
+    text = "int f(void) { return 2 * {{ TILE }}; }"
+    said = failure(cc, with_macros(text, {"TILE": "4"}, C), macros(text, TILE="tunable")).splitlines()[0]
+    assert "or name the file source.c.j2" in said
+    placeholder, written = re.findall(r"`(.+?)`", said)
+    mended = with_macros(text.replace(placeholder, written), {"TILE": "4"}, C)
+    assert isinstance(cc.compile(mended, timeout_s=60), Artefact)
 
 
 @pytest.mark.parametrize(

@@ -80,12 +80,21 @@ def _elsewhere(name: str, unit: Unit) -> str:
     if unit.untrusted:
         return f"{name} was not submitted with the source; submit the header too, and include it by its file name"
     table = _table(unit)
+    if (meant := _other_case(name, unit)) is not None:
+        return f'there is no {name}, but {meant}, and names are case-sensitive; write `#include "{meant}"`'
     if name.startswith("../"):
         inside = f"put {name.rpartition('/')[2]} into that folder and include it without `../`"
         start = f'add the folder to which {name} is relative: `flags = ["-I/that/folder"]` under [{table}]'
         return f"{name} is outside the family's folder, which is copied for compiling; {inside}, or {start}"
     nowhere = f"{name} is not in the source's folder, the family's folder or the compiler's default folders"
     return f'{nowhere}; put it there, or add its folder with `flags = ["-I/its/folder"]` under [{table}]'
+
+
+def _other_case(name: str, unit: Unit) -> str | None:
+    """Return the header in the family's folder whose name differs only in upper and lower case, or None."""
+    files = () if unit.root is None else (path for path in unit.root.rglob("*") if path.is_file())
+    names = (path.relative_to(unit.root or "").as_posix() for path in files)
+    return next((each for each in names if each.lower() == name.lower()), None)
 
 
 MOST = 3
@@ -97,6 +106,12 @@ _UNKNOWN_OPTION = re.compile(
     r"nvcc fatal\s*: Unknown option '(\S+?)'"
 )
 """Matches a compiler error about an unknown option."""
+
+_NO_INSTRUCTION = re.compile(
+    r"inlining failed in call to [‘']always_inline[’'] [‘']([^’'\s]+)[^\n]*: target specific option mismatch|"
+    r"always_inline function '(\w+)' requires target feature"
+)
+"""Matches an error of gcc or clang about an intrinsic of instructions that are not enabled."""
 
 _TOO_MUCH = re.compile(
     r"uses too much (shared|global constant|parameter) (?:data|space) \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max\)"
@@ -198,6 +213,9 @@ def advised(log: str, unit: Unit, macros: Macros | None) -> str:
         *_marks(locations),
         *_pragmas(locations, macros),
         *_language(log, unit),
+        *_host_code(log),
+        *_instructions(log),
+        *_placeholders(macros),
         *_standard(unit),
     ]
     return "\n\n".join([*dict.fromkeys(advice), log]) if advice else log
@@ -210,6 +228,34 @@ def _options(log: str, unit: Unit) -> Iterator[str]:
             yield f"NVRTC has no option {name}; remove it from `flags` under [cuda], {_BY_NVCC}"
         else:
             yield f"the compiler has no option {name}; remove it from `flags` under [{_table(unit)}]"
+
+
+def _host_code(log: str) -> Iterator[str]:
+    """Yield advice if NVRTC, which compiles only device code, refuses a host function such as ``main``."""
+    if "host functions are not allowed in JIT mode" in log:
+        guarded = "put `#ifndef __CUDACC_RTC__` in front of host code and `#endif` after it"
+        yield f"NVRTC compiles only device code; {guarded}, or mark the function as `__device__`; {_BY_NVCC}"
+
+
+def _instructions(log: str) -> Iterator[str]:
+    """Yield advice for intrinsics of instructions for which the compiler does not generate code."""
+    for name in list(dict.fromkeys(match[1] or match[2] for match in _NO_INSTRUCTION.finditer(log)))[:MOST]:
+        yield (
+            f"`{name}` needs instructions that this CPU lacks, or that `flags` under [cpu] exclude; "
+            "use it inside `#ifdef` of the instructions' macro, e.g. __AVX512F__ or __AVX2__"
+        )
+
+
+def _placeholders(macros: Macros | None) -> Iterator[str]:
+    """Yield advice if a source that is not a template contains placeholders of templates."""
+    if macros is not None:
+        for name in re.findall(r"\{\{\s*(\w+)\s*\}\}", macros.text):
+            if name in macros.kinds:
+                yield (
+                    f"`{{{{ {name} }}}}` is syntax of templates, and {macros.file} is not one; "
+                    f"write `{name}`, or name the file {macros.file}.j2"
+                )
+                return
 
 
 def _limits(log: str) -> Iterator[str]:
@@ -346,7 +392,7 @@ def _marks(locations: Iterable[_Place]) -> Iterator[str]:
             start = Path(location.file).read_bytes()[:2] if location.line == 1 else b""
         except OSError:
             continue
-        if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or 0 in start:
             yield f"{location.file} is UTF-16, which compilers do not read; save it as UTF-8"
         elif start == codecs.BOM_UTF8[:2]:
             yield f"{location.file} begins with a byte order mark, which NVRTC rejects; save it as UTF-8 without one"
