@@ -279,7 +279,9 @@ def test_error_names_the_option_of_a_field_refused_by_the_service(field: str, op
         ("serve --port 0", "KERNEL_EVO_DB=sqlite:////tmp/evo.db", "is a URL; give the path of the SQLite file alone"),
         ("search softmax", "KERNEL_EVO_DB=file:///tmp/evo.db", "is a URL; give the path of the SQLite file alone"),
         ("serve --port 0", "KERNEL_EVO_DB=mysql+pymysql://h/evo", "must be the path of an SQLite file or postgresql"),
-        ("searches", "KERNEL_EVO_DB=/", "file '/' is a directory"),
+        ("searches", "KERNEL_EVO_DB=/", "/ is a folder; give the path of an SQLite file"),
+        ("searches", "KERNEL_EVO_DB=/dev/null", "/dev/null is a special file; give the path of an SQLite file"),
+        ("searches", "KERNEL_EVO_DB=https://h:1/x", "is the address of a service; give it with --url"),
         (
             "searches",
             "KERNEL_EVO_URL=evo.example.org",

@@ -39,8 +39,12 @@ def _checked_path(database: Path) -> Path:
     """Return the path of a database. Refuse a file that is clearly not a database.
 
     Raises:
+        InvalidInput: the path is not that of a file, but e.g. of a folder, a socket or a device.
         EvoError: the file is not a kernel-evo database.
     """
+    if database.exists() and not database.is_file():
+        what = "a folder" if database.is_dir() else "a special file"
+        raise InvalidInput("--db", f"{database} is {what}; give the path of an SQLite file, e.g. evo.db")
     try:
         with database.open("rb") as file:
             begins = file.read(len(SQLITE))
@@ -62,11 +66,14 @@ class LocalDatabase:
         """Return the database that the user named, or the default database in the user's data directory.
 
         Raises:
-            InvalidInput: the user gave a URL. Only a service can open a database on a server.
+            InvalidInput: the user gave a URL, or the path of something that is not a file.
         """
-        if database is not None and database.parts[0] in {"postgresql:", "postgres:", "postgresql+psycopg:"}:
+        scheme = database.parts[0] if database is not None and database.parts else ""
+        if scheme in {"postgresql:", "postgres:", "postgresql+psycopg:"}:
             remedy = "start `kernel-evo serve --db …` on it and give this command the service's address with --url"
             raise InvalidInput("--db", f"only a service opens a PostgreSQL database; {remedy}")
+        if scheme in {"http:", "https:"}:
+            raise InvalidInput("--db", "is the address of a service; give it with --url")
         if database is not None:
             refuse_foreign_url(str(database), "--db")
             return cls(_checked_path(with_home(database).absolute()))

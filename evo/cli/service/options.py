@@ -31,7 +31,6 @@ Db = Annotated[
     typer.Option(
         help="Local database file; by default in your user data directory.",
         envvar=VARIABLES["--db"],
-        dir_okay=False,
         metavar="FILE",
         rich_help_panel=_WHERE,
     ),
