@@ -27,6 +27,7 @@ from evo.messages.job import Answer, Lease, SlotReport
 from evo.search.search import Budget
 from evo.strategy import DEFAULT, STRATEGIES
 from evo.text.limits import LARGEST, LARGEST_ID, refuse_invisible, refuse_unaddressable
+from evo.text.suggestion import unknown
 from evo.trial import Value
 from evo.trial.objective import Objective
 from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
@@ -110,7 +111,7 @@ def _only_known(kind: type) -> BeforeValidator:
         if isinstance(value, dict):
             for name in value:
                 if name not in known:
-                    raise InvalidInput(name, f"is not a field; known: {', '.join(known)}")
+                    raise InvalidInput(str(name), unknown(str(name), known, "fields"))
         return value
 
     return BeforeValidator(check)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -24,7 +24,8 @@ from db.engine.session import StoreUnavailable
 from db.models.columns import UnreadableValue
 from db.repositories.readable import named
 from evo.errors import Conflict, EvoError, InvalidInput, MissingItem, NotFound
-from evo.text.limits import refused
+from evo.text.limits import NO_FIELD, refused
+from evo.text.suggestion import closest
 
 log = structlog.get_logger("http")
 
@@ -248,7 +249,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     found = invalid.errors()
     if any(each["loc"][:1] == ("path",) for each in found) and not request.url.path.startswith("/api/"):
         return answer(request, 404, f"there is no page at {request.url.path}")
-    wrong = wrong_fields(found, invalid.body)
+    wrong = [_with_meant_field(each, request) for each in wrong_fields(found, invalid.body)]
     first = wrong[0]
     if first["field"] == "body" and isinstance(invalid.body, bytes) and invalid.body:  # the content type is not JSON
         first["reason"] = "is not sent as JSON; add the header `Content-Type: application/json`"
@@ -313,6 +314,21 @@ def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
             inner = inner[part]
             kept.append(part)
     return ("body", *kept, *(location[-1:] if error["type"] in ("missing", "missing_argument") else ()))
+
+
+def _with_meant_field(wrong: dict[str, str], request: Request) -> dict[str, str]:
+    """Return an error with the field that the client probably means, if the body has a top-level field of this name."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    model: Any = getattr(getattr(body, "field_info", None), "annotation", None)
+    if wrong["reason"] != NO_FIELD or not hasattr(model, "model_fields"):
+        return wrong
+    kinds = {name: each.annotation for name, each in model.model_fields.items()}
+    inner = {name: [each.name for each in fields(kind)] for name, kind in kinds.items() if is_dataclass(kind)}
+    for group, names in (("", kinds), *inner.items()):
+        if (meant := closest(wrong["field"], names, cutoff=0.75)) is not None:
+            written = f"{group}.{meant}" if group else meant
+            return _field_error(wrong["field"], f"is not a field here; write {written}")
+    return wrong
 
 
 def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> list[dict[str, str]]:

@@ -27,7 +27,7 @@ from evo.messages.view import WarmStartView
 from evo.promotion.policy import policy_from
 from evo.space import Space
 from evo.strategy.parts.transfer import NEAREST, predicted
-from evo.text.suggestion import unknown
+from evo.text.suggestion import closest, unknown
 from evo.text.wording import count_text
 from evo.trial import Config
 from evo.trial.objective import Objective
@@ -266,9 +266,11 @@ def _no_worker_text(family: Family, wanted: str, uuid: str | None, offered: Sequ
     what = "device that it runs on" if wanted == "auto" else f"device {wanted!r}"
     what += "" if uuid is None else f" with uuid {uuid}"
     connected = ", ".join(sorted({f"{row.kind} ({row.model})" for row in offered})) or "none"
+    meant = None if wanted in ("auto", *kinds()) else closest(wanted, kinds())
+    remedy = "" if meant is None else f"; write --device {meant}"
     return (
         f"no connected worker offers {family.name} a {what}; connected now: {connected}. "
-        f"Start a worker on a machine that has one of: {', '.join(family.implementations)}"
+        f"Start a worker on a machine that has one of: {', '.join(family.implementations)}{remedy}"
     )
 
 

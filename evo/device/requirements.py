@@ -41,7 +41,8 @@ class Requirements:
         for name, version in self.toolkit.items():
             if not _VERSION.fullmatch(version) or len(version) > 40:
                 raise InvalidInput(
-                    f"requirements.toolkit.{name}", f"{literal_text(version)} is not a version such as 12 or 12.4"
+                    f"requirements.toolkit.{name}",
+                    f"{literal_text(version)} is not a version such as 12 or 12.4{_meant(version)}",
                 )
 
     @property
@@ -65,6 +66,12 @@ class Requirements:
             if _numbers(found) < _numbers(least):
                 return f"has {name} {found}, not {least}"
         return _unsafe(device) if self.sandbox else None
+
+
+def _meant(version: str) -> str:
+    """Return the number in a malformed version such as ``>=12`` or ``v12.4``, as the end of an error."""
+    found = _VERSION.search(version[:80])
+    return "" if found is None else f'; write "{found.group()[:40]}"'
 
 
 def _unsafe(device: Device) -> str | None:
@@ -98,7 +105,9 @@ def parse_toolkit(text: str) -> tuple[str, str]:
         InvalidInput: the text does not have the form ``NAME>=VERSION``.
     """
     if (found := _TERM.fullmatch(text)) is None:
-        raise InvalidInput("--toolkit", f"{literal_text(text)} is not of the form NAME>=VERSION, e.g. cuda>=13")
+        parts = re.fullmatch(r"\s*([A-Za-z_]+)\D*?(\d+(?:\.\d+)*)\s*", text[:80])
+        written = "e.g. cuda>=13" if parts is None else f'write "{parts[1]}>={parts[2]}"'
+        raise InvalidInput("--toolkit", f"{literal_text(text)} is not of the form NAME>=VERSION; {written}")
     return found[1], found[2]
 
 

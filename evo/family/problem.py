@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal, TypeAlias, cast
@@ -14,7 +15,7 @@ from evo.family.table import Table
 from evo.space import Constraint, EmptySpace
 from evo.space.expression.arithmetic import INTEGER_LIMIT
 from evo.text.document import literal_text
-from evo.text.suggestion import unknown
+from evo.text.suggestion import closest, number_meant, unknown
 from evo.trial import Value
 
 POINTS = 7
@@ -40,10 +41,13 @@ def lengths_of(text: str, where: str) -> list[int] | None:
         return None
     found = _RANGE.fullmatch(text.strip())
     if found is None:
-        raise InvalidInput(where, f"`{text.strip():.60}` is not a range of lengths; write e.g. 1..4096")
+        ends = re.findall(r"\d{1,18}", text)[:2]
+        written = f"{ends[0]}..{ends[1]}" if len(ends) == 2 and 1 <= int(ends[0]) <= int(ends[1]) else "e.g. 1..4096"
+        raise InvalidInput(where, f"`{text.strip():.60}` is not a range of lengths; write {written}")
     low, high = int(found[1]), int(found[2])
     if not 1 <= low <= high:
-        raise InvalidInput(where, f"`{text.strip()}` contains no length; write the smaller number first, e.g. 1..4096")
+        written = f"{max(1, min(low, high))}..{max(1, low, high)}"
+        raise InvalidInput(where, f"`{text.strip()}` contains no length; write the smaller number first: {written}")
     steps = POINTS - 1
     return sorted({min(high, max(low, round(low * (high / low) ** (step / steps)))) for step in range(POINTS)})
 
@@ -101,22 +105,32 @@ class Field:
                 return self._number(given, where)
             case "text":
                 if not isinstance(given, str) or not TEXT.fullmatch(given.strip()):
-                    raise InvalidInput(where, f"{literal_text(given)} is not {self.accepts}")
+                    raise InvalidInput(where, f"{literal_text(given)} is not {self.accepts}, e.g. {_word(given)}")
                 return given.strip()
             case "bool":
                 value = BOOLS.get(given.strip().lower()) if isinstance(given, str) else given
                 if not isinstance(value, bool):
-                    raise InvalidInput(where, f"{literal_text(given)} is neither true nor false")
+                    raise InvalidInput(where, f"{literal_text(given)} is neither true nor false{_truth(given)}")
                 return value
             case "choice":
                 if not isinstance(given, str) or given.strip() not in self.choices:
-                    raise InvalidInput(where, f"{literal_text(given)} is not one of {', '.join(self.choices)}")
+                    meant = closest(given, self.choices) if isinstance(given, str) else None
+                    written = "" if meant is None else f"; write {meant}"
+                    reason = f"{literal_text(given)} is not one of {', '.join(self.choices)}"
+                    raise InvalidInput(where, f"{reason}{written}")
                 return given.strip()
 
     @property
     def values(self) -> tuple[Value, ...]:
         """All possible values of a ``choice`` or ``bool``; empty for numbers and ``text``."""
         return (False, True) if self.type == "bool" else self.choices
+
+    @property
+    def example(self) -> Value:
+        """The default or, without one, an accepted value."""
+        if self.default is not None or self.type == "text":
+            return "name" if self.default is None else self.default
+        return next(iter(self.values), min(max(self.min, 1), self.max))
 
     @property
     def accepts(self) -> str:
@@ -138,6 +152,12 @@ class Field:
         low, high = (str(limit) if self.type == "int" else f"{limit:.16g}" for limit in (self.min, self.max))
         return InvalidInput(where, f"{value} is out of range; accepted: {low} … {high}")
 
+    def _meant(self, given: object) -> str:
+        """Return the number that a text such as ``1k`` or ``2^10`` means, as the end of an error; empty if unclear."""
+        value = number_meant(str(given)) if isinstance(given, str | float) else None
+        whole = isinstance(value, int) or self.type == "float"
+        return f"; write {value}" if value is not None and whole and self.min <= value <= self.max else ""
+
     def _number(self, given: object, where: str) -> float:
         try:
             value = math.nan if isinstance(given, bool) else float(given)  # type: ignore[arg-type]
@@ -146,7 +166,8 @@ class Field:
         except OverflowError:
             raise self._out_of_range("a number of 309 digits or more", where) from None
         if not math.isfinite(value):
-            raise InvalidInput(where, f"{literal_text(given)} is not a number; accepted: {self.accepts}")
+            reason = f"{literal_text(given)} is not a number; accepted: {self.accepts}"
+            raise InvalidInput(where, f"{reason}{self._meant(given)}")
         if not self.min <= value <= self.max:
             raise self._out_of_range(str(value), where)
         return value
@@ -156,10 +177,28 @@ class Field:
             raise self._out_of_range("a number of 20 digits or more", where)
         value = int(given) if isinstance(given, str) and WHOLE.fullmatch(given.strip()) else given
         if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidInput(where, f"{literal_text(given)} is not a whole number; accepted: {self.accepts}")
+            reason = f"{literal_text(given)} is not a whole number; accepted: {self.accepts}"
+            raise InvalidInput(where, f"{reason}{self._meant(given)}")
         if not self.min <= value <= self.max:
             raise self._out_of_range(str(value), where)
         return value
+
+
+def _truth(given: object) -> str:
+    """Return the truth value that a text or number means, as the end of an error; empty if unclear."""
+    text = str(given).strip().lower()
+    meant = text in ("t", "y", "enable", "enabled", "1")
+    return (
+        f"; write {str(meant).lower()}"
+        if meant or text in ("f", "n", "none", "null", "disable", "disabled", "0")
+        else ""
+    )
+
+
+def _word(given: object) -> str:
+    """Return a value of a ``text`` field that is similar to the given one."""
+    word = re.sub(r"\W+", "_", str(given), flags=re.ASCII).strip("_")[:64]
+    return word if TEXT.fullmatch(word) else f"x{word}"[:64]
 
 
 def parse_problem(
@@ -177,7 +216,7 @@ def parse_problem(
         InvalidInput: a field is unknown, given twice, missing without a default, or has a value that is not accepted.
             The error's field is ``problem.<field>``.
     """
-    values = split_assignments(given, "problem") if isinstance(given, str) else dict(given)
+    values = split_assignments(given, "problem", _example(fields, given)) if isinstance(given, str) else dict(given)
     names = [field.name for field in fields]
     for name in values:
         if name not in names:
@@ -190,6 +229,17 @@ def parse_problem(
             raise InvalidInput(where, f"is missing and has no default; accepted: {field.accepts}")
         problem[field.name] = field.parse(values.get(field.name, preset.get(field.name)), where)
     return problem
+
+
+def _example(fields: Sequence[Field], given: str) -> str:
+    """Return an assignment to the field that has the given name or accepts the given value, or to the first field."""
+    for field in fields:
+        if given.strip().lower() == field.name.lower():
+            return problem_key({field.name: field.example})
+        with suppress(InvalidInput):
+            value = number_meant(given) if field.type in ("int", "float") else given
+            return problem_key({field.name: field.parse(value, field.name)})
+    return problem_key({fields[0].name: fields[0].example}) if fields else "A=1,B=2"
 
 
 def problem_key(problem: Problem, fields: Sequence[Field] = ()) -> str:
@@ -210,12 +260,13 @@ def split_shapes(text: str) -> list[str]:
     """Return the problems that a string such as ``B=2,S=128,256`` denotes: ``B=2,S=128`` and ``B=2,S=256``.
 
     There is one problem per combination of values, in order and without duplicates. A range (``S=1..4096``) denotes the
-    lengths that `lengths_of` returns.
+    lengths that `lengths_of` returns. A text that begins with a value without a name is returned unchanged.
 
     Raises:
-        InvalidInput: a value has no name before it, a range is malformed, or there are more than `MOST_SHAPES`
-            problems.
+        InvalidInput: a list or range is malformed, or there are more than `MOST_SHAPES` problems.
     """
+    if (written := _LISTED.sub(r"=\1", _SPANS.sub(_span, re.sub(r"(?<=\d)\s*\|\s*(?=\d)", ",", text)))) != text:
+        raise InvalidInput("problem", f"`{text}` is not of the form NAME=VALUE,…; write `{written}`")
     values: list[list[str]] = []
     for piece in _pieces(text, "problem"):
         if "=" in piece:
@@ -223,11 +274,24 @@ def split_shapes(text: str) -> list[str]:
         elif values:
             values[-1] += _lengths(f"{values[-1][0].partition('=')[0]}={piece}")
         else:
-            raise InvalidInput("problem", f"`{piece}` is not of the form NAME=VALUE; write e.g. `A=1,B=2`")
+            return [text]  # `parse_problem` refuses it, and suggests a field of the family
     count = math.prod(map(len, values))
     if count > MOST_SHAPES:
         raise InvalidInput("problem", f"describes {count} problems; at most {MOST_SHAPES} are accepted")
     return list(dict.fromkeys(",".join(chosen) for chosen in product(*values)))
+
+
+_LISTED = re.compile(r"=\s*[\[({]\s*([^\[\](){}=]*?)\s*[\])}]")
+"""Matches a list of values in brackets."""
+_SPANS = re.compile(
+    r"=\s*(?:range\(\s*(\d{1,18})\s*,\s*(\d{1,18})\s*\)|(\d{1,18})\s*(?:\.{3,}|…|:|-|\bto\b)\s*(\d{1,18})(?![\w.:]))"
+)
+"""Matches a range in the syntax of other languages."""
+
+
+def _span(found: re.Match[str]) -> str:
+    low, high = sorted(int(each) for each in found.groups() if each is not None)
+    return f"={low}..{high - (found[1] is not None and high > low)}"
 
 
 def _lengths(assignment: str) -> list[str]:
@@ -256,12 +320,13 @@ def _positive(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
-def split_assignments(text: str, what: str) -> dict[str, str]:
+def split_assignments(text: str, what: str, example: str = "A=1,B=2") -> dict[str, str]:
     """Return the values in a string such as ``A=1, B=x``, by name; empty if the string is blank.
 
     Args:
         text: the assignments.
         what: field for errors.
+        example: assignments that errors suggest if the meaning of the text is unclear.
 
     Raises:
         InvalidInput: a part has no ``=``, a name is given twice, or the text is too long.
@@ -276,11 +341,25 @@ def split_assignments(text: str, what: str) -> dict[str, str]:
         name, equals, value = (part.strip() for part in piece.partition("="))
         if not (name and equals and value):
             one = ", with one value for each name" if found and not equals else ""
-            raise InvalidInput(what, f"`{piece}` is not of the form NAME=VALUE; write e.g. `A=1,B=2`{one}")
+            raise InvalidInput(
+                what, f"`{piece}` is not of the form NAME=VALUE; write {_assignments(text, example)}{one}"
+            )
         if name in found:
             raise InvalidInput(f"{what}.{name}", "is given twice; keep one")
         found[name] = value
     return found
+
+
+_ASSIGNED = re.compile(r"-{0,2}D?\s*([A-Za-z_]\w*)\s*(?::=|=>|[=:\s])\s*([\w.+-]+)")
+
+
+def _assignments(text: str, example: str) -> str:
+    """Return what to write for a text such as ``{"A": 1}`` or ``A:1``; an example if its meaning is unclear."""
+    pieces = re.split(r"[,;&]", re.sub(r"[{}'\"]", "", text))
+    found = [_ASSIGNED.fullmatch(piece.strip()) for piece in pieces if piece.strip()]
+    if not found or None in found:
+        return f"e.g. `{example}`"
+    return f"`{','.join(f'{each[1]}={each[2]}' for each in found if each is not None)}`"
 
 
 _SEPARATED = re.compile(r"(?<=[^\s=;])(?:\s*;\s*|\s+)(?=[A-Za-z_]\w*\s*=)")

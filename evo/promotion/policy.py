@@ -8,7 +8,7 @@ from evo.device.separation import LEVELS
 from evo.errors import InvalidInput
 from evo.text.document import literal_text
 from evo.text.limits import LARGEST_FIGURE, MOST, figure
-from evo.text.suggestion import unknown
+from evo.text.suggestion import number_meant, unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,7 +370,8 @@ def _check(field: str, value: object) -> None:
     if field not in _TYPES:
         raise InvalidInput(where, unknown(field, [known.name for known in fields(Policy)], "fields"))
     if not _fits(value, _TYPES[field]):
-        raise InvalidInput(where, f"expected {_describe(_TYPES[field])}, not {literal_text(value)}")
+        written = _meant(field, value)
+        raise InvalidInput(where, f"expected {_describe(_TYPES[field])}, not {literal_text(value)}{written}")
     if field == "min_separation" and value not in LEVELS:
         raise InvalidInput(where, unknown(str(value), LEVELS, "levels"))
     if field == "untrusted" and value not in UNTRUSTED:
@@ -380,7 +381,21 @@ def _check(field: str, value: object) -> None:
         fits = least <= value < 1.0 if field in _FRACTIONS else least <= value <= most
         if not fits:
             upper = " and below 1, as a fraction: 0.02 is 2 %" if field in _FRACTIONS else _upper(most, value)
-            raise InvalidInput(where, f"must be at least {least}{upper}; not {literal_text(value)}")
+            percent = f"; write {value / 100:g}" if field in _FRACTIONS and 1 <= value < 100 else ""
+            raise InvalidInput(where, f"must be at least {least}{upper}; not {literal_text(value)}{percent}")
+
+
+def _meant(field: str, value: object) -> str:
+    """Return the value that a string such as ``"5 %"`` means, as the end of an error; empty if unclear."""
+    if not isinstance(value, str):
+        return ""
+    words: Mapping[str, object] = {"true": True, "false": False, "yes": True, "no": False, "none": None, "null": None}
+    meant = words.get(value.strip().lower(), number_meant(value, {"": 1, "%": 0.01, "s": 1, "us": 1, "gb": 1, "mb": 1}))
+    try:
+        _check(field, meant)
+    except InvalidInput:
+        return ""
+    return f"; write {literal_text(meant)}"
 
 
 def _check_thresholds(value: object) -> None:

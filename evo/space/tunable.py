@@ -11,6 +11,7 @@ import numpy.typing as npt
 from evo.errors import InvalidInput
 from evo.space.expression import Expression
 from evo.space.expression.arithmetic import INTEGER_LIMIT, Array
+from evo.text.suggestion import closest, number_meant
 from evo.trial import Value
 
 MAX_VALUES = 10_000
@@ -87,8 +88,16 @@ class Tunable:
         """
         position = self._written.get(text.strip(), self._position.get(_number(text)))
         if position is None:
-            raise InvalidInput(field, f"{text[:MAX_SHOWN]} is not one of {self.listed}")
+            raise InvalidInput(field, f"{text[:MAX_SHOWN]} is not one of {self.listed}{self._meant(text)}")
         return position
+
+    def _meant(self, text: str) -> str:
+        """Return the value that a text probably means, as the end of an error; empty if no value is similar."""
+        number, first = number_meant(text), self.values[0]
+        if number is not None and isinstance(first, int | float) and not isinstance(first, bool):
+            return f"; write {min(self.values, key=lambda value: abs(float(value) - number))}"
+        meant = closest(text, [show(value).strip("'") for value in self.values])
+        return "" if meant is None else f"; write {meant}"
 
     def keeping(self, values: Sequence[Value], field: str) -> "Tunable":
         """Return a copy that has only the given values, in their original order.

@@ -12,6 +12,7 @@ from evo.plugins import import_modules, offered
 from evo.strategy.base import MARKED, Context, Patient, Strategy
 from evo.strategy.parts.advice import WarmStartsFirst
 from evo.strategy.portfolio import Portfolio
+from evo.text.suggestion import unknown
 
 __all__ = ["DEFAULT", "STRATEGIES", "Context", "Patient", "Strategy", "build", "named"]
 
@@ -46,7 +47,7 @@ def named(name: str) -> Callable[[Context], Strategy]:
     try:
         return STRATEGIES[name]
     except KeyError:
-        raise NotFound(f"there is no strategy {name!r}; choose one of {', '.join(STRATEGIES)}") from None
+        raise NotFound(unknown(name, STRATEGIES, "strategies")) from None
 
 
 def build(name: str, context: Context) -> Strategy:

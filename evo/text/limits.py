@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from evo.errors import InvalidInput
 from evo.text.document import literal_text
+from evo.text.suggestion import closest, number_meant
 from evo.text.visible import one_line
 
 MOST = 10**9
@@ -28,7 +29,9 @@ LONGEST_S = 1e9
 LARGEST_FIGURE = 1e18
 """Upper limit of all other numbers about a device, in base units: operations per second, bytes, …"""
 
-_NOT_WHOLE = {"int_parsing", "int_parsing_size", "int_from_float", "int_type"}
+NOT_WHOLE = {"int_parsing", "int_parsing_size", "int_from_float", "int_type"}
+NO_FIELD = "is not a field here; check its spelling, or omit it"
+"""Reason for a field that the service does not know."""
 _OF_TEXTS = {"int_type", "float_type", "bool_type"}
 """Pydantic errors of strict types, which refuse strings such as ``"5"`` in JSON."""
 _NO_NUMBER = {"float_parsing", "float_type", "finite_number"}
@@ -50,9 +53,7 @@ _OTHERWISE = {
         ("dict_type", "model_type", "model_attributes_type", "dataclass_type", "dataclass_exact_type"),
         "must be an object, of fields and values in braces",
     ),
-    **dict.fromkeys(
-        ("extra_forbidden", "unexpected_keyword_argument"), "is not a field here; check its spelling, or omit it"
-    ),
+    **dict.fromkeys(("extra_forbidden", "unexpected_keyword_argument"), NO_FIELD),
 }
 _EMPTY = {"string_too_short": "is empty"}
 _SHOWN = 40
@@ -88,7 +89,7 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
     missed = "".join(text.format(figure(bounds[name])) for name, text in _BOUNDS.items() if name in bounds)
     if error["type"] in _OF_TEXTS and isinstance(value, str) and _is_literal(value):
         reason = f"{quoted} is a string; leave the quotes out"
-    elif error["type"] in _NOT_WHOLE:
+    elif error["type"] in NOT_WHOLE:
         reason = f"{quoted} is not a whole number"
     elif error["type"] in _NO_NUMBER:
         reason = f"{quoted} is not a number"
@@ -97,9 +98,35 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
     else:
         text = None if given else _EMPTY.get(error["type"])
         text = text or _OTHERWISE.get(error["type"])
-        return None if text is None else text.format(quoted=quoted, length=len(given), **bounds)
-    limits = limits or missed
-    return f"{reason}; accepted: {limits}" if limits else reason
+        if text is None:
+            return None
+        choices = re.findall(r"'([^']*)'", str(bounds.get("expected", "")))
+        meant = closest(str(value), choices) if choices else None
+        written = "" if meant is None else f"; write {json.dumps(meant)}"
+        return text.format(quoted=quoted, length=len(given), **bounds) + written
+    if limits := limits or missed:
+        return f"{reason}; accepted: {limits}"
+    number = number_meant(value, units(error["loc"])) if isinstance(value, str) else None
+    fits = number is not None and (isinstance(number, int) or error["type"] not in NOT_WHOLE)
+    return f"{reason}; write {number}" if fits and str(number) != value.strip() else reason
+
+
+_SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "mins": 60, "minutes": 60, "h": 3600, "hours": 3600, "d": 86400}
+_IN_SECONDS = {"minutes": 60, "hours": 3600, "days": 86400, "grace": 1, "grace_s": 1, "expires_in_s": 1}
+_GB = {"": 1, "g": 1, "gb": 1, "gib": 1.073741824, "mb": 1e-3, "tb": 1e3}
+_DECIMAL = {"": 1, "k": 1e3, "m": 1e6, "usd": 1, "eur": 1}
+
+
+def units(location: Sequence[int | str]) -> Mapping[str, float]:
+    """Return the factors of the suffixes that users may write after a number, e.g. ``5m`` for five minutes.
+
+    Args:
+        location: path of the field or option; its last part decides the units.
+    """
+    name = str(location[-1]) if location else ""
+    if (own := _IN_SECONDS.get(name)) is not None:
+        return {"": 1, **{unit: seconds / own for unit, seconds in _SECONDS.items()}}
+    return _GB if name in ("device_memory", "memory_gb") else _DECIMAL
 
 
 def _is_literal(text: str) -> bool:

@@ -1,14 +1,144 @@
-"""Error messages for names that do not exist."""
+"""Names and numbers that a user probably means, for error messages."""
 
 import difflib
+import operator
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 MAX_SHOWN = 100
 """Maximum number of characters of a wrong name that the message repeats."""
 
 _LONG = 1000
 """A list of names with more characters than this is omitted if the message suggests the closest name."""
+
+_ALIASES: Sequence[tuple[str, Sequence[str]]] = (
+    (r"(?:sm|compute|cc|arch)?[ _-]?(\d{1,2})[._]?(\d)[af]?", (r"sm_\1\2",)),
+    (r"(?:geforce|rtx|nvidia|[ _-])*(?:40\d\d|l40s?|6000ada|ada).*", ("sm_89",)),
+    (r"(?:nvidia|[ _-])*(?:h800|h20|gh200|hopper).*", ("sm_90",)),
+    (r"(?:nvidia|[ _-])*(?:a800|a30|ampere).*", ("sm_80",)),
+    (r"(?:gpu|nvidia|cuda|hip|rocm)?[ :_-]?\d*", ("cuda",)),
+    (r"host|native|processor|x86(?:_64)?|none", ("cpu",)),
+    (r"optuna|bayes.*|bo|smac|gp", ("tpe",)),
+    (r"ga|genetic.*|cma.*|de|diff.*|.*annealing|pso|greedy.*|hill.*|mls|ils", ("evolution",)),
+    (r"grid.*|brute.*|exhaustive|sobol|uniform", ("random",)),
+    (r"auto|best|default", ("portfolio",)),
+    (r"fp64|f64|double", ("float64",)),
+    (r"fp32|f32|float|single", ("float32",)),
+    (r"fp16|f16|half|__half", ("float16",)),
+    (r"bf16|bfloat|__nv_bfloat16", ("bfloat16",)),
+    (r"mat_?mul|mm|bmm|linear|dot", ("gemm",)),
+    (r"(?:flash_?)?(?:attention|attn|mha)\d?", ("sdpa",)),
+    (r"--(?:n[-_])?(?:trials?|iter.*|evals?|max[-_](?:evals|trials|fevals))|-n", ("--trials",)),
+    (r"--(?:time|timeout|time[-_]limit|budget|duration|max[-_]time|seconds|hours)|-t", ("--minutes",)),
+    (r"--(?:gpus?|cuda)", ("--device cuda",)),
+    (r"--cpu", ("--device cpu",)),
+    (r"--(?:backend|kind)", ("--device",)),
+    (r"--(?:arch|sm|gpu[-_]arch|compute|gpu[-_]architecture)", ("--target",)),
+    (r"--(?:size|sizes|shape|shapes|problem[-_]sizes?|dims?|params?)|-p", ("--problem",)),
+    (r"--(?:tuner|sampler|algorithm|algo|optimizer|method)", ("--strategy",)),
+    (r"--(?:random[-_]seed|rng)", ("--seed",)),
+    (r"--(?:metric|goal)", ("--objective",)),
+    (r"--(?:database|storage)", ("--db",)),
+    (r"--(?:host|server|service|address)", ("--url",)),
+    (r"--(?:out|output|dir|to)|-o", ("--output", "--out", "--to")),
+    (r"tune|run|optimi[sz]e|start|benchmark|autotune", ("search",)),
+    (r"list|ls|status|ps|history|jobs", ("list", "show", "searches")),
+    (r"info|describe|kernels", ("families",)),
+    (r"server|api|dashboard|web|ui", ("serve",)),
+    (r"agent|daemon", ("worker",)),
+    (r"best|get|results?|show", ("show", "champion", "report")),
+    (r"check|diagnose|env", ("doctor",)),
+    (r"time|verify|test|profile", ("measure",)),
+    (r"rm|remove", ("delete",)),
+    (r"kill|abort", ("cancel",)),
+    (r"init|create", ("new",)),
+    (r"max.*", ("maximise",)),
+    (r"min.*", ("minimise",)),
+    (r"version", ("--version",)),
+    (r"help", ("--help",)),
+)
+"""Names of other tools (a pattern in lower case), each with the names of kernel-evo that have its meaning."""
+
+
+def closest(name: str, known: Collection[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the known name that a user probably means; None if no name is similar.
+
+    A name matches if it differs only in case and separators, if another tool calls it so (`_ALIASES`), if it is
+    misspelt, or if it is one word of exactly one known name.
+
+    Args:
+        name: the wrong name.
+        known: all names.
+        cutoff: minimum similarity of a misspelt name, from 0 to 1.
+    """
+    name = name[:MAX_SHOWN].strip().strip("'\"")
+    lower = name.lower()
+    if same := [entry for entry in known if _letters(entry) == _letters(name)]:
+        return same[0]
+    for pattern, names in _ALIASES:
+        for text, start in ((lower, 0), (f"--{lower}", 2)):  # fields are named like options
+            if (found := re.fullmatch(pattern, text)) is not None:
+                for meant in (found.expand(each)[start:] for each in names):
+                    if meant.partition(" ")[0] in known:
+                        return meant
+    if near := difflib.get_close_matches(lower, [entry.lower() for entry in known], n=1, cutoff=cutoff):
+        return next(entry for entry in known if entry.lower() == near[0])
+    longer = [entry for entry in known if _part(name, entry)]
+    if len(longer) == 1:
+        return longer[0]
+    last = name.rpartition(".")[2]
+    return closest(last, known, cutoff=cutoff) if last not in ("", name) else None
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.lower())
+
+
+_NUMBER = r"(0x[0-9a-f]+|\d*\.?\d+(?:e[+-]?\d{1,2})?|\d+\.)([a-z%]*)"
+_PRODUCT = re.compile(rf"(-?){_NUMBER}(?:(\*\*|<<|\*|/){_NUMBER})?")
+BINARY: Mapping[str, float] = {
+    "": 1,
+    **dict.fromkeys(("k", "ki", "kb", "kib"), 1 << 10),
+    **dict.fromkeys(("m", "mi", "mb", "mib"), 1 << 20),
+    **dict.fromkeys(("g", "gi", "gb", "gib"), 1 << 30),
+}
+"""Factors of suffixes of sizes, as kernels count them."""
+
+
+def number_meant(text: str, units: Mapping[str, float] = BINARY) -> int | float | None:
+    """Return the number that a text such as ``1k``, ``1,024``, ``2^10``, ``1<<10`` or ``0,5`` means; None if unclear.
+
+    Args:
+        text: the text.
+        units: factors by suffix, in lower case.
+    """
+    plain = re.sub(r"[\s'\"=]", "", text[:MAX_SHOWN].lower()).replace("^", "**")
+    plain = re.sub(r"(?<=\d)[,_](?=\d{3}(?!\d))", "", plain).replace(",", ".")
+    if (found := _PRODUCT.fullmatch(plain)) is None:
+        return None
+    sign, first, unit, between, second, other = found.groups()
+    if unit not in units or (other or "") not in units:
+        return None
+    value = _parsed(first) * units[unit]
+    if between is not None:
+        factor = _parsed(second) * units[other]
+        if (between in ("**", "<<") and max(value, factor) > 1024) or (between == "/" and not factor):
+            return None
+        value = _OPERATORS[between](value, factor)
+    value = -value if sign else value
+    return int(value) if value == int(value) else value
+
+
+_OPERATORS: Mapping[str, Callable[[float, float], float]] = {
+    "**": lambda value, factor: value ** min(factor, 99),
+    "<<": lambda value, factor: value * 2 ** min(factor, 99),
+    "*": operator.mul,
+    "/": operator.truediv,
+}
+
+
+def _parsed(text: str) -> float:
+    return int(text, 16) if text.startswith("0x") else float(text)
 
 
 def unknown(name: str, known: Collection[str], what: str) -> str:
@@ -21,10 +151,8 @@ def unknown(name: str, known: Collection[str], what: str) -> str:
         what: plural noun for the known names, e.g. ``targets``.
     """
     name = name[:MAX_SHOWN]
-    near = difflib.get_close_matches(name.lower(), [entry.lower() for entry in known], n=1, cutoff=0.6)
-    longer = [entry for entry in known if _part(name, entry)]
-    meant = [entry for entry in known if entry.lower() in near] or (longer if len(longer) == 1 else [])
-    hint = f", did you mean `{meant[0]}`?" if meant else "."
+    meant = closest(name, known)
+    hint = "." if meant is None else f", did you mean `{meant}`?"
     listed = ", ".join(sorted(known)) or "none"
     if meant and len(listed) > _LONG:
         return f"there is no `{name}`{hint}"

@@ -1,6 +1,7 @@
 """Objective: what a search minimises or maximises, and the conditions under which kernels are timed."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -27,8 +28,26 @@ def direction_from(text: str, field: str) -> Direction:
             return "minimise"
         case "maximise" | "maximize":
             return "maximise"
+    meant = "maximise" if text.strip().lower().startswith("max") else "minimise"
     accepted = "minimise: EXPRESSION, maximise: EXPRESSION"
-    raise InvalidInput(field, f"{text.strip()!r:.60} is not a direction; accepted: {accepted}")
+    raise InvalidInput(field, f"{text.strip()!r:.60} is not a direction; accepted: {accepted}; write {meant}")
+
+
+_METRICS: Mapping[str, str] = {
+    r"|time(?:_us)?|latency|speed|runtime|run_?time|duration|cycles|[unm]s": "time",
+    r"t?g?flops?|t?g?flops?_?(?:ps|s)|throughput|perf|performance": "maximise: gflop_s",
+    r"gb_?p?s|bw|bandwidth": "maximise: gb_s",
+    r"energy(?:_uj)?|joules?|[um]?j|power|watts?": "minimise: energy_uj",
+    r"edp|time_us *\* *energy_uj": "minimise: time_us * energy_uj",
+    r"regs?|registers?": "minimise: registers",
+}
+"""Objectives, by the names that other tools use (patterns in lower case)."""
+
+
+def objective_meant(text: str) -> str | None:
+    """Return the objective that a user probably means, e.g. ``maximise: gflop_s`` for ``GFLOPs``; None if unclear."""
+    metric = re.sub(r"-|\b(?:min|max)(?:imi[sz]e)?\b|[:()]", " ", text.lower()).strip()
+    return next((meant for pattern, meant in _METRICS.items() if re.fullmatch(pattern, metric)), None)
 
 
 @dataclass(frozen=True, kw_only=True)

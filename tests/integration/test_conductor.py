@@ -593,7 +593,7 @@ def test_error_of_an_empty_space_gives_the_reason_of_the_constraint(stage: Stage
     [
         ({"problem": {"M": 1}}, InvalidInput, "problem.M"),
         ({"problem": "N=0"}, InvalidInput, "problem.N"),
-        ({"strategy": "magic"}, InvalidInput, "^strategy: there is no strategy 'magic'; choose one of portfolio, "),
+        ({"strategy": "magic"}, InvalidInput, "^strategy: there is no `magic`. Strategies: evolution, "),
         ({"objective": {"threads": 3}}, InvalidInput, "^objective.threads: 3 .* accepted: 1 … 2, the cores of Toy CPU"),
         ({"objective": {"launch": "pdl"}}, InvalidInput, "^objective.launch: .* sm_90 or newer, but Toy CPU .*plain$"),
         ({"objective": {"threads": 0}}, InvalidInput, "^objective.threads: 0 "),

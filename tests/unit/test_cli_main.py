@@ -219,8 +219,8 @@ def test_search_without_family_suite_or_resume_is_refused(capsys: pytest.Capture
             "see `kernel-evo measure --help`",
         ),
         ("searches -1", "No such option: -1: see `kernel-evo searches --help`"),
-        ("searches --limt 3", "No such option: --limt (Possible options: --limit): see `kernel-evo searches --help`"),
-        ("serch", "No such command 'serch'. Did you mean 'search'"),
+        ("searches --limt 3", "No such option: --limt; write --limit, or see `kernel-evo searches --help`"),
+        ("serch", "No such command 'serch'; write `kernel-evo search`"),
         (
             "searches --url notaurl",
             "--url: 'notaurl' is not the address of a service; give one like http://127.0.0.1:8765",

@@ -15,7 +15,7 @@ from evo.cli.arguments.config import parse_config
 from evo.device.requirements import Requirements, parse_toolkit
 from evo.errors import InvalidInput
 from evo.family import Family
-from evo.family.problem import parse_problem, split_shapes
+from evo.family.problem import parse_problem
 from evo.promotion.policy import policy_from
 from evo.space import Space, Tunable
 from evo.space.recording import parse_recording
@@ -179,7 +179,7 @@ FIELDS = Family.from_document(document()).fields
         (lambda text: parse_config(text, FRACTIONS), "F=3", "config.F", "not one of 0.5, 1, 2"),
         (lambda text: parse_config(text, FRACTIONS), "F=nan", "config.F", "not one of 0.5, 1, 2"),
         (lambda text: parse_config(text, FRACTIONS), "f=1", "config.f", "did you mean `F`?"),
-        (lambda text: parse_config(text, FRACTIONS), "F", "config", "write e.g. `A=1,B=2`"),
+        (lambda text: parse_config(text, FRACTIONS), "F", "config", "write e.g. `F=1`"),
         (lambda text: parse_config(text, FRACTIONS), "F=1,F=2", "config.F", "is given twice; keep one"),
         (lambda text: parse_config(text, FRACTIONS), f"F={'9' * 3000}", "config", "the limit is"),
         (lambda text: parse_config(text, FRACTIONS), f"F={'9' * 900}", "config.F", "not one of 0.5, 1, 2"),
@@ -190,8 +190,8 @@ FIELDS = Family.from_document(document()).fields
         (lambda text: parse_problem(FIELDS, text), "dtype=FLOAT16", "problem.dtype", "is not one of float32, float16"),
         (lambda text: parse_problem(FIELDS, text), "squared=maybe", "problem.squared", "neither true nor false"),
         (lambda text: parse_problem(FIELDS, text), "ROWS==4", "problem.ROWS", "is not a whole number"),
-        (split_shapes, "1,2", "problem", "write e.g. `A=1,B=2`"),
-        (parse_toolkit, "cuda=12", "--toolkit", "e.g. cuda>=13"),
+        (lambda text: parse_problem(FIELDS, text), "1,2", "problem", "write e.g. `ROWS=128`"),
+        (parse_toolkit, "cuda=12", "--toolkit", 'write "cuda>=12"'),
         (
             lambda text: Requirements(toolkit=dict([parse_toolkit(text)])),
             "cuda>=new",

@@ -15,7 +15,8 @@ def parse_config(text: str, space: Space) -> Config:
     Raises:
         InvalidInput: a tunable or a value is unknown, or the config violates a constraint.
     """
-    assignments = split_assignments(text, "config")
+    example = next((f"{each.name}={each.texts[each.default_index]}" for each in space.tunables), "A=1,B=2")
+    assignments = split_assignments(text, "config", example)
     if not assignments:
         return space.default()
     tunables = {tunable.name: tunable for tunable in space.tunables}

@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Mapping, Sequence, Set
+from itertools import pairwise
 from typing import Any
 
 import typer
 from typer.exceptions import TyperException
 
 from evo.errors import InvalidInput
-from evo.text.limits import accepted, refused
+from evo.text.limits import NOT_WHOLE, accepted, refused, units
 from evo.text.secrets import masked
+from evo.text.suggestion import closest, number_meant
 
 _SERVICE = frozenset({"--resume", "--url", "--token", "--db", "--json"})
 
@@ -28,6 +30,8 @@ def complaint(error: TyperException, arguments: Sequence[str] = ()) -> str:
     hint = getattr(error, "param_hint", None)
     if hint is not None:
         return f"{hint}: {error.message}"
+    if (misspelt := _misspelt(error, arguments)) is not None:
+        return misspelt
     message = error.format_message().strip().removesuffix(".")
     return f"{message}: see `{help_of(error)}`" if message else ""
 
@@ -50,6 +54,42 @@ def _negative(error: TyperException, arguments: Sequence[str]) -> str | None:
         else f"give a name, or a path such as ./{word}"
     )
     return f"{_name(takes[0]).strip('[].…')}: {word} begins with `-`, as options do; {wanted}; see `{help_of(error)}`"
+
+
+def _misspelt(error: TyperException, arguments: Sequence[str]) -> str | None:
+    """Return the message for an unknown option, command or argument that has a correction; None for other errors."""
+    context: Any = getattr(error, "ctx", None)
+    command: Any = getattr(context, "command", None)
+    if command is None:
+        return None
+    options = [each for parameter in command.params for each in parameter.opts if each.startswith("--")]
+    if (option := getattr(error, "option_name", None)) is not None:
+        remedy = _meant_option(option, options, arguments)
+        return remedy and f"No such option: {remedy}, or see `{help_of(error)}`"
+    text = error.format_message()
+    if (found := re.match(r"No such command '([^']*)'", text)) is not None:
+        meant = closest(found[1], [*getattr(command, "commands", ()), *options, "--help"])
+        return meant and f"No such command '{found[1]}'; write `{context.command_path} {meant}`"
+    if (
+        found := re.match(r"Got unexpected extra argument\S* \((\w+=\S+)\)", text)
+    ) is not None and "--problem" in options:
+        return f"Got unexpected extra argument ({found[1]}); write --problem {found[1]}"
+    return None
+
+
+def _meant_option(option: str, options: Sequence[str], arguments: Sequence[str]) -> str | None:
+    """Return an unknown option as it was typed, and what to write instead; None if this is unclear."""
+    written = next((each for each in arguments if each.startswith(option)), option)
+    word, _, value = written.partition("=")
+    names = [f"--{word.lstrip('-')}", *([] if len(word) > len(option) else [option])]
+    meant = next(filter(None, (closest(each, [*options, "--help"], cutoff=0.75) for each in names)), None)
+    if meant is not None:
+        return f"{word}; write {meant}"
+    following = dict(pairwise(arguments))
+    value = value or following.get(written, "-")
+    if not re.fullmatch(r"--\w+", word) or "--problem" not in options or value.startswith("-"):
+        return None
+    return f"{word}; for a field of the problem, write --problem {word.lstrip('-')}={value}"
 
 
 def help_of(error: TyperException) -> str:
@@ -101,7 +141,22 @@ def _reason(error: TyperException, parameter: Any) -> str:
         return error.message.rstrip(".")
     first: Mapping[str, Any] = cause.errors()[0]
     limits = accepted(getattr(parameter, "min", None), getattr(parameter, "max", None))
-    return refused(first, limits) or str(first.get("ctx", {}).get("error", first["msg"])).rstrip(".")
+    reason = refused(first, limits) or str(first.get("ctx", {}).get("error", first["msg"])).rstrip(".")
+    meant = _meant(first, parameter)
+    return reason if meant is None else f"{reason}; write {_name(parameter)} {meant}"
+
+
+def _meant(error: Mapping[str, Any], parameter: Any) -> str | None:
+    """Return the value that the user probably means, after checking that the parameter accepts it."""
+    given, (_, _, choices) = str(error["input"]), str(error["msg"]).partition(" is not one of ")
+    if choices:
+        return closest(given, re.findall(r"'([^']*)'", choices))
+    value = number_meant(given, units([str(parameter.name)]))
+    least, most = (getattr(parameter, name, None) for name in ("min", "max"))
+    fits = value is not None and (least is None or value >= least) and (most is None or value <= most)
+    if not fits or str(value) == given or (error["type"] in NOT_WHOLE and not isinstance(value, int)):
+        return None
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 _COMMANDS = (

@@ -367,18 +367,24 @@ def _goal(objective: str, *, suite: bool) -> dict[str, object]:
         raise InvalidInput(
             "--objective", f"`worst` is the largest slowdown among problems that are tuned together; {remedy}"
         )
-    from evo.trial.objective import direction_from
+    from evo.trial.objective import direction_from, objective_meant
 
     before, colon, metric = objective.partition(":")
     if not colon or not metric.strip():
+        meant = objective_meant(objective)
         remedy = "accepted: time, minimise: EXPRESSION, maximise: EXPRESSION, e.g. `maximise: gflop_s`"
         reason = f"{objective!r} is neither `time` nor a direction with a metric; {remedy}"
-        raise InvalidInput(
-            "--objective",
-            f"{reason}. A recording has only times; to search it by your metric, replace each time by a number that "
-            "decreases as the metric improves",
+        recorded = (
+            "A recording has only times; to search it by your metric, replace each time by a number that decreases as "
+            "the metric improves"
         )
-    direction = direction_from(before, "--objective")
+        raise InvalidInput("--objective", f"{reason}. {recorded}" if meant is None else f'{reason}; write "{meant}"')
+    try:
+        direction = direction_from(before, "--objective")
+    except InvalidInput as error:
+        if (meant := objective_meant(objective)) is None:
+            raise
+        raise InvalidInput("--objective", f'{objective!r} does not begin with a direction; write "{meant}"') from error
     return {"metric": metric.strip(), "direction": direction}
 
 

@@ -7,6 +7,7 @@ from evo.device import Device
 from evo.device.kind import implemented_kinds
 from evo.errors import EvoError, NotFound
 from evo.family import Family
+from evo.text.suggestion import closest
 
 _TRIAL_BYTES = 1 << 16
 """Number of bytes that must be writable, about the size of a binary. A disk with less space counts as full."""
@@ -75,8 +76,10 @@ def choose(devices: list[Device], wanted: str, family: Family) -> Device:
     require_compiler(family, wanted)
     here = ", ".join(f"{device.kind} ({device.model})" for device in devices) or "none"
     runs_on = ", ".join(family.implementations)
+    meant = None if wanted in family.implementations else closest(wanted, family.implementations)
+    remedy = "" if meant is None else f"; write --device {meant}"
     raise NotFound(
-        f"no device fits --device {wanted}; {family.name} runs on {runs_on}, and the devices here are: {here}"
+        f"no device fits --device {wanted}; {family.name} runs on {runs_on}, and the devices here are: {here}{remedy}"
     )
 
 

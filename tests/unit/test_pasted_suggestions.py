@@ -1,0 +1,260 @@
+"""Errors about command lines end with a suggestion, and the suggestion is accepted if a user pastes it."""
+
+import re
+import shlex
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from api.http.errors import wrong_fields
+from api.schemas import SearchRequest
+from evo.cli import main as entry
+from evo.cli.arguments.config import parse_config
+from evo.cli.session import session, shapes
+from evo.device.estimate.target import known
+from evo.device.kind import kinds
+from evo.device.requirements import Requirements, parse_toolkit
+from evo.errors import InvalidInput, NotFound
+from evo.family.problem import Field, parse_problem
+from evo.promotion.policy import policy_from
+from evo.space import Space, Tunable
+from evo.strategy import named
+from evo.text.suggestion import closest, number_meant
+
+
+class Started(BaseException):
+    """The command line is accepted, and the search would start."""
+
+
+@pytest.fixture(autouse=True)
+def _no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: Any, **__: Any) -> None:
+        raise Started
+
+    monkeypatch.setattr(session, "run", start)
+    monkeypatch.setattr(shapes, "run", start)
+
+
+SEARCHES = [
+    ("softmax --problem 1k", "softmax --problem rows=1024"),
+    ("softmax --problem 1024", "softmax --problem rows=1024"),
+    ("softmax --problem rows:1024", "softmax --problem rows=1024"),
+    ("softmax --problem 'rows 1024'", "softmax --problem rows=1024"),
+    ("""softmax --problem '{"rows": 64, "cols": 32}'""", "softmax --problem rows=64,cols=32"),
+    ("softmax --problem rows=[64,128]", "softmax --problem rows=64,128"),
+    ("softmax --problem 'rows=64|128'", "softmax --problem rows=64,128"),
+    ("softmax --problem rows=64:128", "softmax --problem rows=64..128"),
+    ("softmax --problem 'rows=range(64, 128)'", "softmax --problem rows=64..127"),
+    ("sdpa --problem causal", "sdpa --problem causal=false"),
+    ("softmax --cache HOT", "softmax --cache hot"),
+    ("softmax --minutes 5m", "softmax --minutes 5"),
+    ("softmax --minutes 90s", "softmax --minutes 1.5"),
+    ("softmax --minutes 1h", "softmax --minutes 60"),
+    ("softmax --minutes 0,5", "softmax --minutes 0.5"),
+    ("softmax --trials 1e3", "softmax --trials 1000"),
+    ("softmax --trials 1k", "softmax --trials 1000"),
+    ("softmax --trials 1,000", "softmax --trials 1000"),
+    ("softmax --device-memory 24GB", "softmax --device-memory 24"),
+    ("softmax --objective latency", "softmax --objective time"),
+    ("softmax --objective GFLOPs", "softmax --objective 'maximise: gflop_s'"),
+    ("softmax --objective 'minimize energy_uj'", "softmax --objective 'minimise: energy_uj'"),
+    ("softmax --objective 'max: gflop_s'", "softmax --objective 'maximise: gflop_s'"),
+    ("softmax --toolkit cuda=12.4", "softmax --toolkit 'cuda>=12.4'"),
+    ("softmax --trails 5", "softmax --trials 5"),
+    ("softmax --n_trials 5", "softmax --trials 5"),
+    ("softmax -trials 5", "softmax --trials 5"),
+    ("softmax --timeout 5", "softmax --minutes 5"),
+    ("softmax --gpu", "softmax --device cuda"),
+    ("softmax --rows 64", "softmax --problem rows=64"),
+    ("softmax rows=64", "softmax --problem rows=64"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "pasted"), SEARCHES)
+def test_search_with_the_suggested_words_is_accepted(
+    wrong: str, pasted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry.main(["search", *shlex.split(wrong)]) == 2
+    error = capsys.readouterr().err
+    changed = [word for word in shlex.split(pasted) if word not in shlex.split(wrong)]
+    suggestion = error.rpartition("write ")[2]
+    assert all(word in suggestion for word in changed), error
+    with pytest.raises(Started):
+        entry.main(["search", *shlex.split(pasted)])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "pasted"),
+    [
+        ("seach softmax", "search"),
+        ("tune softmax", "search"),
+        ("ls", "searches"),
+        ("version", "--version"),
+        ("help search", "--help"),
+        ("champion list", "champion show"),
+    ],
+)
+def test_unknown_command_is_refused_with_a_command_that_exists(
+    wrong: str, pasted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry.main(wrong.split()) == 2
+    assert f"; write `kernel-evo {pasted}`" in capsys.readouterr().err
+    words = pasted.split() if pasted.startswith("--") else [*pasted.split(), "--help"]
+    assert entry.main(words) == 0
+
+
+FIELDS = (
+    Field(name="N", type="int", min=1, max=4096, default=64),
+    Field(name="x", type="float", default=1.0),
+    Field(name="on", type="bool", default=False),
+    Field(name="dtype", type="choice", choices=("float32", "float16", "bfloat16"), default="float32"),
+    Field(name="op", type="text", default="relu"),
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "meant"),
+    [
+        ("N", "1k", "1024"),
+        ("N", "1K", "1024"),
+        ("N", "1_024", "1024"),
+        ("N", "2**10", "1024"),
+        ("N", "2^10", "1024"),
+        ("N", "1<<10", "1024"),
+        ("N", "4*256", "1024"),
+        ("N", "0x400", "1024"),
+        ("N", "1e3", "1000"),
+        ("N", "64.0", "64"),
+        ("N", "=64", "64"),
+        ("N", "1KiB", "1024"),
+        ("on", "T", "true"),
+        ("on", "none", "false"),
+        ("dtype", "half", "float16"),
+        ("dtype", "torch.float16", "float16"),
+        ("dtype", "FLOAT16", "float16"),
+        ("dtype", "'float16'", "float16"),
+        ("dtype", "bf16", "bfloat16"),
+        ("op", "leaky relu", "leaky_relu"),
+    ],
+)
+def test_suggested_value_of_a_problem_field_is_accepted(field: str, wrong: str, meant: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        parse_problem(FIELDS, {field: wrong})
+    assert raised.value.field == f"problem.{field}"
+    assert re.search(rf"(?:write|e\.g\.) {meant}$", raised.value.reason), raised.value
+    parse_problem(FIELDS, f"{field}={meant}")
+
+
+@pytest.mark.parametrize("wrong", ["N=5000", "N=1g", "N=2**99", "N=abc", "N=1kk", "on=maybe"])
+def test_value_without_an_accepted_meaning_gets_no_suggestion(wrong: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        parse_problem(FIELDS, wrong)
+    assert "write" not in raised.value.reason
+
+
+TUNABLES = Space([Tunable(name="BLOCK", values=(32, 64)), Tunable(name="ORDER", values=("rows", "columns"))])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [("BLOCK=60", "BLOCK=64"), ("BLOCK=1k", "BLOCK=64"), ("ORDER=row", "ORDER=rows"), ("64", "BLOCK=64")],
+)
+def test_suggested_value_of_a_tunable_is_accepted(wrong: str, meant: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        parse_config(wrong, TUNABLES)
+    assert raised.value.reason.strip("`").endswith(meant.partition("=")[2])
+    assert parse_config(meant, TUNABLES) in TUNABLES
+
+
+@pytest.mark.parametrize("target", ["8.9", "sm89", "SM_89", "sm_89a", "compute_89", "89", "rtx4090", "RTX 4090", "ada"])
+def test_target_named_by_other_tools_gets_the_architecture(target: str) -> None:
+    with pytest.raises(NotFound, match="did you mean `sm_89`"):
+        known(target)
+    assert known("sm_89").architecture == "sm_89"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "meant"),
+    [("optuna", "tpe"), ("TPE", "tpe"), ("bayesian", "tpe"), ("genetic", "evolution"), ("grid", "random")],
+)
+def test_strategy_named_by_other_tools_gets_a_strategy(strategy: str, meant: str) -> None:
+    with pytest.raises(NotFound, match=f"did you mean `{meant}`"):
+        named(strategy)
+    named(meant)
+
+
+@pytest.mark.parametrize(
+    ("device", "kind"),
+    [("gpu", "cuda"), ("GPU", "cuda"), ("cuda:0", "cuda"), ("0", "cuda"), ("host", "cpu"), ("CPU", "cpu")],
+)
+def test_device_named_by_other_tools_gets_a_kind(device: str, kind: str) -> None:
+    assert closest(device, kinds()) == kind
+
+
+@pytest.mark.parametrize("text", ["cuda12", "cuda=12", "cuda >12", "cuda==12", "cuda:12"])
+def test_suggested_toolkit_is_accepted(text: str) -> None:
+    with pytest.raises(InvalidInput, match='write "cuda>=12"'):
+        parse_toolkit(text)
+    assert parse_toolkit("cuda>=12") == ("cuda", "12")
+
+
+@pytest.mark.parametrize("text", ["", "--", "1e999", "9**9**9", "2**2000", "4096**2", "k", "1q", "0xg", "nan", "1//2"])
+def test_text_without_a_number_has_no_meant_number(text: str) -> None:
+    assert number_meant(text) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "meant"),
+    [
+        ("minimum_gain", "5%", 0.05),
+        ("minimum_gain", "0.02", 0.02),
+        ("minimum_gain", 5, 0.05),
+        ("quick_samples", "10", 10),
+    ],
+)
+def test_suggested_value_of_a_policy_field_is_accepted(field: str, wrong: object, meant: float) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        policy_from({field: wrong})
+    assert raised.value.field == f"policy.{field}"
+    assert raised.value.reason.endswith(f"; write {meant}")
+    assert getattr(policy_from({field: meant}), field) == meant
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"), [("quick_samples", "many"), ("quick_samples", "1.5"), ("minimum_gain", "-1")]
+)
+def test_policy_value_without_an_accepted_meaning_gets_no_suggestion(field: str, wrong: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        policy_from({field: wrong})
+    assert "write" not in raised.value.reason
+
+
+@pytest.mark.parametrize("version", [">=12.4", "v12.4", "12.4+"])
+def test_suggested_version_of_a_toolkit_is_accepted(version: str) -> None:
+    with pytest.raises(InvalidInput, match=r'write "12\.4"$'):
+        Requirements(toolkit={"cuda": version})
+    assert Requirements(toolkit={"cuda": "12.4"}).words == ("cuda 12.4 or newer",)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says", "pasted"),
+    [
+        ({"budget": {"minutes": "5m"}}, "; write 5", {"budget": {"minutes": 5}}),
+        ({"budget": {"trials": "1e3"}}, "; write 1000", {"budget": {"trials": 1000}}),
+        ({"budget": {"n_trials": 5}}, "did you mean `trials`?", {"budget": {"trials": 5}}),
+        ({"requirements": {"memory_gb": "24GB"}}, "; write 24", {"requirements": {"memory_gb": 24}}),
+        ({"objective": {"cache": "HOT"}}, '; write "hot"', {"objective": {"cache": "hot"}}),
+        (
+            {"objective": {"metric": "gb_s", "direction": "max"}},
+            '; write "maximise"',
+            {"objective": {"metric": "gb_s", "direction": "maximise"}},
+        ),
+    ],
+)
+def test_suggested_value_of_a_request_is_accepted(wrong: dict[str, Any], says: str, pasted: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as raised:
+        SearchRequest.model_validate({"family": "softmax", **wrong})
+    (error,) = wrong_fields(raised.value.errors(), {"family": "softmax", **wrong})
+    assert says in error["reason"]
+    SearchRequest.model_validate({"family": "softmax", **pasted})
