@@ -124,7 +124,7 @@ class Table:
             raise InvalidInput(self.field(key), "must be a number of at most 308 digits") from None
 
     def texts(self, key: str) -> list[str]:
-        values = self.sequence(key)
+        values = self.sequence(key, of_strings=True)
         for index, value in enumerate(values):
             if not isinstance(value, str) or not value.strip() or len(value) > MAX_TEXT:
                 where = f"{key}[{index}]"
@@ -135,11 +135,17 @@ class Table:
                 )
         return values
 
-    def sequence(self, key: str) -> list[Any]:
-        """Return the value of a key, which must be a list; an empty list if the key is absent."""
+    def sequence(self, key: str, *, of_strings: bool = False) -> list[Any]:
+        """Return the value of a key, which must be a list; an empty list if the key is absent.
+
+        Args:
+            of_strings: True if the entries must be strings. An error then suggests no numbers.
+        """
         value = self._content[key] if key in self else []
         if not isinstance(value, list | tuple):
-            raise InvalidInput(self.field(key), f"must be a list, not {literal_text(value)}{_as_list(key, value)}")
+            raise InvalidInput(
+                self.field(key), f"must be a list, not {literal_text(value)}{_as_list(key, value, of_strings)}"
+            )
         return list(value)
 
     def table(self, key: str) -> "Table":
@@ -213,19 +219,41 @@ def _as_whole(key: str, value: object) -> str:
     return _write(key, str(int(value))) if isinstance(value, float) and value.is_integer() else ""
 
 
-def _as_list(key: str, value: object) -> str:
-    """Return a suggestion to write a single value, or a string with several numbers, as a list; empty for others."""
+def _as_list(key: str, value: object, of_strings: bool) -> str:
+    """Return a suggestion to write a single value, a range, or a string of numbers as a list; empty for others."""
     if isinstance(value, bool):
         return _write(key, f"[{str(value).lower()}]")
     if isinstance(value, int | float):
         return _write(key, f"[{value}]")
-    if (
-        isinstance(value, str)
-        and re.fullmatch(r"\s*-?[0-9.]+(\s*,\s*-?[0-9.]+)+\s*", value)
-        and len(value) <= MAX_SHOWN
-    ):
-        return _write(key, f"[{value.strip()}]")
-    return _write(key, f"[{json.dumps(value)}]") if isinstance(value, str) and 0 < len(value) <= MAX_SHOWN else ""
+    if isinstance(value, Mapping):
+        given = (next((value[name] for name in names if name in value), None) for names in _RANGE_KEYS)
+        value = ":".join(str(each) for each in given if each is not None)
+        if (numbers := _numbers(value)) is None:
+            return ""
+    elif not isinstance(value, str) or not 0 < len(value) <= MAX_SHOWN:
+        return ""
+    else:
+        numbers = None if of_strings else _numbers(value)
+    return _write(key, f"[{json.dumps(value) if numbers is None else ', '.join(numbers)}]")
+
+
+_RANGE_KEYS = (("min", "from", "low", "start"), ("max", "to", "high", "stop"), ("step",))
+_RANGE = re.compile(r"(range\()?\s*(\d{1,9})\s*(?:,|\.{2,}|…|:|-|\bto\b)\s*(\d{1,9})\s*(?:[,:]\s*(\d{1,9})\s*)?(\))?")
+_LONGEST_RANGE = 32
+"""Maximum number of values of a range that an error lists. Of a longer range, it lists the powers of two."""
+
+
+def _numbers(text: str) -> list[str] | None:
+    """Return the numbers that a string such as ``1, 2``, ``1..8`` or ``range(1, 9)`` denotes; None for others."""
+    found = _RANGE.fullmatch(text.strip())
+    if found is None or (bool(found[1]) != bool(found[5])) or ("," in text and not found[1]):
+        numbers = re.split(r"[\s,;|]+", text.strip())
+        return numbers if all(re.fullmatch(r"-?(?:0|[1-9]\d*)(?:\.\d+)?", each) for each in numbers) else None
+    low, high, step = int(found[2]), int(found[3]), int(found[4] or 1)
+    values = range(low, high + (not found[1]), max(step, 1))
+    if len(values) > _LONGEST_RANGE:
+        return [str(1 << power) for power in range(31) if low <= 1 << power <= high] or None
+    return list(map(str, values)) or None
 
 
 def _write(key: str, value: str) -> str:

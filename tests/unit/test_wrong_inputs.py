@@ -138,6 +138,18 @@ def test_truncated_recording_is_read_in_part_or_refused(content: dict[str, Any])
         ("problem.dtype.choices", "float16", 'choices = ["float16"]'),
         ("arguments.0.shape", "ROWS", 'shape = ["ROWS"]'),
         ("arguments.0.shape", 4, "shape = [4]"),
+        ("problem.dtype.choices", "8", 'choices = ["8"]'),
+        ("cpu.tunables.TILE.values", "007", 'values = ["007"]'),
+        ("cpu.tunables.TILE.values", "1, 2,4", "values = [1, 2, 4]"),
+        ("cpu.tunables.TILE.values", "1 2 4", "values = [1, 2, 4]"),
+        ("cpu.tunables.TILE.values", "4", "values = [4]"),
+        ("cpu.tunables.TILE.values", "2..4", "values = [2, 3, 4]"),
+        ("cpu.tunables.TILE.values", "2:8:2", "values = [2, 4, 6, 8]"),
+        ("cpu.tunables.TILE.values", "range(2, 9, 2)", "values = [2, 4, 6, 8]"),
+        ("cpu.tunables.TILE.values", "4..9:16", "values = [4]"),
+        ("cpu.tunables.TILE.values", "1-64", "values = [1, 2, 4, 8, 16, 32, 64]"),
+        ("cpu.tunables.TILE.values", {"min": 2, "max": 4}, "values = [2, 3, 4]"),
+        ("cpu.tunables.TILE.values", {"from": 4, "to": 8, "step": 2}, "values = [4, 6, 8]"),
     ],
 )
 def test_value_suggested_by_an_error_is_accepted(path: str, wrong: object, written: str) -> None:
