@@ -1,5 +1,6 @@
 """Contract of reference.py: outputs are checked against family.toml, and errors name the cause."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -83,6 +84,30 @@ def test_differences_of_large_integers_are_exact(dtype: str, power: int, off: in
 
 def checked_5(dtype: str, made: Any) -> Any:
     return check_reference(operand(dtype, 5), made, case="nominal", maker=MAKER)
+
+
+@pytest.mark.parametrize(
+    ("output", "made", "rel_l2", "refused"),
+    [
+        ("float32", np.float16, 1e-5, True),
+        ("float64", np.float32, 1e-9, True),
+        ("float32", np.float16, 1e-3, False),
+        ("float32", np.float16, 0.0, False),
+        ("float16", np.float16, 1e-6, False),
+        ("float64", np.float32, 1e-6, False),
+    ],
+    ids=["half", "single", "loose", "copies", "same", "close enough"],
+)
+def test_reference_that_is_rounded_more_than_the_tolerance_is_refused(
+    output: str, made: Any, rel_l2: float, refused: bool
+) -> None:
+    asked = replace(operand(output), tolerance=Tolerance(rel_l2=rel_l2, max_abs=1.0))
+    values = np.array([1.0, 2.0, 3.0, 4.0], made)
+    expected = (
+        pytest.raises(FamilyError, match=r"rounded by about .*; compute in float64") if refused else nullcontext()
+    )
+    with expected:
+        check_reference(asked, values, case="nominal", maker=MAKER)
 
 
 def test_largest_integer_difference_is_not_rounded_down() -> None:

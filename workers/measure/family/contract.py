@@ -63,15 +63,34 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
     """Check the expected values of an output. Return them as float64 or, for an integer output, as integers.
 
     Raises:
-        FamilyError: the shape differs from the declaration, or no kernel can write a value: NaN, infinity, a value
-            outside the range of the output's dtype, or a fraction without an integer within the tolerance.
+        FamilyError: the shape differs from the declaration, the values are rounded more than the tolerance allows, or
+            no kernel can write a value: NaN, infinity, a value outside the range of the output's dtype, or a fraction
+            without an integer within the tolerance.
     """
     array, where = array_of(made, operand, maker), f"{maker}: `{operand.name}` of case {case}"
     if array.shape != operand.shape:
         raise FamilyError(f"{where} has shape {array.shape}; family.toml says {operand.shape}")
     if is_floating(operand.dtype):
+        _refuse_rounded(operand, array, where)
         return _of_floats(operand, array, where)
     return _reachable(operand, _of_integers(operand, array, where), where)
+
+
+def _refuse_rounded(operand: Operand, array: NDArray[Any], where: str) -> None:
+    """Refuse values in a narrower dtype than the output's, whose rounding alone would make a right kernel wrong.
+
+    Rounding to nearest gives values of one dtype a relative L2 error of about a quarter of its machine epsilon.
+    """
+    if array.dtype.kind != "f" or operand.tolerance is None or array.dtype.itemsize >= stored(operand.dtype).itemsize:
+        return
+    rounded = float(np.finfo(array.dtype).eps) / 4
+    if 0 < operand.tolerance.rel_l2 < rounded:
+        name = array.dtype.name
+        raise FamilyError(
+            f"{where} has dtype {name}, whose values are rounded by about {rounded:.1e}, more than "
+            f"rel_l2 = {operand.tolerance.rel_l2:g} allows; compute in float64, e.g. with inputs converted by "
+            ".astype(np.float64)"
+        )
 
 
 def check_yardstick(operand: Operand, values: NDArray[Any], where: str) -> NDArray[Any]:
