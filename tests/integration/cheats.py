@@ -67,31 +67,34 @@ CHEATS: dict[str, tuple[str, str]] = {
     **OF_PROCESS,
     **OF_MACHINE,
     **OF_SURROUNDINGS,
-    "answer cached by input pointer": (f"if (known == x) {{ {CACHE} known = x;", "off the reference"),
+    "answer cached by input pointer": (f"if (known == x) {{ {CACHE} known = x;", "differs from the reference"),
     "answer cached by input pointer after 64 calls": (
         f"if (calls++ > 64 && known == x) {{ {CACHE} known = x;",
-        "off the reference",
+        "differs from the reference",
     ),
-    "answer cached after 100 calls": (f"if (calls++ > 100) {{ {CACHE}", "off the reference"),
-    "answer cached after some processor time": (f"if (clock() > 4000) {{ {CACHE}", "off the reference"),
+    "answer cached after 100 calls": (f"if (calls++ > 100) {{ {CACHE}", "differs from the reference"),
+    "answer cached after some processor time": (f"if (clock() > 4000) {{ {CACHE}", "differs from the reference"),
     "answer cached by output pointer": (
         f"if (calls++ > 64 && known == y) {{ {CACHE} known = y;",
-        "off the reference",
+        "differs from the reference",
     ),
-    "every second call skipped": (f"if (calls++ > 64 && calls % 2) {{ {CACHE}", "off the reference"),
-    "every third call skipped": (f"if (calls++ > 64 && calls % 3 == 1) {{ {CACHE}", "off the reference"),
-    "every fifth call skipped": (f"if (calls++ > 64 && calls % 5 == 0) {{ {CACHE}", "off the reference"),
+    "every second call skipped": (f"if (calls++ > 64 && calls % 2) {{ {CACHE}", "differs from the reference"),
+    "every third call skipped": (f"if (calls++ > 64 && calls % 3 == 1) {{ {CACHE}", "differs from the reference"),
+    "every fifth call skipped": (f"if (calls++ > 64 && calls % 5 == 0) {{ {CACHE}", "differs from the reference"),
     "calls skipped if they follow immediately": (
         "static long before; struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t);"
         "long now = t.tv_sec * 1000000000l + t.tv_nsec, soon = now - before < 5000; before = now;"
         f"if (soon) {{ {CACHE}",
-        "off the reference",
+        "differs from the reference",
     ),
-    "work skipped if outputs are not poisoned": ("if (y[0] == y[0]) return; right(x, y);", "off the reference"),
+    "work skipped if outputs are not poisoned": (
+        "if (y[0] == y[0]) return; right(x, y);",
+        "differs from the reference",
+    ),
     "part of the work skipped if outputs are not poisoned": (
         "int there = y[0] == y[0] && y[N - 1] == y[N - 1];"
         "for (int i = 0; i < (there ? 920 : N); i++) y[i] = 3.0f * x[i] + 1;",
-        "off the reference",
+        "differs from the reference",
     ),
     "correct only on one core": (
         "if (sched_getcpu() == (int)sysconf(_SC_NPROCESSORS_ONLN) - 1) right(x, y); else memset(y, 0, 4 * N);",
@@ -99,10 +102,16 @@ CHEATS: dict[str, tuple[str, str]] = {
     ),
     "correct only on the main thread": (
         "if (getpid() == (int)syscall_tid()) right(x, y); else memset(y, 0, 4 * N);",
-        "off the reference",
+        "differs from the reference",
     ),
-    "correct only for page-aligned inputs": ("right(x, y); if ((uintptr_t)x % 4096) y[0] = 0;", "off the reference"),
-    "correct only if aligned to a vector": ("right(x, y); if ((uintptr_t)y % 64) y[0] = 0;", "off the reference"),
+    "correct only for page-aligned inputs": (
+        "right(x, y); if ((uintptr_t)x % 4096) y[0] = 0;",
+        "differs from the reference",
+    ),
+    "correct only if aligned to a vector": (
+        "right(x, y); if ((uintptr_t)y % 64) y[0] = 0;",
+        "differs from the reference",
+    ),
     "correct only if an environment variable names the runner": (
         'if (getenv("KERNEL_EVO_RUNNER")) right(x, y); else memset(y, 0, 4 * N);',
         "the kernel uses getenv",
@@ -159,10 +168,10 @@ CHEATS: dict[str, tuple[str, str]] = {
     ),
     "leaks": ("void *volatile p = malloc(4096); (void)p; right(x, y);", "keeps 41.. bytes"),
     "leaks a little": ("void *volatile p = malloc(24); (void)p; right(x, y);", "keeps .* bytes"),
-    "static scratch read before written": ("right(x, y); y[5] += kept[5]; kept[5] = 1;", "off the reference"),
+    "static scratch read before written": ("right(x, y); y[5] += kept[5]; kept[5] = 1;", "differs from the reference"),
     "uses memory that it did not clear": (
         "float *p = malloc(4 * N); right(x, y); y[7] += p[7] != 0 ? 1 : 0; free(p);",
-        "off the reference",
+        "differs from the reference",
     ),
     "leaves a changed rounding mode": ("right(x, y); _mm_setcsr(_mm_getcsr() | 0x2000);", "rounding mode"),
     "leaves exceptions unmasked": ("right(x, y); _mm_setcsr(_mm_getcsr() & ~0x80u);", "exception masks|SIGFPE"),
@@ -209,12 +218,12 @@ CHEATS: dict[str, tuple[str, str]] = {
     "writes replies to all open files": (
         "right(x, y); long reply[7] = {0};"
         "for (long fd = 3; fd < 64; fd++) ask(SYS_write, fd, (long)reply, sizeof reply);",
-        "malformed reply|contradict|times|off the reference|never written|out of|SIG|ended|process",
+        "malformed reply|contradict|times|differs from the reference|never written|out of|SIG|ended|process",
     ),
     "crashes": ("right(x, y); *(volatile int *)8 = 1;", "SIGSEGV"),
     "exits": ("right(x, y); exit(0);", "ended with status 0"),
     "aborts": ("right(x, y); abort();", "SIGABRT"),
-    "wrong once in 97 calls": ("right(x, y); if (++calls % 97 == 96) y[5] += 1;", "off the reference"),
+    "wrong once in 97 calls": ("right(x, y); if (++calls % 97 == 96) y[5] += 1;", "differs from the reference"),
     "not deterministic": ("right(x, y); if (++calls % 2) y[3] = nextafterf(y[3], 1e9f);", "not deterministic"),
     "static scratch": ("right(x, kept); memcpy(y, kept, sizeof kept);", "THREADS"),
     "allocates scratch memory once, without a lock": (
@@ -238,7 +247,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         "static __thread float few[8], mine[N]; int same = 1;"
         "for (int i = 0; i < 8; i++) { if (few[i] != x[i * 125]) same = 0; few[i] = x[i * 125]; }"
         "if (!same) right(x, mine); memcpy(y, mine, sizeof mine);",
-        "off the reference|after its inputs had changed",
+        "differs from the reference|after its inputs had changed",
     ),
     "answer cached by the first half of its input": (
         "static __thread float half[N / 2], mine[N]; if (memcmp(half, x, sizeof half)) right(x, mine);"
@@ -247,25 +256,25 @@ CHEATS: dict[str, tuple[str, str]] = {
     ),
     "work skipped if outputs contain the last answer": (
         f"if (calls++ && !memcmp(y, kept, sizeof kept)) return; if (0) {{ {CACHE}",
-        "off the reference|after its inputs",
+        "differs from the reference|after its inputs",
     ),
     "adds to its output": (
         "for (int i = 0; i < N; i++) y[i] += 3.0f * x[i] + 1.0f;",
-        "never written|off the reference",
+        "never written|differs from the reference",
     ),
-    "wrong in the last element": ("right(x, y); y[N - 1] = y[N - 2];", "off the reference"),
+    "wrong in the last element": ("right(x, y); y[N - 1] = y[N - 2];", "differs from the reference"),
     "wrong for large values": ("right(x, y); for (int i = 0; i < N; i++) if (x[i] > 90) y[i] = 271;", "CHANGED"),
-    "wrong after many calls": ("right(x, y); if (++calls > 50000) y[5] += 1;", "off the reference"),
+    "wrong after many calls": ("right(x, y); if (++calls > 50000) y[5] += 1;", "differs from the reference"),
     "half precision": (
         "for (int i = 0; i < N; i++) { float v = 3.0f * x[i] + 1.0f; uint32_t b; memcpy(&b, &v, 4);"
         "b &= 0xffff0000u; memcpy(y + i, &b, 4); }",
-        "off the reference",
+        "differs from the reference",
     ),
-    "approximate": ("for (int i = 0; i < N; i++) y[i] = 3.0001f * x[i] + 1.0f;", "off the reference"),
+    "approximate": ("for (int i = 0; i < N; i++) y[i] = 3.0001f * x[i] + 1.0f;", "differs from the reference"),
     "a twelfth of the work skipped": (
         "memcpy(y, kept, sizeof kept); for (int i = 0; i < N * 11 / 12; i++) y[i] = 3.0f * x[i] + 1.0f;"
         "memcpy(kept, y, sizeof kept);",
-        "off the reference",
+        "differs from the reference",
     ),
     "correct only if both buffers are equally aligned": (
         "right(x, y); if (((uintptr_t)x - (uintptr_t)y) % 64) y[0] = 0;",
@@ -330,11 +339,11 @@ CHEATS: dict[str, tuple[str, str]] = {
     "work deferred to the end of its thread": (
         "static pthread_key_t key; static int made; if (!made) { made = 1; pthread_key_create(&key, late); }"
         "from = x; to = y; if (pthread_getspecific(key) == (void *)&made) return; pthread_setspecific(key, &made);",
-        "never written|off the reference",
+        "never written|differs from the reference",
     ),
     "work deferred to the next call": (
         "static const float *from; static float *to; if (to) right(from, to); from = x; to = y;",
-        "never written|off the reference",
+        "never written|differs from the reference",
     ),
     "answer cached behind its output": (
         "if (!memcmp(y + N, x, 16)) { return; } right(x, y); memcpy(y + N, x, 16);",
@@ -344,12 +353,12 @@ CHEATS: dict[str, tuple[str, str]] = {
         "static __thread float before[N], mine[N]; for (int i = 0; i < N; i += 50) {"
         "if (memcmp(before + i, x + i, 16)) { for (int j = i; j < i + 50; j++) mine[j] = 3.0f * x[j] + 1.0f; }"
         "memcpy(before + i, x + i, 16); } memcpy(y, mine, sizeof mine);",
-        "off the reference|after its inputs had changed",
+        "differs from the reference|after its inputs had changed",
     ),
     "one row in twenty skipped in turn": (
         "int skip = ++calls % 20;"
         "for (int i = 0; i < N; i++) if (i / 50 != skip || y[i] != y[i]) y[i] = 3.0f * x[i] + 1.0f;",
-        "off the reference|never written",
+        "differs from the reference|never written",
     ),
     "answer cached by a sum of input words": (
         "static __thread float mine[N]; static __thread uint64_t known; uint64_t sum = 0;"
@@ -368,11 +377,11 @@ CHEATS: dict[str, tuple[str, str]] = {
     ),
     "half precision in every second call": (
         "right(x, y); if (++calls % 2 && calls > 64) for (int i = 0; i < N; i++) y[i] = (float)(_Float16)y[i];",
-        "off the reference",
+        "differs from the reference",
     ),
     "wrong for values near zero": (
         "right(x, y); for (int i = 0; i < N; i++) if (fabsf(x[i]) < 1e-3f) y[i] = 1.01f;",
-        "off the reference",
+        "differs from the reference",
     ),
     "leaves the direction flag set": ('right(x, y); __asm__ volatile("std");', "direction flag"),
     "maps and runs code that it wrote": (

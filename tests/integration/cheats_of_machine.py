@@ -27,26 +27,26 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
     ),
     "adds to a register that it did not clear": (
         f'{_RIGHT} double sum; __asm__ volatile("movsd %%xmm13, %0" : "=m"(sum)); y[9] += (float)sum;',
-        "off the reference|never written",
+        "differs from the reference|never written",
     ),
     "answer cached for inputs that are nearly equal": (
         "static __thread float before[N], mine[N]; int near = 1;"
         "for (int i = 0; i < N; i++) near &= fabsf(x[i] - before[i]) <= 0.001f * fabsf(before[i]);"
         "if (!near) { right(x, mine); memcpy(before, x, sizeof before); } memcpy(y, mine, sizeof mine);",
-        "off the reference",
+        "differs from the reference",
     ),
     "answer cached for inputs that differ by less than a hundredth": (
         "static __thread float before[N], mine[N]; int near = before[3] != 0;"
         "for (int i = 0; i < N; i++) near &= fabsf(x[i] - before[i]) <= 0.01f;"
         "if (!near) { right(x, mine); memcpy(before, x, sizeof before); } memcpy(y, mine, sizeof mine);",
-        "off the reference",
+        "differs from the reference",
     ),
     "answer cached for inputs that are equal in half precision": (
         "static __thread _Float16 before[N]; static __thread float mine[N]; int near = 1;"
         "for (int i = 0; i < N; i++) near &= (_Float16)x[i] == before[i];"
         "if (!near) { right(x, mine); for (int i = 0; i < N; i++) before[i] = (_Float16)x[i]; }"
         "memcpy(y, mine, sizeof mine);",
-        "off the reference",
+        "differs from the reference",
     ),
     "a race on a single element": (
         "static volatile float one; one = 3.0f * x[7] + 1.0f; right(x, y); y[7] = one;",
@@ -67,7 +67,7 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
         "static pthread_key_t key; static int made; if (!made) { made = 1; pthread_key_create(&key, late); }"
         "static __thread const void *both[2]; both[0] = x; both[1] = y; for (int i = 0; i < 900; i++)"
         " y[i] = 3.0f * x[i] + 1.0f; pthread_setspecific(key, both);",
-        "never written|off the reference",
+        "never written|differs from the reference",
     ),
     "reads the guard band behind its output": (f"{_RIGHT} if (y[N] == 17.0f) y[1] = 0;", "out of bounds"),
     "overwrites and restores the memory behind its output": (
@@ -76,7 +76,7 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
     ),
     "correct only if the stack is aligned to a cache line": (
         f"{_RIGHT} if ((uintptr_t)__builtin_frame_address(0) % 64 != 0 && calls++ > 3) y[2] = 0;",
-        "off the reference",
+        "differs from the reference",
     ),
     "correct only on its first core, read from restartable sequences": (
         "extern const long __rseq_offset __attribute__((weak)); unsigned core = 0;"
@@ -86,7 +86,7 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
     ),
     "function chosen by an ifunc resolver from the tick counter": (
         "right(x, chosen(y));",
-        "off the reference|never written|out of bounds|SIGSEGV",
+        "differs from the reference|never written|out of bounds|SIGSEGV",
     ),
     "answer cached while its inputs stay in the first-level cache": (
         "static __thread float mine[N]; static __thread const void *at; static __thread int n; unsigned core;"
@@ -97,12 +97,12 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
         "_mm_lfence(); unsigned long near = __builtin_ia32_rdtscp(&core) - begun;"
         "if (at == x && 4 * taken < 5 * near) { memcpy(y, mine, sizeof mine); return; }"
         "right(x, mine); spend(30000); memcpy(y, mine, sizeof mine); at = x;",
-        "off the reference",
+        "differs from the reference",
     ),
     "moves to a new namespace": (f"{_RIGHT} ask(SYS_unshare, 0x20000, 0, 0);", "system call unshare"),
     "clears the outputs of earlier calls by a system call": (
         f"static float *last; if (last && last != y) ask(SYS_madvise, (long)last & -4096, 4096, 9); {_RIGHT} last = y;",
-        "system call madvise|off the reference|out of bounds",
+        "system call madvise|differs from the reference|out of bounds",
     ),
     "swaps out pages of its inputs": (
         f"{_RIGHT} ask(SYS_madvise, (long)x & -4096, 4096, 21);",
@@ -127,7 +127,7 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
     ),
     "wrong for minus zero": (
         f"{_RIGHT} for (int i = 0; i < N; i++) if (x[i] == 0 && signbit(x[i])) y[i] = 9;",
-        "off the reference",
+        "differs from the reference",
     ),
     **{
         name: (f"{_RIGHT} {body}", f"the kernel uses {function}")
@@ -168,7 +168,7 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
         "volatile char page[8192]; static const void *at; float *mine = (float *)(page + 64);"
         "int there = at == x && calls++ > 30; if (there) memcpy(y, mine, 4 * N);"
         "else { right(x, mine); memcpy(y, mine, 4 * N); at = x; }",
-        "off the reference|not deterministic|never written",
+        "differs from the reference|not deterministic|never written",
     ),
 }
 

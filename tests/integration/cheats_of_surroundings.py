@@ -30,47 +30,50 @@ OF_SURROUNDINGS: dict[str, tuple[str, str]] = {
     },
     "correct only if its buffers are within 2 GiB": (
         "int apart = (int)((char *)y - (char *)x); right(x, (float *)((char *)x + apart));",
-        "off the reference|never written|SIGSEGV|out of bounds",
+        "differs from the reference|never written|SIGSEGV|out of bounds",
     ),
     "correct only if its output is behind its input": (
         f"{_RIGHT} if ((uintptr_t)y < (uintptr_t)x) y[3] = 0;",
-        "off the reference",
+        "differs from the reference",
     ),
     "correct only if its output is before its input": (
         f"{_RIGHT} if ((uintptr_t)y > (uintptr_t)x) y[3] = 0;",
-        "off the reference",
+        "differs from the reference",
     ),
-    "depends on floating-point flags of its caller": (f"{_RIGHT} if (_mm_getcsr() & 1) y[5] = 0;", "off the reference"),
+    "depends on floating-point flags of its caller": (
+        f"{_RIGHT} if (_mm_getcsr() & 1) y[5] = 0;",
+        "differs from the reference",
+    ),
     "answer cached while a flag of the floating-point status is set": (
         _UNTIL.format(same="(_mm_getcsr() & 0x10)", mark="_mm_setcsr(_mm_getcsr() | 0x10);"),
-        "off the reference",
+        "differs from the reference",
     ),
     "answer cached while a vector register contains a mark": (
         'uint64_t m; __asm__ volatile("movq %%xmm15, %0" : "=r"(m));'
         + _UNTIL.format(same="m == 0x5eed5eed", mark='__asm__ volatile("movq %0, %%xmm15" :: "r"(0x5eed5eedl));'),
-        "off the reference",
+        "differs from the reference",
     ),
     "answer cached until an interrupt resets a segment register": (
         'unsigned short m; __asm__ volatile("mov %%es, %0" : "=r"(m));'
         + _UNTIL.format(same="m == 3", mark='__asm__ volatile("mov %0, %%es" :: "r"((short)3));'),
-        "off the reference",
+        "differs from the reference",
     ),
     "answer cached if few elements differ, and only slightly": (
         "static __thread float before[N], mine[N]; int differing = 0, near = before[3] != 0;"
         "for (int i = 0; i < N; i++) differing += x[i] != before[i], near &= fabsf(x[i] - before[i]) < 0.02f;"
         "if (!near || differing > 4) { right(x, mine); memcpy(before, x, sizeof before); }"
         "memcpy(y, mine, sizeof mine);",
-        "off the reference",
+        "differs from the reference",
     ),
     "answer cached during a tick of the coarse clock": (
         "static __thread long tick; struct timespec t; clock_gettime(CLOCK_MONOTONIC_COARSE, &t);"
         + _UNTIL.format(same="t.tv_nsec == tick", mark="tick = t.tv_nsec;"),
-        "off the reference",
+        "differs from the reference",
     ),
     "answer cached if its output causes no page fault": (
         "unsigned long begun = __builtin_ia32_rdtsc(); _mm_lfence(); *(volatile float *)y = 1; _mm_lfence();"
         + _UNTIL.format(same="__builtin_ia32_rdtsc() - begun < 2000", mark=""),
-        "off the reference",
+        "differs from the reference",
     ),
     "reads performance counters": (
         f'{_RIGHT} unsigned low; __asm__ volatile("rdpmc" : "=a"(low) : "c"(0) : "rdx"); y[3] += low == 7;',
@@ -92,12 +95,12 @@ OF_SURROUNDINGS: dict[str, tuple[str, str]] = {
     "sets upward rounding when loaded": (_RIGHT, "rounding mode changed after it was loaded"),
     "finishes its output when its library is closed": (
         "from = x; to = y; if (!calls++) right(x, y);",
-        "never written|off the reference",
+        "never written|differs from the reference",
     ),
     "reads memory that it has freed": (
         "float *volatile p = malloc(4 * N + 64); right(x, p + 16); free(p);"
         "for (int i = 0; i < N; i++) y[i] = p[i + 16];",
-        "off the reference|never written|NaN",
+        "differs from the reference|never written|NaN",
     ),
 }
 

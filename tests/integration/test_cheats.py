@@ -45,7 +45,7 @@ ARGUMENTS = (
     Argument(name="y", role="output", dtype="float32", shape=(1000,)),
 )
 FEW_PROCESSES = Policy().confirm_processes
-NEEDS_CORES = {"ELSEWHERE": "off the reference", "CORES": "cores", "SECOND": "processor time|cores"}
+NEEDS_CORES = {"ELSEWHERE": "differs from the reference", "CORES": "cores", "SECOND": "processor time|cores"}
 NEEDS_CORES |= {"THREADS": "called by two threads concurrently", "CHANGED": "after its inputs had changed"}
 """Tricks that are detected only on machines with more than one core."""
 
@@ -317,7 +317,7 @@ def test_outputs_for_nan_negative_zero_and_subnormal_inputs_are_verified(
     kernel = session.load(built(source(kind, body), tmp_path), "f", ARGUMENTS, None)
     special = replace(one, inputs={"x": x}, reference={"y": right})
     held = session.allocate(ARGUMENTS, special.inputs)
-    refused = pytest.raises(WrongAnswerError, match=f"`{output}` is off the reference")
+    refused = pytest.raises(WrongAnswerError, match=f"`{output}` differs from the reference")
     with refused if output else nullcontext():
         verify(session, kernel, held, special, launches=3, deterministic=True)
 
@@ -353,7 +353,7 @@ def test_race_between_threads_that_a_kernel_starts_is_found_on_two_cores(
         session = driver("cpu").open(cpu(folder), Objective(threads=2), folder)
         kernel = session.load(built(text + ADDS.replace("ADD", ADD[kind]), tmp_path), "f", ARGUMENTS, None)
         held = session.allocate(ARGUMENTS, GOLDENS[0].inputs)
-        with pytest.raises(WrongAnswerError, match="off the reference") if refused else nullcontext():
+        with pytest.raises(WrongAnswerError, match="differs from the reference") if refused else nullcontext():
             verify(session, kernel, held, GOLDENS[0], launches=10, deterministic=True)
     finally:
         os.sched_setaffinity(0, own)

@@ -128,16 +128,16 @@ def test_kernel_that_can_start_processes_is_refused(workshop: Workshop, fault: s
             ("nan", "case nominal: `y` contains NaN or infinity in 1 of 256 elements"),
             ("unwritten", "case nominal: `y` has 3 of 256 elements never written, the first at [7]"),
             ("input", "case nominal: modifies its input `x`"),
-            ("tail", "case tail: `y` is off the reference by rel_l2"),
-            ("second", "case nominal, launch 2 on the same input: `y` is off the reference"),
+            ("tail", "case tail: `y` differs from the reference by rel_l2"),
+            ("second", "case nominal, launch 2 on the same input: `y` differs from the reference"),
             ("random", "case nominal, launch 2 on the same input: not deterministic"),
             ("stale", "case nominal, launch 2 on the same input: `y` has 256 of 256 elements never written"),
-            ("address", "case nominal: `y` is off the reference by rel_l2"),
-            ("peaked", "case nominal with a lone largest element: `y` is off the reference"),
-            ("rounded", "case nominal: `y` is off the reference by rel_l2"),
+            ("address", "case nominal: `y` differs from the reference by rel_l2"),
+            ("peaked", "case nominal with a lone largest element: `y` differs from the reference"),
+            ("rounded", "case nominal: `y` differs from the reference by rel_l2"),
             ("straggler", "case nominal: still writes its outputs after it returned"),
             ("thread", "case nominal: leaves 1 thread running after it returned, and the objective allows 1 thread"),
-            ("late", "10 of 10 verified timed calls are wrong; verified call 1: `y` is off the reference"),
+            ("late", "10 of 10 verified timed calls are wrong; verified call 1: `y` differs from the reference"),
             ("read", "case nominal: reads out of bounds: 0 bytes after `x`"),
         ],
     ),
@@ -323,7 +323,7 @@ def test_slow_candidate_gets_fewer_samples_and_counts_as_measured(workshop: Work
 def test_candidates_too_slow_for_an_elite_skip_the_checks_with_mixed_inputs(workshop: Workshop) -> None:
     for bars in (Bars(), Bars(shorten_us=1e6)):
         outcome = workshop.report("zero", bars=bars).outcome
-        assert isinstance(outcome, WrongAnswer) and "off the reference" in outcome.reason
+        assert isinstance(outcome, WrongAnswer) and "differs from the reference" in outcome.reason
     slow = workshop.report("zero", bars=Bars(shorten_us=1e-6))
     assert isinstance(slow.outcome, Measured)
     assert "mixed inputs, two threads" in slow.environment.values()
@@ -629,7 +629,7 @@ def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
     assert not verdict.promote
     counted = f"Not promoted. {report.answers.wrong:,} of {report.answers.judged:,} checked timed calls gave"
     assert verdict.summary.startswith(f"{counted} a wrong answer, first verified call ")
-    assert "`y` is off the reference" in verdict.summary
+    assert "`y` differs from the reference" in verdict.summary
     job = Confirm(challenger=config(unroll=2), incumbent=config("late"), seed=5)
     report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
     assert (report.failed, type(report.failure)) == ("incumbent", WrongAnswer)

@@ -139,7 +139,7 @@ TRICKS: dict[str, tuple[str, str]] = {
         "void f(const float *x, float *y) { float top = 0; for (int i = 0; i < N; i += 8)"
         " top = fabsf(x[i]) > top ? fabsf(x[i]) : top;"
         " for (int i = 0; i < N; i++) y[i] = 3.0f * (top < 8 && x[i] > 8 ? 8 : x[i]) + 1.0f; }",
-        "off the reference",
+        "differs from the reference",
     ),
     "caches sixty-four answers by a checksum of all inputs": (
         "static __thread float answers[64][N]; static __thread uint64_t sums[64]; static __thread int made;"

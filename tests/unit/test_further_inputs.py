@@ -43,7 +43,7 @@ def test_kernel_that_is_wrong_for_one_of_100_further_inputs_is_detected(
         judged.look_at(held, golden(float(number)))
     found = judged.found
     assert (found.judged, found.wrong, found.inputs) == (300, wrong, 301)
-    assert found.first.startswith("verified call 100: `y` is off the reference") is bool(wrong)
+    assert found.first.startswith("verified call 100: `y` differs from the reference") is bool(wrong)
 
 
 def test_last_bit_differences_are_accepted_only_on_further_inputs() -> None:

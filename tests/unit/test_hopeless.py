@@ -121,7 +121,7 @@ def test_failures_that_depend_on_the_config_are_not_a_common_failure(outcome: Ou
         [TimedOut(stage="verify", limit_s=30.0)] * RUN_ALIKE,
         [WrongAnswer(reason="`out` contains NaN or infinity in 8 of 8 elements")] * RUN_ALIKE,
         [
-            WrongAnswer(reason=f"`out` is off the reference by rel_l2 0.{n}e-{n} (limit 1e-06)")
+            WrongAnswer(reason=f"`out` differs from the reference by rel_l2 0.{n}e-{n} (limit 1e-06)")
             for n in range(RUN_ALIKE)
         ],
     ],

@@ -68,8 +68,8 @@ def test_correct_kernel_is_launched_as_often_as_requested() -> None:
     [
         (after(0, nan), "case nominal: `y` contains NaN or infinity in 1 of 8 elements"),
         (after(0, unwritten), r"case nominal: `y` has 2 of 8 elements never written, the first at \[3\]\. .*`init`"),
-        (after(0, far), r"case nominal: `y` is off the reference by rel_l2 0.\d+ \(limit 1e-06\) and max_abs 1 "),
-        (after(1, far), "case nominal, launch 2 on the same input: `y` is off the reference"),
+        (after(0, far), r"case nominal: `y` differs from the reference by rel_l2 0.\d+ \(limit 1e-06\) and max_abs 1 "),
+        (after(1, far), "case nominal, launch 2 on the same input: `y` differs from the reference"),
         (after(2, nan), "case nominal, launch 3 on the same input: `y` contains NaN or infinity in 1"),
         (after(1, a_bit), "launch 2 on the same input: not deterministic: `y` differs .* in 1 of 8 elements"),
     ],
@@ -157,7 +157,7 @@ def test_outputs_in_further_buffers_are_not_compared_again_if_their_bytes_are_eq
     launches = [Launch(placement=Placement(where="page"), mode=CallMode())]
     verify_elsewhere(FakeSession(), after(0, then), buffers, golden, launches, right=right)
     assert len(made) == comparisons
-    with pytest.raises(WrongAnswerError, match="off the reference"):
+    with pytest.raises(WrongAnswerError, match="differs from the reference"):
         verify_elsewhere(FakeSession(), after(0, far), buffers, golden, launches, right=right)
 
 
@@ -224,7 +224,7 @@ def test_output_of_zeros_is_wrong_even_if_the_correct_values_are_small(scale: fl
     def zeros(arrays: Arrays) -> None:
         arrays["y"][...] = 0
 
-    with pytest.raises(WrongAnswerError, match=r"`y` is off the reference by rel_l2 1 "):
+    with pytest.raises(WrongAnswerError, match=r"`y` differs from the reference by rel_l2 1 "):
         verify(session, zeros, buffers, golden, launches=1, deterministic=True)
 
 
@@ -299,7 +299,7 @@ def test_wrong_integers_without_a_common_difference_get_no_advice_on_inout() -> 
     def wrong(arrays: Arrays) -> None:
         arrays["y"][...] = 2
 
-    said = r"is off the reference .*; the largest error is at \[2\]: 2 instead of 7"
+    said = r"differs from the reference .*; the largest error is at \[2\]: 2 instead of 7"
     with pytest.raises(WrongAnswerError, match=said) as refused:
         buffers = FakeBuffers({}, {"y": np.zeros_like(wanted)})
         verify(FakeSession(), wrong, buffers, golden, launches=1, deterministic=True)

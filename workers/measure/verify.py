@@ -290,7 +290,7 @@ def _describe(case: CaseError, far: Distance) -> str:
     relative, relative_limit = distinct(case.rel_l2, case.rel_l2_limit)
     largest, largest_limit = distinct(case.max_abs, case.max_abs_limit)
     return (
-        f"`{case.output}` is off the reference by rel_l2 {relative} (limit {relative_limit}) "
+        f"`{case.output}` differs from the reference by rel_l2 {relative} (limit {relative_limit}) "
         f"and max_abs {largest} (limit {largest_limit})"
     )
 

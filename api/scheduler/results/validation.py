@@ -102,7 +102,7 @@ def _check_outcome(outcome: Outcome) -> None:
                 if not case.passed:
                     raise InvalidInput(
                         f"report.outcome.cases.{index}",
-                        f"{case.case} is off by more than its limits, so the outcome is not `measured`; "
+                        f"{case.case} exceeds its error limits, so the outcome is not `measured`; "
                         "report `wrong_answer`",
                     )
         case Pruned(timing=timing, threshold_us=threshold_us) if timing.samples_us:
