@@ -16,8 +16,9 @@ def utf8_text(content: bytes) -> str:
     Raises:
         UnicodeDecodeError: the bytes are not UTF-8, or contain NUL, as UTF-16 without a byte order mark does.
     """
+    text = content.decode("utf-8-sig")
     _refuse_nul(content)
-    return content.decode("utf-8-sig")
+    return text
 
 
 def _refuse_nul(content: bytes) -> None:
@@ -27,14 +28,19 @@ def _refuse_nul(content: bytes) -> None:
 
 def not_utf8(content: bytes, error: UnicodeDecodeError, file: str) -> str:
     """Return an error message for a file that is not UTF-8, with the command that converts it."""
-    wide, name = _wide_encoding(content), quoted(file)
-    what = f"is {wide.upper()}" if wide else f"is not UTF-8 text: byte 0x{content[error.start]:02x} at {error.start}"
-    if not wide and content[error.start] == 0:
-        return (
-            f"{what}; text has no NUL bytes: remove them, e.g. `tr -d '\\0' < {name} > utf8.txt && mv utf8.txt {name}`"
-        )
-    encoding = wide or "latin1"
-    return f"{what}; save it as UTF-8, e.g. `iconv -f {encoding} -t utf-8 {name} > utf8.txt && mv utf8.txt {name}`"
+    name = quoted(file)
+    what = f"is not UTF-8 text: byte 0x{content[error.start]:02x} at {error.start}"
+    if content.startswith(b"\x1f\x8b"):
+        return f"is compressed with gzip; decompress it, e.g. `gzip -dc < {name} > utf8.txt && mv utf8.txt {name}`"
+    if wide := _wide_encoding(content):
+        what, command = f"is {wide.upper()}; save it as UTF-8", f"iconv -f {wide} -t utf-8 {name}"
+    elif 0 not in content:
+        what, command = f"{what}; save it as UTF-8", f"iconv -f latin1 -t utf-8 {name}"
+    elif content[error.start] == 0:
+        what, command = f"{what}; text has no NUL bytes: remove them", f"tr -d '\\0' < {name}"
+    else:
+        return f"{what}, and NUL bytes; it is not a text file"
+    return f"{what}, e.g. `{command} > utf8.txt && mv utf8.txt {name}`"
 
 
 def _wide_encoding(content: bytes) -> str:

@@ -1,5 +1,7 @@
 """Files in any encoding are read, or refused with a command that converts them."""
 
+import gzip
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,3 +75,20 @@ def test_non_utf8_family_file_is_refused_and_the_error_contains_a_conversion_com
     command = str(refused.value).partition("`")[2].partition("`")[0]
     subprocess.run(command, shell=True, check=True, cwd=folder.parent)
     check(registry.find(str(folder)), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (gzip.compress(b"{}"), "is compressed with gzip; decompress it, e.g. `gzip -dc < "),
+        (b"\x7fELF\x00\xff\xfe\x01", "and NUL bytes; it is not a text file"),
+    ],
+    ids=["gzip", "binary"],
+)
+def test_recording_that_is_no_text_is_refused_with_its_kind(
+    tmp_path: Path, content: bytes, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.json").write_bytes(content)
+    with pytest.raises(InvalidInput, match=re.escape(message)):
+        registry.find("r.json")
