@@ -176,7 +176,7 @@ CHEATS: dict[str, tuple[str, str]] = {
     "leaves a changed rounding mode": ("right(x, y); _mm_setcsr(_mm_getcsr() | 0x2000);", "rounding mode"),
     "leaves exceptions unmasked": ("right(x, y); _mm_setcsr(_mm_getcsr() & ~0x80u);", "exception masks|SIGFPE"),
     "opens files": ('right(x, y); FILE *f = fopen("/etc/passwd", "r"); if (f) fclose(f);', "the kernel uses fopen"),
-    "opens a file by a system call": ('right(x, y); ask(SYS_open, (long)"/etc/passwd", 0, 0);', "leaves files open"),
+    "opens a file by a system call": ('right(x, y); ask(SYS_open, (long)"/dev/zero", 0, 0);', "leaves files open"),
     "catches signals": ("right(x, y); signal(SIGUSR1, exit);", "the kernel uses signal"),
     "ignores a signal by a system call": (
         "right(x, y); struct { void *handler; long flags; void *restorer; long mask; } a = {(void *)1};"

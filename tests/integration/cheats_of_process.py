@@ -33,6 +33,12 @@ CALLS = {
     "pkey_alloc": "0, 0, 0",
     "rseq": "0, 32, 1",
     "set_tid_address": "(long)kept, 0, 0",
+    "open_by_handle_at": "-100, (long)kept, 0",
+    "name_to_handle_at": '-100, (long)"/", (long)kept',
+    "getxattr": '(long)"/", (long)"user.note", (long)kept',
+    "listxattr": '(long)"/", (long)kept, 16',
+    "removexattr": '(long)"/", (long)"user.note", 0',
+    "quotactl": '0x80000700, (long)"/dev/zero", 0',
 }
 
 _WRITTEN = "volatile char *c = (char *)p; char was = c[0]; c[0] = 0; c[0] = was; ask(SYS_mprotect, p, 4096, 5);"

@@ -8,10 +8,13 @@ import pytest
 
 from evo.device import Device
 from evo.trial.objective import Objective
+from tests.integration.workbench import without_capability
 from tests.measured import measured
 from workers.backends import LaunchError, driver
+from workers.backends.cpu.process import library_folders, started
 from workers.backends.cpu.process.library_folders import passage, searched_folders
 from workers.build.kernel import Argument
+from workers.system.private_folders import kernels_may_enter
 
 DEVICE = Device(kind="cpu", model="any", architecture="any", uuid="any")
 OUTPUT = [Argument(name="y", role="output", dtype="float32", shape=(1,))]
@@ -53,6 +56,52 @@ def test_kernel_finds_its_libraries_in_a_private_folder(tmp_path: Path, cache: P
     assert answered(linked(tmp_path), cache) == 42
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="a worker that is not root runs kernels as its own user")
+def test_kernel_without_capabilities_finds_its_libraries_in_a_private_folder(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_capability(monkeypatch)
+    assert answered(linked(tmp_path), cache) == 42
+
+
+def test_kernel_of_an_ordinary_user_finds_its_libraries(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(started, "_new_user", lambda: 0)
+    assert answered(linked(tmp_path), cache) == 42
+
+
+def test_kernel_finds_a_library_by_a_link_in_its_folder(tmp_path: Path, cache: Path) -> None:
+    """Package managers install each library in a folder of its own, with links in a common folder."""
+    store, links = tmp_path / "store", tmp_path / "links"
+    kernel = linked(store)
+    links.mkdir()
+    for library in (store / "private" / "lib").iterdir():
+        (links / library.name).symlink_to(library)
+    kernel = shared(tmp_path, "kernel.so", KERNEL, f"-L{links}", "-ltwice", f"-Wl,-rpath,{links}")
+    assert answered(kernel, cache) == 42
+
+
+def test_folders_in_the_cache_of_the_dynamic_linker_are_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = linked(tmp_path, rpath="/nowhere")
+    configured, store = tmp_path / "private" / "lib", tmp_path / "store"
+    store.mkdir()
+    (configured / "libbase.so").rename(store / "libbase.so")
+    (configured / "libbase.so").symlink_to(store / "libbase.so")
+    (tmp_path / "ld.so.cache").write_bytes(f"head\0{configured}/libtwice.so\0/lib/libm.so.6\0/nowhere/a.so\0".encode())
+    monkeypatch.setattr(library_folders, "_CACHE", tmp_path / "ld.so.cache")
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    library_folders._configured.cache_clear()
+    try:
+        with passage(kernel, other_user=False) as ways:
+            assert sorted(ways.folders) == [str(configured), str(store)]
+            assert (ways.descriptors, dict(ways.variables)) == ((), {})
+    finally:
+        library_folders._configured.cache_clear()
+
+
 def test_kernel_finds_its_libraries_by_the_search_path_of_the_worker(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,9 +117,14 @@ def test_missing_library_is_reported_with_a_remedy(tmp_path: Path, cache: Path) 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only a worker that is root runs kernels as another user")
 @pytest.mark.parametrize("closed", ["private/lib", "private/lib/libtwice.so"])
-def test_launch_error_of_an_unreadable_library_has_the_chmod_command(tmp_path: Path, cache: Path, closed: str) -> None:
+def test_launch_error_of_an_unreadable_library_has_the_chmod_command(
+    tmp_path: Path, cache: Path, closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel = linked(tmp_path)
     (tmp_path / closed).chmod(0o600)
+    if kernels_may_enter("another user, Landlock, seccomp"):
+        assert answered(kernel, cache) == 42
+    without_capability(monkeypatch)
     with pytest.raises(LaunchError) as refusal:
         answered(kernel, cache)
     assert f"chmod -R o+rX {tmp_path / closed}" in str(refusal.value)
@@ -81,14 +135,15 @@ def test_library_folders_readable_by_all_users_need_no_descriptors(
 ) -> None:
     """The environment is unchanged, so that the loader searches folders in its usual order."""
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    with passage(shared(tmp_path, "kernel.so", "void f(void) {}", "-Wl,-rpath,/usr/lib")) as ways:
+    kernel = shared(tmp_path, "kernel.so", "void f(void) {}", "-Wl,-rpath,/usr/lib")
+    with passage(kernel, other_user=True) as ways:
         assert (ways.descriptors, dict(ways.variables)) == ((), {})
 
 
 def test_library_folder_descriptors_are_closed_after_use(tmp_path: Path) -> None:
     (tmp_path / "private").mkdir()
     kernel = linked(tmp_path)
-    with passage(kernel) as ways:
+    with passage(kernel, other_user=True) as ways:
         assert [Path(f"/proc/self/fd/{each}").readlink() for each in ways.descriptors] == [tmp_path / "private/lib"]
     for each in ways.descriptors:
         with pytest.raises(OSError):

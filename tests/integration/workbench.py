@@ -1,9 +1,13 @@
 """A CPU device and test families, for tests that compile and run real kernels."""
 
+import ctypes
+import subprocess
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from evo.device import Device
 from evo.messages.job import FamilyRef, SearchTerms
@@ -12,6 +16,7 @@ from evo.trial import Config, Value
 from evo.trial.objective import Objective
 from templates.registry import Package, find
 from workers.backends import driver
+from workers.system import private_folders
 
 FAMILIES = Path(__file__).parent.parent / "data" / "families"
 
@@ -51,3 +56,10 @@ def terms(device: Device, package: Package, search_id: int = 1, **changes: Any) 
         device=device,
         **{"objective": Objective(), "policy": QUICK, "seed": 7, **changes},
     )
+
+
+def without_capability(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start kernel processes without the capability to enter private folders, like a container does."""
+    drop = partial(ctypes.CDLL(None).prctl, 24, 2, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_DAC_READ_SEARCH
+    monkeypatch.setattr(subprocess, "Popen", partial(subprocess.Popen, preexec_fn=drop))
+    monkeypatch.setattr(private_folders, "_bounding", lambda: 0)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from workers.build.cache import Cache
 from workers.build.effects import Effects, Idle, OutOfTime, idle_tunables
 from workers.build.families import Assignment, Families
 from workers.jobs.estimated import Estimator
+from workers.system import private_folders
 
 CPU = Device(kind="cpu", model="Toy CPU", architecture="x86_64", uuid="cpu-0", limits={"cores": 2.0})
 
@@ -173,6 +175,19 @@ def work(folder: Path, files: dict[str, str], device: Device = CPU) -> Assignmen
 def warnings(folder: Path, compiler: Preprocessor, source: str, device: Device = CPU) -> tuple[str, ...]:
     file = "toy.c" if device.kind == "cpu" else "toy.cu.j2"
     return Effects(lambda: compiler, Cache(folder / "cache")).warnings(work(folder, {file: source}, device))
+
+
+@pytest.mark.parametrize(("separation", "warned"), [("another user, Landlock, seccomp", False), ("another user", True)])
+def test_file_in_a_private_folder_gives_a_warning_unless_kernels_may_enter_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, separation: str, warned: bool
+) -> None:
+    (folder := tmp_path / "private").mkdir(mode=0o700)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(private_folders, "_bounding", lambda: 0x104)
+    device = replace(CPU, software={"separation": separation})
+    source = f'f(TILE, UNROLL, SWITCH); access("{folder}/table.bin", 0);'
+    found = warnings(tmp_path, Preprocessor(), source, device)
+    assert [f"The kernel cannot access {folder}/table.bin" in each for each in found] == [True] * warned
 
 
 @pytest.mark.parametrize(

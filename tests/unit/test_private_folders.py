@@ -1,5 +1,7 @@
-"""Warnings about files that a kernel opens in a folder that other users may not enter."""
+"""Private folders: whether kernels may enter them, and warnings about files that kernels open in them."""
 
+import ctypes
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -8,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from workers.build.effects import files_in_private_folders
+from workers.system import private_folders
+from workers.system.private_folders import kernels_may_enter
 
 
 @pytest.fixture
-def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of mode 0700, in a process whose effective user id is faked as root's."""
-    monkeypatch.setattr("os.geteuid", lambda: 0)
+def folder() -> Iterator[Path]:
+    """A folder of mode 0700."""
     with tempfile.TemporaryDirectory() as made:
         if any(not above.stat().st_mode & 1 for above in Path(made).parents):
             pytest.skip("other users may not enter the folder for temporary files")
@@ -56,13 +59,32 @@ def test_missing_files_and_strings_that_are_not_paths_give_no_private_folder_war
     assert list(files_in_private_folders(source.replace("%s", str(folder)))) == []
 
 
-def test_worker_without_root_gives_no_private_folder_warning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert list(files_in_private_folders(f'access("{folder}/table.bin", 4)')) == []
+@pytest.mark.parametrize(
+    ("user", "separation", "bounding", "enters"),
+    [
+        (1000, "none", 0, True),
+        (0, "another user, Landlock, seccomp", 0x104, True),
+        (0, "another user, Landlock, seccomp", 0x004, False),  # CAP_SETPCAP is missing
+        (0, "another user, Landlock, seccomp", 0x100, False),  # CAP_DAC_READ_SEARCH is missing
+        (0, "another user, seccomp", 0x104, False),
+        (0, "", 0x104, False),
+    ],
+)
+def test_kernels_enter_private_folders_as_the_workers_user_or_with_a_capability(
+    monkeypatch: pytest.MonkeyPatch, user: int, separation: str, bounding: int, enters: bool
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    monkeypatch.setattr(private_folders, "_bounding", lambda: bounding)
+    assert kernels_may_enter(separation) is enters
 
 
-def test_private_folder_check_reads_many_empty_lines_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 0)
+@pytest.mark.skipif(sys.platform != "linux", reason="capabilities of Linux")
+def test_capabilities_of_programs_of_root_are_read() -> None:
+    read = [private_folders._bounding() >> number & 1 for number in range(41)]
+    assert read == [ctypes.CDLL(None).prctl(23, number, 0, 0, 0) > 0 for number in range(41)]  # PR_CAPBSET_READ
+
+
+def test_private_folder_check_reads_many_empty_lines_in_linear_time() -> None:
     begun_s = time.thread_time()
     assert list(files_in_private_folders("void f() { access(0, 0); }" + "\n" * 200_000)) == []
     assert time.thread_time() - begun_s < 5

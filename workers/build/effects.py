@@ -5,9 +5,7 @@ finds all causes: the source does not contain the tunable's name, a header redef
 name and never uses it. `Effects.warnings` also reports files that a kernel uses but cannot access.
 """
 
-import os
 import re
-import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from evo.device import kind_of
+from evo.device.separation import SEPARATION
 from evo.errors import EvoError
 from evo.family.implementation import Implementation
 from evo.family.problem import problem_key
@@ -38,6 +37,7 @@ from workers.build.cache import Cache
 from workers.build.cached import compile_cached
 from workers.build.families import Assignment
 from workers.build.rendering import RENDERER
+from workers.system.private_folders import all_may_enter, kernels_may_enter
 
 VALUES = 3
 """Maximum number of values of a tunable that are compared with its default value."""
@@ -233,10 +233,10 @@ def _remedy(name: str, package: Package, implementation: Implementation, log: st
 
 def _files_in_private_folders(work: Assignment) -> tuple[str, ...]:
     """Return a warning for each file that a CPU kernel uses but cannot access."""
-    kind, package = work.terms.device.kind, work.copy.package
-    if not kind_of(kind).on_host:
+    device, package = work.terms.device, work.copy.package
+    if not kind_of(device.kind).on_host or kernels_may_enter(device.software.get(SEPARATION, "")):
         return ()
-    implementation = package.family.implementation(kind)
+    implementation = package.family.implementation(device.kind)
     source = package.files.get(implementation.file, b"").decode("utf-8", errors="replace")
     return tuple(files_in_private_folders(source, implementation.flags))
 
@@ -260,11 +260,9 @@ MOST = 3
 def files_in_private_folders(source: str, flags: Sequence[str] = ()) -> Iterator[str]:
     """Yield a warning for each file in a closed folder that a source or flag names, at most `MOST` warnings.
 
-    If the worker runs as root, kernels run as a different user, who cannot enter folders that are closed to other
-    users. Without root, kernels run as the worker's user, and nothing is yielded. A source without calls of
-    ``access()`` is not checked, because kernels may use files only through this function.
+    A source without calls of ``access()`` is not checked, because kernels may use files only through this function.
     """
-    if os.geteuid() != 0 or not _ASKS.search(source):
+    if not _ASKS.search(source):
         return
     texts = (_INCLUDE.sub("", source), *flags)
     named = dict.fromkeys(Path(found) for text in texts for found in _NAMED.findall(text))
@@ -278,11 +276,5 @@ def files_in_private_folders(source: str, flags: Sequence[str] = ()) -> Iterator
 
 def _closed(path: Path) -> Path | None:
     """Return the topmost parent folder of a path that other users may not enter, or None if there is none."""
-    for folder in reversed(path.parents):
-        try:
-            mode = folder.stat().st_mode
-        except OSError:
-            return None
-        if not mode & stat.S_IXOTH:
-            return folder
-    return None
+    closed = (folder for folder in reversed(path.parents) if not all_may_enter(folder))
+    return next((folder for folder in closed if folder.is_dir()), None)

@@ -5,7 +5,8 @@
  * Inputs are mapped read-only, with inaccessible pages before and after them. The runner checks what this process reports
  * (workers/backends/cpu/kernel_process.py). The messages are described in process/messages.py.
  *
- * Usage: kernel_process SOCKET LIBRARY UID PARENT MEMORY_BYTES CORE...
+ * Usage: kernel_process SOCKET LIBRARY UID PARENT MEMORY_BYTES READABLE SEARCHED CORE...
+ * READABLE and SEARCHED are paths separated by colons (process/library_folders.py).
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -28,10 +29,13 @@
 #include <ucontext.h>
 #include <unistd.h>
 #ifdef __linux__
+#include <elf.h>
 #include <grp.h>
 #include <linux/audit.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <linux/securebits.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -106,6 +110,19 @@ static void receive(void *into, size_t bytes) {
 #define SYS_landlock_add_rule 445
 #define SYS_landlock_restrict_self 446
 #endif
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452
+#endif
+#ifndef SYS_setxattrat
+#define SYS_setxattrat 463
+#define SYS_getxattrat 464
+#define SYS_listxattrat 465
+#define SYS_removexattrat 466
+#endif
+#ifndef SYS_file_getattr
+#define SYS_file_getattr 468
+#define SYS_file_setattr 469
+#endif
 enum { READ_FILE = 1 << 2, READ_DIR = 1 << 3 };
 enum { SET_GS = 0x1001, SET_FS = 0x1002, SET_CPUID = 0x1012 };
 enum { ADVICE_COLD = 20, ADVICE_PAGEOUT = 21, ADVICE_COLLAPSE = 25, ADVICE_SOFT_OFFLINE = 101, NAME_MEMORY = 0x53564d41 }; /* some headers lack these */
@@ -115,28 +132,36 @@ enum { ADVICE_COLD = 20, ADVICE_PAGEOUT = 21, ADVICE_COLLAPSE = 25, ADVICE_SOFT_
 #define ARCHITECTURE AUDIT_ARCH_AARCH64
 #endif
 
-/* Allow reading all files, except those in which the system describes processes, cores and devices. */
-static void allow_reading(int ruleset) {
-    DIR *root = opendir("/");
-    if (!root) return;
-    for (struct dirent *entry; (entry = readdir(root));) {
-        const char *name = entry->d_name;
-        if (!strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, "proc") || !strcmp(name, "sys")) continue;
-        struct { uint64_t rights; int32_t parent; } __attribute__((packed)) rule = {READ_FILE | READ_DIR, -1};
-        rule.parent = openat(dirfd(root), name, O_PATH | O_CLOEXEC);
-        if (rule.parent < 0) continue;
-        if (syscall(SYS_landlock_add_rule, ruleset, 1, &rule, 0)) { /* fails for a file, because READ_DIR applies only to folders */
-            rule.rights = READ_FILE;
-            syscall(SYS_landlock_add_rule, ruleset, 1, &rule, 0);
-        }
-        close(rule.parent);
+/* Allow reading an open file or, if it is a folder, everything in it, and close it. */
+static void allow(int ruleset, int file) {
+    struct { uint64_t rights; int32_t parent; } __attribute__((packed)) rule = {READ_FILE | READ_DIR, file};
+    if (syscall(SYS_landlock_add_rule, ruleset, 1, &rule, 0)) { /* fails for a file, because READ_DIR applies only to folders */
+        rule.rights = READ_FILE;
+        syscall(SYS_landlock_add_rule, ruleset, 1, &rule, 0);
     }
-    closedir(root);
+    close(file);
 }
 
-/* Forbid writing and creating files, starting programs, using ports and, from ABI 6 on, signals to other processes.
- * Landlock always forbids tracing other processes and reading their memory. */
-static int landlock(void) {
+/* Allow reading the shared libraries in a folder, but no other file. The candidate's library names its search folders,
+ * so it could name any folder of the worker's user. */
+static void allow_libraries(int ruleset, const char *folder) {
+    DIR *entries = opendir(folder);
+    if (!entries) return;
+    for (struct dirent *entry; (entry = readdir(entries));) {
+        Elf64_Ehdr head; /* the fields that are compared have the same places in 32-bit files */
+        if (!strstr(entry->d_name, ".so")) continue;
+        const int file = openat(dirfd(entries), entry->d_name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        if (pread(file, &head, sizeof head, 0) == sizeof head && !memcmp(head.e_ident, ELFMAG, SELFMAG) && head.e_type == ET_DYN)
+            allow(ruleset, file);
+        else
+            close(file);
+    }
+    closedir(entries);
+}
+
+/* Forbid reading other files, writing and creating files, starting programs, using ports and, from ABI 6 on, signals to
+ * other processes. Landlock always forbids tracing other processes and reading their memory. */
+static int landlock(char *readable, char *searched) {
     struct { uint64_t files, net, scoped; } rules = {0};
     const long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, 1);
     if (abi < 1) return 0;
@@ -148,7 +173,11 @@ static int landlock(void) {
     const size_t size = abi >= 6 ? 24 : abi >= 4 ? 16 : 8;
     const long ruleset = syscall(SYS_landlock_create_ruleset, &rules, size, 0);
     if (ruleset < 0) return 0;
-    allow_reading((int)ruleset);
+    for (char *path = strtok(readable, ":"); path; path = strtok(NULL, ":")) {
+        const int file = open(path, O_PATH | O_CLOEXEC);
+        if (file >= 0) allow((int)ruleset, file);
+    }
+    for (char *folder = strtok(searched, ":"); folder; folder = strtok(NULL, ":")) allow_libraries((int)ruleset, folder);
     const long held = syscall(SYS_landlock_restrict_self, ruleset, 0);
     close((int)ruleset);
     return held == 0;
@@ -175,15 +204,19 @@ static int landlock(void) {
 #define ENDS_OPTION(option) JUMP(BPF_JMP | BPF_JEQ | BPF_K, option, 0, 1), END
 
 /* System calls that neither kernels nor their libraries need: they reveal the environment, affect other processes, or
- * change attributes of the process or the machine. */
+ * change attributes of the process, of files or of the machine. */
 #define AMONG_ALL(X)                                                                                                  \
     X(getuid) X(geteuid) X(getgid) X(getegid) X(getresuid) X(getresgid) X(getgroups) X(getppid) X(getpgid) X(getsid)  \
     X(getpriority) X(getrusage) X(getcpu) X(sched_getattr) X(capget) X(syslog)                                        \
     X(ptrace) X(process_vm_readv) X(process_vm_writev) X(kcmp) X(bpf) X(perf_event_open) X(mount) X(unshare)          \
     X(setns) X(keyctl) X(add_key) X(request_key) X(rt_sigqueueinfo) X(rt_tgsigqueueinfo) X(tkill) X(execve)           \
     X(execveat) X(msgget) X(semget) X(mq_open) X(socket) X(socketpair) X(connect) X(bind) X(sendto) X(sendmsg)        \
-    X(sendmmsg) X(recvfrom) X(recvmmsg) X(getsockopt) X(setsockopt) X(getsockname) X(getpeername) X(shutdown)       \
-    X(accept) X(accept4) X(listen) X(membarrier) X(seccomp) X(vmsplice) X(fchmod) X(fchmodat) X(fchown) X(fchownat) X(setxattr) X(lsetxattr) X(fsetxattr)         \
+    X(sendmmsg) X(recvfrom) X(recvmmsg) X(getsockopt) X(setsockopt) X(getsockname) X(getpeername) X(shutdown)         \
+    X(accept) X(accept4) X(listen) X(membarrier) X(seccomp) X(vmsplice)                                               \
+    X(fchmod) X(fchmodat) X(fchmodat2) X(fchown) X(fchownat) X(file_getattr) X(file_setattr) X(quotactl)              \
+    X(setxattr) X(lsetxattr) X(fsetxattr) X(setxattrat) X(getxattr) X(lgetxattr) X(fgetxattr) X(getxattrat)           \
+    X(listxattr) X(llistxattr) X(flistxattr) X(listxattrat) X(removexattr) X(lremovexattr) X(fremovexattr)            \
+    X(removexattrat) X(name_to_handle_at) X(open_by_handle_at)                                                        \
     X(utimensat) X(umask) X(chdir) X(fchdir) X(chroot) X(sync) X(syncfs) X(flock) X(personality) X(sched_setattr)     \
     X(ioprio_set) X(set_mempolicy) X(setuid) X(setgid) X(setreuid) X(setregid) X(setresuid) X(setresgid)              \
     X(setgroups) X(capset) X(setsid) X(setpgid) X(settimeofday) X(clock_settime) X(adjtimex) X(clock_adjtime)       \
@@ -214,6 +247,7 @@ static int filter(int threads) {
 #endif
         NEEDLESS(ENDS)
         DENY(shmget), DENY(shmat), /* libraries for linear algebra try these to get memory */
+        DENY(ioctl), /* the C library tries it on the output */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, threads == 1 ? SYS_sched_getaffinity : UINT32_MAX, 0, 1), REFUSE,
         ENDS_OTHERS(kill), ENDS_OTHERS(tgkill), ENDS_OUTSIDE(prlimit64),
         /* allow new threads, but no new processes; a filter cannot read the arguments of clone3, and clone replaces it */
@@ -252,20 +286,39 @@ static int filter(int threads) {
 static int filter(int threads) { return (void)threads, 0; }
 #endif
 
-static uint64_t separate(uid_t user, pid_t parent) {
+/* Give up all other capabilities, and use these. */
+static int hold(uint32_t capabilities) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    const struct __user_cap_data_struct held[2] = {{.effective = capabilities, .permitted = capabilities}};
+    return syscall(SYS_capset, &header, held) == 0;
+}
+
+/* Change the user. With Landlock, keep the capability to enter private folders, so that access() finds the same files as
+ * for a worker that is not root. Landlock ignores capabilities, and decides which files this process can read. */
+static int change_user(uid_t user, int landlocked) {
+    if (landlocked) prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0); /* else access() would ignore the capability */
+    if (setgroups(0, NULL) || setresgid(user, user, user) || setresuid(user, user, user)) return 0;
+    if (!(landlocked && hold(1u << CAP_DAC_READ_SEARCH)) && !hold(0)) _exit(1);
+    return 1;
+}
+
+static uint64_t separate(uid_t user, pid_t parent, char *readable, char *searched, int threads) {
     uint64_t level = 0;
-    if (user != 0 && geteuid() == 0 && setgroups(0, NULL) == 0 && setresgid(user, user, user) == 0)
-        level |= setresuid(user, user, user) == 0 ? OTHER_USER : 0;
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    level |= landlock(readable, searched) ? LANDLOCKED : 0; /* before the change of the user, who may not open all folders */
+    if (user != 0 && geteuid() == 0) level |= change_user(user, level & LANDLOCKED) ? OTHER_USER : 0;
     prctl(PR_SET_DUMPABLE, 1); /* required to open the library by its descriptor */
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* set after the change of the user, which clears it */
     if (getppid() != parent) _exit(1);
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    level |= landlock() ? LANDLOCKED : 0;
+    level |= filter(threads) ? FILTERED : 0;
+    /* without the filter, the capability would reveal more than the existence of files */
+    if (level & OTHER_USER && !(level & FILTERED) && !hold(0)) _exit(1);
     return level;
 }
 #else
-static uint64_t separate(uid_t user, pid_t parent) { return (void)user, (void)parent, 0; }
-static int filter(int threads) { return (void)threads, 0; }
+static uint64_t separate(uid_t user, pid_t parent, char *readable, char *searched, int threads) {
+    return (void)user, (void)parent, (void)readable, (void)searched, (void)threads, 0;
+}
 #endif
 
 static void limit(int which, rlim_t most) {
@@ -779,7 +832,7 @@ static void populate(const struct request *request) {
 static void nothing(void) {}
 
 int main(int count, char **words) {
-    if (count < 6) return 2;
+    if (count < 8) return 2;
     channel = atoi(words[1]);
     own = getpid();
     char library[4096];
@@ -787,17 +840,16 @@ int main(int count, char **words) {
 #ifdef __linux__
     cpu_set_t cores;
     CPU_ZERO(&cores);
-    for (int word = 6; word < count; word++) CPU_SET(atoi(words[word]), &cores);
-    if (count > 6) sched_setaffinity(0, sizeof cores, &cores);
+    for (int word = 8; word < count; word++) CPU_SET(atoi(words[word]), &cores);
+    if (count > 8) sched_setaffinity(0, sizeof cores, &cores);
 #endif
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_FSIZE, 1 << 20);
     limited = atoll(words[5]) > 0;
     privileged = geteuid() == 0;
     allow_memory((rlim_t)atoll(words[5]));
-    uint64_t level = separate((uid_t)atol(words[3]), (pid_t)atol(words[4]));
-    privileged = geteuid() == 0;
-    level |= filter(count - 6) ? FILTERED : 0;
+    const uint64_t level = separate((uid_t)atol(words[3]), (pid_t)atol(words[4]), words[6], words[7], count - 8);
+    privileged = privileged && !(level & OTHER_USER);
     usual = modes();
     function = nothing;
     table = calloc(STRIDE, sizeof *table), sets = 1;

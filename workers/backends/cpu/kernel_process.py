@@ -127,7 +127,7 @@ class KernelProcess:
         try:
             self._changed = changes_text(self._answer()[2], 0, after="it was loaded")
         except LaunchError as error:
-            hint = remedy(self.library, str(error))
+            hint = remedy(self.library, str(error), self.level)
             raise LaunchError(f"the shared library does not load: {error}{hint}") from None
 
     @property

@@ -1,22 +1,40 @@
-"""Gives kernel processes access to the folders of the libraries that a kernel uses.
+"""Finds the folders of the libraries that a kernel uses, and gives kernel processes access to them.
 
 A worker that runs as root starts kernel processes under a different user id. That user cannot enter folders below
 ``/root`` (mode 0700), where a toolchain and its libraries may be installed. A kernel process therefore inherits an open
-descriptor of such a folder. The access rights of the folder itself and of its files still apply.
+descriptor of such a folder. The access rights of the folder itself and of its files still apply, unless the system lets
+kernels enter private folders (`workers.system.private_folders`).
+
+With Landlock, a kernel process can read only files in `READABLE`, and shared libraries in the searched folders.
 """
 
+import mmap
 import os
 import re
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from evo.text.shell import quoted
+from workers.system.private_folders import all_may_enter, kernels_may_enter
 
 SEARCHED = "LD_LIBRARY_PATH"
+
+READABLE = (
+    *("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"),
+    *(f"{above}/{name}" for above in ("", "/usr", "/usr/local") for name in ("lib", "lib32", "lib64", "libx32")),
+    *("/nix/store", "/gnu/store"),
+    "/etc/ld.so.cache",
+)
+"""Files that a kernel process can read with Landlock, and folders with only such files. They belong to the system."""
+
+_CACHE = Path("/etc/ld.so.cache")
+_PATH = re.compile(rb"(/[^\0]+)/[^/\0]+(?=\0)")
+"""Matches the path of a library in the cache. The group is its folder."""
 _DYNAMIC = 6
 _NEEDED, _RPATH, _RUNPATH = 1, 15, 29
 _MOST_LIBRARIES = 200
@@ -24,54 +42,101 @@ _MOST_LIBRARIES = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """Descriptors that a kernel process inherits, and environment variables, so that it can load its libraries."""
+    """What a kernel process needs to load its libraries.
+
+    Attributes:
+        descriptors: descriptors to inherit.
+        variables: environment variables to set.
+        folders: folders in which the process must be able to read shared libraries, besides `READABLE`.
+    """
 
     descriptors: tuple[int, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
 
 
 @contextmanager
-def passage(library: Path) -> Iterator[Passage]:
+def passage(library: Path, *, other_user: bool) -> Iterator[Passage]:
     """Context manager that gives a kernel process access to the folders of a library's dependencies.
 
     During the block, the folders that other users cannot reach are open.
+
+    Args:
+        other_user: True if the kernel process runs as a different user.
     """
     ways: list[str] = []
     opened: list[int] = []
+    folders, dependencies = _search(library)
     try:
-        for folder in searched_folders(library):
+        for folder in folders if other_user else ():
             ways.append(str(folder))
-            if any(not _enters(above) for above in folder.parents):
+            if any(not all_may_enter(above) for above in folder.parents):
                 opened.append(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
                 ways[-1] = f"/proc/self/fd/{opened[-1]}"
-        yield Passage(descriptors=tuple(opened), variables={SEARCHED: ":".join(ways)} if opened else {})
+        yield Passage(
+            descriptors=tuple(opened),
+            variables={SEARCHED: ":".join(ways)} if opened else {},
+            folders=_outside([*folders, *_configured(), *(each.resolve().parent for each in dependencies)]),
+        )
     finally:
         for descriptor in opened:
             os.close(descriptor)
 
 
 def searched_folders(library: Path) -> list[Path]:
-    """Return the existing folders in which the dynamic linker searches for dependencies of a library."""
+    """Return the existing folders in which the dynamic linker searches for dependencies of a library.
+
+    The linker's default folders are not included.
+    """
+    return _search(library)[0]
+
+
+def _search(library: Path) -> tuple[list[Path], list[Path]]:
+    """Return the folders that libraries name for the search of dependencies, and the dependencies that exist."""
     found = dict.fromkeys(_folders(os.environ.get(SEARCHED, ""), None))
-    waiting, seen = [(library, False)], {library}
+    waiting, seen = [(library, False)], dict.fromkeys([library])
     while waiting:
         here, has_origin = waiting.pop()
         needed, paths = _dynamic(here)
         found.update(dict.fromkeys(_folders(paths, here.parent if has_origin else None)))
-        for other in (folder / name for name in needed for folder in found):
+        for other in (folder / name for name in needed for folder in (*found, *_configured())):
             if len(seen) < _MOST_LIBRARIES and other not in seen and other.is_file():
-                seen.add(other)
+                seen[other] = None
                 waiting.append((other, True))
-    return list(found)
+    return list(found), list(seen)[1:]
 
 
-def remedy(library: Path, error: str) -> str:
-    """Return advice if the error is about a missing library or function, else an empty string."""
+@cache
+def _configured() -> tuple[Path, ...]:
+    """Return the folders in the cache of the dynamic linker (``ldconfig``). Each process reads the cache once."""
+    try:
+        paths = sorted({os.fsdecode(path) for path in _PATH.findall(_CACHE.read_bytes())})
+    except OSError:  # the system has no cache
+        return ()
+    return tuple(Path(path).resolve() for path in paths if Path(path).is_dir())
+
+
+@cache
+def _system() -> tuple[str, ...]:
+    return tuple(f"{os.path.realpath(path)}/" for path in READABLE)
+
+
+def _outside(folders: Iterable[Path]) -> tuple[str, ...]:
+    """Return the folders that are not within `READABLE`, each once."""
+    return tuple(dict.fromkeys(str(each) for each in folders if not f"{each}/".startswith(_system())))
+
+
+def remedy(library: Path, error: str, separation: str) -> str:
+    """Return advice if the error is about a missing library or function, else an empty string.
+
+    Args:
+        separation: isolation mechanisms of the kernel process that reported the error.
+    """
     if (missing := re.search(r"undefined symbol: (\S+)", error)) is not None:
         return f'; define {missing[1]} in the source, or add its library to the flags, e.g. flags = ["-lm"]'
     if "cannot open shared object file" not in error:
         return ""
-    if os.geteuid() == 0 and (closed := _closed(library)):
+    if not kernels_may_enter(separation) and (closed := _closed(library)):
         named = " ".join(quoted(str(path)) for path in closed)
         return f"; the worker is root, so kernels run as a different user, who needs access: chmod -R o+rX {named}"
     return f'; add the folder to the flags, e.g. flags = ["-Wl,-rpath,/opt/lib"], or to {SEARCHED} of the worker'
@@ -84,16 +149,8 @@ def _closed(library: Path) -> list[Path]:
     """
     folders = searched_folders(library)
     files = [folder / name for folder in folders for name in _dynamic(library)[0]]
-    closed = [folder for folder in folders if not _enters(folder)]
+    closed = [folder for folder in folders if not all_may_enter(folder)]
     return closed or [file for file in files if file.is_file() and not file.stat().st_mode & stat.S_IROTH]
-
-
-def _enters(folder: Path) -> bool:
-    """Return True if all users may access the contents of the folder."""
-    try:
-        return bool(folder.stat().st_mode & stat.S_IXOTH)
-    except OSError:
-        return False
 
 
 def _folders(paths: str, origin: Path | None) -> Iterator[Path]:
@@ -114,7 +171,8 @@ def _dynamic(library: Path) -> tuple[list[str], str]:
     Both are empty for other files.
     """
     try:
-        image = library.read_bytes()
+        with library.open("rb") as file:
+            image = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # the file may be large
         if image[:6] != b"\x7fELF\x02\x01":
             return [], ""
         table, size, count = struct.unpack_from("<Q", image, 40)[0], *struct.unpack_from("<HH", image, 58)
@@ -125,7 +183,7 @@ def _dynamic(library: Path) -> tuple[list[str], str]:
                 tag, value = struct.unpack_from("<qQ", image, at)
                 start = sections[link][4] + value
                 if tag in (_NEEDED, _RPATH, _RUNPATH):
-                    text = image[start : image.index(b"\0", start)].decode(errors="replace")
+                    text = image[start : image.find(b"\0", start)].decode(errors="replace")
                     (needed if tag == _NEEDED else paths).append(text)
     except (OSError, OverflowError, struct.error, ValueError, IndexError):
         return [], ""

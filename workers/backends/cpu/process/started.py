@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workers.backends import DeviceLostError
-from workers.backends.cpu.process.library_folders import Passage, passage
+from workers.backends.cpu.process.library_folders import READABLE, passage
 from workers.system import descendants
 from workers.system.exit_status import ended, sent_from_outside
 
@@ -69,10 +69,11 @@ class StartedProcess:
         copy = _readable_copy(library)
         where = str(library) if copy is None else f"/proc/self/fd/{copy}"
         user = _new_user()
-        words = [theirs.fileno(), where, user, os.getpid(), memory_bytes, *cores]
         own = [theirs.fileno(), *([] if copy is None else [copy])]
         try:
-            with passage(library) if user else contextlib.nullcontext(Passage()) as ways:
+            with passage(library, other_user=user != 0) as ways:
+                folders = ":".join(READABLE), ":".join(ways.folders)
+                words = [theirs.fileno(), where, user, os.getpid(), memory_bytes, *folders, *cores]
                 self._process = subprocess.Popen(
                     ["kernel", *map(str, words)],
                     executable=program,
