@@ -36,7 +36,7 @@ class Script:
         self.first: tuple[TrialView, ...] = ()
         self._refuses = refuses
 
-    def ask(self, question: Callable[[Any], Any]) -> Any:
+    def ask(self, question: Callable[[Any], Any], on_silence: object = None) -> Any:
         return question(self)
 
     def search(self, search_id: int) -> SearchView:

@@ -48,7 +48,7 @@ class Service:
     def client(self) -> "Service":
         return self
 
-    def ask(self, question: Callable[[Any], Any]) -> Any:
+    def ask(self, question: Callable[[Any], Any], on_silence: object = None) -> Any:
         return question(self)
 
     def create(self, request: Request, _connection: Any, _where: ServiceRef) -> SearchView:

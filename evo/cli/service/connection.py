@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TIMEOUT_S = 60.0
 """Seconds to wait for a service that stopped answering."""
+QUIET_S = 5.0
+"""Seconds of an outage after which a user is told that requests are repeated."""
+
 PAUSE_S = 0.5
 
 
@@ -43,9 +46,12 @@ class Connection:
             self._client = Client(url, token=self.token())
         return self._client
 
-    def ask(self, question: "Callable[[Client], T]") -> T:
+    def ask(self, question: "Callable[[Client], T]", on_silence: "Callable[[str], None] | None" = None) -> T:
         """Send a request and return the answer. The request is repeated while the service is unavailable, so
         it must be idempotent.
+
+        Args:
+            on_silence: function that is called once with a text if the service is unavailable for `QUIET_S`.
 
         Raises:
             ServiceUnreachable: the service was unavailable for `TIMEOUT_S` after the first failed attempt.
@@ -56,8 +62,11 @@ class Connection:
         while True:
             try:
                 return question(self.client)
-            except ServiceUnreachable:
+            except ServiceUnreachable as error:
                 failing_since = time.monotonic() if failing_since is None else failing_since
+                if on_silence is not None and time.monotonic() - failing_since >= QUIET_S:
+                    on_silence(f"{error}; trying again for {TIMEOUT_S - QUIET_S:.0f} s")
+                    on_silence = None
                 if time.monotonic() - failing_since > TIMEOUT_S:
                     raise
             time.sleep(PAUSE_S)

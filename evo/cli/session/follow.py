@@ -88,7 +88,7 @@ def follow(
     known: str | None = None
     failed: str | None = None
     while True:
-        view = _current_view(connection, search_id, where)
+        view = _current_view(connection, search_id, where, screen)
         for warning in _warnings(view):
             if warning not in warned:
                 screen.note(warning)
@@ -137,9 +137,9 @@ def _failure(connection: Connection, view: SearchView) -> str | None:
     return f"Trial 0: {outcome_text(outcome.kind)}: {headline(text)}" if outcome is not None and text else None
 
 
-def _current_view(connection: Connection, search_id: int, where: str) -> SearchView:
+def _current_view(connection: Connection, search_id: int, where: str, screen: Screen) -> SearchView:
     try:
-        return connection.ask(lambda client: client.search(search_id))
+        return connection.ask(lambda client: client.search(search_id), screen.note)
     except ServiceUnreachable as error:
         again = f"once the service answers, `{command('watch', search_id)}{where}` follows search {search_id} again"
         raise ServiceUnreachable(f"{error}; {again}") from None

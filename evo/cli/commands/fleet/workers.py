@@ -169,4 +169,4 @@ def _print(workers: "Iterable[WorkerView]") -> None:
             rows.add_row(*(Text(cell) for cell in (*shown, device.model, device.uuid, does)))
         if not worker.devices:
             rows.add_row(*(Text(cell) for cell in (*head, "–", "–", "–")))
-    console().print(rows if rows.row_count else "No worker has connected yet. Start one: kernel-evo worker --url …")
+    console().print(rows if rows.row_count else "No worker has connected yet. Start one: kernel-evo worker --url URL")
