@@ -256,7 +256,8 @@ def _read_python(path: Path, own: Mapping[str, bytes]) -> tuple[Family, dict[str
     made[SPEC] = toml_text(document)
     if clashing := sorted(made.keys() & files.keys()):
         raise InvalidInput(
-            str(path / PYTHON_SPEC), f"describes {clashing[0]}, which is also a file in its folder; remove one of them"
+            str(path / PYTHON_SPEC),
+            f"generates {clashing[0]}, but its folder contains a file with this name; remove the file",
         )
     family = Family.from_document(document, PYTHON_SPEC)
     if family.name != path.name:

@@ -185,8 +185,8 @@ def _check_flags(flags: object) -> None:
     if isinstance(flags, list | tuple) and (refused := outside_flag([str(each) for each in flags])) is not None:
         raise InvalidInput(
             "document.flags",
-            f"{refused!r:.80} is not among the flags of variants, which change the generated code only (-O, -f, -m, "
-            "-std, -W, -D, -l, -I with a folder of the variant); remove it",
+            f"a variant cannot use {refused!r:.80}, only flags that change the generated code (-O, -f, -m, -std, -W, "
+            "-D, -l, -I with a folder of the variant); remove the flag",
         )
 
 

@@ -61,7 +61,7 @@ class Server:
         return Location.of(self._url.set(database=name).render_as_string(hide_password=False))
 
     def processes(self) -> list[psutil.Process]:
-        """Return the processes of the bundled server; empty for a server from the environment."""
+        """Return the processes of the bundled server; empty if the tests use a different server."""
         if self._installed is None:
             return []
         postmaster = psutil.Process(self._installed.get_pid())

@@ -10,10 +10,11 @@ from evo.trial.timing import Bars
 def bars(policy: Policy, kernels_us: Sequence[float], *, by_time: bool) -> Bars:
     """Return the times above which a candidate's measurement is shortened or stopped.
 
-    If `ELITES` kernels are given, each limit is the slowest kernel's time multiplied by the policy's factor
-    (`prune_ratio`, `shorten_ratio` or `hopeless_ratio`). If fewer are given, the fastest kernel's time is used: above
-    `prune_ratio` times this time, a candidate gets fewer samples, and above `hopeless_ratio` times, it is stopped. If
-    none is given, there are no limits.
+    Each limit is a ratio of the policy multiplied by a reference time. If `ELITES` kernels are given, the reference is
+    the time of the slowest: above `prune_ratio` or `hopeless_ratio` times this time, a candidate is stopped, and above
+    `shorten_ratio` times, it gets fewer samples. If fewer kernels are given, the reference is the time of the fastest:
+    above `hopeless_ratio` times this time, a candidate is stopped, and above `prune_ratio` times, it gets fewer
+    samples. If no kernel is given, there are no limits.
 
     Args:
         kernels_us: times of the fastest kernels in µs, at most `ELITES`, fastest first.

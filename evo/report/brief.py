@@ -70,7 +70,7 @@ def _limited(text: str, most: int) -> str:
 
 
 def _weight(text: str) -> int:
-    """Return the length of a string in characters, as it counts for the limit on tokens.
+    """Return the number of characters that a string uses of the limit on tokens.
 
     Each byte of a non-ASCII character counts as a whole token (`CHARACTERS_PER_TOKEN` characters), because a tokenizer
     may need that many tokens.

@@ -303,7 +303,7 @@ def goals_table(mission: Mission, search: SearchView, work: Work | None, reached
 
 
 def _on_the_goal_model(goal: Goal, reached_us: float, least_us: float) -> str:
-    """Return the status of a goal. A reached goal is never "impossible", even if the datasheet implies it."""
+    """Return the status of a goal of the search's GPU model. A reached goal is never reported as impossible."""
     if reached_us <= goal.time_us:
         return "reached"
     return _impossible(goal, least_us) or f"open: the time is {factor_text(reached_us / goal.time_us)} the goal"

@@ -1,4 +1,4 @@
-"""Measures the results of docs/results for this machine's CPU: ``python -m tests.bench.cpu`` or ``make bench``."""
+"""Runs the benchmarks of docs/results on this machine's CPU: ``python -m tests.bench.cpu`` or ``make bench``."""
 
 import argparse
 import sys

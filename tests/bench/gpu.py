@@ -1,4 +1,4 @@
-"""Measures the results of docs/results for this machine's GPU: ``python -m tests.bench.gpu`` or ``make bench-gpu``."""
+"""Runs the benchmarks of docs/results on this machine's GPU: ``python -m tests.bench.gpu`` or ``make bench-gpu``."""
 
 import sys
 
@@ -7,7 +7,7 @@ from tests.bench.searching import Match
 
 
 def _best(least: float) -> dict[str, float]:
-    """Return the required speed-up `least` over each PyTorch backend that can be the fastest."""
+    """Require a speed-up of at least `least` over the two PyTorch backends that may be the fastest."""
     return {"torch-cudnn": least, "torch-flash": least}
 
 

@@ -54,7 +54,7 @@ def stored(stage: Stage, content: bytes) -> str:
 
 
 def hand_in_with_files(stage: Stage, lease: Lease) -> None:
-    """Report a job like a worker that uploads source, log, profile and, for a challenger, the binary."""
+    """Report the result of a job with artefacts, as a worker does: source, log, profile, binary and headers."""
     config = lease.job.config if isinstance(lease.job, Evaluate) else getattr(lease.job, "challenger", {})
     report = answer(lease)
     files = {

@@ -401,7 +401,7 @@ def test_compile_failure_is_reported_while_the_device_is_locked(device: Device, 
         ],
     ),
 )
-def test_broken_reference_of_a_single_config_raises_an_error_with_its_cause(
+def test_evaluating_one_config_raises_the_cause_of_a_broken_reference(
     device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str
 ) -> None:
     monkeypatch.setattr("workers.runner.pool.open_limit_s", lambda policy: 5.0)

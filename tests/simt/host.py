@@ -164,7 +164,7 @@ def _library(text: str) -> ctypes.CDLL:
 
 @cache
 def _tools() -> str:
-    """Return the text of a library's cache key without its source: compiler, flags, and the files of this folder."""
+    """Return the part of the cache key that all libraries share: compiler, machine, flags, the files of this folder."""
     version = subprocess.run(["g++", "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
     files = sorted(path for path in HERE.rglob("*") if path.is_file() and path.suffix != ".pyc")
     return "\n".join([version, platform.machine(), *FLAGS, *(path.read_text(encoding="utf-8") for path in files)])

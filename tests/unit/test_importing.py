@@ -308,7 +308,7 @@ def test_imported_reference_passes_inputs_to_the_given_function_by_name(tmp_path
     assert np.array_equal(outputs["out"], drawn["image"][:-2, :-2])
 
 
-def test_imported_reference_draws_encoded_inputs(tmp_path: Path) -> None:
+def test_reference_written_by_import_encodes_bfloat16_inputs(tmp_path: Path) -> None:
     (tmp_path / "f.c").write_text("typedef uint16_t bf16;\nvoid f(const bf16 *x, float *y) { y[N] = x[N]; }")
     folder, _ = write_imported(tmp_path / "f.c", tmp_path / "f", entry=None, reference=None)
     text = (folder / "reference.py").read_text()

@@ -126,7 +126,7 @@ def test_family_is_found_by_the_path_of_family_py(tmp_path: Path) -> None:
     assert sorted(files) == ["cpu.c", "family.toml", "reference.py", "scale.cu"]
     assert tomllib.loads(files["family.toml"].decode()) == read_family(CLASS)[0]
     (place / "reference.py").write_text("")
-    with pytest.raises(InvalidInput, match=r"describes reference.py, which is also a file in its folder"):
+    with pytest.raises(InvalidInput, match=r"generates reference.py, but its folder contains a file with this name"):
         find(str(place))
 
 

@@ -337,10 +337,16 @@ def test_unsupported_names_and_texts_of_a_recording_are_rewritten() -> None:
     [
         (
             cache(tune_params={"block": [16], "layout": ["a b", "a_b"]}),
-            r"'a b' and 'a_b' would both be a_b; change one",
+            r"'a b' and 'a_b' would both be written a_b; change one",
         ),
-        (t4(result(0.25, "ms", "correct", **{"a b": 1, "a_b": 1})), r"'a b' and 'a_b' would both be a_b; rename one"),
-        (cache(tune_params={"block": [16, 32], "layout": ["1", 1]}), r"layout: '1' and 1 would both be 1; change one"),
+        (
+            t4(result(0.25, "ms", "correct", **{"a b": 1, "a_b": 1})),
+            r"'a b' and 'a_b' would both get the name a_b; rename one of them",
+        ),
+        (
+            cache(tune_params={"block": [16, 32], "layout": ["1", 1]}),
+            r"layout: '1' and 1 would both be written 1; change one",
+        ),
         (cache(tune_params={"block": [16, 1 << 62], "layout": ["x"]}), r"tune_params.block: expected a finite number"),
         (cache(tune_params={"block": [16.0, float("inf")], "layout": ["x"]}), r"tune_params.block: expected a finite"),
         (cache(cache={"a": {"block": 16, "layout": "row", "time": 1, "compile_time": 10**400}}), "expected a number"),

@@ -411,7 +411,7 @@ def test_search_with_only_too_short_times_ends_after_the_final_challengers(space
     assert confirmed == Policy().final_challengers
 
 
-def test_pruning_thresholds_use_distinct_binaries_and_corrected_times(space: Space) -> None:
+def test_pruning_thresholds_count_each_binary_once_and_use_confirmed_times(space: Space) -> None:
     search = start(space, policy=Policy(prune_ratio=2, shorten_ratio=1, hopeless_ratio=None))
     for _ in range(ELITES):
         tell(search, 50, "lucky")

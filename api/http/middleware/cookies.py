@@ -13,10 +13,10 @@ _OWN = re.compile(rb"%s\w{0,20}=[\w.~-]{0,%d}" % (COOKIE.encode(), LONGEST_SECRE
 
 
 class OwnCookies:
-    """Middleware that keeps only the cookies that kernel-evo sets. The values of these cookies contain no quotes.
+    """Middleware that removes cookies that kernel-evo did not set.
 
     Browsers send all cookies of a host name, including those of other services. Python needs quadratic time to parse
-    some quoted values.
+    some values in quotes, so other cookies must not reach the parser. Values of our cookies contain no quotes.
     """
 
     def __init__(self, app: ASGIApp) -> None:

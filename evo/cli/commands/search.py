@@ -265,7 +265,10 @@ def search(
             "--detach", "returns immediately, but a suite's searches run one after the other; omit --detach"
         )
     if detach and len(problems) > 1:
-        raise InvalidInput("--problem", "names several shapes, which are searched one after the other; omit --detach")
+        raise InvalidInput(
+            "--detach",
+            "returns immediately, but the shapes of --problem are searched one after the other; omit --detach",
+        )
     terms: dict[str, Any] = dict(
         device=_estimating(device, target, threads=threads, ablate=ablate) if compile_only else device,
         objective=_objective(cache=cache, threads=threads, launch=launch, any_order=any_order, target=target)

@@ -101,17 +101,17 @@ def _unsupported_reason(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str |
     masked, causal, scale, grouped = terms
     query, key, value = inputs
     if masked:
-        return "a mask or dropout"
+        return "it has a mask or dropout"
     if query.ndim != 4 or key.ndim != 4 or key.shape != value.shape:
-        return "tensors without four dimensions, or values whose shape differs from that of the keys"
+        return "a tensor does not have four dimensions, or keys and values have different shapes"
     if scale is not None and abs(scale * query.shape[-1] ** 0.5 - 1.0) > 1e-6:
-        return "a scale other than 1 / sqrt(D)"
+        return "the scale is not 1 / sqrt(D)"
     if query.shape[1] != key.shape[1] and not (grouped and query.shape[1] % key.shape[1] == 0):
-        return "different numbers of heads without enable_gqa"
+        return "q and k have different numbers of heads, but enable_gqa is not set"
     if query.shape[::3] != key.shape[::3] or not query.numel() or not key.numel():
-        return "queries whose batch size or head dimension differs from that of the keys, or tensors without elements"
+        return "queries and keys differ in batch size or head dimension, or a tensor has no elements"
     if causal and query.shape[2] != key.shape[2]:
-        return "a causal mask of queries and keys of different lengths, which PyTorch aligns at the first key"
+        return "it is causal with different numbers of queries and keys, and PyTorch aligns its mask at the first key"
     return None
 
 

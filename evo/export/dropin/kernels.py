@@ -144,9 +144,9 @@ def _template(
 def _refuse_unsupported(described: Mapping[str, Any]) -> None:
     """Raise Unfit if the kernel needs a feature that this package lacks."""
     if described.get("launch", {}).get("further"):
-        raise Unfit("a kernel with several launches")
+        raise Unfit("this package does not support kernels with several launches")
     if any("init" in each or each["role"] == "inout" for each in described["arguments"]):
-        raise Unfit("a kernel whose arguments have initial values or are changed in place")
+        raise Unfit("this package does not support arguments that have initial values or are changed in place")
 
 
 _PASSED = ("input", "output")
@@ -181,7 +181,7 @@ class _OnCpu:
 
     def check(self, device: torch.device) -> None:
         if device.type != "cpu":
-            raise Unfit(f"built for a CPU, not for {device}")
+            raise Unfit(f"it is built for a CPU, not for {device}")
 
     def prepare(self, _device: torch.device, scalars: Mapping[str, float]) -> Callable[[list[int]], None]:
         """Return a function that runs the kernel, given the addresses of its inputs and outputs."""
@@ -213,7 +213,7 @@ class _OnGpu:
 
     def check(self, device: torch.device) -> None:
         if device.type != "cuda":
-            raise Unfit(f"built for a GPU, not for {device}")
+            raise Unfit(f"it is built for a GPU, not for {device}")
         index = device.index or 0
         if index not in self._fit:
             check_gpu(self._built_for, torch.cuda.get_device_capability(index))
@@ -400,21 +400,21 @@ def check_gpu(built_for: str, capability: tuple[int, int]) -> None:
     exact = not number.isdigit()
     major, minor = divmod(int(number.rstrip("af")), 10)
     if capability[0] != major or capability[1] < minor or (exact and capability[1] != minor):
-        raise Unfit(f"built for {built_for}, but this GPU is sm_{capability[0]}{capability[1]}")
+        raise Unfit(f"it is built for {built_for}, but this GPU is sm_{capability[0]}{capability[1]}")
 
 
 def _check_cpu(built_for: str) -> None:
     """Raise Unfit if the processor has a different architecture, or lacks instructions that the kernel uses."""
     machine, _, feature = built_for.partition("+")
     if machine != platform.machine():
-        raise Unfit(f"built for {built_for}, but this machine is {platform.machine()}")
+        raise Unfit(f"it is built for {built_for}, but this machine is {platform.machine()}")
     flag = {"avx512": "avx512f", "avx2": "avx2", "avx": "avx"}.get(feature)
     if flag is None or platform.system() != "Linux":
         return
     text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     flags = next((line for line in text.splitlines() if line.startswith("flags")), "")
     if flag not in flags.split():
-        raise Unfit(f"built for {built_for}, but this processor has no {feature}")
+        raise Unfit(f"it is built for {built_for}, but this processor has no {feature}")
 
 
 def _three(sizes: Sequence[int]) -> list[int]:

@@ -22,7 +22,7 @@ def rms_norm(
 def _rms_norm_call(inputs: tuple[torch.Tensor, torch.Tensor | None], terms: Terms) -> Call | Unserved:
     (input, weight), (shape, eps) = inputs, terms
     if weight is None or len(shape) != 1:
-        return Unserved({"cols": shape[-1] if shape else 0}, "no weight, or more than one dimension")
+        return Unserved({"cols": shape[-1] if shape else 0}, "it has no weight, or more than one normalized dimension")
     return _norm_call(input, shape[0], _epsilon(input, eps), weight=weight)
 
 
@@ -73,7 +73,9 @@ def layer_norm(
 def _layer_norm_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserved:
     (input, weight, bias), (shape, eps) = inputs, terms
     if weight is None or bias is None or len(shape) != 1:
-        return Unserved({"cols": shape[-1] if shape else 0}, "no weight, no bias, or more than one dimension")
+        return Unserved(
+            {"cols": shape[-1] if shape else 0}, "it has no weight, no bias, or more than one normalized dimension"
+        )
     return _norm_call(input, shape[0], eps, weight=weight, bias=bias)
 
 
@@ -124,7 +126,7 @@ def _added_by_torch(
 def _added_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserved:
     input, residual, weight = inputs[:3]
     if input.shape != residual.shape:
-        return Unserved({"cols": weight.numel()}, "a residual whose shape differs from that of the input")
+        return Unserved({"cols": weight.numel()}, "input and residual have different shapes")
     weights = dict(zip(("weight", "bias"), inputs[2:], strict=False))
     return _norm_call(input, weight.numel(), terms[0], residual=True, **weights)
 

@@ -25,7 +25,7 @@ def _linear_call(inputs: tuple[torch.Tensor, ...], _: Terms) -> Call | Unserved:
         return Unserved({"dimensions": weight.ndim}, "the weight is not a matrix")
     n, k = weight.shape
     if input.shape[-1] != k or any(each.shape != (n,) for each in bias):
-        return Unserved({"N": n, "K": k}, "an input or a bias whose shape does not match the weight")
+        return Unserved({"N": n, "K": k}, "the shape of the input or the bias does not match the weight")
     problem = {"M": input.numel() // k if k else 0, "N": n, "K": k, "b_layout": "nk", "dtype": dtype_name(input.dtype)}
     return Call(
         problem=problem | {"epilogue": "bias" if bias else "none"},

@@ -56,14 +56,14 @@ def _unsupported_reason(inputs: tuple[torch.Tensor, ...], unsqueeze_dim: int) ->
     """Return the reason why no kernel can compute this rotation; None if a kernel can."""
     q, k, cos, sin = inputs
     if unsqueeze_dim not in (1, 2) or q.ndim != 4 or k.ndim != 4:
-        return "queries or keys whose shape is neither (B, heads, S, D) nor (B, S, heads, D)"
+        return "the shape of q or k is neither (B, heads, S, D) nor (B, S, heads, D)"
     heads_at, tokens_at = (1, 2) if unsqueeze_dim == 1 else (2, 1)
     differs = any(q.shape[index] != k.shape[index] for index in (0, tokens_at, 3))
     if differs or q.shape[3] % 2 or q.shape[heads_at] % max(1, k.shape[heads_at]) or not q.numel() or not k.numel():
-        return "queries and keys whose shapes do not match, an odd D, or tensors without elements"
+        return "the shapes of q and k do not match, D is odd, or a tensor has no elements"
     table = (q.shape[tokens_at], q.shape[3])
     if any(each.shape not in (table, (1, *table)) for each in (cos, sin)):
-        return "tables of cosines and sines that differ between batch entries, or do not have shape (S, D)"
+        return "cos or sin differs between batch entries, or does not have shape (S, D)"
     return None
 
 

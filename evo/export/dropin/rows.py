@@ -31,7 +31,7 @@ def _is_not_last(input: torch.Tensor, dim: int | None) -> bool:
 def _softmax_call(inputs: tuple[torch.Tensor], terms: Terms) -> Call | Unserved:
     (input,), (dim, dtype) = inputs, terms
     if _is_not_last(input, dim) or dtype not in (None, input.dtype):
-        return Unserved({"dim": str(dim)}, "a dimension other than the last, or the argument dtype")
+        return Unserved({"dim": str(dim)}, "dim is not the last dimension, or dtype differs from that of the input")
     return _row_call(input)
 
 
@@ -58,7 +58,7 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
 def _swiglu_call(inputs: tuple[torch.Tensor, torch.Tensor], _: Terms) -> Call | Unserved:
     gate, up = inputs
     if gate.shape != up.shape or not gate.ndim:
-        return Unserved({"shape": str(tuple(gate.shape))}, "tensors with different shapes, or without dimensions")
+        return Unserved({"shape": str(tuple(gate.shape))}, "gate and up have different shapes, or no dimensions")
     return _row_call(gate)
 
 
@@ -126,13 +126,13 @@ def _unsupported_reason(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str |
     input, target, *weight = inputs
     size_average, ignored, reduce, reduction, smoothing = terms
     if weight or smoothing:
-        return "weights of classes or label smoothing"
+        return "it has weights of classes or label smoothing"
     if input.ndim != 2 or target.shape != input.shape[:1] or target.dtype != torch.int64:
         return "input is not a matrix, or target is not a class for each of its rows"
     if 0 <= ignored < input.shape[1]:
-        return "an ignore_index that is a class"
+        return "ignore_index is a class"
     if size_average is not None or reduce is not None or reduction not in {"none", "mean", "sum"}:
-        return "size_average or reduce, which PyTorch has deprecated, or an unknown reduction"
+        return "it has size_average or reduce, which PyTorch has deprecated, or an unknown reduction"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Reads the launch of a CUDA kernel in a source (``kernel<<<grid, block, bytes>>>``) as expressions of a family."""
+"""Converts the launch of a CUDA kernel, ``kernel<<<grid, block, bytes>>>`` in a source, into family expressions."""
 
 import ast
 import re

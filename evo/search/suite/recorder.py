@@ -82,15 +82,17 @@ def _attention(  # noqa: PLR0917 — the signature is that of PyTorch
     enable_gqa: bool = False,
 ) -> Recognised:
     if attn_mask is not None or dropout_p:
-        raise NotServed("a mask or dropout")
+        raise NotServed("it has a mask or dropout")
     if len(query.shape) != 4 or tuple(key.shape) != tuple(value.shape):
-        raise NotServed("tensors without four dimensions, or values whose shape differs from that of the keys")
+        raise NotServed("a tensor does not have four dimensions, or keys and values have different shapes")
     batch, heads, length, size = map(int, query.shape)
     kv_heads, keys = int(key.shape[1]), int(key.shape[2])
     if scale is not None and abs(scale * size**0.5 - 1.0) > 1e-6:
-        raise NotServed("a scale other than 1 / sqrt(D)")
+        raise NotServed("the scale is not 1 / sqrt(D)")
     if is_causal and keys != length:
-        raise NotServed("a causal mask with more or fewer keys than queries, which PyTorch aligns at the first key")
+        raise NotServed(
+            "it is causal with different numbers of queries and keys, and PyTorch aligns its mask at the first key"
+        )
     dtype, layout = _dtype(query), _layout(query)
     if length == 1 and keys > 1:
         sizes: dict[str, Value] = {"B": batch, "H": heads, "KV": kv_heads, "S": keys, "Q": 1, "D": size}
@@ -113,14 +115,14 @@ def _layout(query: Tensor) -> dict[str, Value]:
         return {}
     if query.transpose(1, 2).is_contiguous():
         return {"layout": "bshd"}
-    raise NotServed("not contiguous in memory")
+    raise NotServed("a tensor is not contiguous in memory")
 
 
 def _rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: object = None, eps: float | None = None
 ) -> Recognised:
     if len(normalized_shape) != 1 or weight is None:
-        raise NotServed("no weight, or more than one dimension")
+        raise NotServed("it has no weight, or more than one normalized dimension")
     return "rmsnorm", {**_rows(input), "residual": False, "dtype": _dtype(input)}
 
 
@@ -132,14 +134,14 @@ def _layer_norm(
     eps: float = 1e-5,
 ) -> Recognised:
     if len(normalized_shape) != 1 or weight is None or bias is None:
-        raise NotServed("no weight, no bias, or more than one dimension")
+        raise NotServed("it has no weight, no bias, or more than one normalized dimension")
     return "layernorm", {**_rows(input), "residual": False, "dtype": _dtype(input)}
 
 
 def _softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: object = None) -> Recognised:
     rank = len(input.shape)
     if dim is None or rank == 0 or dim % rank != rank - 1 or dtype not in (None, input.dtype):
-        raise NotServed("a dimension other than the last, or a dtype argument")
+        raise NotServed("dim is not the last dimension, or dtype differs from that of the input")
     return "softmax", {**_rows(input), "dtype": _dtype(input)}
 
 
@@ -154,7 +156,7 @@ def _linear(input: Tensor, weight: Tensor, bias: object = None) -> Recognised:
 
 def _swiglu(gate: Tensor, up: Tensor) -> Recognised:
     if tuple(gate.shape) != tuple(up.shape):
-        raise NotServed("tensors of several shapes")
+        raise NotServed("gate and up have different shapes")
     return "swiglu", {**_rows(gate), "dtype": _dtype(gate)}
 
 
@@ -171,17 +173,17 @@ FUNCTIONS: Mapping[str, Callable[..., Recognised]] = {
 
 def _rows(input: Tensor) -> dict[str, Value]:
     if not input.is_contiguous():
-        raise NotServed("not contiguous in memory")
+        raise NotServed("a tensor is not contiguous in memory")
     rows, cols = 1, int(input.shape[-1])
     for extent in input.shape[:-1]:
         rows *= int(extent)
     if not rows or not cols:
-        raise NotServed("a tensor without elements")
+        raise NotServed("a tensor has no elements")
     return {"rows": rows, "cols": cols}
 
 
 def _dtype(tensor: Tensor) -> str:
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in DTYPES:
-        raise NotServed(f"tensors of {name}")
+        raise NotServed(f"a tensor has dtype {name}")
     return name

@@ -79,7 +79,8 @@ def read_columns(lists: Mapping[str, Iterable[Any]], where: str) -> tuple[Column
         if (other := by_name.setdefault(column.name, column.recorded)) != column.recorded:
             raise InvalidInput(
                 where,
-                f"{literal_text(other)} and {literal_text(column.recorded)} would both be {column.name}; rename one",
+                f"{literal_text(other)} and {literal_text(column.recorded)} would both get the name {column.name}; "
+                "rename one of them",
             )
     return columns
 
@@ -105,7 +106,7 @@ def _spelled(values: Iterable[Any], where: str) -> dict[Identity, Value]:
     for key, text in spelled.items():
         if (other := by_text.setdefault(text, once[key])) is not once[key]:
             raise InvalidInput(
-                where, f"{literal_text(other)} and {literal_text(once[key])} would both be {text}; change one"
+                where, f"{literal_text(other)} and {literal_text(once[key])} would both be written {text}; change one"
             )
     return spelled
 

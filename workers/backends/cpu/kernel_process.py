@@ -274,7 +274,7 @@ class KernelProcess:
         return found
 
     def finish(self) -> str | None:
-        """Let the process exit normally, with the exit functions of its libraries.
+        """Let the process exit normally, so that the exit functions of its libraries run.
 
         Return a description of a fault during the exit, or None if there is no fault.
 

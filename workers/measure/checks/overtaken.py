@@ -153,10 +153,10 @@ def changing(
     slower if the values alternate.
 
     Args:
-        goldens: expected outputs of two different inputs. Afterwards, `buffers` contains the inputs of the first
-            element.
+        goldens: expected outputs of two different inputs. After the call, `buffers` contains the inputs of
+            ``goldens[0]``.
         call_us: duration of a call, in µs.
-        rng: random generator that draws the element.
+        rng: random generator that draws the input element.
         budget_s: seconds after which no new pair of samples begins. The first `LEAST_PAIRS` pairs always begin.
 
     Returns:

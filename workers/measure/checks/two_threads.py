@@ -45,7 +45,7 @@ def judge_two_threads(
     *,
     fixed: bool = False,
 ) -> None:
-    """Call a kernel from two threads several times, and verify the outputs after each turn.
+    """Call a kernel from two threads at the same time, several times, and verify the outputs after each round.
 
     Args:
         sets: one buffer set for each thread.
@@ -56,7 +56,7 @@ def judge_two_threads(
             change.
 
     Raises:
-        WrongAnswerError: an output is wrong, or the kernel did something forbidden.
+        WrongAnswerError: an output is wrong, or the kernel wrote outside its buffers or changed its process.
         DeviceLostError: the kernel's process ended.
     """
     remedy = _REMEDY + ("" if fixed else _DECLARE)

@@ -170,7 +170,7 @@ def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.
         _refuse(~_is_held(values, operand.dtype), values, where, beyond, _REMEDIES)
     if largest and not _SQUARABLE[0] < largest < _SQUARABLE[1]:
         reason = f"float64 cannot represent its square, so no relative error can be computed. Remedy: {_REMEDIES}"
-        raise FamilyError(f"{where} has the largest magnitude {largest:.3g}; {reason}")
+        raise FamilyError(f"{where} contains a value of magnitude {largest:.3g}; {reason}")
     return values
 
 

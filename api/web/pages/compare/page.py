@@ -135,7 +135,7 @@ class Compared:
 
     @property
     def why_not_paired(self) -> str:
-        """The reason why there is no confirmation of both trials."""
+        """The reason why no confirmation timed both trials in the same rounds."""
         return self._unless_same("No confirmation timed these two trials in the same rounds.")
 
     @property
