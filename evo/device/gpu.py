@@ -6,16 +6,19 @@ from evo.device import Ceilings
 
 _NO_LIMITS = frozenset({"capability_major", "capability_minor", "clock_khz", "memory_clock_khz", "memory_bus_bits"})
 
-# Floating-point operations per multiprocessor and clock, for dense matrices. A multiply-add counts as two operations.
+# Operations per multiprocessor and clock, for dense matrices. A multiply-add counts as two operations. Where tensor
+# cores calculate in float64 (8.0, 9.0), theirs is the higher rate.
 # Source: CUDA C++ Programming Guide, "Arithmetic Instructions", and NVIDIA's architecture white papers.
+_HALF = ("float16", "bfloat16")
+_EIGHT_BITS = ("float8_e4m3", "float8_e5m2", "int8")
 _PER_CLOCK: Mapping[int, Mapping[str, int]] = {
-    75: {"float32": 128, "float16": 1024},
-    80: {"float32": 128, "float16": 2048, "bfloat16": 2048},
-    86: {"float32": 256, "float16": 1024, "bfloat16": 1024},
-    89: {"float32": 256, "float16": 1024, "bfloat16": 1024, "float8_e4m3": 2048},
-    90: {"float32": 256, "float16": 4096, "bfloat16": 4096, "float8_e4m3": 8192},
-    100: {"float32": 256, "float16": 8192, "bfloat16": 8192, "float8_e4m3": 16384},
-    120: {"float32": 256, "float16": 1024, "bfloat16": 1024, "float8_e4m3": 2048},
+    75: {"float64": 4, "float32": 128, "float16": 1024, "int8": 2048},
+    80: {"float64": 128, "float32": 128, **dict.fromkeys(_HALF, 2048), "int8": 4096},
+    86: {"float64": 4, "float32": 256, **dict.fromkeys(_HALF, 1024), "int8": 2048},
+    89: {"float64": 4, "float32": 256, **dict.fromkeys(_HALF, 1024), **dict.fromkeys(_EIGHT_BITS, 2048)},
+    90: {"float64": 256, "float32": 256, **dict.fromkeys(_HALF, 4096), **dict.fromkeys(_EIGHT_BITS, 8192)},
+    100: {"float64": 128, "float32": 256, **dict.fromkeys(_HALF, 8192), **dict.fromkeys(_EIGHT_BITS, 16384)},
+    120: {"float64": 4, "float32": 256, **dict.fromkeys(_HALF, 1024), **dict.fromkeys(_EIGHT_BITS, 2048)},
 }
 
 

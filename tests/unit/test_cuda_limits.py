@@ -20,17 +20,21 @@ def test_cuda_limits_are_the_names_available_in_expressions(model: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "half_tflops", "gigabytes_per_s"),
+    ("model", "double_tflops", "half_tflops", "int8_tops", "gigabytes_per_s"),
     [
-        ("NVIDIA A100-SXM4-40GB", 312, 1555),
-        ("NVIDIA L4", 121, 300),
-        ("NVIDIA H100 80GB HBM3", 1070, 3352),
-        ("NVIDIA H200", 1070, 4917),
+        ("NVIDIA A100-SXM4-40GB", 19.5, 312, 624, 1555),
+        ("NVIDIA L4", 0.473, 121, 242, 300),
+        ("NVIDIA H100 80GB HBM3", 66.9, 1070, 2141, 3352),
+        ("NVIDIA H200", 66.9, 1070, 2141, 4917),
     ],
 )
-def test_peak_rates_follow_from_the_highest_clocks(model: str, half_tflops: float, gigabytes_per_s: float) -> None:
+def test_peak_rates_follow_from_the_highest_clocks(
+    model: str, double_tflops: float, half_tflops: float, int8_tops: float, gigabytes_per_s: float
+) -> None:
     rates = ceilings(ATTRIBUTES_BY_MODEL[model])
+    assert rates.flops_per_s["float64"] / 1e12 == pytest.approx(double_tflops, rel=0.01)
     assert rates.flops_per_s["float16"] / 1e12 == pytest.approx(half_tflops, rel=0.01)
+    assert rates.flops_per_s["int8"] / 1e12 == pytest.approx(int8_tops, rel=0.01)
     assert rates.bytes_per_s / 1e9 == pytest.approx(gigabytes_per_s, rel=0.01)
 
 

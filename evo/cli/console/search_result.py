@@ -54,8 +54,8 @@ FRONT = 20
 
 ESTIMATES = (
     "Estimates from compiler output and a datasheet. No kernel was run, checked or timed, and nothing is promoted. "
-    "Bank conflicts, caches and instruction mixes are not modelled: many configs with equal estimates differ on a "
-    "GPU."
+    "Atomics, bank conflicts, caches and instruction mixes are not modelled: many configs with equal estimates differ "
+    "on a GPU."
 )
 
 

@@ -13,8 +13,8 @@ from evo.text.wording import count_text, duration_text, settings_text, spaced_te
 
 LEFT_OUT = (
     "Sections that need measured times are left out: samples, verdicts, important tunables, the ablation, and values "
-    "without gain. An estimate does not model bank conflicts, caches or instruction mixes: values with equal estimates "
-    "may differ on the GPU, so any of them may be the best."
+    "without gain. An estimate does not model atomics, bank conflicts, caches or instruction mixes: values with equal "
+    "estimates may differ on the GPU, so any of them may be the best."
 )
 """Text that a report on estimates shows in place of the omitted sections."""
 
