@@ -14,7 +14,7 @@ _LONG = 1000
 _ALIASES: Sequence[tuple[str, Sequence[str]]] = (
     (r"(?:sm|compute|cc|arch)?[ _-]?(\d{1,2})[._]?(\d)[af]?", (r"sm_\1\2",)),
     (r"(?:geforce|rtx|nvidia|[ _-])*(?:40\d\d|l40s?|6000ada|ada).*", ("sm_89",)),
-    (r"(?:nvidia|[ _-])*(?:h800|h20|gh200|hopper).*", ("sm_90",)),
+    (r"(?:nvidia|[ _-])*(?:h800|h20(?!0)|gh200|hopper).*", ("sm_90",)),
     (r"(?:nvidia|[ _-])*(?:a800|a30|ampere).*", ("sm_80",)),
     (r"(?:gpu|nvidia|cuda|hip|rocm)?[ :_-]?\d*", ("cuda",)),
     (r"host|native|processor|x86(?:_64)?|none", ("cpu",)),
