@@ -488,6 +488,7 @@ def test_error_directive_in_configs_with_all_pairs_of_values_ends_the_search(sta
         stage.hand_in(leases[0], CompileFailed(log="k.c:7:2: error: #error unsupported"))
     view = stage.view(search)
     assert view.state == "failed" and RUN_ALIKE <= served < 36
+    assert view.reason is not None
     assert f"the first {served} configs fail to compile with the same error: #error unsupported. " in view.reason
 
 

@@ -136,8 +136,8 @@ def test_report_counts_equal_binaries_once_and_shows_the_ratio_at_the_best_confi
         ended_at=NOW,
         effect=effect,
     )
-    found = written(replace(material, ablations=(turned,)))
-    assert "| 1.024× | no relevant difference (1.013× by the ablation) |" in found
+    text = written(replace(material, ablations=(turned,)))
+    assert "| 1.024× | no relevant difference (1.013× by the ablation) |" in text
 
 
 def timing_of(time_us: float) -> Timing:

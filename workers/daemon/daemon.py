@@ -25,12 +25,12 @@ from workers.daemon.claims import Held, WorkerContext
 from workers.daemon.identity import claim_identity, own_token
 from workers.daemon.idle_clock import Ending
 from workers.daemon.slot import LONGEST_PAUSE_S, PAUSE_S, Slot
+from workers.delivery.backoff import Backoff
 from workers.delivery.outbox import Outbox
 from workers.jobs.estimated import Estimator
 from workers.jobs.evaluation import Evaluator, Performer
 from workers.jobs.replayed import Replay
 from workers.jobs.stopwatch import Status
-from workers.system.backoff import Backoff
 from workers.system.scratch import scratch, sweep_scratch
 
 BEAT_S = 5.0

@@ -20,12 +20,12 @@ from workers.daemon.claims import Claims, WorkerContext
 from workers.daemon.health import Health
 from workers.daemon.idle_clock import IdleClock
 from workers.daemon.pipeline import Pending, Performed, Pipeline, Prepared
+from workers.delivery.backoff import Backoff
 from workers.delivery.report import died, doubtful, failure, job_of, refused, summary
 from workers.delivery.shipping import Shipping
 from workers.jobs.evaluation import Duplicates, Performer, Preparation
 from workers.jobs.stopwatch import Status
 from workers.runner.pool import TroubleError, UnfitError
-from workers.system.backoff import Backoff
 from workers.system.device_lock import GaveUp, exclusive, log_busy
 from workers.system.exhaustion import MachineExhausted, is_exhaustion
 

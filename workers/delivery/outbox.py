@@ -14,9 +14,9 @@ from evo.errors import InvalidInput
 from evo.lru_cache import LruCache
 from evo.messages.job import Answer, Delivery
 from evo.trial.results import ConfirmReport, EvaluateReport
+from workers.delivery.backoff import Backoff
 from workers.delivery.report import failure
 from workers.delivery.spool import Parcel, Spool
-from workers.system.backoff import Backoff
 
 MOST_AT_ONCE = 32
 """Maximum number of results in one request."""
