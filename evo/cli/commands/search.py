@@ -267,7 +267,7 @@ def search(
     if detach and len(problems) > 1:
         raise InvalidInput(
             "--detach",
-            "returns immediately, but the shapes of --problem are searched one after the other; omit --detach",
+            "returns immediately, but several shapes of --problem are searched in sequence; omit --detach",
         )
     terms: dict[str, Any] = dict(
         device=_estimating(device, target, threads=threads, ablate=ablate) if compile_only else device,
