@@ -137,7 +137,7 @@ def test_estimate_uses_only_the_target_and_runs_nothing(tmp_path: Path) -> None:
     baselines = estimator.perform(assignment, Baseline(), {})
     assert isinstance(baselines, BaselineReport)
     assert baselines.timings == {}
-    assert "nothing is run" in baselines.unavailable["all"]
+    assert "runs no kernels" in baselines.unavailable["all"]
 
 
 def test_estimate_has_the_expected_parts_for_attention(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_join_token_is_valid_once_and_replaces_the_earlier_token_of_a_worker(ses
     tokens = Tokens(session)
     joins = [tokens.issue(Terms(name=f"join {n}", join=True), by="me", now=NOW)[1] for n in range(3)]
     first, _ = tokens.admit(joins[0], worker_id="w1", name="w1", now=NOW)
-    with pytest.raises(Conflict, match="used before"):
+    with pytest.raises(Conflict, match="already used"):
         tokens.admit(joins[0], worker_id="w1", name="w1", now=NOW)
     second, row = tokens.admit(joins[1], worker_id="w1", name="w1", now=NOW)
     session.expire_all()
