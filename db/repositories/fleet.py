@@ -16,6 +16,7 @@ from evo.device import Device
 from evo.device.kind import implemented_kinds
 from evo.errors import Conflict, NotFound
 from evo.messages.job import SlotReport
+from evo.messages.worker_state import LONG_S
 from evo.text.limits import LARGEST_ID
 
 _WORKERS, _DEVICES = table(WorkerRow), table(DeviceRow)
@@ -280,7 +281,7 @@ class Fleet:
 
     def update_slots(self, worker_id: str, slots: Sequence[SlotReport], now: datetime) -> tuple[str, ...]:
         """Store the slot reports of a worker. Return the UUIDs of its quarantined devices."""
-        for search_id in Leases(self.session).searches_served_by(worker_id):
+        for search_id in Leases(self.session).searches_with_long_jobs(worker_id, now - timedelta(seconds=LONG_S)):
             Events(self.session).search_changed(search_id)  # pages then show the current step and the elapsed time
         reported = {slot.device_uuid: slot for slot in slots}
         rows = self.devices_of(worker_id)

@@ -187,10 +187,16 @@ class Leases:
             return None
         return job, next(iter(self._live(AttemptRow.job_id == job.id)), None)
 
-    def searches_served_by(self, worker_id: str) -> Sequence[int]:
-        """Return the ids of the searches of which this worker has leased a job."""
-        query = select(JobRow.search_id).join(AttemptRow, AttemptRow.job_id == JobRow.id).distinct()
-        return self.session.scalars(query.where(AttemptRow.worker_id == worker_id, AttemptRow.state == "live")).all()
+    def searches_with_long_jobs(self, worker_id: str, since: datetime) -> set[int]:
+        """Return the ids of the searches of which this worker has a long job.
+
+        A job is long if it was leased before `since`, and its device has delivered no result after `since`.
+        """
+        query = select(JobRow.search_id, AttemptRow.device_uuid).join(AttemptRow, AttemptRow.job_id == JobRow.id)
+        query = query.where(AttemptRow.worker_id == worker_id, AttemptRow.state == "live")
+        leased = self.session.execute(query.where(AttemptRow.granted_at <= since).distinct()).all()
+        ended_at = {device_uuid: self.last_ended_at(worker_id, device_uuid) for _, device_uuid in leased}
+        return {search_id for search_id, device_uuid in leased if (ended_at[device_uuid] or since) <= since}
 
     def working(self, search_id: int) -> tuple[JobRow, AttemptRow, DeviceRow | None] | None:
         """Return a leased trial or baseline job of a search, with its lease and its device.

@@ -218,6 +218,23 @@ def beat(stage: Stage, lease: Lease, attempt_id: int | None, detail: str | None)
     return progress_text(stage.view(lease.terms.search_id))
 
 
+def test_heartbeats_add_events_only_during_long_jobs(stage: Stage) -> None:
+    stage.submit(budget={"trials": 3})
+    lease, before = stage.one(), last_event(stage)
+    beat(stage, lease, lease.attempt_id, "preparing and timing them")
+    assert last_event(stage) == before
+    stage.wait(5.0)
+    beat(stage, lease, lease.attempt_id, "preparing and timing them")
+    assert last_event(stage) == before + 1
+    stage.hand_in(lease)
+    leases = list(stage.claim(count=2))
+    stage.wait(5.0)
+    stage.hand_in(leases[0])
+    before = last_event(stage)
+    beat(stage, leases[1], leases[1].attempt_id, "verifying")
+    assert last_event(stage) == before, "the device delivered a result a moment ago"
+
+
 def test_search_shows_the_progress_of_long_baselines_and_trials(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 3})
     lease = stage.one()
