@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from evo.space.expression.arithmetic import INTEGER_LIMIT
+from evo.space.expression.evaluation import COMPARISONS
 from evo.space.expression.spelling import pasted, word
 from evo.trial import Value
 
@@ -122,7 +123,7 @@ _CALLS: Mapping[str, Callable[..., Any]] = {
     "float": float,
     "next_power_of_2": lambda value: 1 << (int(value) - 1).bit_length(),
 }
-_OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
+_OPERATORS: Mapping[type[Any], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mod: operator.mod,
@@ -131,12 +132,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.BitOr: operator.or_,
     ast.BitXor: operator.xor,
     ast.Div: operator.truediv,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+    **COMPARISONS,
     ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
 }
