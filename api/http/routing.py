@@ -46,8 +46,8 @@ class LateRoute(APIRoute):
 
         Two threads may do this at the same time, because both set the same values.
         """
-        if self._options:
-            super().__init__(self.path, self.endpoint, **self._options)
+        if options := self._options:  # a local name, because another thread may clear the attribute meanwhile
+            super().__init__(self.path, self.endpoint, **options)
             self._options = {}
         return object.__getattribute__(self, name)
 
