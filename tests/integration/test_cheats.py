@@ -226,7 +226,9 @@ def test_kernel_that_uses_a_core_while_other_kernels_are_timed_is_refused(
         interleave(timers, 12, rng=np.random.default_rng(seed), warm=True)
         if reason := session.residue(kernels[0]) or "":
             break
-    assert ("uses processor time between its calls" in reason) == (kind not in HONEST), reason
+    # on a busy machine, more and more threads may still sleep at the end of each sample, and their memory is a leak
+    found = re.search(r"uses processor time between its calls|keeps [\d.]+ bytes", reason)
+    assert bool(found) == (kind not in HONEST), reason
 
 
 @pytest.mark.parametrize("register", ["rbx", "rbp", "r12", "r13", "r14", "r15"])

@@ -137,6 +137,8 @@ def growing_batches(steps: list[int], *, heap: bool) -> list[Batch]:
         ([1 << 20, 4096] + [0] * 6, None),
         ([4096, -4096] * 4, None),
         ([64, 0, 0] * 4, None),
+        ([4096, 4096], "keeps 41 bytes"),
+        ([0, 4096], None),
     ],
 )
 def test_memory_growth_in_most_batches_is_reported_as_a_leak(steps: list[int], words: str | None, heap: bool) -> None:

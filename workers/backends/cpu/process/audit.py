@@ -6,7 +6,7 @@ The module `batch` defines *reported* and *counted* times.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import median
+from statistics import median, median_low
 
 from workers.backends.cpu.process.batch import Batch, Pause, joined
 
@@ -189,7 +189,7 @@ def leak(batches: Sequence[Batch]) -> str | None:
     calls = [batch.calls for batch in batches[1:]]
     for sizes in zip(*((each.heap_bytes, *each.mapped_bytes) for each in batches), strict=False):
         steps = [after - before for before, after in pairwise(sizes)]
-        if min(sizes) > 0 and median(steps) >= _LEAST_LEAK_BYTES:
-            lost = median(step / made for step, made in zip(steps, calls, strict=True))
+        if min(sizes) > 0 and median_low(steps) >= _LEAST_LEAK_BYTES:
+            lost = median_low(step / made for step, made in zip(steps, calls, strict=True))
             return f"keeps {lost:.{0 if lost >= 10 else 2}f} bytes of the memory that each call allocates"
     return None
