@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from evo.errors import InvalidInput
 from evo.family import Work
-from evo.family.problem import split_assignments
+from evo.family.assignments import split_assignments
 from evo.messages.view import AblationView, ChampionView, SearchView, TrialView
 from evo.report.saving import Saving, saving
 from evo.text.document import literal_text

@@ -19,7 +19,7 @@ from evo.cli.files.variant import read_variant_files
 from evo.cli.main import app
 from evo.cli.session.request import read_policy
 from evo.family import Family
-from evo.family.problem import split_assignments, split_shapes
+from evo.family.assignments import split_assignments, split_shapes
 from evo.promotion import judgement, rules
 from evo.promotion.goal import Goal
 from evo.promotion.policy import DECLARED, Policy, policy_from

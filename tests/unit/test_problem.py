@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evo.errors import InvalidInput
-from evo.family.problem import MAX_FIELDS, Field, parse_problem, problem_key, split_assignments, split_shapes
+from evo.family.assignments import MAX_FIELDS, split_assignments, split_shapes
+from evo.family.problem import Field, parse_problem, problem_key
 
 FIELDS = (
     Field(name="B", type="int", default=1, min=1, max=64),

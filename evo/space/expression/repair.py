@@ -1,32 +1,25 @@
 """Suggests a valid expression for an expression in the syntax of C, SQL or full Python."""
 
 import ast
-import copy
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from evo.space.expression.arithmetic import INTEGER_LIMIT
 from evo.space.expression.choices import BOUNDS, Scope, by_values, bytes_of
-from evo.space.expression.spelling import POWER, guesses, spelled, with_phrases, with_sizes
-
-_FUNCTIONS: Mapping[str, str] = {
-    "fmin": "min",
-    "fmax": "max",
-    "Min": "min",
-    "Max": "max",
-    "MIN": "min",
-    "MAX": "max",
-    "minimum": "min",
-    "maximum": "max",
-    "fabs": "abs",
-    "absolute": "abs",
-    "cdiv": "ceil_div",
-    "CEIL_DIV": "ceil_div",
-    "div_up": "ceil_div",
-    "DIV_UP": "ceil_div",
-}
+from evo.space.expression.functions import (
+    elements,
+    form,
+    function_name,
+    given_by_name,
+    operation,
+    own_name,
+    without_root,
+    zero_or_power_of_two,
+)
+from evo.space.expression.phrases import guesses, with_phrases
+from evo.space.expression.spelling import spelled, with_sizes
 
 
 def rewritten(text: str, scope: Scope = ()) -> Iterator[ast.expr]:
@@ -131,7 +124,7 @@ class _Translator(ast.NodeTransformer):
             case ast.Subscript(
                 value=ast.Call(func=ast.Name(id="divmod"), args=[left, right]), slice=ast.Constant(value=0 | 1 as part)
             ):
-                return self.visit(ast.BinOp(left=left, op=ast.Mod() if part else ast.FloorDiv(), right=right))
+                return self.visit(form("{0} % {1}" if part else "{0} // {1}", left, right))
         return self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
@@ -145,19 +138,19 @@ class _Translator(ast.NodeTransformer):
         logical = self._logical(node.left) and self._logical(node.right)
         match node.op:
             case ast.BitAnd() if logical:
-                return ast.BoolOp(op=ast.And(), values=[node.left, node.right])
+                return form("{0} and {1}", node.left, node.right)
             case ast.BitOr() if logical:
-                return ast.BoolOp(op=ast.Or(), values=[node.left, node.right])
+                return form("{0} or {1}", node.left, node.right)
             case ast.BitXor() if not (_is_number(node.left) or _is_number(node.right)):
-                return self.visit(_operation("xor", [node.left, node.right]) or node)
+                return self.visit(form("(not {0}) != (not {1})", node.left, node.right))
             case ast.Pow() if logical:
                 raise ValueError("a truth value has no power")
             case ast.BitAnd() if (mask := _mask(node.right)) is not None:
-                return ast.BinOp(left=node.left, op=ast.Mod(), right=ast.Constant(value=mask + 1))
+                return form(f"{{0}} % {mask + 1}", node.left)
             case ast.LShift():
-                return ast.BinOp(left=node.left, op=ast.Mult(), right=_two_to(node.right))
+                return form("{0} * {1}", node.left, _two_to(node.right))
             case ast.RShift():
-                return ast.BinOp(left=node.left, op=ast.FloorDiv(), right=_two_to(node.right))
+                return form("{0} // {1}", node.left, _two_to(node.right))
         return node
 
     def _logical(self, node: ast.expr) -> bool:
@@ -167,13 +160,12 @@ class _Translator(ast.NodeTransformer):
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not) and (base := _without_lowest_bit(node.operand)) is not None:
-            return _zero_or_power_of_two(self.visit(base), ast.Eq())
+            return zero_or_power_of_two(self.visit(base), "==")
         self.generic_visit(node)
         if isinstance(node.op, ast.Invert) and self._logical(node.operand):
-            return ast.UnaryOp(op=ast.Not(), operand=node.operand)
+            return form("not {0}", node.operand)
         if isinstance(node.op, ast.Invert):  # in two's complement
-            negated = ast.UnaryOp(op=ast.USub(), operand=node.operand)
-            return ast.BinOp(left=negated, op=ast.Sub(), right=ast.Constant(value=1))
+            return form("-{0} - 1", node.operand)
         return node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
@@ -181,13 +173,13 @@ class _Translator(ast.NodeTransformer):
             return self.visit(flattened)
         base, right = _without_lowest_bit(node.left), node.comparators[0]
         zero = isinstance(right, ast.Constant) and right.value == 0 and not isinstance(right.value, bool)
-        if (inverted := _without_root(node)) is not None:
+        if (inverted := without_root(node)) is not None:
             return self.visit(inverted)
         if base is not None and zero and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
-            return _zero_or_power_of_two(self.visit(base), node.ops[0])
+            return zero_or_power_of_two(self.visit(base), "==" if isinstance(node.ops[0], ast.Eq) else "!=")
         self.generic_visit(node)
         node.ops = [
-            _EQUALITIES.get((type(op), isinstance(right, _LISTS)), lambda op=op: op)()
+            _EQUALITIES.get((type(op), isinstance(right, ast.List | ast.Tuple | ast.Set)), lambda op=op: op)()
             for op, right in zip(node.ops, node.comparators, strict=True)
         ]
         node.comparators = [
@@ -208,118 +200,36 @@ class _Translator(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> Any:  # noqa: PLR0911
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if (given := _given_by_name(name, node.args)) is not None:
+        name = own_name(function_name(node))
+        if (given := given_by_name(name, node.args)) is not None:
             return given
         values = [self.visit(each) for each in elements(node.args)]
-        name = _FUNCTIONS.get(name, name)
         match name, values:
             case "sizeof" | "itemsize" | "element_size", [ast.Name(id=field)] if field in self.choices:
                 return bytes_of(field, self.choices[field]) or node
             case "ceil", [ast.BinOp(left=left, op=ast.Div(), right=right)]:
-                return ast.Call(func=ast.Name(id="ceil_div", ctx=ast.Load()), args=[left, right], keywords=[])
+                return form("ceil_div({0}, {1})", left, right)
             case "int" | "floor", [ast.BinOp(left=left, op=ast.Div(), right=right)]:
-                return ast.BinOp(left=left, op=ast.FloorDiv(), right=right)
+                return form("{0} // {1}", left, right)
             case "float", [ast.Constant(value=str() as text)] if text.lower() in BOUNDS:
                 return ast.Constant(value=BOUNDS[text.lower()])
             case "min" | "max" | "all" | "any" | "sum" | "prod" | "float" | "bool", [value]:
                 return value
             case "sum" | "prod", [first, *others]:
-                op = ast.Add() if name == "sum" else ast.Mult()
-                return functools.reduce(lambda left, right: ast.BinOp(left=left, op=op, right=right), others, first)
+                return functools.reduce(
+                    functools.partial(form, "{0} + {1}" if name == "sum" else "{0} * {1}"), others, first
+                )
             case "all" | "any", [_, *_]:
                 return ast.BoolOp(op=ast.And() if name == "all" else ast.Or(), values=values)
             case "static_assert" | "assert_", [condition, ast.Constant(value=str())]:
                 return condition
         owner = [self.visit(node.func.value)] if isinstance(node.func, ast.Attribute) else []
         for operands in (values, [*owner, *values]):  # `np.add(a, b)`, and `a.add(b)`
-            if (operation := _operation(name, operands)) is not None:
-                return self.visit(operation) if isinstance(operation, ast.Compare) else operation
+            if (meant := operation(name, operands)) is not None:
+                return self.visit(meant) if isinstance(meant, ast.Compare) else meant
         return ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=values, keywords=node.keywords)
 
 
-_LISTS = (ast.List, ast.Tuple, ast.Set)
-
-
-def elements(arguments: Sequence[ast.expr]) -> list[ast.expr]:
-    """Return the arguments of a call or, if its only argument is a list, the elements of the list.
-
-    A generator over a list, such as ``a == x for x in (1, 2)``, is expanded.
-    """
-    match arguments:
-        case [ast.List(elts=values) | ast.Tuple(elts=values) | ast.Set(elts=values)]:
-            return values
-        case [
-            ast.GeneratorExp(elt=part, generators=[ast.comprehension(target=ast.Name(id=name), iter=source, ifs=[])])
-            | ast.ListComp(elt=part, generators=[ast.comprehension(target=ast.Name(id=name), iter=source, ifs=[])])
-        ] if isinstance(source, _LISTS):
-            return [_Renamed(name, each).visit(copy.deepcopy(part)) for each in source.elts]
-    return list(arguments)
-
-
-class _Renamed(ast.NodeTransformer):
-    """Replaces a name by a tree."""
-
-    def __init__(self, name: str, meant: ast.expr) -> None:
-        self.name, self.meant = name, meant
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self.meant if node.id == self.name else node
-
-
-def _given_by_name(function: str, arguments: Sequence[ast.expr]) -> ast.expr | None:
-    """Return the name in ``params.get("a")`` or Optuna's ``trial.suggest_int("a", 1, 8)``; None for other calls."""
-    match arguments:
-        case [ast.Constant(value=str() as name), *_] if function == "get" or function.startswith("suggest_"):
-            return ast.Name(id=name, ctx=ast.Load())
-    return None
-
-
-_FORMS: Mapping[str, str] = {
-    "{0}": "require check constraint static_assert assert_",
-    "{0} ** {1}": "pow power",
-    "{0} ** 0.5": "sqrt",
-    "{0} ** (1 / 3)": "cbrt",
-    "({0} ** 2 + {1} ** 2) ** 0.5": "hypot",
-    "{0} ** 2": "square",
-    "{0} % {1}": "mod fmod remainder",
-    "{0} // {1}": "floor_divide floordiv div idiv",
-    "{0} / {1}": "divide truediv true_divide",
-    "{0} * {1}": "mul multiply",
-    "{0} + {1}": "add",
-    "{0} - {1}": "sub subtract",
-    "{0} * {1} // gcd({0}, {1})": "lcm",
-    "min(max({0}, {1}), {2})": "clamp clip",
-    "({0} > 0) - ({0} < 0)": "sign sgn",
-    "not {0}": "not logical_not",
-    "(not {0}) != (not {1})": "xor logical_xor",
-    "(not {0}) == (not {1})": "iff xnor",
-    "{0} and {1}": "logical_and",
-    "{0} or {1}": "logical_or",
-    "not ({0} and {1})": "nand",
-    "not ({0} or {1})": "nor",
-    "not {0} or {1}": "implies",
-    "{0} == {1}": "eq equal equals",
-    "{0} != {1}": "ne not_equal strcmp",
-    "{0} < {1}": "lt less",
-    "{0} <= {1}": "le less_equal",
-    "{0} > {1}": "gt greater",
-    "{0} >= {1}": "ge greater_equal",
-    "{0} in {1}": "isin",
-    "{0} % 2 == 0": "even is_even iseven",
-    "{0} % 2 == 1": "odd is_odd isodd",
-    "{1} if {0} else {2}": "where select iif if_else ifelse",
-    "{0} // 1": "int floor trunc int_ fix",
-    "ceil_div({0}, 1)": "ceil",
-    "({0} + 0.5) // 1": "round rint nint lround",
-}
-"""Functions of other languages in lower case, by the expression that has their value."""
-_OPERATIONS: Mapping[tuple[str, int], str] = {
-    (name, len(set(re.findall(r"{\d}", form)))): form for form, names in _FORMS.items() for name in names.split()
-}
-_ROUNDING = frozenset(_FORMS["{0} // 1"].split() + _FORMS["({0} + 0.5) // 1"].split() + ["ceil"])
-_POWER_TEST = re.compile(r"is_?pow(?:er)?_?(?:of_?)?(?:2|two)", re.IGNORECASE)
-"""Matches names of functions that test for a power of two, such as ``is_power_of_2`` and ``isPow2``."""
 _EQUALITIES: Mapping[tuple[type[ast.cmpop], bool], Callable[[], ast.cmpop]] = {
     (ast.Is, False): ast.Eq,
     (ast.IsNot, False): ast.NotEq,
@@ -327,32 +237,6 @@ _EQUALITIES: Mapping[tuple[type[ast.cmpop], bool], Callable[[], ast.cmpop]] = {
     (ast.NotEq, True): ast.NotIn,
 }
 """The operators to write, by the operator and whether its right operand is a list."""
-
-
-def _operation(name: str, operands: Sequence[ast.expr]) -> ast.expr | None:
-    """Return the operation that a call such as ``mod(a, b)`` or ``And(a, b)`` denotes; None for unknown functions.
-
-    Args:
-        name: name of the called function.
-        operands: arguments of the call.
-    """
-    if _POWER_TEST.fullmatch(name) and len(operands) == 1:
-        return _power_of_two(operands[0], ast.Eq())
-    if name.lower() in ("and", "or") and len(operands) > 1:
-        return ast.BoolOp(op=ast.And() if name.lower() == "and" else ast.Or(), values=list(operands))
-    if name.lower() in _ROUNDING and len(operands) == 1 and _whole(operands[0]):
-        return operands[0]
-    form = _OPERATIONS.get((name.lower(), len(operands)))
-    texts = [f"({ast.unparse(each)})" for each in operands]
-    return ast.parse(form.format(*texts), mode="eval").body if form else None
-
-
-def _whole(node: ast.expr) -> bool:
-    """Return True if a value is a whole number, provided that all names have whole numbers as values."""
-    return not any(
-        isinstance(each, ast.Div | ast.Pow) or (isinstance(each, ast.Constant) and type(each.value) is not int)
-        for each in ast.walk(node)
-    )
 
 
 def _is_number(node: ast.expr) -> bool:
@@ -374,7 +258,7 @@ def _mask(node: ast.expr) -> int | None:
 def _two_to(exponent: ast.expr) -> ast.expr:
     if isinstance(exponent, ast.Constant) and type(exponent.value) is int and 0 <= exponent.value < 62:
         return ast.Constant(value=1 << exponent.value)
-    return ast.BinOp(left=ast.Constant(value=2), op=ast.Pow(), right=exponent)
+    return form("2 ** {0}", exponent)
 
 
 def _without_lowest_bit(node: ast.expr) -> ast.expr | None:
@@ -385,55 +269,6 @@ def _without_lowest_bit(node: ast.expr) -> ast.expr | None:
         ):
             return left if ast.dump(left) == ast.dump(again) else None
     return None
-
-
-def _power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
-    power = ast.BinOp(left=ast.Constant(value=2), op=ast.Pow(), right=ast.Constant(value=POWER))
-    remainder = ast.BinOp(left=power, op=ast.Mod(), right=base)
-    return ast.Compare(left=remainder, ops=[op], comparators=[ast.Constant(value=0)])
-
-
-def _zero_or_power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
-    """Return a comparison that is true if `base` is zero or a power of two; with the operator ``!=``, its negation."""
-    is_zero = ast.Compare(left=base, ops=[op], comparators=[ast.Constant(value=0)])
-    joined = ast.Or() if isinstance(op, ast.Eq) else ast.And()
-    return ast.BoolOp(op=joined, values=[is_zero, _power_of_two(base, op)])
-
-
-def _without_root(node: ast.Compare) -> ast.expr | None:
-    """Return an equivalent comparison without ``log2`` and ``sqrt``; None if there is none.
-
-    ``log2(a) <= 7`` becomes ``a <= 128``, ``sqrt(a) < 9`` becomes ``a < 81``, and ``log2(a) % 1 == 0`` becomes a test
-    for a power of two.
-    """
-    if len(node.ops) != 1:
-        return None
-    op, left, right = node.ops[0], node.left, node.comparators[0]
-    match left, right:
-        case ast.BinOp(left=ast.Call() as call, op=ast.Mod(), right=ast.Constant(value=1)), ast.Constant(value=0):
-            base = _argument(call, "log2")
-            return None if base is None or not isinstance(op, ast.Eq | ast.NotEq) else _power_of_two(base, op)
-        case ast.Call() as call, ast.Constant() as bound if (inverse := _inverse(call, bound)) is not None:
-            return ast.Compare(left=call.args[0], ops=[op], comparators=[inverse])
-        case ast.Constant() as bound, ast.Call() as call if (inverse := _inverse(call, bound)) is not None:
-            return ast.Compare(left=inverse, ops=[op], comparators=[call.args[0]])
-    return None
-
-
-def _inverse(call: ast.Call, bound: ast.Constant) -> ast.Constant | None:
-    """Return the bound for x that a bound for ``log2(x)`` or ``sqrt(x)`` implies, e.g. 128 for 7; None if unknown."""
-    value = bound.value
-    if type(value) is not int or not 0 <= value < 62:
-        return None
-    if _argument(call, "log2") is not None:
-        return ast.Constant(value=1 << value)
-    return ast.Constant(value=value * value) if _argument(call, "sqrt") is not None else None
-
-
-def _argument(call: ast.Call, function: str) -> ast.expr | None:
-    """Return the argument of a call if it calls the named function, with or without its module; else None."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return call.args[0] if name == function and len(call.args) == 1 and not call.keywords else None
 
 
 def _conjunction(node: ast.Compare) -> ast.expr | None:

@@ -19,7 +19,7 @@ from db.queries import listing
 from db.queries.listing import CHAMPION_ORDERS, ChampionFilter, ChampionOrder
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions
-from evo.family.problem import split_assignments
+from evo.family.assignments import split_assignments
 from evo.messages.view.runs import note_of_rivals
 
 router = page_router()
