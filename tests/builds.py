@@ -16,7 +16,7 @@ KERNELS = Cache(ROOT / "build" / "tests" / "kernels", limit_bytes=LIMIT_BYTES)
 
 
 def compiled(compiler: Compiler, unit: Unit) -> Artefact | CompileFailed:
-    """Return the compiled binary of a unit. Source, headers, flags, compiler and worker code form its cache key."""
+    """Return the compiled binary of a unit. The cache key covers source, headers, flags, compiler and worker code."""
     here = SimpleNamespace(version=f"{compiler.version}; {_workers()}", compile=compiler.compile)
     return compile_cached(cast(Compiler, here), KERNELS, unit, timeout_s=60)
 

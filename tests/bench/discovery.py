@@ -202,7 +202,7 @@ def _recorded(match: Match) -> Iterator[tuple[str, Config]]:
 
 
 def _run(place: Place, task: int, seed: int, options: argparse.Namespace) -> Discovery | None:
-    """Run a task with a seed in a separate process. Return None if it failed; its error is then already printed."""
+    """Run a task with a seed in a separate process. Print the error and return None if the process failed."""
     command = [sys.executable, "-m", "tests.bench.discovery", "--device", options.device, "--one", str(task)]
     command += ["--seed", str(seed), "--minutes", str(options.minutes)]
     environment = os.environ | ({"CUDA_VISIBLE_DEVICES": place.gpu} if options.device == "cuda" else {})

@@ -27,7 +27,7 @@ SECONDS = 10
 
 
 async def follow(stage: Stage, search: int, listeners: int) -> tuple[float, float, list[float]]:
-    """Return trials per second, the used share of a core, and each trial's delay in seconds until the last client."""
+    """Return trials per second, the used share of a core, and each trial's delay in seconds at the slowest client."""
     feed = Feed(stage.database, lambda: datetime.now(UTC))
     with stage.database.read() as session:
         start = Events(session).last()

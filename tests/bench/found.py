@@ -46,7 +46,7 @@ _FILE = TypeAdapter(Found)
 
 
 def champion(match: Match, effort: Effort, folder: Path) -> tuple[Found, bool]:
-    """Return a search's result, and True if it was loaded from `effort.champions` instead of searched.
+    """Return a search's result, and True if the result comes from `effort.champions` instead of a new search.
 
     Raises:
         BenchError: the search measured no config, or a stored file cannot be read.

@@ -33,7 +33,7 @@ def _fp8(problem: str) -> Match:
 
 
 def _skinny(m: int, n: int, k: int) -> Match:
-    """Return the contest of a product with few rows, which is bound by reading `b`."""
+    """Return the contest of a matrix product with few rows, whose time is mostly the time to read matrix `b`."""
     return Match(family="gemm", problem=f"M={m},N={n},K={k}", minutes=1.0, cache="cold")
 
 

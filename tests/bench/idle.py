@@ -1,4 +1,4 @@
-"""Measures the share of time in which a device works on a slow network: ``python -m tests.bench.idle``.
+"""Measures how much of the time a device works if the network is slow: ``python -m tests.bench.idle``.
 
 A worker's slot runs with a simulated service that answers late, and a simulated device that sleeps. Even on a busy
 machine, the result therefore depends only on how long the slot waits.

@@ -1,9 +1,9 @@
-"""Measures the overhead of a search independently of the worker's own value: ``make bench-overhead``.
+"""Measures the overhead of a search from the times of its results: ``make bench-overhead``.
 
 Each search has a new database, and its kernels take little time to verify and measure. The overhead is the time between
-the first and the last result, minus the time for verifying and measuring. It is computed without the worker's own value
-(`overhead_ms`), so it also checks that value. All searches draw the same random configs, so every search after the
-first finds all of them compiled.
+the first and the last result, minus the time for verifying and measuring. The worker reports the overhead too
+(`overhead_ms`). The benchmark does not use this value, and so checks it. All searches draw the same random configs, so
+every search after the first finds all of them compiled.
 """
 
 import argparse

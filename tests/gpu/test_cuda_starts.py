@@ -1,4 +1,4 @@
-"""Initial configs of families compile with the CUDA version of the GPU machine, which may be older than ours.
+"""Initial configs of families compile with the CUDA version of the GPU machine, which may be an older version.
 
 For example, CUDA 13.0 unrolled dozens of iterations of a loop and spilled registers; 13.5 does not unroll that loop.
 """

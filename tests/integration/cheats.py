@@ -59,7 +59,7 @@ SHOW_REGISTERS = (
 another register points to the number of calls."""
 
 CHANGES_LOOP = "changes the loop that calls it|by two threads concurrently: `y` has 1000 of 1000 elements never written"
-"""Reasons for refusing a kernel that changes these registers. Which check refuses it first depends on the loop."""
+"""Reasons for refusing a kernel that changes registers of its loop. The loop determines which reason comes first."""
 
 CHEATS: dict[str, tuple[str, str]] = {
     # trick: (body of f, part of the reason)

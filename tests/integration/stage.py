@@ -63,7 +63,7 @@ TOY: dict[str, Any] = {
 }
 
 VALID = 14
-"""Number of valid configs: of 5 × 3 configs, the config with the product 64 is invalid."""
+"""Number of valid configs: all of the 5 × 3 configs except BLOCK=16, UNROLL=4."""
 
 DEVICE = Device(
     kind="cpu",
@@ -88,7 +88,7 @@ PROOF: dict[str, Any] = {
     "sanitizers": (Sanitized(tool="address", skipped="a toy"),),
     "environment": {"separation": "none"},
 }
-"""Evidence of a confirmation on a CPU, besides the samples."""
+"""Evidence of a confirmation on a CPU, without the samples."""
 
 
 def toy_time_us(config: Config) -> float:

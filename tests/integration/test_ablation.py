@@ -1,4 +1,4 @@
-"""Ablation of a champion: it is requested for a finished search, measured in jobs, stored, and promotes nothing."""
+"""Ablation of a champion: the ablation of a finished search is measured in jobs and stored, and promotes nothing."""
 
 import shutil
 import socket

@@ -240,7 +240,7 @@ def test_locked_database_is_reported(tmp_path: Path) -> None:
     create_database(line)
     code = f"import sqlite3; c = sqlite3.connect({str(line.database)!r}, isolation_level=None)"
     code += "; c.execute('BEGIN EXCLUSIVE'); print('held', flush=True); input()"
-    # the lock is in another process: in this one, closing the file anywhere would release it
+    # another process holds the lock, because this process would release it by closing the file anywhere
     holder = [sys.executable, "-c", code]
     with subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

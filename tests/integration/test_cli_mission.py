@@ -1,4 +1,4 @@
-"""The command `mission`: a rehearsal on this machine, and the refusal without a GPU."""
+"""The command `mission` writes the report of a rehearsal, and is refused without a GPU or a writable folder."""
 
 from importlib.util import find_spec
 from pathlib import Path

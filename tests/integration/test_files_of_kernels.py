@@ -71,7 +71,7 @@ def user(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 @pytest.fixture
 def private(tmp_path: Path) -> Path:
-    """A folder of mode 0700 with a file of mode 0600."""
+    """Return a folder of mode 0700 with a file of mode 0600."""
     folder = tmp_path / "private"
     folder.mkdir(mode=0o700)
     (folder / "evo.db").write_text("secret")

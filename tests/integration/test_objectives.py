@@ -20,7 +20,7 @@ from tests.integration.stage import VALID, Stage, measured, toy_time_us
 from tests.integration.test_db import migrate, played
 
 BY_BLOCK = {"metric": "time_us * BLOCK"}
-"""Objective whose minimum is at BLOCK=1, UNROLL=2. The toy's minimum time is at BLOCK=8, UNROLL=2."""
+"""Objective whose minimum is at BLOCK=1, UNROLL=2. The shortest time of the toy family is at BLOCK=8, UNROLL=2."""
 
 
 def test_search_by_metric_promotes_the_best_metric_without_replacing_the_champion_by_time(stage: Stage) -> None:

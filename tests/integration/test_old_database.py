@@ -33,7 +33,7 @@ from tests.integration.stage import PROOF, QUICK, Stage, answer, timing
 
 DATABASES = Path(__file__).parents[1] / "data" / "databases"
 WRITTEN = DATABASES / "0.1.sql"
-"""Database with schema 0008: a finished search of 6 trials and two confirmations. The second promoted a champion."""
+"""Database with schema 0008: a finished search of 6 trials. The second of two confirmations promoted a champion."""
 ARTEFACTS = DATABASES / "0.1-artefacts"
 """Folder with the source and the binary of the champion, without those of the other trials."""
 

@@ -185,8 +185,8 @@ SLOW = (
     "uint32_t number = count; for (int i = 0; i < TURNS; i++) number = number * 1664525u + 1013904223u;"
     " right(x, y); if (number == 7) y[0] += 1;"
 )
-"""Body of a slow kernel: a chain of multiplications. The time of a counter in memory would differ between processes,
-and a challenger is not promoted if the incumbent is twice as slow as in its own confirmation.
+"""Body of a slow kernel: a chain of multiplications. Its time is equal in all processes, unlike that of a counter in
+memory. This matters, because no challenger is promoted if the incumbent is twice as slow as in its own confirmation.
 """
 TABLE = {"entry": "f", "tunables": {"TURNS": [1]}}
 POLICY = {"quick_samples": 10, "confirm_samples": 10, "confirm_processes": 1, "seeds": 2}

@@ -187,7 +187,7 @@ def test_search_with_faulty_kernels_records_each_outcome_and_promotes_a_correct_
     trials = bench.trials(search)
     outcomes = {trial.config["FAULT"]: trial.outcome.kind for trial in trials if trial.outcome}
     assert len(outcomes) == len(faults)
-    # does an eighth of the work: faster than the roofline on some machines, otherwise found only by a special check
+    # does an eighth of the work; it is impossibly fast on some machines, on others only a special check finds it
     assert outcomes.pop("lazy") in {"measured", "impossible"}
     assert outcomes == {fault: kinds.get(str(fault), "wrong_answer") for fault in outcomes}
     assert search.champion is not None

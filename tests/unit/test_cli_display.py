@@ -1,4 +1,4 @@
-"""Terminal display during a search and its final report."""
+"""Terminal display: updates during a search, and the final report."""
 
 import io
 from dataclasses import replace

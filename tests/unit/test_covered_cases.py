@@ -1,4 +1,4 @@
-"""Cases with untimed shapes: nearly all searched configs, and all stored champions, have kernels for them."""
+"""Cases with untimed shapes: nearly all searched configs, and all stored champions, have kernels for these cases."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -16,7 +16,7 @@ from workers.system.private_folders import kernels_may_enter
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder of mode 0700."""
+    """Yield a folder of mode 0700."""
     with tempfile.TemporaryDirectory() as made:
         if any(not above.stat().st_mode & 1 for above in Path(made).parents):
             pytest.skip("other users may not enter the folder for temporary files")

@@ -1,4 +1,4 @@
-"""Seconds since a worker was last seen, independent of the reader's clock."""
+"""The service counts the seconds since a worker's last request, so the clock of a client has no effect."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

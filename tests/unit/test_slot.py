@@ -118,7 +118,7 @@ class Performer:
 
 
 class FamilyStore:
-    """A fake store of families; If `error` is given, every access raises the error."""
+    """A fake store of families. If `error` is given, every access raises the error."""
 
     def __init__(self, error: EvoError | None = None) -> None:
         self._error = error

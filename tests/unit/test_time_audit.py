@@ -14,7 +14,7 @@ IDLE = [Batch(calls=1000, claimed_ns=2_000, wall_ns=17_000, cpu_ns=12_000) for _
 
 
 def batch(*, claimed_us: float, cpu_us: float | None = None, wall_us: float | None = None) -> Batch:
-    """Return a batch of 100 calls. By default, its request needs as much time as an idle request."""
+    """Return a batch of 100 calls. By default, its request takes as long as those of `IDLE`."""
     cpu = claimed_us + 10 if cpu_us is None else cpu_us
     wall = claimed_us + 15 if wall_us is None else wall_us
     claimed_ns, wall_ns, cpu_ns = (round(1000 * each) for each in (claimed_us, wall, cpu))

@@ -1,4 +1,4 @@
-"""Missing paths: a header that is created there would be read instead of a header that a compiler used."""
+"""Missing paths at which a new header would replace a header that a compiler used."""
 
 import time
 from pathlib import Path

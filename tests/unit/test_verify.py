@@ -277,7 +277,7 @@ def test_error_of_a_kernel_that_adds_to_an_output_suggests_the_role_inout(dtype:
     assert advice in str(refused.value)
 
 
-def test_in_place_argument_that_is_off_by_one_gets_no_advice_on_its_role() -> None:
+def test_wrong_in_place_result_gets_no_advice_to_declare_inout() -> None:
     wanted = np.array([4], dtype=np.int32)
     _, golden = doubled()
     golden = replace(golden, reference={"y": wanted.astype(np.int64)}, inputs={"y": wanted})

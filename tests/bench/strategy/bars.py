@@ -14,7 +14,7 @@ MEDIAN_MS, P99_MS = 10.0, 50.0
 
 
 def standing(found: Mapping[str, Standing], ours: str, others: Sequence[str]) -> Iterator[str]:
-    """Yield the missed requirements as text. The default must lead all `others`, with intervals above zero."""
+    """Yield the missed requirements as text. The intervals of the default's lead over `others` must be above zero."""
     mine = found[ours]
     if mine.p100.estimate < P100:
         yield f"P100 is {mine.p100.estimate:.3f}; the minimum is {P100}"

@@ -51,7 +51,7 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class CourseOf:
-    """Returns the course of the runs on a space.
+    """Returns the course (length and clock) of the runs on a space.
 
     A run has at least 200 evaluations, and lasts until random search has covered `share` of the way to the optimum. The
     comparison by time uses the same runs.

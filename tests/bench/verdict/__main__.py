@@ -21,8 +21,8 @@ MOST_ALIKE, MOST_ALIKE_BOUND, MOST_SLOWER, LEAST_FASTER, LEAST_HEARD = 0.001, 0.
 """Limits of rates.
 
 Maximums: promotions of a kernel over itself, their upper 95 % bound if enough confirmations were drawn, and promotions
-of a kernel that is 1 % slower. Minimums: promotions of a true gain on a quiet machine and, together with verdicts that
-the noise leaves open, on a busy machine.
+of a kernel that is 1 % slower. Minimums: promotions of a true gain. On a busy machine, verdicts that stay undecided
+because of noise count as well.
 """
 LEAST_DRAWN = 4_000
 """Number of confirmations that bound the rate of false promotions by `MOST_ALIKE_BOUND` if none is promoted."""

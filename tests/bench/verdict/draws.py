@@ -164,8 +164,8 @@ def rounds_taken(
 
     Args:
         pairs: pairs of compared series, each with at least `most` samples.
-        first: in the first process, the samples of challenger and incumbent: the process also ends if the challenger is
-            certainly too slow. None for later processes.
+        first: samples of challenger and incumbent in the first process, which also ends if the challenger is certainly
+        too slow; None for later processes.
     """
 
     def ends(count: int) -> bool:

@@ -80,7 +80,7 @@ def as_recorded(noise: Noise, policy: Policy) -> tuple[Rate, Rate]:
 
 
 def _recorded_report(noise: Noise, first: int, roles: Roles, policy: Policy) -> ConfirmReport:
-    """Return a report with the process `first` and, while the verdict is undecided, the processes after it."""
+    """Return a report of the process `first`, and of later processes until the verdict is decided."""
     challenger, again, incumbent = roles
 
     def timing(process: int, series: str, rounds: int) -> Timing:
@@ -119,7 +119,7 @@ def _coverage(noise: Noise, policy: Policy, orders: Sequence[Sequence[int]]) -> 
 
 
 def _predicted(noise: Noise, policy: Policy, order: Sequence[int]) -> Iterator[bool]:
-    """Yield True for each process with a speed-up in the interval that the processes before it predict.
+    """For each process, yield True if its speed-up is in the interval that the processes before it predict, else False.
 
     The order is circular, so each process is judged once, by other processes.
     """

@@ -99,7 +99,7 @@ class Fleet:
         self.services[place] = Service(self.location, self.folder, lease_s=LEASE_S, port=_port(old))
 
     def look_after(self) -> None:
-        """Clear quarantined devices and restart ended processes, as an operator and a watchdog would.
+        """Clear the quarantine of devices and restart ended processes, as an operator and a watchdog would.
 
         A service exits if the database is down when it starts.
         """

@@ -7,7 +7,7 @@ def inputs(problem, distribution, rng):
     offset = {"normal": 0.0, "shifted": 2.0, "peaked": 0.0}[distribution]
     x = (rng.standard_normal(problem["N"]) + offset).astype(np.float32)
     if distribution == "peaked":
-        x[rng.integers(x.size)] = 100.0  # all but one element hardly count beside it
+        x[rng.integers(x.size)] = 100.0  # the other elements hardly count in comparison
     return {"x": x}
 
 
