@@ -29,8 +29,8 @@ MEANING = {
     "standard output cannot be read or written",
     Exit.CONFLICT: "the request does not fit the current state, e.g. resuming a search that has ended",
     Exit.BUG: "an error of kernel-evo itself; the message names the file with the details",
-    Exit.INTERRUPTED: "Ctrl-C ended the command: pressed twice, or once before anything ran (128 + N after a different "
-    "signal N)",
+    Exit.INTERRUPTED: "Ctrl-C ended the command: pressed twice, or once before anything ran. If a different signal N "
+    "ended the command, the code is 128 + N",
     Exit.UNHEARD: "the reader of standard output closed the pipe, as `| head` does; the rest of the output is lost",
 }
 

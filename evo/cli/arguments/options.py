@@ -95,8 +95,8 @@ ModelUrl = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Address of the model's API; by default that of the provider. With this option, the API key is read from "
-        "KERNEL_EVO_MODEL_KEY.",
+        help="Address of the model's API; by default the provider's address. With this option, the API key is read "
+        "from KERNEL_EVO_MODEL_KEY.",
         rich_help_panel=_MODEL,
     ),
 ]

@@ -59,7 +59,7 @@ def report(
     """Write the report of a search as report.md and report.html.
 
     The report contains findings, tunable values that bring no gain, the cost, and a decision whether to keep the
-    champion. It is made from the database, without a worker.
+    champion. The command reads only the database, and needs no worker.
     """
     from evo.cli.files.writing import write_file, writing_to
     from evo.report import parse_goals

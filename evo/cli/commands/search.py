@@ -228,10 +228,10 @@ def search(
     """Search the space of a family for the fastest correct config, and promote this config if the evidence suffices.
 
     The command uses the running service of the database. If no service runs, the command starts a service and a worker,
-    which end with the search. Several shapes (`S=128,256`, or the range `S=1..4096`) are searched in turn. Each of them
-    has the whole budget, and starts from the champions of the previous shapes. The problems of a suite share the
-    budget. It is spent in parts; each part goes to the problem with the largest expected gain. With --json, a search is
-    printed as one object, and several shapes as a list of objects. After one Ctrl-C, running trials finish, and the
+    which end with the search. Several shapes (`S=128,256`, or the range `S=1..4096`) are searched in turn. Each
+    shape has the whole budget, and starts from the champions of the previous shapes. The problems of a suite share one
+    budget, which is spent in parts: each part goes to the problem with the largest expected gain. With --json, a search
+    is printed as one object, and several shapes as a list of objects. After one Ctrl-C, running trials finish, and the
     report is printed. A second Ctrl-C cancels the search.
     """
     from evo.cli.commands import ablation

@@ -63,7 +63,7 @@ def show(
     *,
     as_json: Json = False,
 ) -> None:
-    """List the calls of a suite, with ranges of lengths expanded."""
+    """List the calls of a suite. Each value of a list or range is a separate call."""
     from templates.suites import find
 
     found = find(suite)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Why = Annotated[
     str | None,
-    typer.Option("--reason", help="Reason, stored with the champion; a terminal asks for it if omitted."),
+    typer.Option("--reason", help="Reason, stored with the champion; without this option, the terminal asks for it."),
 ]
 ChampionId = Annotated[
     int,
@@ -232,7 +232,7 @@ def called(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Store how long a call takes if a PyTorch program calls a champion.
+    """Store how long a PyTorch program takes to call the kernels of an exported package.
 
     An exported package measures the time of its own functions and of PyTorch's functions. `champion show` and the
     reports show both times next to the kernel's time.

@@ -69,7 +69,7 @@ def submit(
         typer.Option(
             min=0,
             metavar="VARIANT",
-            help="Variant from which this variant is derived; may be repeated. Default: the family.",
+            help="Variant from which this variant is derived; may be repeated. Default: the family's own code.",
         ),
     ] = None,
     trials: Annotated[
