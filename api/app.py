@@ -50,7 +50,7 @@ COLLECT_S = 600.0
 TOKENS_S = 10.0
 
 Opened: TypeAlias = tuple[Ownership | None, Database]
-"""The database. For SQLite, also the lock that prevents other services from using the same file."""
+"""The lock that keeps other services from using the same SQLite file (None for PostgreSQL), and the database."""
 
 DESCRIPTION = (
     "Searches the parameter space of GPU and CPU kernels. Errors are RFC 9457 problem documents. Lists are paged; "

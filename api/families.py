@@ -67,7 +67,8 @@ def goal_of(search: SearchRow) -> Goal | None:
 
     `search` may be a row that is not stored yet.
 
-    Raises: / InvalidInput: the metric is not a valid expression.
+    Raises:
+        InvalidInput: the metric is not a valid expression.
     """
     flops, moved = _work(search, search.objective.metric)
     return Goal.of(search.objective, search.problem, flops=flops, moved=moved)
@@ -78,7 +79,8 @@ def second_goal_of(search: SearchRow) -> Goal | None:
 
     `search` may be a row that is not stored yet.
 
-    Raises: / InvalidInput: the second objective is not a valid expression, or equals the first objective.
+    Raises:
+        InvalidInput: the second objective is not a valid expression, or equals the first objective.
     """
     flops, moved = _work(search, search.objective.second_metric)
     return Goal.second(search.objective, search.problem, flops=flops, moved=moved)

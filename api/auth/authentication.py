@@ -31,7 +31,7 @@ class Gate:
     """Finds the caller of a token or session, in a cache or else in the database. Thread-safe.
 
     Args:
-        key: secret that is stored next to the database. A caller that sends it has all roles.
+        key: secret that is stored next to the database. A caller that sends this secret has all roles.
         local: True if only this machine can reach the service. In this case, callers need no token until the first
             token exists.
     """

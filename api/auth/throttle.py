@@ -29,7 +29,7 @@ class Throttle:
         self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     def wait_s(self, kind: str, key: str) -> float:
-        """Return 0 and count a request, or return the seconds until the next request is allowed."""
+        """Return 0 and count the request if it is allowed, else return the seconds until the next one is allowed."""
         rate, now = self._rates[kind], time.monotonic()
         left, at = self._buckets.pop((kind, key), (rate.burst, now))
         left = min(rate.burst, left + (now - at) * rate.per_s)

@@ -256,7 +256,7 @@ class Conductor:
         self._expiry.release(attempt_id, search_id, reason, unfit=unfit)
 
     def sweep(self) -> None:
-        """Expire leases and apply all time limits. It runs every few seconds.
+        """Expire leases and apply all time limits. The service calls this method every few seconds.
 
         Raises:
             StoreUnavailable: the database cannot be used now. The time until it can be used again does not count as

@@ -1,4 +1,4 @@
-"""Controls the lifecycle of a search, which stops at the end of its budget, challenges the incumbent, and finishes."""
+"""Controls the lifecycle of a search: the end of its budget, challenges of the incumbent, and its end."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Errors of a child process with a line protocol that ends before it answers."""
+"""Errors about a child process that ends before it has answered a line."""
 
 import sys
 from pathlib import Path

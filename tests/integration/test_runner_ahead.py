@@ -1,4 +1,4 @@
-"""A runner that was started in advance is used for the request that it prepared, or ended."""
+"""A runner that was started in advance executes the request that it has prepared, or is ended."""
 
 from collections.abc import Iterator
 from dataclasses import replace

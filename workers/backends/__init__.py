@@ -121,7 +121,7 @@ class Pace(Protocol):
 
 
 Change: TypeAlias = Callable[[Pace], None]
-"""Function without arguments that changes buffers during a batch of calls."""
+"""Function that changes buffers during a batch of calls. The batch's `Pace` is its argument."""
 
 
 Remembered: TypeAlias = int | NDArray[Any]

@@ -89,7 +89,7 @@ class Renderer:
                 return failure or f"it did not start within {START_S:g} s"
             answer = process.ask(question, self._longest_s)
         except BaseException:
-            process.close()  # its late answer would be mistaken for the answer to the next request
+            process.close()  # the late answer of this process would be taken for the answer to the next request
             raise
         if process.works:
             self._idle.put(process)

@@ -39,7 +39,7 @@ def doubtful(report: Report) -> bool:
 
 
 def died(report: Report) -> bool:
-    """Return True if the worker may have caused the outcome, because it killed a process."""
+    """Return True if an interruption of the job, which kills its processes, may have caused the outcome."""
     if isinstance(report, BaselineReport):
         return not report.timings
     return isinstance(_outcome(report), Crashed)

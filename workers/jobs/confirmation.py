@@ -95,8 +95,8 @@ class Confirmation:
         """Return the report of the first process.
 
         The process verifies the challenger on every case. It then times two series of the challenger, whose difference
-        shows the noise, interleaved with the incumbent and the baselines. If this exceeds the time limit, the baselines
-        are left out, because one of them may hang.
+        shows the noise, interleaved with the incumbent and the baselines. If the comparison exceeds the time limit, it
+        is repeated without the baselines, because a baseline may hang.
         """
         series = {"challenger": "challenger", "incumbent": "incumbent", "challenger_again": "challenger"}
         request = Compare(

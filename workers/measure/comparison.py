@@ -27,7 +27,7 @@ _ORDERS = 1
 def compare(bench: Bench, request: Compare) -> Compared:
     """Time candidates and baselines in interleaved rounds, verify each candidate again, and return the samples."""
     mode, seconds = bench.terms.objective.cache, Seconds()
-    if bench.meter is not None:  # the other half is used to measure energy
+    if bench.meter is not None:  # half of the time is for the rounds, half for measuring energy
         request = replace(request, budget_s=request.budget_s / 2)
     chosen = {name: bench.candidates[candidate] for name, candidate in request.series.items()}
     with seconds.of("buffers"):
@@ -125,7 +125,7 @@ def _enough(request: Compare, objective: Objective, samples: Mapping[str, Sequen
         return True
     if (
         "challenger_again" not in request.series or objective.metric is not None
-    ):  # times alone do not determine the decision
+    ):  # the decision depends on more than these times
         return False
     if "incumbent" in samples:
         return hopeless(own, samples["incumbent"], policy)

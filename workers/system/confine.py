@@ -24,7 +24,7 @@ UNCONFINED = 125
 """Exit status if the command was not started, because there is no working sandbox."""
 
 _NETWORK_ABI, _IOCTL_ABI, _SCOPE_ABI = 4, 5, 6
-"""Versions of the Landlock ABI that added rules for truncation (`_LEAST_ABI`), the network, ioctl and scopes."""
+"""First versions of the Landlock ABI with rules for the network, ioctl and scopes. `_LEAST_ABI` added truncation."""
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14

@@ -28,7 +28,7 @@ TIMEOUT_S = 10.0
 LONGEST_S = 20.0
 """Time limit in seconds of a whole request."""
 BUSY_S = 1.0
-"""Maximum processor time of a request in seconds. It ends requests whose receiver sends an endless answer."""
+"""Maximum processor time of a request in seconds. This limit ends requests whose receiver sends an endless answer."""
 LOOK_S = 0.1
 _BARE = re.compile(r"(?P<host>[A-Za-z0-9.-]+\.[A-Za-z]{2,})(?::(?P<port>[0-9]{1,5}))?(?:/[!-~]{0,199})?")
 """Matches a URL without a scheme."""

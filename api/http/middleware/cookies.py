@@ -16,7 +16,7 @@ class OwnCookies:
     """Middleware that removes cookies that kernel-evo did not set.
 
     Browsers send all cookies of a host name, including those of other services. Python needs quadratic time to parse
-    some values in quotes, so other cookies must not reach the parser. Values of our cookies contain no quotes.
+    some values in quotes, so other cookies must not reach the parser. Values of kernel-evo's cookies contain no quotes.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -25,8 +25,9 @@ search proposes more trials, because the workers with the pending trials may the
 
 
 SHORT_MINUTES = 1.0
-"""Searches with a time budget below this number of seconds measure baselines last, because timing baselines may take
-ten seconds or more."""
+"""Searches with a time budget below this number of minutes measure baselines last, because timing baselines may take
+ten seconds or more.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,8 @@ class Confirmed:
 class Chart:
     """Coordinates of a chart. `summary` describes the chart in words.
 
-    Attributes: / star: position of the best trial at its confirmed cost. None if it is not confirmed.
+    Attributes:
+        star: position of the best trial at its confirmed cost. None if it is not confirmed.
     """
 
     dots: tuple[tuple[float, float], ...]

@@ -250,7 +250,7 @@ static int filter(int threads) {
         DENY(ioctl), /* the C library tries it on the output */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, threads == 1 ? SYS_sched_getaffinity : UINT32_MAX, 0, 1), REFUSE,
         ENDS_OTHERS(kill), ENDS_OTHERS(tgkill), ENDS_OUTSIDE(prlimit64),
-        /* allow new threads, but no new processes; a filter cannot read the arguments of clone3, and clone replaces it */
+        /* allow new threads, but no new processes; clone3 fails, because a filter cannot read its arguments */
 #ifdef SYS_clone3
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1), STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
 #endif
@@ -286,7 +286,7 @@ static int filter(int threads) {
 static int filter(int threads) { return (void)threads, 0; }
 #endif
 
-/* Give up all other capabilities, and use these. */
+/* Set the capabilities of this process: use these, and give up all others. */
 static int hold(uint32_t capabilities) {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     const struct __user_cap_data_struct held[2] = {{.effective = capabilities, .permitted = capabilities}};

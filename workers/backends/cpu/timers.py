@@ -25,8 +25,8 @@ that the request takes a smaller part of the time. Repeated samples must stay be
 """
 
 _PROLONGED = 3
-"""All later samples have more calls if the samples that needed more calls outnumber the other samples by more than this
-number. Other programs disturb only single samples.
+"""Once the samples that needed more calls outnumber the other samples by more than this number, all later samples get
+more calls. Other programs disturb only single samples.
 """
 
 _CALIBRATIONS = 3

@@ -82,7 +82,7 @@ def refusal(answers: OutputChecks) -> WrongAnswer | None:
 
 
 def together(found: Sequence[OutputChecks]) -> OutputChecks:
-    """Return the sums of the output checks of several processes, with the first fault found."""
+    """Add up the counts of the output checks of several processes, and keep the first fault that was found."""
     first = next((each.first for each in found if each.wrong), "")
     return OutputChecks(
         judged=sum(each.judged for each in found),

@@ -6,7 +6,7 @@ calls the kernel once on each of several buffer sets, and takes three samples pe
 
 - *new*: each set contains newly drawn inputs.
 - *known*: all sets contain the timed inputs. A kernel that recognises its inputs is faster than in *new*.
-- **same*: the same number of calls, all on a single set. A kernel that stores answers by address is faster than in
+- *same*: the same number of calls, all on a single set. A kernel that stores answers by address is faster than in
   *known*.
 
 The same calls are made before each sample. Then the inputs of the sample are written.

@@ -1,7 +1,7 @@
 """Batches of calls in a kernel process, and the pauses between them.
 
-**Reported* times come from the kernel process, so a kernel can falsify them. **Counted* times are processor times that
-the operating system measures.
+*Reported* times come from the kernel process, so a kernel can falsify these times. *Counted* times are processor times
+that the operating system measures.
 """
 
 from dataclasses import dataclass

@@ -71,7 +71,7 @@ class CompileProcesses:
         try:
             yield process
         except BaseException:
-            process.close()  # its late answer would be mistaken for the answer to the next request
+            process.close()  # the late answer of this process would be taken for the answer to the next request
             raise
         if process.works:
             self._idle.put(process)
