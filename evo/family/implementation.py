@@ -364,7 +364,7 @@ def _read_constraints(
 ) -> tuple[Constraint, ...]:
     constraints = []
     for table in tables:
-        expression = table.expression_over("expression", scope).check_condition().inline(derived)
+        expression = table.expression_over("expression", scope).check_condition(scope).inline(derived)
         because = table.text("because", what="a sentence that states the reason")
         constraints.append(Constraint(expression=expression, because=because))
         table.done()

@@ -387,7 +387,6 @@ def test_c_or_sql_operators_are_refused_and_the_error_shows_the_python_expressio
         "A @ B",
         "'",
         "[A for A in B]",
-        "A := 1",
         "log2(A) <= B",
     ],
 )
@@ -601,6 +600,7 @@ def test_expression_without_a_valid_correction_is_refused_without_a_suggestion(t
 LANGUAGES: dict[str, tuple[Value, ...]] = {
     "N": (1, 2, 4, 8, 16),
     "T": (1, 2, 4),
+    "Z": (0, 3, 9),
     "M": (),
     "ORDER": ("a", "ab", "rows"),
     "FLAG": (False, True),
@@ -673,6 +673,34 @@ LANGUAGES: dict[str, tuple[Value, ...]] = {
         ("sizeof(dtype) * N <= 64", "(4 if dtype == 'float32' else 2) * N <= 64"),
         ("N > 2 // at least one warp", "N > 2"),
         ("N && 2", "N and N == 2"),
+        ("N != None and N > 2", "N > 2"),
+        ("N is null or N > 2", "N > 2"),
+        ("N > 2 if N != nan else FLAG", "N > 2"),
+        ("not (N is None) and np.isfinite(N) and T < 4", "T < 4"),
+        ("N in [1, 2, null]", "N in (1, 2)"),
+        ("Z is not None", "Z != 0"),
+        ("Z == undefined", "Z == 0"),
+        ("N := 2", "N == 2"),
+        ("(N := 2) > 1", "N > 1"),
+        ("FLAG := true", "FLAG == True"),
+        ("let N = 2", "N == 2"),
+        ("FLAG == yes", "FLAG == True"),
+        ("off == FLAG", "False == FLAG"),
+        ("N < 1 << 64", "N < 4611686018427387903"),
+        ("1 << N > T", "2 ** N > T"),
+        ("math.pi * N < 9", "3.141592653589793 * N < 9"),
+        ("Z divides N", "Z and N % Z == 0"),
+        ("Z is a power of two", "Z and 2 ** 30 % Z == 0"),
+        ("N in range(T)", "0 <= N < T"),
+        ("N in range(T, 9)", "T <= N < 9"),
+        ("N from 1 to 4", "1 <= N <= 4"),
+        ("N should be at most 4", "N <= 4"),
+        ("assert N > 1, 'small'", "N > 1"),
+        ("N > 1'000", "N > 1000"),
+        ("N >= 2 bytes", "N >= 2"),
+        ("N > 2; T > 1", "N > 2 and T > 1"),
+        ("(N > 2 and (T > 1)", "N > 2 and T > 1"),
+        ("N > (T + 1))", "N > T + 1"),
     ],
 )
 def test_expression_of_another_language_gets_an_accepted_expression(written: str, meant: str) -> None:
@@ -681,6 +709,28 @@ def test_expression_of_another_language_gets_an_accepted_expression(written: str
     assert raised.value.field == "f"
     assert raised.value.reason.endswith(f"write {pasted(meant)}")
     accepted = Expression.parse(meant, "f", LANGUAGES).check_meaning().check_names(LANGUAGES).check_condition()
+    accepted.truth({name: values[0] if values else 1 for name, values in LANGUAGES.items()})
+
+
+@pytest.mark.parametrize(
+    ("written", "says", "meant"),
+    [
+        ("N // 0 == 1", "`N // 0` divides by zero", "N // 2 == 1"),
+        ("N % (2 - 2) == 0", "`N % (2 - 2)` divides by zero", "N % 2 == 0"),
+        ("ceil_div(N, 0) > 1", "`ceil_div(N, 0)` divides by zero", "ceil_div(N, 2) > 1"),
+        ("N < 2 ** 64", "`2 ** 64` is too large", "N < 4611686018427387903"),
+        ("M > 8 * 2 ** 60", "`8 * 2 ** 60` is too large", "M > 4611686018427387903"),
+        ("N ** 100 > 1", "`N ** 100` needs an exponent from 0 to 63", "N ** 2 > 1"),
+    ],
+)
+def test_operation_on_constants_without_a_value_is_refused_with_an_accepted_expression(
+    written: str, says: str, meant: str
+) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        Expression.parse(written, "f", LANGUAGES).check_meaning()
+    assert raised.value.reason.startswith(f"`{written}`: {says}")
+    assert raised.value.reason.endswith(pasted(meant))
+    accepted = Expression.parse(meant, "f", LANGUAGES).check_meaning()
     accepted.truth({name: values[0] if values else 1 for name, values in LANGUAGES.items()})
 
 
@@ -694,17 +744,26 @@ def test_caret_between_two_names_may_be_a_power_or_an_exclusive_or() -> None:
 
 
 @pytest.mark.parametrize(
-    "written", ["N!", "print(N)", "N != None", "N ?? 2", "ORDER matches 'a'", "FLAG @ 2", "f() > M"]
+    "written",
+    ["N!", "print(N)", "N != None", "nan < N", "N ?? 2", "ORDER matches 'a'", "FLAG @ 2", "f() > M", "N + wrap > 2"],
 )
 def test_error_without_a_correction_ends_with_a_valid_condition(written: str) -> None:
     with pytest.raises(InvalidInput, match=r"; a valid condition is, e\.g\., ") as raised:
-        Expression.parse(written, "f", LANGUAGES)
+        Expression.parse(written, "f", LANGUAGES).check_names(LANGUAGES)
     condition = json.loads(raised.value.reason.rpartition(" e.g., `")[2].removesuffix("`"))
     accepted = Expression.parse(condition, "f", LANGUAGES).check_names(LANGUAGES).check_condition()
     assert accepted.names <= set(re.findall(r"\w+", written))
 
 
-@pytest.mark.parametrize(("written", "meant"), [("N // T", "(N // T if T else 0)"), ("2 ** -1", "1 / 2 ** 1")])
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("N // T", "(N // T if T else 0)"),
+        ("2 ** -1", "1 / 2 ** 1"),
+        ("N ** 40", "(1.0 * N) ** 40"),
+        ("(T - N) ** 0.5", "max(0, T - N) ** 0.5"),
+    ],
+)
 def test_error_of_an_undefined_operation_suggests_a_defined_one(written: str, meant: str) -> None:
     assert f"write `{meant}`" in refusal(written, N=4, T=0)
     parse(meant).evaluate({"N": 4, "T": 0})

@@ -22,6 +22,10 @@ afterwards.
 
 EXPONENT_LIMIT = 63
 DIVIDES_BY_ZERO = "divides by zero"
+TOO_LARGE = "is too large (numbers must be below 2**62)"
+NEEDS_POSITIVE_BASE = "needs a whole number as exponent, or a base of at least 0"
+NEEDS_NUMBERS, COMPARES_TYPES = "needs numbers, not strings", "compares a string with a number"
+OF_TEXTS = (NEEDS_NUMBERS, COMPARES_TYPES)
 
 
 class OperationError(ArithmeticError):
@@ -61,7 +65,7 @@ def is_text(value: Array) -> bool:
 def numbers(*values: Array) -> tuple[Array, ...]:
     """Return the operands as numbers of one type: bools become 0 and 1, and all become float64 if one is float64."""
     if any(is_text(value) for value in values):
-        raise OperationError("needs numbers, not strings")
+        raise OperationError(NEEDS_NUMBERS)
     kind = np.float64 if any(value.dtype.kind == "f" for value in values) else np.int64
     return tuple(value.astype(kind, copy=False) for value in values)
 
@@ -84,7 +88,7 @@ def select(condition: Mask, chosen: Array, other: Array) -> Array:
 def compare(operator: Callable[[Array, Array], Any], left: Array, right: Array) -> Mask:
     """Return a mask of the elements for which a comparison of two numbers, or of two strings, is true."""
     if is_text(left) != is_text(right):
-        raise OperationError("compares a string with a number")
+        raise OperationError(COMPARES_TYPES)
     return np.asarray(operator(left, right))
 
 
@@ -110,7 +114,7 @@ def power(base: Array, exponent: Array, active: Mask) -> Array:
         base = base.astype(np.float64)
         imaginary = np.asarray((base < 0) & (exponent % 1 != 0))
         if np.any(imaginary & active):
-            raise OperationError("needs a whole number as exponent, or a base of at least 0", imaginary & active)
+            raise OperationError(NEEDS_POSITIVE_BASE, imaginary & active)
         refused = refused | imaginary
     return _through_float(np.power, base, np.where(refused, 0, exponent), active)
 
@@ -176,4 +180,4 @@ def _checked(result: Any, active: Mask, limit: float = np.inf) -> Array:
     fits = (array > -bound) & (array < bound)
     if np.all(fits | ~active):
         return array
-    raise OperationError("is too large (numbers must be below 2**62)", np.asarray(~fits & active))
+    raise OperationError(TOO_LARGE, np.asarray(~fits & active))

@@ -16,11 +16,12 @@ Scope: TypeAlias = Collection[str] | Mapping[str, Sequence[Value]]
 """Names of an expression and, if known, their possible values. An empty list means that any value is possible."""
 
 
-BOUNDS: Mapping[str, int] = {
+BOUNDS: Mapping[str, int | float] = {
     **dict.fromkeys(("inf", "infinity", "∞", "flt_max", "dbl_max", "maxsize"), INTEGER_LIMIT - 1),
     **dict.fromkeys(("llong_max", "int64_max", "long_max", "size_max"), INTEGER_LIMIT - 1),
     **dict.fromkeys(("int_max", "int32_max"), 2**31 - 1),
     **dict.fromkeys(("uint_max", "uint32_max"), 2**32 - 1),
+    **dict.fromkeys(("pi", "m_pi", "π"), math.pi),
 }
 """Numbers by their names in other languages, in lower case. Expressions have no infinity, but all values are below
 `INTEGER_LIMIT`.
@@ -32,11 +33,10 @@ def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]
     texts = {value for values in choices.values() for value in values if isinstance(value, str)}
     meant: dict[str, Value] = {}
     for name in missing:
-        truth = word(name)
-        if truth is not None:
-            meant[name] = truth
-        elif name in texts:
+        if name in texts:
             meant[name] = name
+        elif (truth := word(name)) is not None:
+            meant[name] = truth
         elif name.lower() in BOUNDS:
             meant[name] = BOUNDS[name.lower()]
     return meant

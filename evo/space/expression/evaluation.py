@@ -51,17 +51,50 @@ def free_names(tree: ast.expr) -> frozenset[str]:
     return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in functions)
 
 
-def _remedy(node: ast.expr, fault: OperationError) -> str:
-    """Return the replacement for a division by zero or a negative power, as the end of a message."""
+class Undefined(InvalidInput):
+    """A part of an expression has no value, e.g. because it divides by zero.
+
+    Attributes:
+        node: the part.
+        meant: an operation with a value that the author probably means; None if unknown.
+    """
+
+    def __init__(self, field: str, reason: str, *, node: ast.expr, meant: ast.expr | None) -> None:
+        super().__init__(field, reason)
+        self.node, self.meant = node, meant
+
+
+def _defined(node: ast.expr, fault: OperationError) -> ast.expr | None:
+    """Return an operation that has a value where `node` has none; None if unknown."""
     match node:
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.UnaryOp(op=ast.USub(), operand=exponent)):
-            power = ast.BinOp(left=left, op=ast.Pow(), right=exponent)
-            return f"; write `{ast.unparse(ast.BinOp(left=ast.Constant(value=1), op=ast.Div(), right=power))}`"
+            return ast.BinOp(
+                left=ast.Constant(value=1), op=ast.Div(), right=ast.BinOp(left=left, op=ast.Pow(), right=exponent)
+            )
         case ast.BinOp(right=divisor) | ast.Call(args=[_, divisor]) if str(fault) == DIVIDES_BY_ZERO:
-            if not free_names(divisor):
-                return "; divide by another number"
-            chosen = ast.IfExp(test=divisor, body=node, orelse=ast.Constant(value=0))
-            return f"; write `({ast.unparse(chosen)})`, with the value for this case after `else`"
+            return ast.IfExp(test=divisor, body=node, orelse=ast.Constant(value=0)) if free_names(divisor) else None
+        case ast.BinOp(left=left, op=ast.Pow(), right=exponent) if str(fault) == arithmetic.NEEDS_POSITIVE_BASE:
+            positive = ast.Call(func=ast.Name(id="max"), args=[ast.Constant(value=0), left], keywords=[])
+            return ast.BinOp(left=positive, op=ast.Pow(), right=exponent)
+        case ast.BinOp(left=left, op=op, right=right) if str(fault) == arithmetic.TOO_LARGE:
+            inexact = ast.BinOp(left=ast.Constant(value=1.0), op=ast.Mult(), right=left)
+            return ast.BinOp(left=inexact, op=op, right=right)
+    return None
+
+
+def _remedy(node: ast.expr, fault: OperationError, environment: Environment) -> str:
+    """Return what to write for a part of an expression that has no value, as the end of a message."""
+    meant = _defined(node, fault)
+    if isinstance(meant, ast.IfExp):
+        return f"; write `({ast.unparse(meant)})`, with the value for this case after `else`"
+    if meant is not None:
+        return f"; write `{ast.unparse(meant)}`"
+    if str(fault) == DIVIDES_BY_ZERO:
+        return "; divide by another number"
+    texts = [name for name in sorted(free_names(node)) if np.asarray(environment[name]).dtype.kind == "U"]
+    if str(fault) in arithmetic.OF_TEXTS and texts:
+        value = str(np.ravel(environment[texts[0]])[0])
+        return f"; compare a string with a string, e.g. `{texts[0]} == {value!r}`"
     return ""
 
 
@@ -78,7 +111,8 @@ class Evaluation:
             return self._value(node, active)
         except OperationError as fault:
             where = self._values_at(node, fault)
-            raise InvalidInput(self.field, f"`{ast.unparse(node)}` {fault}{where}{_remedy(node, fault)}") from fault
+            reason = f"`{ast.unparse(node)}` {fault}{where}{_remedy(node, fault, self.environment)}"
+            raise Undefined(self.field, reason, node=node, meant=_defined(node, fault)) from fault
 
     def _value(self, node: ast.expr, active: Mask) -> Array:  # noqa: PLR0911
         match node:

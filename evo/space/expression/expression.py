@@ -14,12 +14,14 @@ import numpy as np
 
 from evo.errors import InvalidInput
 from evo.space.expression import arithmetic
+from evo.space.expression.absent import absent_name
 from evo.space.expression.choices import Scope, impossible_value, words_meant
-from evo.space.expression.evaluation import Environment, Evaluation, free_names
-from evo.space.expression.misread import compared, of_c, value_alone
+from evo.space.expression.evaluation import Environment, Evaluation, Undefined, free_names
+from evo.space.expression.misread import compared, guarded, of_c, value_alone, with_defined_constants
 from evo.space.expression.repair import implied, renamed, rewritten
 from evo.space.expression.scalar import SCALARS, Reading, Unsure, reading
 from evo.space.expression.spelling import foreign, pasted
+from evo.space.expression.substitution import Binder, replaced, terms
 from evo.space.expression.whitelist import MAX_INLINED_DEPTH, MAX_NODES, MAX_TEXT, admit, available, check_depth
 from evo.text.document import literal_text
 from evo.text.suggestion import unknown
@@ -109,22 +111,34 @@ class Expression:
         """
         found = cls._parse(text, field)
         meant = words_meant(found.names.difference(scope), scope) if isinstance(scope, Mapping) else {}
-        checked = cls._parse(renamed(compared(found.tree) or found.tree, meant), field).check_meaning()
+        written = renamed(with_defined_constants(compared(found.tree) or found.tree)[0], meant)
+        checked = cls._parse(written, field).check_meaning()
         if not scope:
             return checked.text
         if not checked.names.issubset(scope):
             raise InvalidInput(field, "contains unknown names")
-        return checked.check_names(scope)._check_types(scope).text
+        return checked.check_names(scope)._defined(scope).text
 
-    def _check_types(self, scope: Scope) -> "Expression":
-        """Return this expression after checking that it has a value for the first or for the last known values."""
+    def _defined(self, scope: Scope) -> "Expression":
+        """Return this expression, changed if necessary so that it has a value for the first and last known values.
+
+        Raises:
+            InvalidInput: the expression has no value for the first known values, and it is unknown how to change it.
+        """
         known = scope if isinstance(scope, Mapping) and all(map(scope.get, self.names)) else {}
-        if self.names <= known.keys():
-            try:
-                self.evaluate({name: known[name][0] for name in self.names})
-            except InvalidInput:
-                self.evaluate({name: known[name][-1] for name in self.names})
-        return self
+        if not self.names <= known.keys():
+            return self
+        found = self
+        for place in (0, -1):
+            for _ in range(3):
+                try:
+                    found.evaluate_arrays({name: known[name][place] for name in self.names})
+                    break
+                except Undefined as fault:
+                    if (tree := guarded(found.tree, fault)) is None:
+                        raise
+                    found = self._parse(ast.unparse(ast.fix_missing_locations(tree)), self.field)
+        return found
 
     @cached_property
     def size(self) -> int:
@@ -153,7 +167,9 @@ class Expression:
         if missing and choices and (others := self._rewritten(self.text, self.field, scope)):
             raise InvalidInput(self.field, f"`{self.text}` is not available; write {' or '.join(map(pasted, others))}")
         for name in sorted(missing):
-            raise InvalidInput(self.field, f"`{self.text}`: {unknown(name, scope, meaning or 'names')}")
+            nothing = f"no name has the value `{name}`; remove the comparison"
+            reason = nothing if absent_name(name, scope) else unknown(name, scope, meaning or "names")
+            raise InvalidInput(self.field, f"`{self.text}`: {reason}{_example(self.text, scope)}")
         if (absent := impossible_value(self.tree, choices)) is not None:
             raise InvalidInput(self.field, f"`{self.text}`: {absent}")
         return self
@@ -169,8 +185,11 @@ class Expression:
             raise InvalidInput(self.field, f"`{self.text}`: {reason}")
         return self
 
-    def check_condition(self) -> "Expression":
+    def check_condition(self, scope: Scope = ()) -> "Expression":
         """Return this expression after checking that its truth value can differ between configs.
+
+        Args:
+            scope: known names, as for `check_names`, from which the error forms an example.
 
         Raises:
             InvalidInput: the expression contains no name (e.g. because it is quoted twice), or a number or string is an
@@ -180,10 +199,11 @@ class Expression:
             if (reason := value_alone(self.tree)) is not None:
                 raise InvalidInput(self.field, f"`{self.text}`: {reason}")
             return self
-        if isinstance(self.tree, ast.Constant) and isinstance(self.tree.value, str):
+        if isinstance(self.tree, ast.Constant) and isinstance(self.tree.value, str) and self.tree.value.strip():
             reason = f"is a string, which counts as true for every config; write {pasted(self.tree.value)}"
         else:
             reason = "contains no tunable, field or limit, so it is the same for every config; use one, or remove it"
+            reason += _example(self.text, scope)
         raise InvalidInput(self.field, f"`{self.text}` {reason}")
 
     def inline(self, definitions: Mapping[str, "Expression"]) -> "Expression":
@@ -288,51 +308,3 @@ def _example(text: str, scope: Scope) -> str:
         names[0] if isinstance(value, bool) else f"{names[0]} {'==' if isinstance(value, str) else '>='} {value!r}"
     )
     return f"; a valid condition is, e.g., {pasted(condition)}"
-
-
-def terms(tree: ast.expr, sizes: Mapping[str, int]) -> int:
-    """Return the number of terms that a tree would have after some names were replaced by expressions.
-
-    Args:
-        sizes: number of terms of each replacing expression, by the replaced name.
-    """
-    return sum(sizes.get(node.id, 1) if isinstance(node, ast.Name) else 1 for node in ast.walk(tree))
-
-
-def replaced(node: Any, trees: Mapping[str, ast.expr]) -> Any:
-    """Return a copy of a tree with names replaced by the trees in `trees`. Unchanged parts are not copied.
-
-    Args:
-        node: a syntax tree, or the value of a field of a syntax tree.
-    """
-    if isinstance(node, ast.Name):
-        return trees.get(node.id, node)
-    if isinstance(node, list):
-        return [replaced(each, trees) for each in node]
-    if not isinstance(node, ast.expr):
-        return node
-    return type(node)(**{name: replaced(value, trees) for name, value in ast.iter_fields(node)})
-
-
-class Binder(ast.NodeTransformer):
-    """Replaces names by constants, and parts of the tree that are then constant by their values."""
-
-    def __init__(self, constants: Mapping[str, Value]) -> None:
-        self.constants = constants
-
-    def visit(self, node: ast.AST) -> Any:
-        if isinstance(node, ast.Call):
-            node.args = [self.visit(each) for each in node.args]
-        else:
-            node = self.generic_visit(node)
-        return self._folded(node) if isinstance(node, ast.expr) else node
-
-    def _folded(self, node: ast.expr) -> ast.expr:
-        if isinstance(node, ast.IfExp) and isinstance(node.test, ast.Constant):
-            return node.body if node.test.value else node.orelse
-        if isinstance(node, ast.Constant | ast.Tuple) or not self.constants.keys() >= free_names(node):
-            return node
-        try:
-            return ast.Constant(value=reading(node)(self.constants))
-        except Unsure:  # the evaluation reports the fault
-            return node

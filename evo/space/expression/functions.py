@@ -1,11 +1,11 @@
 """Functions of other languages, and the expressions that have their values."""
 
 import ast
-import copy
 import re
 from collections.abc import Mapping, Sequence
 
 from evo.space.expression.spelling import POWER
+from evo.space.expression.substitution import replaced
 
 _SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("fmin", "Min", "MIN", "minimum"), "min"),
@@ -106,18 +106,8 @@ def elements(arguments: Sequence[ast.expr]) -> list[ast.expr]:
             ast.GeneratorExp(elt=part, generators=[ast.comprehension(target=ast.Name(id=name), iter=source, ifs=[])])
             | ast.ListComp(elt=part, generators=[ast.comprehension(target=ast.Name(id=name), iter=source, ifs=[])])
         ] if isinstance(source, _LISTS):
-            return [_Renamed(name, each).visit(copy.deepcopy(part)) for each in source.elts]
+            return [replaced(part, {name: each}) for each in source.elts]
     return list(arguments)
-
-
-class _Renamed(ast.NodeTransformer):
-    """Replaces a name by a tree."""
-
-    def __init__(self, name: str, meant: ast.expr) -> None:
-        self.name, self.meant = name, meant
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self.meant if node.id == self.name else node
 
 
 def given_by_name(function: str, arguments: Sequence[ast.expr]) -> ast.expr | None:

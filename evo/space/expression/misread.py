@@ -4,6 +4,12 @@ import ast
 import copy
 from typing import Any
 
+import numpy as np
+
+from evo.errors import InvalidInput
+from evo.space.expression.arithmetic import EXPONENT_LIMIT, INTEGER_LIMIT
+from evo.space.expression.evaluation import Evaluation, Undefined, free_names
+from evo.space.expression.functions import form
 from evo.space.expression.spelling import pasted
 
 
@@ -109,8 +115,12 @@ class _WholeDivision(ast.NodeTransformer):
 def of_c(tree: ast.expr) -> str | None:
     """Return an error text with a correction if C would give an expression a different meaning; else None.
 
-    This concerns terms that cancel out in Python but round in C (``a / b * b``), and chains of comparisons.
+    This concerns terms that cancel out in Python but round in C (``a / b * b``), and chains of comparisons. Operations
+    on constants that have no value, such as ``2 ** 64`` and ``N // 0``, are refused as well.
     """
+    defined, fault = with_defined_constants(tree)
+    if fault:
+        return f"{fault} {pasted(ast.unparse(defined))}"
     nodes = list(ast.walk(tree))
     if any(isinstance(node, ast.Div) for node in nodes):
         division = _WholeDivision()
@@ -176,6 +186,90 @@ def _unchained(chain: ast.Compare) -> str:
         there = ast.Compare(left=there, ops=[sign], comparators=[side])
     reason = "a chain of comparisons means something else in C"
     return f"{reason}; write {pasted(ast.unparse(there))} or {pasted(ast.unparse(here))}"
+
+
+class _Defined(ast.NodeTransformer):
+    """Replaces operations on constants that have no value: powers beyond the limit, and divisions by zero.
+
+    Attributes:
+        reason: what is wrong with the first such operation; empty if there is none.
+    """
+
+    reason = ""
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        self.generic_visit(node)
+        right = _constant(node.right)
+        if isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod) and right == 0:
+            return self._divided(node, "{0} " + _SIGNS[type(node.op)] + " 2", node.left)
+        if isinstance(node.op, ast.Pow | ast.Mult) and not free_names(node) and _too_large(node):
+            self._found(f"`{ast.unparse(node)}` is too large, because numbers must be below 2**62; write")
+            return ast.Constant(value=INTEGER_LIMIT - 1)
+        if isinstance(node.op, ast.Pow) and right is not None and right > EXPONENT_LIMIT and free_names(node.left):
+            self._found(f"`{ast.unparse(node)}` needs an exponent from 0 to {EXPONENT_LIMIT}; write e.g.")
+            return form("{0} ** 2", node.left)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Name(id="ceil_div"), args=[left, right]) if _constant(right) == 0:
+                return self._divided(node, "ceil_div({0}, 2)", left)
+        return node
+
+    def _divided(self, node: ast.expr, written: str, left: ast.expr) -> ast.expr:
+        self._found(f"`{ast.unparse(node)}` divides by zero; divide by another number: write e.g.")
+        return form(written, left)
+
+    def _found(self, reason: str) -> None:
+        self.reason = self.reason or reason
+
+
+_SIGNS = {ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
+
+
+def _constant(node: ast.expr) -> Any:
+    """Return the value of an expression without names; None if it has names or no value."""
+    if free_names(node):
+        return None
+    try:
+        value = Evaluation(field="", environment={}).value(node, np.asarray(True)).item()
+    except InvalidInput:
+        return None
+    return None if isinstance(value, str) else value
+
+
+def _too_large(node: ast.BinOp) -> bool:
+    """Return True if a power or product of constants has no value only because it is too large."""
+    left, right = _constant(node.left), _constant(node.right)
+    return None not in (left, right) and left > 0 and right > 0 and _constant(node) is None
+
+
+def with_defined_constants(tree: ast.expr) -> tuple[ast.expr, str]:
+    """Return the tree with a value for each operation on constants, and what is wrong; empty if nothing is."""
+    if not any(isinstance(node, ast.BinOp | ast.Call) for node in ast.walk(tree)):
+        return tree, ""
+    defined = _Defined()
+    return defined.visit(copy.deepcopy(tree)), defined.reason
+
+
+def guarded(tree: ast.expr, fault: Undefined) -> ast.expr | None:
+    """Return a tree that has a value where the part `fault.node` has none; None if it is unknown how.
+
+    A comparison is false if it contains a division by zero, or true if its sign is ``!=``.
+    """
+    if fault.meant is None:
+        return None
+
+    class Guard(ast.NodeTransformer):
+        def visit(self, node: ast.AST) -> Any:
+            divides = isinstance(fault.meant, ast.IfExp) and any(each is fault.node for each in ast.walk(node))
+            if isinstance(node, ast.Compare) and divides and isinstance(fault.meant, ast.IfExp):
+                differs = isinstance(node.ops[0], ast.NotEq)
+                return form("not {0} or {1}" if differs else "{0} and {1}", fault.meant.test, node)
+            return fault.meant if node is fault.node else super().visit(node)
+
+    return Guard().visit(tree)  # type: ignore[no-any-return]
 
 
 def _is_value(node: ast.expr) -> bool:

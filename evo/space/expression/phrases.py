@@ -7,7 +7,15 @@ from collections.abc import Iterator, Sequence
 _NAME = r"[A-Za-z_]\w*"
 _PHRASES: Sequence[tuple[str, str]] = (
     (r"/\*.*?\*/", " "),
-    (r"^\s*(?:assert|return|require|requires|constraint|test)\s+", ""),
+    (r"^\s*assert\s+([^'\"]+),\s*(['\"])[^'\"]*\2\s*$", r"\1"),
+    (r"(?<=\d)'(?=\d{3}(?!\d))", ""),
+    (r"(?<=\d)\s+(?:bytes|elements|threads|warps)\b", ""),
+    (r"^\s*(?:assert|return|require|requires|constraint|test|let|const|auto|var)\s+", ""),
+    (r"\bis\s+not\s+null\b", "is not None"),
+    (r"\bis\s+null\b", "is None"),
+    (rf"({_NAME})\s+(?:is\s+)?(?:an?\s+)?power\s+of\s+(?:2|two)\b", r"is_power_of_two(\1)"),
+    (rf"({_NAME})\s+(?:must|should|shall|has\s+to|needs\s+to)\s+be\b", r"\1"),
+    (rf"({_NAME})\s+(?:from|ranges\s+from)\s+(\w+)\s+to\s+(\w+)", r"\2 <= \1 <= \3"),
     (r"\b(?:static|const|reinterpret|dynamic)_cast\s*<[^<>]*>", ""),
     (r"\bcast\s*\(\s*([^()]+?)\s+as\s+\w+\s*\)", r"(\1)"),
     (r"\|([^|]+)\|(?!\|)(?=\s*(?:[<>=!*/+-]|$))", r"abs(\1)"),
@@ -85,6 +93,9 @@ _GUESSES: Sequence[tuple[str, str]] = (
     (r"(?<![\w.])(\d+)\s*(?=[A-Za-z_(])", r"\1 * "),
     (r"\s+x\s+", " * "),
     (r"[?]\s*$|\s//\s.*$", ""),
+    (r";\s*(?=\S)", " and "),
+    (r"^([^()]*\((?:[^()]|\([^()]*\))*)$", r"\1)"),
+    (r"^((?:[^()]|\([^()]*\))*)\)\s*$", r"\1"),
 )
 """Replacements that are tried only if an expression has no meaning otherwise, because the phrases are ambiguous."""
 

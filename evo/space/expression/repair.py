@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from evo.space.expression.absent import simplified, without_absent
 from evo.space.expression.arithmetic import INTEGER_LIMIT
 from evo.space.expression.choices import BOUNDS, Scope, by_values, bytes_of
+from evo.space.expression.evaluation import free_names
 from evo.space.expression.functions import (
     elements,
     form,
@@ -20,6 +22,7 @@ from evo.space.expression.functions import (
 )
 from evo.space.expression.phrases import guesses, with_phrases
 from evo.space.expression.spelling import spelled, with_sizes
+from evo.space.expression.substitution import replaced
 
 
 def rewritten(text: str, scope: Scope = ()) -> Iterator[ast.expr]:
@@ -32,8 +35,10 @@ def rewritten(text: str, scope: Scope = ()) -> Iterator[ast.expr]:
         scope: known names, as for `Expression.check_names`.
     """
     powers = [re.sub(r"\^", "**", text)] if "^" in text and "^^" not in text else []
+    names = set(scope).intersection(re.findall(r"[A-Za-z_]\w*", text))
     for each in (*powers, text, *guesses(text)):
-        if (tree := _reading(each, scope)) is not None:
+        tree = _reading(each, scope)
+        if tree is not None and (free_names(tree) or not (names or _is_truth(tree))):
             yield tree
 
 
@@ -79,12 +84,7 @@ def implied(text: str) -> str:
 
 def renamed(tree: ast.expr, constants: Mapping[str, Any]) -> str:
     """Return the tree as text, with some names replaced by constants."""
-
-    class Quoter(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:
-            return ast.Constant(value=constants[node.id]) if node.id in constants else node
-
-    return ast.unparse(Quoter().visit(ast.parse(ast.unparse(tree), mode="eval")))
+    return ast.unparse(replaced(tree, {name: ast.Constant(value=value) for name, value in constants.items()}))
 
 
 class _Translator(ast.NodeTransformer):
@@ -99,15 +99,19 @@ class _Translator(ast.NodeTransformer):
         self.choices = scope if isinstance(scope, Mapping) else {}
 
     def visit(self, node: ast.AST) -> Any:
-        if isinstance(node, ast.Compare | ast.Call) and (listed := by_values(node, self.choices)) is not None:
-            return listed
-        return super().visit(node)
+        if isinstance(node, ast.Compare | ast.Call):
+            for read in (without_absent, by_values):
+                if (meant := read(node, self.choices)) is not None:
+                    return super().visit(meant) if isinstance(meant, ast.Compare) else meant
+        visited = super().visit(node)
+        return simplified(visited) if isinstance(visited, ast.expr) else visited
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
         return self.visit(node.body)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
-        return self.visit(node.value)
+        known = isinstance(node.target, ast.Name) and node.target.id in self.scope
+        return self.visit(node.target if known else node.value)
 
     def visit_Constant(self, node: ast.Constant) -> Any:
         huge = isinstance(node.value, int | float) and node.value >= INTEGER_LIMIT
@@ -148,7 +152,8 @@ class _Translator(ast.NodeTransformer):
             case ast.BitAnd() if (mask := _mask(node.right)) is not None:
                 return form(f"{{0}} % {mask + 1}", node.left)
             case ast.LShift():
-                return form("{0} * {1}", node.left, _two_to(node.right))
+                one = isinstance(node.left, ast.Constant) and node.left.value == 1
+                return _two_to(node.right) if one else form("{0} * {1}", node.left, _two_to(node.right))
             case ast.RShift():
                 return form("{0} // {1}", node.left, _two_to(node.right))
         return node
@@ -178,6 +183,8 @@ class _Translator(ast.NodeTransformer):
         if base is not None and zero and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
             return zero_or_power_of_two(self.visit(base), "==" if isinstance(node.ops[0], ast.Eq) else "!=")
         self.generic_visit(node)
+        if (between := _between(node)) is not None:
+            return between
         node.ops = [
             _EQUALITIES.get((type(op), isinstance(right, ast.List | ast.Tuple | ast.Set)), lambda op=op: op)()
             for op, right in zip(node.ops, node.comparators, strict=True)
@@ -249,6 +256,10 @@ def _logical(node: ast.expr) -> bool:
     )
 
 
+def _is_truth(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, bool)
+
+
 def _mask(node: ast.expr) -> int | None:
     """Return a node's constant if it is 1, 3, 7 … (all bits below a power of two); else None."""
     value = node.value if isinstance(node, ast.Constant) else None
@@ -285,6 +296,17 @@ def _conjunction(node: ast.Compare) -> ast.expr | None:
             if isinstance(op, ast.BitXor):
                 return ast.Compare(left=first, ops=[ast.NotEq()], comparators=[second])
             return ast.BoolOp(op=ast.And() if isinstance(op, ast.BitAnd) else ast.Or(), values=[first, second])
+    return None
+
+
+def _between(node: ast.Compare) -> ast.expr | None:
+    """Return ``a in range(b, c)`` as ``b <= a < c`` if an end is not constant; None for other comparisons."""
+    match node:
+        case ast.Compare(
+            left=left, ops=[ast.In()], comparators=[ast.Call(func=ast.Name(id="range"), args=[*ends], keywords=[])]
+        ) if len(ends) in (1, 2) and not all(isinstance(each, ast.Constant) for each in ends):
+            low = ends[0] if len(ends) == 2 else ast.Constant(value=0)
+            return form("{0} <= {1} < {2}", low, left, ends[-1])
     return None
 
 

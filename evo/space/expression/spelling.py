@@ -9,7 +9,7 @@ _TOKEN = re.compile(
       | (?P<number>0[xX][0-9a-fA-F]+|[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+)
         (?:\s?(?P<unit>[kKMG])(?:i?[bB])?|[uUlLfF]*)(?![A-Za-z0-9_])
       | (?P<name>\\?[A-Za-z_][A-Za-z0-9_]*)
-      | (?P<sign>===|!==|=/=|¬=|/=|=!|[<>!=]\s+=|=\s+[<>]|\^\^|%%|>>>|&&|\|\||<<|>>|<=|>=|==|!=
+      | (?P<sign>:=|===|!==|=/=|¬=|/=|=!|[<>!=]\s+=|=\s+[<>]|\^\^|%%|>>>|&&|\|\||<<|>>|<=|>=|==|!=
                   |~=|<>|=<|=>|//|\*\*|::|[^\s])""",
     re.VERBOSE,
 )
@@ -47,6 +47,7 @@ _SIGNS: Mapping[str, str] = {
     "%%": "%",
     ">>>": ">>",
     "=/=": "!=",
+    ":=": "==",
     "¬=": "!=",
 }
 _WORDS: Mapping[str, str] = {
@@ -178,8 +179,8 @@ def _number(token: re.Match[str]) -> str:
 
 
 def word(name: str) -> bool | None:
-    """Return the truth value of ``true`` or ``false``, in upper or lower case; None for other words."""
-    return {"true": True, "false": False}.get(name.lower())
+    """Return the truth value of ``true``, ``yes``, ``on`` and their opposites, in any case; None for other words."""
+    return {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}.get(name.lower())
 
 
 def spelled(text: str) -> str:

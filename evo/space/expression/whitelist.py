@@ -49,6 +49,8 @@ def admit(node: ast.expr, field: str) -> None:
 
 def _remedy(node: ast.expr) -> str:
     # A rewrite would be a guess: some authors write `^` for a power, but in C and Python it means exclusive or.
+    if isinstance(node, ast.Constant) and node.value is None:
+        return "every name has a value, so remove the comparison"
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
         return "the exclusive or of two truth values is `a != b`, a power `a ** b`"
     return available()
@@ -85,8 +87,9 @@ def _arguments(node: ast.Call, field: str) -> list[ast.expr]:
         raise InvalidInput(field, f"`{ast.unparse(node)}`: {unknown(name, FUNCTIONS, 'functions')}")
     arguments = {"abs": (1, 1), "ceil_div": (2, 2)}.get(name, (2, MAX_NODES))
     if node.keywords or not arguments[0] <= len(node.args) <= arguments[1]:
-        wanted = f"{arguments[0]}" if arguments[0] == arguments[1] else "at least 2"
-        raise InvalidInput(field, f"`{ast.unparse(node)}`: {name} takes {wanted} plain arguments")
+        wanted = {(1, 1): "1 argument, e.g. `abs(a)`", (2, 2): f"2 arguments, e.g. `{name}(a, b)`"}
+        takes = wanted.get(arguments, f"at least 2 arguments, e.g. `{name}(a, b)`")
+        raise InvalidInput(field, f"`{ast.unparse(node)}`: {name} takes {takes}")
     return node.args
 
 
