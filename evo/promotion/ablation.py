@@ -63,9 +63,9 @@ def changes(space: Space, champion: Config, *, values: bool = False) -> list[Cha
         values: True to also change each of the other tunables to its next lower and its next higher value.
     """
     return [
-        _change(space, champion, tunable, rank)
+        _change(space, champion, tunable, index)
         for tunable in space.tunables
-        for rank in _ranks_to_try(tunable, tunable.index(champion[tunable.name], tunable.name), values)
+        for index in _indices_to_try(tunable, tunable.index(champion[tunable.name], tunable.name), values)
     ]
 
 
@@ -94,17 +94,17 @@ def finding(ratio: Interval, *, least: float, noise: float = 0.0) -> Finding:
     return "hurts" if ratio.high < 1.0 - noise else "unclear"
 
 
-def _ranks_to_try(tunable: Tunable, own: int, values: bool) -> Iterator[int]:
-    """Yield the ranks of the values to try in place of the champion's value, whose rank is `own`."""
+def _indices_to_try(tunable: Tunable, own: int, values: bool) -> Iterator[int]:
+    """Yield the indices of the values to try in place of the champion's value, whose index is `own`."""
     count = len(tunable.values)
     if not tunable.ordinal or count == 2:
-        yield from (rank for rank in range(count) if rank != own)
+        yield from (index for index in range(count) if index != own)
     elif values:
-        yield from (rank for rank in (own - 1, own + 1) if 0 <= rank < count)
+        yield from (index for index in (own - 1, own + 1) if 0 <= index < count)
 
 
-def _change(space: Space, champion: Config, tunable: Tunable, rank: int) -> Change:
-    value = tunable.values[rank]
+def _change(space: Space, champion: Config, tunable: Tunable, index: int) -> Change:
+    value = tunable.values[index]
     made = Change(tunable=tunable.name, value=value, instead_of=champion[tunable.name])
     alone = {**champion, tunable.name: value}
     if alone in space:
@@ -123,10 +123,10 @@ def _tied(space: Space, row: Indices, kept: int) -> Config | None:
     The tunable with the index `kept` is not changed. The result is None if no such config is valid.
     """
     near = [
-        _with(row, index, rank)
-        for index, tunable in enumerate(space.tunables)
-        for rank in range(len(tunable.values))
-        if index != kept and rank != row[index]
+        _with(row, column, value)
+        for column, tunable in enumerate(space.tunables)
+        for value in range(len(tunable.values))
+        if column != kept and value != row[column]
     ]
     valid = _valid(space, near)
     wanted = space.decode(row)
@@ -140,7 +140,7 @@ def _valid(space: Space, rows: Sequence[Indices]) -> list[Config]:
     return [space.decode(row) for row in found[space.valid(found)]]
 
 
-def _with(row: Indices, index: int, rank: int) -> Indices:
+def _with(row: Indices, column: int, value: int) -> Indices:
     changed = row.copy()
-    changed[index] = rank
+    changed[column] = value
     return changed

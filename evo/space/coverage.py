@@ -11,7 +11,7 @@ from evo.space.space import Space
 from evo.trial import Config
 
 Pair: TypeAlias = tuple[int, int, int, int]
-"""Position of a tunable, rank of its value, and the same of a second tunable. For a single value, both are equal."""
+"""Indices (tunable, value, tunable, value). In the entry for a single value, both halves are equal."""
 
 SAMPLED = 1 << 13
 """Number of random configs that represent a space that is not enumerated."""
@@ -59,7 +59,7 @@ class Coverage:
 
 
 def _pairs(rows: Indices, sizes: Sequence[int]) -> set[Pair]:
-    """Return the pairs of values in rows of value ranks."""
+    """Return the pairs of values in rows of value indices."""
     found: set[Pair] = set()
     for one, other in combinations_with_replacement(range(len(sizes)), 2):
         together = np.zeros((sizes[one], sizes[other]), dtype=bool)

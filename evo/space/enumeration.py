@@ -28,8 +28,8 @@ WIDTH = 1 << 12
 """
 
 MOST_CELLS = 1 << 23
-"""Maximum number of value ranks (points times tunables) in a step of an estimate. It limits the memory if tunables have
-thousands of values.
+"""Maximum number of value indices (points times tunables) in a step of an estimate. It limits the memory if tunables
+have thousands of values.
 """
 
 FAR_BEYOND = 100

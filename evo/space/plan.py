@@ -18,11 +18,12 @@ from evo.space.tunable import Constraint, Tunable
 from evo.trial import Value
 
 Indices = npt.NDArray[np.int32]
-"""Value ranks, one row per point and one column per tunable. The rank of a value is its index in the tunable's values.
+"""Value indices, one row per point and one column per tunable. A value index is the position of a value among the
+values of its tunable.
 """
 
-Ranks = Sequence[npt.NDArray[np.integer]]
-"""Value ranks by column: one array per tunable."""
+ValueIndices = Sequence[npt.NDArray[np.integer]]
+"""Value indices by column: one array per tunable."""
 
 MOST_REMEMBERED = 1 << 20
 """Maximum number of combinations of values for which the results of a constraint are cached."""
@@ -35,10 +36,10 @@ none of these is removed, the remaining points are not checked.
 
 @dataclass(frozen=True, kw_only=True)
 class Partial:
-    """Partial points: the value ranks of the tunables that were joined so far.
+    """Partial points: the value indices of the tunables that were joined so far.
 
     Attributes:
-        columns: value ranks of each joined tunable, in joining order, each of shape (rows,).
+        columns: value indices of each joined tunable, in joining order, each of shape (rows,).
         rows: number of points.
     """
 
@@ -94,7 +95,7 @@ class CachedFunction:
     Args:
         places: positions of the tunables on which the function depends, in joining order.
         shape: number of values of each of these tunables.
-        function: takes the value ranks, one array per tunable, and returns a mask.
+        function: takes the value indices, one array per tunable, and returns a mask.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class Plan:
         """Return a mask of the complete points that satisfy all constraints.
 
         Args:
-            rows: value ranks, columns in declared order.
+            rows: value indices, columns in declared order.
         """
         columns = (rows[:, step.position] for step in self.steps)
         numbered = Partial(columns=(*columns, np.arange(len(rows), dtype=np.int32)), rows=len(rows))
@@ -180,7 +181,7 @@ class Plan:
         return accepted
 
     def declared(self, partial: Partial) -> Indices:
-        """Return complete points as rows of value ranks, columns in the declared order of the tunables."""
+        """Return complete points as rows of value indices, columns in the declared order of the tunables."""
         indices = np.empty((partial.rows, len(self.steps)), dtype=np.int32)
         for step, column in zip(self.steps, partial.columns, strict=True):
             indices[:, step.position] = column
@@ -242,10 +243,10 @@ class Plan:
             return None
         return CachedFunction(indices, shape, partially(self._truth, constraint, indices))
 
-    def _truth(self, constraint: Constraint, indices: Sequence[int], ranks: Ranks) -> Mask:
+    def _truth(self, constraint: Constraint, indices: Sequence[int], columns: ValueIndices) -> Mask:
         names = constraint.expression.names
         bound: dict[str, object] = {name: value for name, value in self.constants.items() if name in names}
-        for index, column in zip(indices, ranks, strict=True):
+        for index, column in zip(indices, columns, strict=True):
             tunable = self.steps[index].tunable
             bound[tunable.name] = tunable.array[column]
         if len(indices) == len(self._places(constraint)):

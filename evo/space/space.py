@@ -33,7 +33,7 @@ class Space:
     """Tunables, their constraints, and the set of valid configs. The object is immutable, and threads can share it.
 
     Args:
-        tunables: tunables in declared order, which is the order of all configs, keys and rows of value ranks.
+        tunables: tunables in declared order, which is the order of all configs, keys and rows of value indices.
         constraints: conditions over the tunables and `constants`. A config is valid only if all conditions hold.
         constants: values of other names in constraints, e.g. problem fields and device limits. Names of tunables are
             not allowed.
@@ -78,7 +78,7 @@ class Space:
 
     @property
     def indices(self) -> Indices:
-        """The valid configs as rows of value ranks, shape (valid_count, tunables), read-only.
+        """The valid configs as rows of value indices, shape (valid_count, tunables), read-only.
 
         The columns are in tunable order, the rows in lexicographic order.
 
@@ -107,8 +107,8 @@ class Space:
         return self.row_key(self.encode(config))
 
     def row_key(self, row: Indices) -> str:
-        """Return the key of a row of value ranks."""
-        return ",".join([tunable.texts[rank] for tunable, rank in zip(self.tunables, row.tolist(), strict=True)])
+        """Return the key of a row of value indices."""
+        return ",".join([tunable.texts[index] for tunable, index in zip(self.tunables, row.tolist(), strict=True)])
 
     def config(self, key: str) -> Config:
         """Return the config that a key denotes. The config may be invalid.
@@ -119,7 +119,7 @@ class Space:
         return self.decode(self._key_row(key))
 
     def encode(self, config: Config) -> Indices:
-        """Return the value ranks of a complete config, shape (tunables,).
+        """Return the value indices of a complete config, shape (tunables,).
 
         Raises:
             InvalidInput: a tunable is missing or unknown, or a value is not one of its values. The field is
@@ -131,20 +131,20 @@ class Space:
         for tunable in self.tunables:
             if tunable.name not in config:
                 raise InvalidInput(f"config.{tunable.name}", f"is missing; give one of {tunable.listed}")
-        ranks = [tunable.index(config[tunable.name], f"config.{tunable.name}") for tunable in self.tunables]
-        return np.array(ranks, dtype=np.int32)
+        indices = [tunable.index(config[tunable.name], f"config.{tunable.name}") for tunable in self.tunables]
+        return np.array(indices, dtype=np.int32)
 
     def decode(self, indices: npt.ArrayLike) -> dict[str, Value]:
-        """Return the config of a row of value ranks. This is the inverse of `encode`."""
+        """Return the config of a row of value indices. This is the inverse of `encode`."""
         row = np.asarray(indices)
         if row.shape != (len(self.tunables),):
-            raise ValueError(f"expected {len(self.tunables)} ranks, got shape {row.shape}")
-        return {tunable.name: tunable.values[rank] for tunable, rank in zip(self.tunables, row.tolist(), strict=True)}
+            raise ValueError(f"expected {len(self.tunables)} value indices, got shape {row.shape}")
+        return {tunable.name: tunable.values[index] for tunable, index in zip(self.tunables, row.tolist(), strict=True)}
 
     # Validity
 
     def valid(self, rows: Indices) -> Mask:
-        """Return a mask of the rows that are valid configs, shape (n,). `rows` are value ranks, shape (n, tunables)."""
+        """Return a mask of the valid rows, shape (n,). `rows` contains value indices, shape (n, tunables)."""
         return self._valid.contains(rows)
 
     def violations(self, config: Config) -> list[Constraint]:
@@ -243,7 +243,7 @@ class Space:
         see `Drawn.nearest`.
 
         Args:
-            config: a config, or its row of value ranks.
+            config: a config, or its row of value indices.
         """
         row = self.encode(config) if isinstance(config, Mapping) else self.encode(self.decode(config))
         if self._valid.contains(row[None, :])[0]:
@@ -253,11 +253,11 @@ class Space:
     def distance(self, a: Config, b: Config) -> float:
         """Return the distance between two configs: the sum of the distances in all tunables.
 
-        In an ordinal tunable, the distance is the difference of ranks divided by the largest difference. In other
-        tunables, the distance is 0 if the values are equal and 1 otherwise.
+        In an ordinal tunable, the distance is the difference of value indices divided by the largest difference. In
+        other tunables, the distance is 0 if the values are equal and 1 otherwise.
         """
         distances = self._distances(self.encode(a))
-        return float(sum(each[rank] for each, rank in zip(distances, self.encode(b), strict=True)))
+        return float(sum(each[index] for each, index in zip(distances, self.encode(b), strict=True)))
 
     # Private methods
 
@@ -294,7 +294,7 @@ class Space:
         return [tunable.parse(text, f"key.{tunable.name}") for tunable, text in zip(self.tunables, texts, strict=True)]
 
     def _distances(self, row: Indices) -> list[npt.NDArray[np.float64]]:
-        return [tunable.distances(rank) for tunable, rank in zip(self.tunables, row.tolist(), strict=True)]
+        return [tunable.distances(index) for tunable, index in zip(self.tunables, row.tolist(), strict=True)]
 
 
 def _mechanisms(tunables: Sequence[Tunable], constraints: Sequence[Constraint]) -> tuple[int, ...]:

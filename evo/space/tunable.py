@@ -30,8 +30,8 @@ class Tunable:
         values: the possible values, without duplicates. Adjacent values are neighbours.
         default: one of the values. If None is given, it is the middle value of an ordinal tunable, else the first
             value.
-        ordinal: True if adjacent values behave similarly, so that distances are differences of ranks. If None is given,
-            it is True for numbers only.
+        ordinal: True if adjacent values behave similarly, so that distances are differences of value indices. If None
+            is given, it is True for numbers only.
 
     Raises:
         InvalidInput: the name, a value or the default is not allowed. The field is ``tunables.<name>``.
@@ -58,7 +58,7 @@ class Tunable:
 
     @cached_property
     def array(self) -> Array:
-        """The values as an array, indexed by rank."""
+        """The values as an array, in their order."""
         return np.asarray(self.values)
 
     @cached_property
@@ -67,7 +67,7 @@ class Tunable:
         return tuple(str(value) for value in self.values)
 
     def index(self, value: object, field: str) -> int:
-        """Return the rank of `value`. 4.0 counts as 4, but True does not count as 1.
+        """Return the index of `value`. 4.0 counts as 4, but True does not count as 1.
 
         Args:
             field: name of the value in errors.
@@ -81,7 +81,7 @@ class Tunable:
         return position
 
     def parse(self, text: str, field: str) -> int:
-        """Return the rank of a value that is written as text in a key or on a command line. ``true`` means ``True``.
+        """Return the index of a value that is written as text in a key or on a command line. ``true`` means ``True``.
 
         Raises:
             InvalidInput: the text is not one of the tunable's values.
@@ -108,18 +108,18 @@ class Tunable:
         Raises:
             InvalidInput: a value is not one of the tunable's values.
         """
-        ranks = sorted({self.index(value, field) for value in values})
-        default = self.default if self.default_index in ranks else None
-        return replace(self, values=tuple(self.values[rank] for rank in ranks), default=default)
+        indices = sorted({self.index(value, field) for value in values})
+        default = self.default if self.default_index in indices else None
+        return replace(self, values=tuple(self.values[index] for index in indices), default=default)
 
-    def distances(self, rank: int) -> npt.NDArray[np.float64]:
-        """Return the distance of each value from the value at `rank`; see `Space.distance`."""
-        apart = np.abs(np.arange(len(self.values)) - rank).astype(np.float64)
+    def distances(self, index: int) -> npt.NDArray[np.float64]:
+        """Return the distance of each value from the value at `index`; see `Space.distance`."""
+        apart = np.abs(np.arange(len(self.values)) - index).astype(np.float64)
         return apart / max(1, len(self.values) - 1) if self.ordinal else np.minimum(apart, 1.0)
 
     @property
     def default_index(self) -> int:
-        """The rank of the default value."""
+        """The index of the default value."""
         return self._position[identity(self.default)]
 
     @cached_property

@@ -45,7 +45,7 @@ class Nearest:
     rng: np.random.Generator
 
     def find(self) -> Indices | None:
-        """Return a nearest valid row of value ranks in declared order; None if none was found."""
+        """Return a nearest valid row of value indices in declared order; None if none was found."""
         found = self._within_two_changes()
         bound = np.inf if found is None else float(total_distance(self.distances, found[None, :])[0])
         steps = sorted(float(each[each > 0].min()) for each in self.distances if np.any(each > 0))
@@ -57,14 +57,14 @@ class Nearest:
     def _within_two_changes(self) -> Indices | None:
         own = np.array([int(np.argmin(each)) for each in self.distances], dtype=np.int32)
         changes = [
-            (float(cost), index, rank)
+            (float(cost), index, value)
             for index, each in enumerate(self.distances)
-            for rank, cost in enumerate(each)
-            if rank != own[index]
+            for value, cost in enumerate(each)
+            if value != own[index]
         ]
-        costs, indices, ranks = (np.array(column) for column in zip(*sorted(changes)[:MAX_CHANGES], strict=True))
+        costs, indices, values = (np.array(column) for column in zip(*sorted(changes)[:MAX_CHANGES], strict=True))
         single = np.repeat(own[None, :], len(costs), axis=0)
-        single[np.arange(len(costs)), indices] = ranks
+        single[np.arange(len(costs)), indices] = values
         nearest = self._cheapest_valid(single, costs)
         first, second = np.triu_indices(len(costs), 1)
         worth = indices[first] != indices[second]
@@ -72,7 +72,7 @@ class Nearest:
             worth &= costs[first] + costs[second] < total_distance(self.distances, nearest[None, :])[0] - TIE
         first, second = first[worth], second[worth]
         double = single[first]
-        double[np.arange(len(first)), indices[second]] = ranks[second]
+        double[np.arange(len(first)), indices[second]] = values[second]
         nearer = self._cheapest_valid(double, costs[first] + costs[second])
         return nearest if nearer is None else nearer
 
@@ -123,7 +123,7 @@ POOLS = 16
 
 
 class ValidPoints(Protocol):
-    """Valid points of a space, as rows of value ranks with columns in declared order."""
+    """Valid points of a space, as rows of value indices with columns in declared order."""
 
     def contains(self, rows: Indices) -> Mask:
         """Return a mask of the rows that are valid."""
@@ -151,9 +151,9 @@ class Listed:
         if math.prod(plan.sizes) < INTEGER_LIMIT:
             lengths = range(1, len(plan.sizes) + 1)
             self._weights = np.array([math.prod(plan.sizes[index:]) for index in lengths], dtype=np.int64)
-            ranks = indices.astype(np.int64) @ self._weights
-            order = np.argsort(ranks)
-            self._ranks = ranks[order]
+            codes = indices.astype(np.int64) @ self._weights
+            order = np.argsort(codes)
+            self._codes = codes[order]
         else:
             order = np.lexsort(indices.T[::-1])
         self.indices = np.asfortranarray(indices[order])
@@ -162,9 +162,9 @@ class Listed:
     def contains(self, rows: Indices) -> Mask:
         if self._weights is None:
             return self._plan.accepts(rows)
-        ranks = rows.astype(np.int64) @ self._weights
-        indices = np.searchsorted(self._ranks, ranks).clip(max=len(self._ranks) - 1)
-        return np.asarray(self._ranks[indices] == ranks)
+        codes = rows.astype(np.int64) @ self._weights
+        indices = np.searchsorted(self._codes, codes).clip(max=len(self._codes) - 1)
+        return np.asarray(self._codes[indices] == codes)
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
         """Yield blocks of random valid points, each point equally likely.

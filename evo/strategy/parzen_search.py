@@ -22,7 +22,7 @@ scored.
 
 @strategy("parzen")
 class ParzenSearch:
-    """TPE on value ranks. Failures are the worst results, and pending configs count as bad (constant liar)."""
+    """TPE on value indices. Failures are the worst results, and pending configs count as bad (constant liar)."""
 
     def __init__(self, context: Context) -> None:
         self._space = context.space

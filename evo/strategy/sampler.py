@@ -191,7 +191,7 @@ def _check_kinds(space: object, constraints: object, seed: object) -> None:
 
 
 def _check(axes: Sequence[Axis], constraints: Sequence[str]) -> None:
-    incomparable = {each.tunable.name for each in axes if each.by_rank}
+    incomparable = {each.tunable.name for each in axes if each.by_index}
     for index, text in enumerate(constraints):
         expression = Expression.parse(text, f"constraints[{index}]")
         expression.check_names({each.tunable.name: each.tunable.values for each in axes})

@@ -115,8 +115,8 @@ def trials(count: int) -> Iterator[Made]:
     chosen = rng.permutation(655_360)[:count]
     sizes = [len(values) for values in TUNABLES.values()]
     for number, point in enumerate(chosen.tolist()):
-        ranks = np.unravel_index(point, sizes)
-        config = {name: values[int(rank)] for (name, values), rank in zip(TUNABLES.items(), ranks, strict=True)}
+        indices = np.unravel_index(point, sizes)
+        config = {name: values[int(index)] for (name, values), index in zip(TUNABLES.items(), indices, strict=True)}
         yield number, config, _outcome(rng, config)
 
 

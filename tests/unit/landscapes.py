@@ -79,10 +79,10 @@ KINDS: dict[str, Outcome] = {
 
 def time_us(space: Space, trial: Trial) -> float:
     """Return a time in µs that grows with the distance from a minimum, plus a pseudo-random part."""
-    ranks = space.encode(trial.config)
+    indices = space.encode(trial.config)
     sizes = np.array([len(tunable.values) for tunable in space.tunables])
     ripple = zlib.crc32(space.key(trial.config).encode()) / 2**32
-    return float(10 + 20 * (((ranks + 0.5) / sizes - 0.7) ** 2).sum() + ripple)
+    return float(10 + 20 * (((indices + 0.5) / sizes - 0.7) ** 2).sum() + ripple)
 
 
 def measured(space: Space, trial: Trial) -> Outcome:

@@ -345,10 +345,10 @@ def test_optuna_distribution_becomes_a_grid_within_its_bounds(
     made = axis("a name", distribution, "parameter_0")
     assert len(made.values) == len(made.tunable.values) == size
     assert all(distribution._contains(distribution.to_internal_repr(value)) for value in made.values)
-    rank = made.rank(some)
-    assert rank is not None
-    assert made.values[rank] == (some if not isinstance(some, float) else pytest.approx(some))
-    assert made.rank("elsewhere" if isinstance(distribution, CategoricalDistribution) else 10**9) is None
+    index = made.index(some)
+    assert index is not None
+    assert made.values[index] == (some if not isinstance(some, float) else pytest.approx(some))
+    assert made.index("elsewhere" if isinstance(distribution, CategoricalDistribution) else 10**9) is None
 
 
 def test_documented_optuna_example_runs(capsys: pytest.CaptureFixture[str]) -> None:

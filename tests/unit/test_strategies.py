@@ -12,7 +12,7 @@ from evo.strategy import STRATEGIES, Context, build
 from evo.strategy.parts.breeding import Breeding, _crossover
 from evo.strategy.parts.initial_design import DESIGN, InitialDesign
 from evo.strategy.parts.observations import HOPELESS, Observations
-from evo.strategy.parts.parzen import Parzen, RankKernel, good_count
+from evo.strategy.parts.parzen import Parzen, ValueKernel, good_count
 from evo.trial import Config, Proposal, Trial, Value
 from evo.trial.history import ELITES, History
 from evo.trial.outcome import Measured, Outcome
@@ -205,10 +205,10 @@ def test_parzen_draws_concentrate_around_centres_and_cover_all_values() -> None:
 
 
 @pytest.mark.parametrize("ordinal", [True, False])
-def test_rank_kernel_weights_sum_to_one_and_decrease_with_distance(ordinal: bool) -> None:
-    kernel = RankKernel(Tunable(name="X", values=range(200), ordinal=ordinal))
-    ranks = np.arange(200, dtype=np.int32)
-    weights = kernel.weights(ranks[:, None], ranks)
+def test_density_kernel_weights_sum_to_one_and_decrease_with_distance(ordinal: bool) -> None:
+    kernel = ValueKernel(Tunable(name="X", values=range(200), ordinal=ordinal))
+    values = np.arange(200, dtype=np.int32)
+    weights = kernel.weights(values[:, None], values)
     assert weights.sum(axis=1) == pytest.approx(np.ones(200))
     assert weights == pytest.approx(weights[::-1, ::-1])
     assert weights[0, 0] > weights[0, 1] >= weights[0, 199] > 0

@@ -42,15 +42,15 @@ def plane() -> Space:
     return Space([Tunable(name=name, values=list(range(1, 13))) for name in "XY"])
 
 
-def row(*ranks: int) -> Indices:
-    return np.array([ranks], dtype=np.int32)
+def row(*indices: int) -> Indices:
+    return np.array([indices], dtype=np.int32)
 
 
 def observed(space: Space, outcomes: dict[tuple[int, ...], Outcome | float | None]) -> Observations:
-    """Return observations of trials. `outcomes` maps value ranks to an outcome, a time, or None if pending."""
+    """Return observations of trials. `outcomes` maps value indices to an outcome, a time, or None if pending."""
     history, seen = History(), Observations(space)
-    for ranks, outcome in outcomes.items():
-        trial = history.ask(Proposal(config=space.decode(ranks), origin="random"))
+    for indices, outcome in outcomes.items():
+        trial = history.ask(Proposal(config=space.decode(indices), origin="random"))
         if outcome is not None:
             timed = Measured(timing=Timing(samples_us=(outcome,))) if isinstance(outcome, int | float) else outcome
             tell(history, trial, timed)
@@ -76,13 +76,13 @@ def test_surrogate_compares_numbers_by_magnitude_and_alignment_and_names_by_equa
     assert kernel.between(x, x) == pytest.approx(matern(other))
 
 
-def test_surrogate_coordinates_of_non_positive_numbers_are_ranks() -> None:
+def test_surrogate_coordinates_of_non_positive_numbers_are_value_indices() -> None:
     space = Space([Tunable(name="SWITCH", values=[0, 1]), Tunable(name="SHIFT", values=[-1, 0, 5])])
     rows = np.array([[0, 0], [1, 1], [1, 2]], dtype=np.int32)
     assert Coordinates(space).of(rows).tolist() == [[0, 0], [1, 0.5], [1, 1]]
 
 
-def test_surrogate_coordinates_of_nearly_equal_numbers_are_ranks() -> None:
+def test_surrogate_coordinates_of_nearly_equal_numbers_are_value_indices() -> None:
     points = Coordinates(Space([Tunable(name="X", values=[2**53, 2**53 + 2])]))
     assert points.of(np.array([[0], [1]])).tolist() == [[0.0], [1.0]]
 

@@ -23,10 +23,10 @@ def parse_config(text: str, space: Space) -> Config:
     for name in assignments:
         if name not in tunables:
             raise InvalidInput(f"config.{name}", unknown(name, list(tunables), "tunables"))
-    ranks = [
+    indices = [
         tunable.parse(assignments[name], f"config.{name}") if name in assignments else tunable.default_index
         for name, tunable in tunables.items()
     ]
-    config = space.decode(ranks)
+    config = space.decode(indices)
     space.check(config)
     return config

@@ -1,4 +1,4 @@
-"""Selection, crossover and mutation on value ranks, for many children in one call. Children may be invalid configs."""
+"""Selection, crossover and mutation of value indices, for many children in one call. Children may be invalid."""
 
 import numpy as np
 import numpy.typing as npt

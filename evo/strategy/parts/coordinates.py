@@ -17,7 +17,7 @@ added.
 class Coordinates:
     """Converts configs to points, with one or two coordinates for each tunable.
 
-    The coordinate of a positive number is its logarithm; the coordinate of any other value is its rank. A tunable with
+    The coordinate of a positive number is its logarithm; the coordinate of any other value is its index. A tunable with
     more than `FEW` numbers has a second coordinate, the alignment: the largest power of two that divides the number.
     Coordinates are scaled to [0, 1], except for tunables without an order, whose different values all have the
     distance 1.
@@ -35,7 +35,7 @@ class Coordinates:
         self.names = np.array([not space.tunables[column].ordinal for column, _ in self._axes], dtype=np.bool_)
 
     def of(self, rows: Indices) -> Points:
-        """Return the points of rows of ranks, shape (n, axes)."""
+        """Return the points of rows of value indices, shape (n, axes)."""
         found = [axis[rows[:, column], None] for column, axis in self._axes]
         return np.concatenate([np.zeros((len(rows), 0)), *found], 1)
 
@@ -43,14 +43,14 @@ class Coordinates:
 def _axes(tunable: Tunable, aligned: bool) -> list[Floats]:
     """Return the axes of a tunable, one or two. An axis contains the coordinate of each value."""
     count = len(tunable.values)
-    ranks = np.arange(count, dtype=np.float64)
+    indices = np.arange(count, dtype=np.float64)
     if not tunable.ordinal:
-        return [ranks]
+        return [indices]
     if not all(isinstance(value, int | float) and value > 0 for value in tunable.values):
-        return [_unit(ranks)]
+        return [_unit(indices)]
     magnitude = np.log(np.asarray(tunable.values, dtype=np.float64))
     if magnitude.min() == magnitude.max():  # large numbers may be equal in float64
-        return [_unit(ranks)]
+        return [_unit(indices)]
     alignment = _alignment(tunable)
     distinct = aligned and count > FEW and len(set(alignment)) > 1
     return [_unit(magnitude), _unit(alignment)] if distinct else [_unit(magnitude)]

@@ -1,4 +1,4 @@
-"""The history as arrays of value ranks, on which strategies compute."""
+"""The history as arrays of value indices, on which strategies compute."""
 
 from bisect import bisect, bisect_left
 from collections.abc import Collection
@@ -30,7 +30,7 @@ class Observations:
 
     Attributes:
         keys: keys of all proposed configs.
-        rows: value ranks of the ended trials' configs, in the order in which the trials ended, shape (n, tunables).
+        rows: value indices of the ended trials' configs, in the order in which the trials ended, shape (n, tunables).
             Trials whose outcome gives no information about the config, e.g. cancelled ones, are omitted.
         losses: loss of each row, shape (n,): the trial's cost (corrected after a confirmation), `HOPELESS` if it was
             pruned, infinite if it failed.
@@ -38,7 +38,7 @@ class Observations:
         order: indices of the rows by loss, lowest first. Of rows with equal losses, the earlier trial is first.
         log: an object that is replaced when a different history is read or a cost is corrected. Callers compare it to
             detect that cached results are outdated.
-        pending: value ranks of the configs of pending trials, shape (m, tunables).
+        pending: value indices of the configs of pending trials, shape (m, tunables).
     """
 
     def __init__(self, space: Space, *, hidden: Collection[str] = ()) -> None:

@@ -1,8 +1,8 @@
-"""Densities of good and bad configs on the grid of value ranks.
+"""Densities of good and bad configs on the grid of value indices.
 
 This is the tree-structured Parzen estimator of Bergstra et al., *Algorithms for Hyper-Parameter Optimization* (NIPS
 2011), in its multivariate form. A density is a sum of density kernels, one around each observation. A density kernel is
-a product over the tunables, and is defined on the ranks of their values. The score of a config x is
+a product over the tunables, and is defined on the value indices. The score of a config x is
 ``log l(x) − log g(x)``, where l is the density of the best observations and g the density of the remaining
 observations. Only valid configs are scored.
 """
@@ -24,7 +24,7 @@ BANDWIDTH = 0.02
 """Standard deviation of the density kernel of an ordinal tunable, as a fraction of the number of values."""
 
 MIN_BANDWIDTH = 0.5
-"""Minimum standard deviation in ranks. With it, an adjacent value gets 12 % of the weight."""
+"""Minimum standard deviation, in value indices. With it, an adjacent value gets 12 % of the weight."""
 
 GOOD_SHARE = 0.1
 MAX_GOOD = 25
@@ -38,7 +38,7 @@ class Parzen:
     """Draws configs near good ones, and scores configs by the densities of good and bad configs."""
 
     def __init__(self, space: Space) -> None:
-        self._kernels = [RankKernel(tunable) for tunable in space.tunables]
+        self._kernels = [ValueKernel(tunable) for tunable in space.tunables]
         self._log_uniform = -sum(math.log(kernel.size) for kernel in self._kernels)
 
     def draw(self, centres: Indices, count: int, rng: np.random.Generator) -> Indices:
@@ -83,7 +83,7 @@ def good_count(seen: Observations) -> int:
     return min(math.ceil(GOOD_SHARE * len(seen.rows)), MAX_GOOD, seen.measured)
 
 
-class RankKernel:
+class ValueKernel:
     """Density kernel of one tunable: spreads the weight of an observation over the tunable's values.
 
     Attributes:
@@ -100,11 +100,11 @@ class RankKernel:
         falling = self._falling.cumsum()
         self._total = falling + falling[::-1] - self._falling[0]
 
-    def weights(self, centres: Indices, ranks: Indices) -> Scores:
-        """Return the weights of `ranks` in density kernels around `centres`, which are ranks, too.
+    def weights(self, centres: Indices, values: Indices) -> Scores:
+        """Return the weights of `values` in density kernels around `centres`. Both arrays are value indices.
 
         The two arrays are broadcast. The weights of all values for a centre sum to 1. They are computed in each call,
         because a table for all pairs of thousands of values would need too much memory.
         """
-        near = self._falling[np.abs(centres - ranks)] / self._total[centres]
+        near = self._falling[np.abs(centres - values)] / self._total[centres]
         return np.asarray((1 - UNIFORM_SHARE) * near + UNIFORM_SHARE / self.size)

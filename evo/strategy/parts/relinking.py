@@ -35,9 +35,9 @@ class Relinking:
         Changes to a value that no start config has are skipped. Equal arguments give equal results.
 
         Args:
-            row: valid row of value ranks.
+            row: valid row of value indices.
             columns: tunable of each change, as its index.
-            values: new rank of each change.
+            values: new value index of each change.
         """
         pool = self.starts
         having = pool[:, columns] == values
@@ -71,11 +71,11 @@ class Relinking:
         order = np.argsort(np.where(wanted, rng.random(rows.shape), 2.0), axis=1)
         ends = wanted.sum(axis=1)
         position, size = np.zeros(count, dtype=np.intp), np.maximum(ends, 1)
-        ranks = np.arange(tunables)
+        places = np.arange(tunables)
         while len(going := np.flatnonzero(position < ends)):
             first, last = position[going, None], np.minimum(position + size, ends)[going, None]
             columns = np.zeros((len(going), tunables), dtype=np.bool_)
-            np.put_along_axis(columns, order[going], (first <= ranks) & (ranks < last), axis=1)
+            np.put_along_axis(columns, order[going], (first <= places) & (places < last), axis=1)
             tried = np.where(columns, targets[going], rows[going])
             valid = self._space.valid(tried)
             rows[going[valid]] = tried[valid]

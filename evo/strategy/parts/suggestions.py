@@ -13,10 +13,10 @@ from evo.trial import Proposal
 
 @dataclass(frozen=True, kw_only=True)
 class Suggestions:
-    """Rows of value ranks with their origins. The rows need not be valid configs.
+    """Rows of value indices with their origins. The rows need not be valid configs.
 
     Attributes:
-        rows: value ranks, shape (n, tunables).
+        rows: value indices, shape (n, tunables).
         origins: name of the operator that made each row, shape (n,).
         parents: indices of both parents among the observations, shape (n, 2). A mutation has the same index twice; −1
             means that there is no parent.

@@ -87,7 +87,7 @@ class Outlook:
     best: float
 
     def forecast(self, rows: Indices) -> Forecast:
-        """Return the prediction for each row of value ranks."""
+        """Return the prediction for each row of value indices."""
         points = self.coordinates.of(rows)
         mean, deviation = self.time.predict(points)
         return Forecast(mean=mean, deviation=deviation, best=self.best, success=self._chance(points))

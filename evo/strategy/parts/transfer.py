@@ -99,20 +99,20 @@ def nearest_row(space: Space, config: Config) -> Indices | None:
     default. The result is None if `space` lacks a value that is not a number, such as the name of a mechanism, because
     results for one mechanism do not predict results for another.
     """
-    ranks = [_nearest_rank(tunable, config.get(tunable.name)) for tunable in space.tunables]
-    return None if None in ranks else np.array(ranks, dtype=np.int32)
+    indices = [_nearest_index(tunable, config.get(tunable.name)) for tunable in space.tunables]
+    return None if None in indices else np.array(indices, dtype=np.int32)
 
 
-def _nearest_rank(tunable: Tunable, value: Value | None) -> int | None:
+def _nearest_index(tunable: Tunable, value: Value | None) -> int | None:
     if value is None:
         return tunable.default_index
-    same = [rank for rank, each in enumerate(tunable.values) if each == value and type(each) is type(value)]
+    same = [index for index, each in enumerate(tunable.values) if each == value and type(each) is type(value)]
     if same:
         return same[0]
     numbers = isinstance(value, int | float) and not isinstance(value, bool) and tunable.ordinal
     if not numbers:
         return None
-    return min(range(len(tunable.values)), key=lambda rank: _distance(tunable.values[rank], value))
+    return min(range(len(tunable.values)), key=lambda index: _distance(tunable.values[index], value))
 
 
 def _distance(one: Value, other: Value) -> float:

@@ -73,7 +73,7 @@ class StudyReader:
         self._ask(number, config)
 
     def note(self, config: Config) -> dict[str, Any]:
-        """Return the data to store with the trial that gets `config`: its value ranks, and the grid's digest."""
+        """Return the data to store with the trial that gets `config`: its value indices, and the grid's digest."""
         return {"grid": self._grid, "ranks": self._space.encode(config).tolist()}
 
     def unmet(self, *, most: float = math.inf) -> Config | None:
@@ -156,16 +156,16 @@ class StudyReader:
         """Return the config that the trial used; None if it is outside this space."""
         if not any(each.name in trial.params for each in self._axes):
             return None
-        ranks = [self._rank(each, trial, noted) for each in self._axes]
-        if any(rank is None for rank in ranks):
+        indices = [self._index(each, trial, noted) for each in self._axes]
+        if any(index is None for index in indices):
             return None
-        config = self._space.decode([rank or 0 for rank in ranks])
+        config = self._space.decode([index or 0 for index in indices])
         return config if config in self._space else None
 
     @staticmethod
-    def _rank(axis: Axis, trial: FrozenTrial, noted: Config | None) -> int | None:
+    def _index(axis: Axis, trial: FrozenTrial, noted: Config | None) -> int | None:
         if axis.name in trial.params:
-            return axis.rank(trial.params[axis.name])
+            return axis.index(trial.params[axis.name])
         return axis.tunable.default_index if noted is None else axis.tunable.index(noted[axis.tunable.name], axis.name)
 
 
@@ -175,8 +175,8 @@ def _digest(axes: Sequence[Axis]) -> str:
 
 
 def row_values(axes: Sequence[Axis], row: Indices) -> dict[str, object]:
-    """Return the parameter values of a row of ranks, by name."""
-    return {each.name: each.values[rank] for each, rank in zip(axes, row.tolist(), strict=True)}
+    """Return the parameter values of a row of value indices, by name."""
+    return {each.name: each.values[index] for each, index in zip(axes, row.tolist(), strict=True)}
 
 
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)

@@ -33,8 +33,9 @@ class Axis:
     """A parameter of a study, and its tunable.
 
     Attributes:
-        values: Optuna's values, by rank.
-        tunable: tunable with the same values. If a tunable cannot have them (mixed types, None), its values are ranks.
+        values: Optuna's values, in order.
+        tunable: tunable with the same values. If a tunable cannot have them (mixed types, None), its values are their
+            indices.
     """
 
     name: str
@@ -42,21 +43,21 @@ class Axis:
     tunable: Tunable
 
     @property
-    def by_rank(self) -> bool:
-        """True if the tunable's values are ranks, so that constraints cannot compare the parameter's values."""
+    def by_index(self) -> bool:
+        """True if the tunable's values are indices, so that constraints cannot compare the parameter's values."""
         return not all(_same(*pair) for pair in zip(self.values, self.tunable.values, strict=True))
 
-    def rank(self, value: Any) -> int | None:
-        """Return the rank of a value, or of the grid point nearest to a number; None if it is outside the grid."""
+    def index(self, value: Any) -> int | None:
+        """Return the index of a value, or of the grid point nearest to a number; None if it is outside the grid."""
         if not self.tunable.ordinal:
-            return next((rank for rank, known in enumerate(self.values) if _same(known, value)), None)
+            return next((index for index, known in enumerate(self.values) if _same(known, value)), None)
         if not isinstance(value, Real):
             return None  # in this trial, the parameter has a different type
         if not self.values[0] <= value <= self.values[-1]:
             return None
         above = bisect.bisect_left(self.values, value)
-        near = [rank for rank in (above - 1, above) if 0 <= rank < len(self.values)]
-        return min(near, key=lambda rank: abs(self.values[rank] - value))
+        near = [index for index in (above - 1, above) if 0 <= index < len(self.values)]
+        return min(near, key=lambda index: abs(self.values[index] - value))
 
 
 def axes_of(distributions: Distributions) -> list[Axis]:

@@ -27,7 +27,7 @@ class OptunaStudy:
         self._source: ref[History] | None = None
 
     def ask(self, history: History, seed: int) -> Indices:
-        """Return Optuna's suggestion as value ranks. It may be invalid, or may have been proposed before."""
+        """Return Optuna's suggestion as value indices. It may be invalid, or may have been proposed before."""
         study = self._updated(history)
         sampler = TPESampler(multivariate=True, constant_liar=True, n_startup_trials=0, seed=seed)
         study.ask()
@@ -65,7 +65,7 @@ class OptunaStudy:
 
 
 def _distribution(tunable: Tunable) -> BaseDistribution:
-    """Return a distribution over the ranks of the values, so that a grid of powers of two is evenly spaced."""
+    """Return a distribution over the value indices, so that a grid of powers of two is evenly spaced."""
     if tunable.ordinal:
         return IntDistribution(0, len(tunable.values) - 1)
     return CategoricalDistribution(tuple(range(len(tunable.values))))

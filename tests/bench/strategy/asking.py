@@ -127,12 +127,12 @@ def _asked(strategy: object, history: History, space: Space) -> None:
 
 
 def _end(history: History, trial: Trial, space: Space) -> None:
-    ranks = space.encode(trial.config).tolist()
-    failed = hash(tuple(ranks)) % 1000 < 1000 * FAILING
-    outcome: Outcome = CompileFailed(log="") if failed else Measured(timing=Timing(samples_us=(_time_us(ranks),)))
+    indices = space.encode(trial.config).tolist()
+    failed = hash(tuple(indices)) % 1000 < 1000 * FAILING
+    outcome: Outcome = CompileFailed(log="") if failed else Measured(timing=Timing(samples_us=(_time_us(indices),)))
     history.tell(Trial(number=trial.number, proposal=trial.proposal, outcome=outcome))
 
 
-def _time_us(ranks: Sequence[int]) -> float:
+def _time_us(indices: Sequence[int]) -> float:
     """Return a synthetic time in µs: quadratic, with an off-centre minimum and two interacting tunables."""
-    return 10.0 + sum((rank - 2) ** 2 for rank in ranks) + 3 * abs(ranks[0] - ranks[1])
+    return 10.0 + sum((index - 2) ** 2 for index in indices) + 3 * abs(indices[0] - indices[1])

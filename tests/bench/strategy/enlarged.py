@@ -51,23 +51,24 @@ class Enlarged:
 
     Attributes:
         columns: index of each recorded tunable among the tunables of the whole space.
-        ranks: for each recorded tunable, the recorded rank that represents each value of the whole space.
+        indices: for each recorded tunable, the index of the recorded value that represents each value of the whole
+            space.
         names: for each recorded tunable, True if its values are unordered. A difference in such a tunable counts more
             than differences in all others.
-        factors: for each tunable that was not recorded, the factor of each rank.
+        factors: for each tunable that was not recorded, the factor of each value.
     """
 
     ground: Ground
     search_space: "Context"
     columns: Sequence[int]
-    ranks: Sequence[np.ndarray]
+    indices: Sequence[np.ndarray]
     names: np.ndarray
     rows: np.ndarray
     factors: dict[int, Floats]
 
     def outcome(self, config: Config) -> Outcome:
         row = self.search_space.space.encode(config)
-        recorded = np.array([ranks[row[column]] for column, ranks in zip(self.columns, self.ranks, strict=True)])
+        recorded = np.array([indices[row[column]] for column, indices in zip(self.columns, self.indices, strict=True)])
         differ = self.rows != recorded
         distances = differ.sum(axis=1) + differ.shape[1] * (differ & self.names).sum(axis=1)
         nearest = np.flatnonzero(distances == distances.min())
@@ -94,7 +95,7 @@ def enlarged(name: str) -> Enlarged:
         ground=ground,
         search_space=Context(space=space),
         columns=[space.names.index(each) for each in recorded],
-        ranks=[_nearest(whole[each.name], each) for each in recorded.values()],
+        indices=[_nearest(whole[each.name], each) for each in recorded.values()],
         names=np.array([isinstance(each.values[0], str) for each in recorded.values()]),
         rows=np.array([ground.space.encode(ground.space.config(key)) for key in ground.keys]),
         factors={
@@ -104,7 +105,7 @@ def enlarged(name: str) -> Enlarged:
 
 
 def _nearest(tunable: Tunable, recorded: Tunable) -> np.ndarray:
-    """Return, for each value, the rank of the equal or nearest recorded value."""
+    """Return, for each value, the index of the equal or nearest recorded value."""
     found = []
     for value in tunable.values:
         if value in recorded.values:
@@ -118,10 +119,10 @@ def _nearest(tunable: Tunable, recorded: Tunable) -> np.ndarray:
 def _factors(tunable: Tunable) -> Floats:
     """Return the factor of each value: 1 for the recorded default, and a constant pseudo-random factor otherwise."""
     found = np.ones(len(tunable.values))
-    for rank, value in enumerate(tunable.values):
-        if rank != tunable.default_index:
+    for index, value in enumerate(tunable.values):
+        if index != tunable.default_index:
             seed = int(hashlib.sha256(f"{tunable.name}={value}".encode()).hexdigest()[:8], 16)
-            found[rank] = math.exp(abs(np.random.default_rng(seed).normal(0, SCATTER)))
+            found[index] = math.exp(abs(np.random.default_rng(seed).normal(0, SCATTER)))
     return found
 
 

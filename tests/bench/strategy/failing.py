@@ -1,6 +1,6 @@
 """Measures the value of a failure model in spaces where most configs fail.
 
-Each recorded config gets a synthetic resource demand: a randomly weighted sum of the ranks of its values. Configs with
+Each recorded config gets a synthetic resource demand: a randomly weighted sum of its value indices. Configs with
 the largest demands fail, but the best config never fails.
 """
 
@@ -45,12 +45,12 @@ class Toll:
 def barred(ground: Ground, share: float = FAIL) -> Ground:
     """Return a copy of the recording in which the fraction `share` of the configs fails."""
     rng = np.random.default_rng(SEED)
-    ranks = np.array([ground.space.encode(entry.config) for entry in ground.entries])
-    spans = np.maximum(ranks.max(axis=0), 1)
+    indices = np.array([ground.space.encode(entry.config) for entry in ground.entries])
+    spans = np.maximum(indices.max(axis=0), 1)
     best = int(ground.times_us.argmin())
-    demand, limit = np.zeros(len(ranks)), 0.0
+    demand, limit = np.zeros(len(indices)), 0.0
     while not demand[best] < limit:
-        demand = (ranks / spans) @ rng.normal(size=ranks.shape[1])
+        demand = (indices / spans) @ rng.normal(size=indices.shape[1])
         limit = float(np.quantile(demand, 1 - share))
     fails = demand > limit
     times_us = np.where(fails, np.inf, ground.times_us)

@@ -223,10 +223,10 @@ class Copy:
 class Encoding:
     """Encodes configs for the forest.
 
-    A tunable of numbers has one axis of ranks, and a tunable of names has one axis per name.
+    A tunable of numbers has one axis of value indices, and a tunable of names has one axis per name.
 
     Attributes:
-        rows: ranks of the values of each config, by index.
+        rows: value indices of each config, one row per config.
         columns: index of the tunable of each axis.
         movable: tunables with more than one value.
         blocks, warps: indices of the tunables that Helion changes in each neighbour. They are found by their names.
@@ -256,14 +256,14 @@ class Encoding:
         ]
         return np.concatenate(axes, axis=1).astype(np.float64)
 
-    def near(self, column: int, rank: int, radius: int) -> list[int]:
-        """Return the ranks near a rank of a tunable: all other names, or numbers within the radius."""
+    def near(self, column: int, index: int, radius: int) -> list[int]:
+        """Return the value indices near a value index of a tunable: all other names, or numbers within the radius."""
         count = self._counts[column]
-        span = range(max(0, rank - radius), min(count, rank + radius + 1)) if self._ordinal[column] else range(count)
-        return [each for each in span if each != rank]
+        span = range(max(0, index - radius), min(count, index + radius + 1)) if self._ordinal[column] else range(count)
+        return [each for each in span if each != index]
 
     def place(self, row: Indices) -> int | None:
-        """Return the index of the config with these ranks; None if it is not valid."""
+        """Return the index of the config with these value indices; None if it is not valid."""
         return self._places.get(row.astype(self.rows.dtype).tobytes())
 
 

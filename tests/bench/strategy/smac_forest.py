@@ -77,8 +77,8 @@ def _space(ground: Ground) -> tuple[Any, list[Any]]:
 
     space = ConfigurationSpace()
     for each in ground.space.tunables:
-        ranks = list(range(len(each.values)))
-        space.add((OrdinalHyperparameter if each.ordinal else CategoricalHyperparameter)(each.name, ranks))
+        indices = list(range(len(each.values)))
+        space.add((OrdinalHyperparameter if each.ordinal else CategoricalHyperparameter)(each.name, indices))
     rows = [ground.space.encode(entry.config).tolist() for entry in ground.entries]
     return space, [Configuration(space, dict(zip(ground.space.names, row, strict=True))) for row in rows]
 
