@@ -30,7 +30,7 @@ CHANNEL = "kernel_evo"
 UPGRADE_LOCK = 0x6B65726E656C
 """Key of the advisory lock that a process takes to upgrade the schema."""
 PRESENCE_LOCK = UPGRADE_LOCK + 1
-"""Key of the advisory lock that every service process shares while it runs."""
+"""Key of the advisory lock that every service process holds in shared mode while it runs."""
 NUMBERING_LOCK = UPGRADE_LOCK + 2
 """Key of the advisory lock that a transaction holds from the numbering of its events until its end."""
 CONNECTIONS = 12
@@ -72,7 +72,7 @@ class PostgreSQL:
             pool_size=CONNECTIONS,
             max_overflow=0,
             pool_timeout=LOCK_WAIT_S,
-            pool_use_lifo=True,  # the latest connections have already prepared the statements
+            pool_use_lifo=True,  # the connections used last have already prepared the statements
             query_cache_size=500,
         )
         event.listen(engine, "do_connect", _connected)
@@ -88,7 +88,7 @@ class PostgreSQL:
             self._refuse_encoding(connection)
 
     def _refuse_encoding(self, connection: Connection) -> None:
-        """Refuse a database that cannot store every character, e.g. of an `initdb` with the locale C."""
+        """Refuse a database that cannot store every character, e.g. because `initdb` ran with the locale C."""
         encoding = connection.execute(text("SELECT current_setting('server_encoding')")).scalar_one()
         if encoding != "UTF8":
             again = joined(["createdb", "--encoding", "UTF8", "--template", "template0", self._url.database or ""])
@@ -100,7 +100,7 @@ class PostgreSQL:
     def after_upgrade(self, connection: Connection) -> None:
         """Advance sequences that are behind the ids of their tables.
 
-        This happens on logical replicas, and if only the rows were restored.
+        A sequence falls behind on a logical replica, or if only the rows of its table were restored.
         """
         numbered = [each.name for each in Base.metadata.sorted_tables if each.autoincrement_column is not None]
         connection.execute(text(" UNION ALL ".join(_ADVANCE.format(table=name) for name in numbered)))
@@ -346,7 +346,7 @@ _BEHIND = (
 
 def _remedy(error: DBAPIError) -> str | None:
     code = getattr(error.orig, "sqlstate", None)
-    if isinstance(error.orig, psycopg.errors.UniqueViolation):  # callers handle conflicts of all other keys
+    if isinstance(error.orig, psycopg.errors.UniqueViolation):  # callers handle conflicts of keys other than the id
         return _BEHIND if (error.orig.diag.message_detail or "").startswith("Key (id)=") else None
     if code is None:
         lost = error.connection_invalidated or isinstance(error.orig, psycopg.OperationalError)

@@ -147,7 +147,7 @@ class Database:
         self._sessions = sessionmaker(engine, expire_on_commit=False)
         self._writer: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
         if store.one_writer:
-            self._writer = threading.Lock()  # SQLite polls instead, which is slower and less fair
+            self._writer = threading.Lock()  # SQLite's own queue polls: it is slower and less fair
         self._stop_listening: Callable[[], None] = lambda: None
         self.refusal: StoreUnavailable | None = None
 

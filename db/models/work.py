@@ -36,8 +36,8 @@ class TrialRow(Base):
     docs/reference/measuring.md. `delivery_ms` is the network time of the trial's lease and result.
 
     Trials are ranked by `cost`: the time or, if the search has a metric, the cost by this metric. `cost` is None if the
-    trial has no time, or if a confirmation refuted its kernel. `second_cost` is the cost by the second objective, or
-    None if the search has one objective. `time_us` is the displayed time: the confirmed time if the trial was
+    trial has no time, or if a confirmation found its kernel invalid. `second_cost` is the cost by the second objective,
+    or None if the search has one objective. `time_us` is the displayed time: the confirmed time if the trial was
     confirmed, else the median of the quick samples. `quick_us` and `confirmed` are None until the trial is confirmed.
     Then `quick_us` is the median of the quick samples, and `confirmed` is the result of the confirmation.
     """

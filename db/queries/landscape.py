@@ -34,7 +34,8 @@ _QUICK_US = func.coalesce(TrialRow.quick_us, TrialRow.time_us).label("time_us")
 MOST_FRONT = 1000
 
 MOST_RECORDS = 300
-"""Maximum number of improvements. The expected number grows with the logarithm of the number of trials."""
+"""Maximum number of improvements of the best time that are returned. Their expected number grows with the logarithm of
+the number of trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,11 +111,11 @@ class Landscape:
         return 0 if last is None else last + 1
 
     def records(self, most: int = MOST_RECORDS) -> list[tuple[int, float]]:
-        """Return the number and the quick time in µs of each trial that was faster than all earlier trials, in the
-        order of numbers. Refuted trials are left out.
+        """Return (trial number, quick time in µs) of each trial that was faster than all earlier trials, by number.
 
-        Among the unconfirmed trials, the query starts at the fastest trial and follows an index on time backwards. At
-        most `most` improvements are returned, the latest ones.
+        Trials whose kernel a confirmation found invalid are left out. If there are more than `most` such improvements,
+        the latest ones are returned. Among the unconfirmed trials, the query starts at the fastest trial and follows an
+        index on time backwards.
         """
         quick = select(TrialRow.number, TrialRow.quick_us).where(*self._ranked(), TrialRow.quick_us.is_not(None))
         found = [(number, quick_us or 0.0) for number, quick_us in self.session.execute(quick)]
@@ -133,8 +134,9 @@ class Landscape:
         return records[-most:]
 
     def times(self, most: int) -> list[tuple[int, float]]:
-        """Return the number and the quick time in µs of at most `most` trials, evenly spaced over the search. Refuted
-        trials are left out.
+        """Return (trial number, quick time in µs) of at most `most` trials, evenly spaced over the search.
+
+        Trials whose kernel a confirmation found invalid are left out.
         """
         query = select(TrialRow.number, _QUICK_US).where(*self._ranked(), self._even(most))
         return [(number, time_us or 0.0) for number, time_us in self.session.execute(query)]

@@ -116,7 +116,7 @@ class Leaderboard:
     def ranks(self, searches: Collection[int], trials: Collection[int]) -> dict[int, int]:
         """Return the rank of each given trial among all trials of the searches, by trial id.
 
-        The trials of each group are ranked after all trials of the groups before it.
+        The trials of each group are ranked after all trials of earlier groups.
         """
         ranks: dict[int, int] = {}
         ahead = 0

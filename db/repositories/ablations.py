@@ -27,7 +27,7 @@ class Ablations:
         )
 
     def refuse(self, search_id: int, champion_id: int, changes: Sequence[Change], now: datetime) -> None:
-        """Store changes that give no valid config. They count as ended."""
+        """Store the changes for which no valid config exists. No job will measure these changes."""
         self.session.add_all(
             AblationRow(search_id=search_id, champion_id=champion_id, change=change, asked_at=now, ended_at=now)
             for change in changes

@@ -251,7 +251,7 @@ class Archive:
             _set_confirmed(row, confirmation, goal, second)
 
     def confirm_duplicate(self, trial: TrialRow, goal: Goal | None, second: Goal | None) -> None:
-        """If an earlier trial with the same binary was confirmed, also store its confirmation with this trial.
+        """Copy the confirmation of an earlier trial with the same binary to this trial, if there is one.
 
         See `confirm` for `goal` and `second`.
         """
@@ -358,8 +358,8 @@ class Archive:
         """Return the best trial of a search, or None if no trial has a time.
 
         The best trial is the trial of the current champion if this search found the champion, else the best confirmed
-        trial, else the best trial by quick samples. Refuted trials have no cost and are not returned. If costs are
-        equal, the earlier trial is returned.
+        trial, else the best trial by quick samples. Trials whose kernel a confirmation found invalid have no cost and
+        are not returned. If costs are equal, the earlier trial is returned.
         """
         champion = select(TrialRow).join(ChampionRow, ChampionRow.trial_id == TrialRow.id)
         own = champion.where(ChampionRow.search_id == search_id, ChampionRow.current)
@@ -372,7 +372,7 @@ class Archive:
         return None
 
     def refuted(self, search_ids: Collection[int]) -> list[tuple[TrialRow, str]]:
-        """Return the measured trials whose kernel a confirmation refuted, with the reasons, sorted by number."""
+        """Return the measured trials whose kernel a confirmation found invalid, with the reasons, by number."""
         unranked = select(TrialRow).where(
             TrialRow.search_id.in_(search_ids), TrialRow.outcome_kind == "measured", TrialRow.cost.is_(None)
         )
@@ -404,7 +404,7 @@ class Archive:
         return measured.order_by(TrialRow.cost, TrialRow.number)
 
     def costs_ms(self, search_id: int, limit: int = 1000) -> list[tuple[float, float]]:
-        """Return (overhead, delivery) in ms of the latest trials that report them."""
+        """Return (overhead, delivery) in ms of the latest ended trials with a known overhead."""
         query = select(TrialRow.overhead_ms, TrialRow.delivery_ms).where(
             TrialRow.search_id == search_id, TrialRow.overhead_ms.is_not(None), TrialRow.finished_seq.is_not(None)
         )

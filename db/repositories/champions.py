@@ -117,7 +117,7 @@ class Champions:
         return champion
 
     def store_called(self, champion_id: int, times: CalledTime) -> ChampionRow:
-        """Store the times of a champion that PyTorch calls, in place of earlier times, and return the champion."""
+        """Replace the stored times of PyTorch's calls of a champion, and return the champion."""
         champion = self.champion(champion_id)
         champion.called = times
         self.session.flush()

@@ -127,9 +127,10 @@ class Coordination:
         self.session.execute(update(table(SearchRow)).where(*_TICKING).values(alive_at=now))
 
     def reset_obstacles_ahead(self, now: datetime) -> None:
-        """Set the time of obstacles that were reported after `now` to `now`.
+        """Set the time of every obstacle that is later than `now` to `now`.
 
-        Such times occur if a clock was ahead. Without this, later jobs would not end these obstacles.
+        An obstacle is the reason why the jobs of a search wait. Such a time means that a clock was ahead. Without the
+        change, later jobs would not end the obstacle.
         """
         ahead = update(table(SearchRow)).where(_SEARCHES.obstacle_at > now)
         self.session.execute(ahead.values(obstacle_at=now))

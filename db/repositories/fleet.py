@@ -63,8 +63,8 @@ class Superseded(Conflict):
 def check_incarnation(worker_id: str, row: Any, incarnation: str | None, seen_since: datetime) -> None:
     """Raise an error if another process registered as the worker after the calling process.
 
-    Processes without an incarnation are accepted. If the last registered process is silent, the caller may register
-    again. That process has ended, or an older backup was restored.
+    Processes without an incarnation are accepted. If the process that registered last is silent, it has ended, or an
+    older backup was restored. The caller may then register again.
 
     Args:
         row: row of the worker, with at least `host`, `incarnation`, `left_at` and `seen_at`.
@@ -139,7 +139,7 @@ class Fleet:
     def any_after(self, moment: datetime) -> bool:
         """Return True if a worker was seen after `moment`.
 
-        For a moment in the future, this shows that a clock was ahead.
+        If `moment` is in the future, the result True shows that a clock was ahead.
         """
         return self.session.scalar(select(WorkerRow.id).where(WorkerRow.seen_at > moment).limit(1)) is not None
 

@@ -23,8 +23,8 @@ _ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)
 _OPEN: tuple[JobState, ...] = ("queued", "leased")
 
 _JUST = timedelta(seconds=10)
-"""A confirmation counts as having *just* waited long enough for this time. It is longer than the interval between
-sweeps, so that every such confirmation is found by a sweep."""
+"""Period after a confirmation has waited long enough, in which the end of its wait counts as recent. It is longer than
+the interval between periodic tasks, so that one of these tasks finds every such confirmation."""
 
 # Built once, because every claim or report runs them.
 _ATTEMPTS, _JOBS = table(AttemptRow), table(JobRow)
@@ -138,7 +138,7 @@ class Leases:
         return self.session.scalars(done.order_by(AttemptRow.id.desc()).limit(1)).first()
 
     def patient_confirmations(self, now: datetime) -> bool:
-        """Return True if a confirmation has just waited long enough for another device of the same model.
+        """Return True if the wait of a confirmation for another device of the same model ended recently.
 
         Any device of the model may then run the confirmation (`Policy.other_unit_s`).
         """

@@ -183,8 +183,10 @@ class Tokens:
         return token if token is not None and _valid(token, now) else None
 
     def reset_ahead(self, now: datetime) -> None:
-        """Shorten sessions that last longer than `SESSION`, because a clock was ahead when they began, and let the
-        lifetime of tokens that were created ahead of `now` begin now.
+        """Correct sessions and tokens that were created while a clock was ahead.
+
+        Sessions that last longer than `SESSION` are shortened. The lifetime of tokens that were created after `now`
+        begins now.
         """
         late = update(SessionRow).where(SessionRow.expires_at > now + SESSION)
         self.session.execute(late.values(expires_at=now + SESSION).execution_options(synchronize_session=False))

@@ -86,7 +86,7 @@ class Variants:
     def costs_of_all(self, search_id: int) -> list[float | None]:
         """Return the costs of all ended trials of a search and of the searches that tune its variants, by end time.
 
-        The costs are those of `costs`.
+        See `costs` for the definition of a cost.
         """
         return self._costs(self.searches_of(search_id), TrialRow.finished_at, TrialRow.search_id, TrialRow.finished_seq)
 
@@ -105,8 +105,8 @@ class Variants:
     def costs(self, search_id: int) -> list[float | None]:
         """Return the quick cost of each ended trial of a search, in the order in which the trials ended.
 
-        The cost of a trial that was not measured, or whose kernel a confirmation refuted, is None. The cost is defined
-        by `evo.trial.quick_cost`.
+        The cost is that of `evo.trial.quick_cost`. It is None if the trial was not measured, or if a confirmation found
+        its kernel invalid.
         """
         return self._costs([search_id], TrialRow.finished_seq)
 

@@ -23,8 +23,8 @@ class Events(Calls):
         ended. Any process of the service can resume it.
 
         Raises:
-            ServiceUnreachable: no service answered for `patience_s` seconds after the first failed attempt. A client
-                that was suspended therefore tries again.
+            ServiceUnreachable: no service answered for `patience_s` seconds. This time begins with the first failed
+                attempt, so a client that was suspended tries again.
             ServiceError: the response is not a stream of events, or an event has an unknown form.
         """
         path = "/events" if search_id is None else f"/searches/{search_id}/events"

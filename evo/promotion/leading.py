@@ -57,12 +57,12 @@ class Confirmation:
     """Result of a challenger's confirmation, whether promoted or not.
 
     Attributes:
-        time: median in µs with its interval, from the first fresh process. None if the kernel was refuted before it was
-            timed.
+        time: median in µs with its interval, from the first fresh process. None if the kernel was found invalid before
+            it was timed.
         speedup: speed-up over `baseline`.
         baseline: the fastest baseline of the confirmation; None if no baseline ran.
         processes: number of fresh processes from which the speed-up is computed.
-        refuted: reason why the kernel is not valid; None if nothing refutes it.
+        refuted: reason why the kernel is invalid; None if the confirmation found no such reason.
     """
 
     time: Interval | None
@@ -73,7 +73,7 @@ class Confirmation:
 
 
 def confirmation_of(verdict: Verdict | None) -> Confirmation | None:
-    """Return a verdict's confirmed time, speed-up and refutation; None if the kernel was neither timed nor refuted."""
+    """Return the result of a verdict; None if the kernel was neither timed nor found invalid."""
     if verdict is None or (verdict.challenger is None and verdict.refuted is None):
         return None
     return Confirmation(
@@ -112,8 +112,8 @@ def leading_speedup(
 ) -> Figure | None:
     """Return the speed-up to show for a candidate, relative to the fastest baseline.
 
-    The arguments are those of `leading_time`. The result is None if there is no time or no baseline, or if the kernel
-    was refuted.
+    The arguments are those of `leading_time`. The result is None if there is no time or no baseline, or if the
+    confirmation found the kernel invalid.
 
     A confirmed speed-up comes from the confirmation's own baselines, because times of different sessions are not
     comparable.

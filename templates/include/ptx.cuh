@@ -204,8 +204,8 @@ __device__ __forceinline__ void store_global(Pack* to, Pack pack) {
         *to = pack;
 }
 
-// Hides from the compiler how a value was computed. Then the compiler unpacks a pack, or reads through a pointer, again
-// instead of keeping the result in registers across a loop, and it does not unroll loops, because the number of
+// Hides from the compiler how a value was computed. Instead of keeping a result in registers across a loop, the
+// compiler then unpacks a pack, or reads through a pointer, again. It also does not unroll loops, because the number of
 // iterations is unknown.
 template <class T>
 __device__ __forceinline__ const T* forgotten(const T* x) { asm volatile("" : "+l"(x)); return x; }

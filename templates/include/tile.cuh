@@ -20,10 +20,10 @@ struct Tile {
         return row * ROW_BYTES + (column << 4);
     }
 
-    // Returns `address`, which is that of chunk 0, moved by a number of chunks that is known at compile time, or that
-    // of chunk 1, moved by an even number. Within a group, swizzled chunks are reached by an XOR with the whole
-    // address, for which the row need not be known, because tiles start at multiples of 128 bytes. Whole groups are
-    // reached by an addition, which needs no register.
+    // Returns `address` moved by a number of chunks that is known at compile time. `address` is that of chunk 0 or, if
+    // the number is even, of chunk 1. Within a group, swizzled chunks are reached by an XOR with the whole address, for
+    // which the row need not be known, because tiles start at multiples of 128 bytes. Whole groups are reached by an
+    // addition, which needs no register.
     static __device__ __forceinline__ u32 right(u32 address, int chunks) {
         if constexpr (LAYOUT == Layout::xor_swizzle)
             return (address ^ ((chunks & (GROUP - 1)) << 4)) + ((chunks & ~(GROUP - 1)) << 4);
@@ -65,8 +65,9 @@ struct Panels {
 
 // Copies ROWS rows of COLUMNS elements, with distance STRIDE, from `first` of a matrix on; writes zeros where
 // `is_inside(row, column)` is false. WIDTH: elements per copy; THREADS: number of threads that share the work;
-// WRITTEN_OUT: maximum number of copies of a thread that are unrolled completely; of more, half as many are unrolled at
-// a time. If all copies of a thread are in one column, their addresses differ by constants, which need no registers.
+// WRITTEN_OUT: maximum number of copies of a thread that are unrolled completely; if there are more, WRITTEN_OUT / 2
+// are unrolled at a time. If all copies of a thread are in one column, their addresses differ by constants, which need
+// no registers.
 template <class TILE, int ROWS, int COLUMNS, int STRIDE, int WIDTH, int THREADS, int L2_PREFETCH, int WRITTEN_OUT, class Element,
           class Inside>
 __device__ __forceinline__ void copy_parts(u32 tile, const Element* matrix, int first, u32 thread, Inside is_inside) {

@@ -1,4 +1,4 @@
-"""Add the requirements of a search on devices."""
+"""Add the requirements that a device must meet to work on a search."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Remove the cost of trials that a confirmation refuted, so that they are not ranked."""
+"""Remove the cost of trials whose kernel a confirmation found invalid, so that they are not ranked."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The command ``ablate``, which measures the effect of each switch of a search's champion."""
+"""The command ``ablate`` measures the effect of each switch of a search's champion."""
 
 from typing import TYPE_CHECKING, Annotated
 

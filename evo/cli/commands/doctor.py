@@ -1,4 +1,4 @@
-"""The command ``doctor``, which reports missing software and hardware, the features that need it, and how to get it."""
+"""The command ``doctor`` reports missing software and hardware, the features that need it, and how to get it."""
 
 import importlib.util
 import shutil

@@ -1,4 +1,4 @@
-"""The commands ``families``, ``new`` and ``import``, which list families and create new families."""
+"""The commands ``families``, ``new`` and ``import`` list families and create new families."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The commands ``measure`` and ``render``, which examine one config in detail, without a service."""
+"""The commands ``measure`` and ``render`` examine one config in detail, without a service."""
 
 import re
 import sys
@@ -128,7 +128,7 @@ def measure(
 
 @contextmanager
 def _undecided(family: str) -> "Iterator[None]":
-    """Context manager that prints a family's lines marked as unchecked if they may have caused an error."""
+    """Context manager that, after an error, prints the family's unchecked lines that may have caused the error."""
     try:
         yield
     except EvoError as error:
@@ -138,10 +138,10 @@ def _undecided(family: str) -> "Iterator[None]":
 
 
 def _print_undecided(family: str, failure: str) -> None:
-    """Print on standard error a family's lines that are marked as unchecked and may have caused a failure.
+    """Print to standard error the unchecked lines of a family that may have caused a failure.
 
-    These are the marked lines in a file, or in a table of family.toml, whose name the failure contains. If there are
-    none, the first marked lines are printed.
+    An imported family marks its unchecked lines with a comment. The printed lines are in a file, or in a table of
+    family.toml, whose name the failure contains. If there are none, the first unchecked lines are printed.
     """
     from evo.family.importing.writing import MARK
 

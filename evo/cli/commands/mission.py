@@ -1,4 +1,4 @@
-"""The command ``mission``, which checks the machine, searches the mission's shapes, and writes a report."""
+"""The command ``mission`` checks the machine, searches the mission's shapes, and writes a report."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any

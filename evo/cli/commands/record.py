@@ -1,4 +1,4 @@
-"""The command ``record``, which measures a space or a random sample of it, and writes files that can be searched
+"""The command ``record`` measures a space or a random sample of it, and writes files that can be searched
 without the device.
 """
 

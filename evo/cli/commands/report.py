@@ -1,4 +1,4 @@
-"""The command ``report``, which writes the report of a search."""
+"""The command ``report`` writes the report of a search."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command ``search``, which starts a search and follows it."""
+"""The command ``search`` starts a search and follows it."""
 
 import sys
 from functools import partial

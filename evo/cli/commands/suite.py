@@ -1,4 +1,4 @@
-"""The commands ``suite record`` and ``suite show``, which record the calls of a program as a suite, and show suites."""
+"""The commands ``suite record`` and ``suite show`` record the calls of a program as a suite, and show suites."""
 
 from pathlib import Path
 from typing import Annotated

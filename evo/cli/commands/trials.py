@@ -1,4 +1,4 @@
-"""The command ``trials``, which writes the trials of a search as a table or a file."""
+"""The command ``trials`` writes the trials of a search as a table or a file."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal

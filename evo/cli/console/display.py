@@ -115,7 +115,7 @@ def left_text(view: SearchView) -> str:
 
 
 def meanwhile_text(view: SearchView) -> str | None:
-    """Return a text on the current confirmation or long job, unless `left_text` states it; None if there is none."""
+    """Return text about the current confirmation or long job; None if there is none, or if `left_text` returns it."""
     text = progress_text(view)
     return None if text == left_text(view) else text
 

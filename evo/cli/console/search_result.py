@@ -109,7 +109,7 @@ def print_report(
 
 
 def print_failures(out: Console, trials: Sequence[TrialView]) -> None:
-    """Print the first trial of each failure with its details, for a search without any measured config."""
+    """Print the first trial of each kind of failure with its details, for a search without any measured config."""
     shown = {"cancelled"}
     for trial in trials:
         if trial.outcome is None or trial.outcome.kind in shown:

@@ -169,7 +169,7 @@ class Local:
         self.url = url
 
     def _start_worker_early(self, url: str) -> None:
-        """Start the worker while the service starts at this address, because each takes a second or two."""
+        """Start the worker while the service starts at this address, because each start takes a second or two."""
         with suppress(EvoError):  # the service reports why the folder cannot be used
             ensure_key(self.place.database)
             if self._worker_lock.acquire():

@@ -16,7 +16,7 @@ from evo.errors import EvoError
 from evo.text.visible import visible
 
 Tell: TypeAlias = Callable[[dict[str, Any], int], None]
-"""Prints that a background search has started. The arguments are the announcement and the process id of the search."""
+"""Function that reports the start of a background search. Its arguments are the announcement and the process id."""
 
 START_S = 120.0
 LOOK_S = 0.1

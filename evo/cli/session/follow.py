@@ -23,7 +23,7 @@ POLL_S = 0.5
 LOOK_S = 5.0
 """Seconds between two checks for a worker and for storage."""
 MOST_REFUSED = 3
-"""A local search ends if results could not be stored at this number of checks, and no trial ended between them."""
+"""A local search ends if results could not be stored at this number of checks, and no trial ended meanwhile."""
 
 
 class Screen(Protocol):
@@ -125,7 +125,7 @@ def follow(
 def _warnings(view: SearchView) -> list[str]:
     """Return the warnings of a search. The report explains the gaps between quick and confirmed times."""
     warnings = [f"Warning: {each}" for each in view.warnings if each not in view.quick_gaps]
-    missing = None if view.state in TERMINAL else view.not_compared  # the report contains it
+    missing = None if view.state in TERMINAL else view.not_compared  # the report contains this warning
     return warnings if missing is None else [*warnings, missing]
 
 

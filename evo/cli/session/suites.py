@@ -295,8 +295,8 @@ class _Conductor:
     def _measurements(self, family: str) -> Measurements:
         """Return the measured times or costs of every call's best configs on the problems of the family.
 
-        They are quick times, because only the best configs are confirmed, and times of different sources are not
-        comparable.
+        Confirmed times are not used, because only the best configs are confirmed, and confirmed times are not
+        comparable with quick times.
         """
         entries = [entry for entry in self._entries.values() if entry.view and entry.view.family == family]
         configs: list[Config] = []

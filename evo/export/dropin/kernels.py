@@ -43,7 +43,8 @@ Result = tuple[tuple[int, ...], tuple[int, ...] | None, torch.dtype]
 class Kernel:
     """A kernel, compiled for one problem.
 
-    Calls on several streams wait for each other if the kernel has workspaces, because all launches share them.
+    If the kernel has workspaces, calls on several streams wait for each other, because all launches share the
+    workspaces.
 
     Attributes:
         arguments: descriptions of all arguments in call order.

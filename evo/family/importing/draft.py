@@ -529,7 +529,7 @@ def _with_halo(shape: tuple[str, ...], words: set[str], offsets: set[str], name:
 def _role(  # noqa: PLR0911 - one return per kind of access
     parameter: Parameter, accesses: Accesses, dtype: str
 ) -> tuple[str, bool, str]:
-    """Return an argument's role, True if the buffer must be zero before a call, and what a person must check."""
+    """Return an argument's role, whether the buffer must be zero before a call, and what a person must check."""
     found = Access(kinds="r") if parameter.constant else accesses.of(parameter)
     called = f"{found.unknown}(), which the file does not define,"
     match tuple(found.kinds):

@@ -44,7 +44,8 @@ class MacroUse:
         bounds: names below which the loops with this step continue, e.g. ``n`` in ``i < n``.
         amount: True if the macro is a divisor, a factor, the bound of a loop or the extent of an array, so 0 is not a
             plausible value.
-        extent: True if the variable of a loop below the macro alone indexes an argument, as in ``w[t]``.
+        extent: True if the macro limits a loop variable that alone is the index of an argument, e.g. ``w[t]`` in a loop
+            over ``t < TAPS``.
     """
 
     cases: set[int] = field(default_factory=set)
@@ -126,7 +127,7 @@ class MacroUses:
                 self.of(name).bounds.add(written(bound))
 
     def _indexes(self, variable: str, loop: Node) -> bool:
-        """Return True if a variable alone indexes an argument in a loop."""
+        """Return True if a loop indexes an argument by the variable alone, as in ``w[t]``."""
         return any(
             written(part(each, "argument")) in self._pointers and written(part(each, "indices")).strip("[]") == variable
             for each in descendants(loop)

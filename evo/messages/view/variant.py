@@ -17,10 +17,10 @@ class FailureView:
     """Trials of a variant that failed in the same way.
 
     Attributes:
-        outcome: kind of outcome; ``refuted`` if a confirmation refuted a measured kernel.
+        outcome: kind of outcome; ``refuted`` if a confirmation found a measured kernel invalid.
         count: number of these trials.
         trial, config: number and config of the first of these trials.
-        detail: compiler messages, the wrong case, the exceeded limit, or why a confirmation refuted the kernel.
+        detail: compiler messages, the wrong case, the exceeded limit, or why a confirmation found the kernel invalid.
     """
 
     outcome: str
@@ -63,12 +63,13 @@ class VariantView:
         speedup: speed-up over the fastest baseline.
         share: fraction of the roofline limit that the best trial reaches; None if no limit is known.
         tuning_gain: quick time of the first measured config divided by the shortest quick time; in a search with a
-            metric, the ratio of the costs by the quick samples. Refuted kernels do not count.
+            metric, the ratio of the costs by the quick samples. Kernels that a confirmation found invalid do not count.
         champion: True if the problem's champion is a config of this variant.
         mechanisms: hardware mechanisms that the best trial's binary uses. They define the variant's niche. Empty if
             unknown.
         same_as: number of the first earlier variant that has a trial with the same binary as this variant's best trial.
-        failures: failed trials grouped by cause: refuted trials, then the most frequent cause first.
+        failures: failed trials grouped by cause: first trials whose kernel a confirmation found invalid, then the most
+            frequent cause.
         objective: the search's objective, by which its variants are compared.
     """
 

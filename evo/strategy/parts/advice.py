@@ -64,7 +64,7 @@ class LogViews:
 
     @property
     def refuted(self) -> bool:
-        """True if the results refute the advice; see the function `refuted`."""
+        """True if the advice is no longer needed; see the function `refuted`."""
         return refuted(self.whole.seen, self.independent.seen)
 
     def at(self, trial: int) -> LogView:
@@ -96,8 +96,8 @@ def _leads(observations: Observations, independent: Observations) -> bool:
 class WarmStartsFirst:
     """Proposes advice, warm starts and the default config first, and then the configs of a given strategy.
 
-    The given strategy also learns from the results of the first trials. Once the advice is refuted, the remaining
-    advice is skipped.
+    The given strategy also learns from the results of the first trials. When an independent config is as fast as the
+    best advised config (`refuted`), the remaining advice is skipped.
     """
 
     def __init__(self, strategy: Strategy, context: Context) -> None:

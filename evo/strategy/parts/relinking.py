@@ -22,7 +22,7 @@ class Relinking:
     Constraints tie tunables together: for example, the copy engine may need a producer warp, which needs a different
     number of stages. Changing one value then makes the config invalid, and so do most pairs of changes. A path
     therefore starts at a different valid config, which has the wanted value. Step by step, the other values of the
-    given config are copied to it, as long as the result is valid.
+    given config are copied into the start config, as long as the result is valid.
     """
 
     def __init__(self, space: Space) -> None:

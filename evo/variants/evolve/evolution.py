@@ -154,7 +154,7 @@ class Evolution:
         return None
 
     def _insights(self, proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> list[str]:
-        """Return the insights of this and of earlier searches, with their measurements, but no refuted insights."""
+        """Return the insights of this and earlier searches with their measurements, without contradicted insights."""
         refuted = contradicted(proposals, variants)
         found = {**insights(proposals, variants)}
         found |= {text: how for text, how in self._earlier.items() if text not in found and text not in refuted}

@@ -1,4 +1,4 @@
-"""The command ``export``, which writes the champions of a suite as a package."""
+"""The command ``export`` writes the champions of a suite as a package."""
 
 import re
 from pathlib import Path

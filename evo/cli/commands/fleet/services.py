@@ -1,4 +1,4 @@
-"""The commands ``serve`` and ``worker``, which run the service and the workers of a fleet."""
+"""The commands ``serve`` and ``worker`` run the service and the workers of a fleet."""
 
 import gc
 from collections.abc import Iterator

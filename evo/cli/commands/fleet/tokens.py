@@ -1,4 +1,4 @@
-"""The commands ``token …``, which manage the access tokens of a service and their roles."""
+"""The commands ``token …`` manage the access tokens of a service and their roles."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""The commands ``workers list``, ``drain``, ``resume``, ``quarantine`` and ``clear``, which show and manage workers."""
+"""The commands ``workers list``, ``drain``, ``resume``, ``quarantine`` and ``clear`` show and manage workers."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""The command ``bench kernelbench``, which rates a proposer's kernels on problems in KernelBench's format."""
+"""The command ``bench kernelbench`` rates a proposer's kernels on problems in KernelBench's format."""
 
 import contextlib
 import tempfile
