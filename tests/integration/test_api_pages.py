@@ -297,7 +297,7 @@ def test_pareto_front_of_two_objectives_is_on_the_page_and_over_rest(stage: Stag
     assert page.get("/api/v1/searches/999/front").status_code == 404
 
 
-def test_failed_search_marks_the_champion_of_another_search(tmp_path: Path) -> None:
+def test_page_of_a_failed_search_states_that_the_champion_is_from_another_search(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
         found = int(rest.submit(budget={"trials": 4})["id"])

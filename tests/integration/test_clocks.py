@@ -302,7 +302,9 @@ def test_token_created_while_the_clock_was_ahead_expires_after_its_lifetime(stag
 
 
 @pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S, 0.0])
-def test_obstacle_of_a_search_ends_with_the_next_result_after_the_clock_was_set(stage: Stage, seconds: float) -> None:
+def test_reason_why_a_search_waits_ends_with_the_next_result_after_the_clock_was_set(
+    stage: Stage, seconds: float
+) -> None:
     search = stage.submit()
     lease = stage.one()
     stage.conductor.release(lease.attempt_id, lease.token, "family toy differs", unfit=True)

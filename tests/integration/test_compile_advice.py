@@ -90,7 +90,7 @@ def test_syntax_error_near_a_macro_does_not_blame_the_macro(cc: CCompiler, text:
     assert "is a macro in front" not in said
 
 
-def test_one_advice_removes_all_colliding_macros(cc: CCompiler) -> None:
+def test_advice_removes_all_colliding_macros_at_once(cc: CCompiler) -> None:
     text = "int f(int W, int H) { return W * H; }"
     unit = with_macros(text, {"W": "1", "H": "2", "TILE": "4"}, C)
     said = failure(cc, unit, macros(text, W="problem field", H="problem field", TILE="tunable"))

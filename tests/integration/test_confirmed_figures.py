@@ -244,7 +244,7 @@ def test_search_summary_contains_the_confirmed_time_and_speedup(stage: Stage) ->
     assert summary.best == view.best and summary.speedup == view.speedup
 
 
-def test_kernel_refuted_by_its_confirmation_is_not_the_best_trial(stage: Stage) -> None:
+def test_kernel_found_wrong_by_its_confirmation_is_not_the_best_trial(stage: Stage) -> None:
     view = confirmed_search(stage)
     confirmed = {each.number for each in stage.trials(view.id) if each.source == "confirmed"}
     assert confirmed

@@ -252,7 +252,7 @@ def test_kernel_process_ends_when_its_kernel_is_garbage_collected(folder: Path, 
 
 
 @pytest.mark.parametrize(("counts", "fault"), [([2, 2, 1], "none"), ([2] * 1000, "leaves 1 thread running")])
-def test_ending_thread_of_a_kernel_is_no_fault_if_the_machine_stands_still(
+def test_kernel_thread_that_ends_late_is_no_fault_if_the_machine_pauses(
     monkeypatch: pytest.MonkeyPatch, counts: list[int], fault: str
 ) -> None:
     now_s = itertools.count()

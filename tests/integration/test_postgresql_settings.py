@@ -156,7 +156,7 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("setting", ["idle_session_timeout = '200ms'", "statement_timeout = '1s'"])
-def test_other_processes_still_see_a_service_process_after_postgresql_timeouts(
+def test_service_process_stays_visible_to_other_processes_after_postgresql_timeouts(
     postgresql: Server, location: Location, place: str, setting: str
 ) -> None:
     """The connection that listens for notifications uses the URL's parameters and owns the lock of the process."""

@@ -77,7 +77,7 @@ def test_search_with_target_has_a_smaller_space_and_its_own_champion(stage: Stag
     )
 
 
-def test_roofline_is_of_the_target_only_if_times_are_estimated(stage: Stage) -> None:
+def test_roofline_of_the_target_is_used_only_for_estimates(stage: Stage) -> None:
     cold = {**FOR_L4, "cache": "cold"}
     large = {"N": 4096}  # the data of tiny problems stays in the cache even with many buffer sets
     timed = stage.view(submit(stage, device=H100.model, objective=cold, problem=large)).roofline

@@ -34,7 +34,7 @@ def test_request_is_retried_until_the_service_is_back() -> None:
 
 
 @pytest.mark.parametrize(("quiet_s", "told"), [(0.0, ["refused; trying again for 60 s"]), (5.0, [])])
-def test_longer_outage_is_told_once(monkeypatch: pytest.MonkeyPatch, quiet_s: float, told: list[str]) -> None:
+def test_longer_outage_is_reported_once(monkeypatch: pytest.MonkeyPatch, quiet_s: float, told: list[str]) -> None:
     monkeypatch.setattr(module, "QUIET_S", quiet_s)
     connection, notes = Connection(lambda: "http://127.0.0.1:1", lambda: None), list[str]()
     connection.ask(failing(ServiceUnreachable("refused"), ServiceUnreachable("late")), notes.append)

@@ -194,7 +194,7 @@ def test_exit_code_depends_on_how_the_search_ended(ended: SearchView, interrupti
 STUCK = "family toy differs from the one that was submitted"
 
 
-def test_follow_shows_an_obstacle_once_each_time_it_appears(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_shows_the_reason_for_waiting_once_each_time_the_search_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     waiting = view(obstacle=STUCK)
     _, screen = followed(Script(waiting, waiting, view(), waiting, finished()), {}, monkeypatch)

@@ -49,7 +49,7 @@ def test_speedup_is_none_without_a_time_or_baselines(time_us: float | None) -> N
     assert leading_speedup(10.0, None, {}) is None
 
 
-def test_confirmation_has_the_time_of_its_verdict_and_the_reason_of_a_refutation() -> None:
+def test_confirmation_has_the_time_of_its_verdict_and_the_reason_why_a_kernel_is_wrong() -> None:
     wrong = Rule(name="answers", passed=False, figure=3.0, threshold=0.0, text="3 calls gave a wrong answer.")
     gain = Rule(name="gain", passed=False, figure=0.0, threshold=0.02, text="Too little.")
     verdict = Verdict(promote=False, summary="", rules=(gain, wrong), challenger=FOUND.time)
@@ -64,9 +64,7 @@ def test_confirmation_has_the_time_of_its_verdict_and_the_reason_of_a_refutation
 
 
 @pytest.mark.parametrize(("time", "value"), [(FOUND.time, FOUND.time), (None, None)])
-def test_refuted_trial_is_not_called_confirmed_and_has_no_speedup(
-    time: Interval | None, value: Interval | None
-) -> None:
+def test_wrong_kernel_is_not_called_confirmed_and_has_no_speedup(time: Interval | None, value: Interval | None) -> None:
     refuted = replace(FOUND, time=time, refuted="2 calls gave a wrong answer")
     found = leading_time(10.0, refuted)
     assert found is not None and (found.source, found.confirmed) == ("refuted", False)

@@ -168,7 +168,7 @@ def test_suggested_value_of_a_tunable_is_accepted(wrong: str, meant: str) -> Non
 
 
 @pytest.mark.parametrize("target", ["8.9", "sm89", "SM_89", "sm_89a", "compute_89", "89", "rtx4090", "RTX 4090", "ada"])
-def test_target_named_by_other_tools_gets_the_architecture(target: str) -> None:
+def test_error_about_a_target_name_of_another_tool_suggests_the_architecture(target: str) -> None:
     with pytest.raises(NotFound, match="did you mean `sm_89`"):
         known(target)
     assert known("sm_89").architecture == "sm_89"
@@ -178,7 +178,7 @@ def test_target_named_by_other_tools_gets_the_architecture(target: str) -> None:
     ("strategy", "meant"),
     [("optuna", "tpe"), ("TPE", "tpe"), ("bayesian", "tpe"), ("genetic", "evolution"), ("grid", "random")],
 )
-def test_strategy_named_by_other_tools_gets_a_strategy(strategy: str, meant: str) -> None:
+def test_error_about_a_strategy_name_of_another_tool_suggests_a_strategy(strategy: str, meant: str) -> None:
     with pytest.raises(NotFound, match=f"did you mean `{meant}`"):
         named(strategy)
     named(meant)
@@ -188,7 +188,7 @@ def test_strategy_named_by_other_tools_gets_a_strategy(strategy: str, meant: str
     ("device", "kind"),
     [("gpu", "cuda"), ("GPU", "cuda"), ("cuda:0", "cuda"), ("0", "cuda"), ("host", "cpu"), ("CPU", "cpu")],
 )
-def test_device_named_by_other_tools_gets_a_kind(device: str, kind: str) -> None:
+def test_device_name_of_another_tool_is_mapped_to_a_device_kind(device: str, kind: str) -> None:
     assert closest(device, kinds()) == kind
 
 
@@ -200,7 +200,7 @@ def test_suggested_toolkit_is_accepted(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "--", "1e999", "9**9**9", "2**2000", "4096**2", "k", "1q", "0xg", "nan", "1//2"])
-def test_text_without_a_number_has_no_meant_number(text: str) -> None:
+def test_text_without_a_number_gets_no_suggested_number(text: str) -> None:
     assert number_meant(text) is None
 
 

@@ -71,7 +71,7 @@ def test_far_slower_challenger_takes_the_minimum_number_of_rounds() -> None:
     assert [count for count in range(20, 62) if hopeless(own[:count], other[:count], POLICY)] == [30, 40, 50, 60]
 
 
-def test_first_champion_needs_no_more_rounds_once_the_fastest_baseline_is_clear() -> None:
+def test_rounds_of_a_first_champion_end_once_its_speed_up_over_the_fastest_baseline_is_precise() -> None:
     own, fast, slow = (
         series(0.01)[:30],
         series(0.01, time_us=300.0, seed=1)[:30],

@@ -485,7 +485,7 @@ def test_challenger_whose_gain_is_smaller_than_the_skipped_work_is_not_promoted(
     assert rule(result, "rework").figure == pytest.approx(1 - 0.926 * max(1.0, rework), abs=0.005)
 
 
-def test_challenger_whose_gain_is_refuted_by_further_processes_is_not_promoted() -> None:
+def test_challenger_without_a_gain_in_further_processes_is_not_promoted() -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 0.8, 0.9, 0.8, 0.9)
     result = verdict(report)
     assert [each.name for each in result.rules if each.required and not each.passed] == ["gain", "processes"]

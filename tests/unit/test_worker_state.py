@@ -36,7 +36,7 @@ def at(seconds: float) -> Any:
         (replace(WORKER, note="the disk is full"), 1, "here; the disk is full"),
     ],
 )
-def test_worker_text_states_connection_drain_and_note(worker: WorkerView, after_s: float, text: str) -> None:
+def test_worker_text_states_connection_draining_and_note(worker: WorkerView, after_s: float, text: str) -> None:
     assert worker_text(worker, at(after_s)) == text
 
 
@@ -75,13 +75,13 @@ def test_waiting_search_states_why_its_workers_are_unavailable(
 
 
 @pytest.mark.parametrize("worker", [replace(WORKER, drain=True), replace(WORKER, slots=(ASIDE,))])
-def test_commands_in_the_reason_reach_the_same_service(worker: WorkerView) -> None:
+def test_suggested_worker_commands_contain_the_service_options(worker: WorkerView) -> None:
     found = worker_obstacle([worker], view(), now=at(10), options=" --db a.db")
     assert found is not None and re.search(r"kernel-evo workers (resume vm|clear vm cpu-1) --db a\.db", found)
 
 
 @pytest.mark.parametrize(("unit", "said"), [("cpu-1", None), ("cpu-2", "No worker has AMD EPYC, unit cpu-2,: nothing")])
-def test_search_for_one_unit_states_that_no_worker_has_the_unit(unit: str, said: str | None) -> None:
+def test_search_for_one_device_states_that_no_worker_has_the_device(unit: str, said: str | None) -> None:
     found = worker_obstacle([WORKER], view(device_uuid=unit), now=at(10))
     assert found is None if said is None else found is not None and said in found
 
