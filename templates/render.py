@@ -98,7 +98,7 @@ def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
         return triton.names_of(_text(package, implementation.file), implementation)
     if implementation.mode == "source":
         _text(package, implementation.file)
-        return words_of(_texts(package), implementation)
+        return words_of(texts_of(package), implementation)
     return _undeclared(package, implementation) - (
         _optional(package, implementation) - _declared(package, implementation)
     )
@@ -118,7 +118,7 @@ def _needed(package: Package, implementation: Implementation) -> frozenset[str] 
     use the same name for something else. The result is None if family.toml lists the macros, if headers outside the
     family may use the names, or if the source forms names with ``##``.
     """
-    texts = _texts(package)
+    texts = texts_of(package)
     if implementation.macros is not None or not all_read(texts, implementation):
         return None
     other = " ".join((*implementation.entries, *implementation.flags))
@@ -128,7 +128,7 @@ def _needed(package: Package, implementation: Implementation) -> frozenset[str] 
 def _check_source(package: Package, implementation: Implementation, tunables: Sequence[str]) -> None:
     if not _text(package, implementation.file).strip():
         raise RenderError(f"{implementation.file}: is empty; write the kernel into it")
-    texts = _texts(package)
+    texts = texts_of(package)
     kinds = {field.name: "problem field" for field in package.family.fields}
     kinds |= dict.fromkeys(implementation.derived, "derived value") | dict.fromkeys(tunables, "tunable")
     macros = {implementation.macro(name): name for name in kinds if implementation.becomes_macro(name)}
@@ -165,7 +165,7 @@ def _unused(name: str, use: MacroUse | None, texts: Mapping[str, str], implement
     return f"{where}{subject} does not appear in the source or its headers{hint} {remedy}"
 
 
-def _texts(package: Package) -> dict[str, str]:
+def texts_of(package: Package) -> dict[str, str]:
     """Return the text files of a package by name."""
     texts: dict[str, str] = {}
     for name, content in package.files.items():

@@ -19,8 +19,8 @@ _COMMENTS_AND_TEXTS = re.compile(
     re.DOTALL,
 )
 _OF_PRAGMA = re.compile(r"\b_Pragma\s*\(\s*\Z")
-_DIRECTIVE = re.compile(r"\s*(?:#|%:)\s*(\w+)(.*)", re.DOTALL)
-_INCLUDED = re.compile(r"""\s*(?:"([^"]+)"|<([^>]+)>)""")
+DIRECTIVE = re.compile(r"\s*(?:#|%:)\s*(\w+)(.*)", re.DOTALL)
+INCLUDED = re.compile(r"""\s*(?:"([^"]+)"|<([^>]+)>)""")
 _TESTED = re.compile(r"defined\s*+\(?+\s*+(\w+)(?:\s*+\))?+")
 _UNLESS = re.compile(r"\s*+!\s*+defined\s*+\(?+\s*+(\w+)\s*+\)?+\s*+")
 _NEAR = 100
@@ -67,7 +67,7 @@ class _Scan:
     conditions: list[str | None] = field(default_factory=list)
 
     def take(self, line: Line) -> None:
-        directive = _DIRECTIVE.fullmatch(line.text)
+        directive = DIRECTIVE.fullmatch(line.text)
         if directive is None:
             self._use(line.text)
             return
@@ -137,7 +137,7 @@ def lines_of(files: Mapping[str, str], implementation: Implementation) -> Iterat
     """Yield the logical lines of a source, with each header of the family inserted where it is first included."""
     seen: set[str] = set()
     for header in _headers_of_flags(implementation.flags):
-        yield from _read(files, _find(files, header, ""), seen)
+        yield from _read(files, file_of(files, header, ""), seen)
     yield from _read(files, implementation.file, seen)
 
 
@@ -171,19 +171,20 @@ def _read(files: Mapping[str, str], name: str | None, seen: set[str]) -> Iterato
     if name is None or name not in files or name in seen:
         return
     seen.add(name)
-    for line in _logical_lines(files[name], name):
-        directive = _DIRECTIVE.fullmatch(line.text)
+    for line in logical_lines(files[name], name):
+        directive = DIRECTIVE.fullmatch(line.text)
         if directive is None or directive[1] not in ("include", "include_next", "import"):
             yield line
-        elif (included := _INCLUDED.match(directive[2])) is not None:
-            yield from _read(files, _find(files, included[1] or included[2], posixpath.dirname(name)), seen)
+        elif (included := INCLUDED.match(directive[2])) is not None:
+            yield from _read(files, file_of(files, included[1] or included[2], posixpath.dirname(name)), seen)
         else:  # ``#include MACRO`` may refer to any header of the family
             for each in sorted(files):
                 if each.endswith((".h", ".hpp", ".cuh", ".inc", ".hh", ".inl")):
                     yield from _read(files, each, seen)
 
 
-def _find(files: Mapping[str, str], name: str, including: str) -> str | None:
+def file_of(files: Mapping[str, str], name: str, including: str) -> str | None:
+    """Return the file of the family that ``#include`` reads in the folder `including`; None if there is none."""
     for folder in dict.fromkeys((including, "", "include")):
         path = posixpath.normpath(posixpath.join(folder, name))
         if path in files:
@@ -191,7 +192,8 @@ def _find(files: Mapping[str, str], name: str, including: str) -> str | None:
     return next((each for each in files if each.endswith(f"/{name}")), None)
 
 
-def _logical_lines(text: str, name: str) -> Iterator[Line]:
+def logical_lines(text: str, name: str) -> Iterator[Line]:
+    """Yield the logical lines of a text, without comments. `name` is the name of the file in their places."""
     kept = _COMMENTS_AND_TEXTS.sub(_blank, text)
     number, waiting, first = 0, "", 1
     for line in kept.split("\n"):
@@ -220,5 +222,5 @@ def _blank(match: re.Match[str]) -> str:
     if _OF_PRAGMA.search(match.string, near, match.start()):
         return found[1:-1].replace('\\"', " ")
     line = match.string.rfind("\n", near, match.start()) + 1
-    directive = _DIRECTIVE.fullmatch(match.string[line : match.start()]) if line or not near else None
+    directive = DIRECTIVE.fullmatch(match.string[line : match.start()]) if line or not near else None
     return found if directive is not None and directive[1] in ("include", "include_next", "import") else '""'

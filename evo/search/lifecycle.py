@@ -80,7 +80,16 @@ _FAILED: Mapping[str, str] = {
 }
 """Verb phrase for configs with each outcome that is a failure of the config, for messages."""
 
-_ERROR = re.compile(r"\berror\b\s*+(?:#?+[A-Z]*+\d++(?:-D)?+\s*+)?+:\s*(?P<what>.+)", re.IGNORECASE)
+_ERROR = re.compile(
+    r"\berror\b\s*+(?:#?+[A-Z]*+\d++(?:-D)?+\s*+)?+:\s*(?P<what>.+)"
+    r"(?:\n[ \t\d|]*+(?P<directive>#[ \t]*error)\b)?",
+    re.IGNORECASE,
+)
+"""Matches an error of a compiler. clang prints ``#error`` only in the next line, which shows the source."""
+
+_BY_CHECK = re.compile(r"static.?assert|#error", re.IGNORECASE)
+"""Matches errors of a check written by the author."""
+
 _BY_CONFIG = re.compile(
     r"static.?assert|#error|too (?:much|many|large|big|small)|exceed|out of (?:range|memory|registers)|overflow|"
     r"must be|timed? ?out|ran past",
@@ -89,16 +98,21 @@ _BY_CONFIG = re.compile(
 """Matches errors that depend on the config: an exceeded limit, or a check written by the author."""
 
 
-def same_error(ended: Sequence[Trial]) -> str | None:
+def same_error(ended: Sequence[Trial], coverage: Coverage | None = None) -> str | None:
     """Return the compile error that all trials share; None if there is none.
 
-    The result is also None if there are fewer than `ALIKE` trials, or if the error may depend on the config.
+    The result is also None if there are fewer than `ALIKE` trials, or if the error may depend on the config. An error
+    in a line that is compiled only for some values of tunables counts after trials with every combination of the values
+    of these tunables.
+
+    Args:
+        coverage: coverage of the search's space. If None, errors that tunables decide do not count.
     """
     if len(ended) < ALIKE or (first := _error(ended[0])) is None:
         return None
-    outcome = ended[0].outcome
-    alike = all(_error(trial) == first for trial in ended)
-    return _first_error(outcome.log) if alike and isinstance(outcome, CompileFailed) else None
+    if any(_error(trial) != first for trial in ended) or not _every_choice(ended, _decided_by(ended), coverage):
+        return None
+    return _compile_error(ended[0])
 
 
 def common_failure(
@@ -111,24 +125,65 @@ def common_failure(
     may cause the fault. Unwritten outputs, which contain NaN, do not count as the same wrong answer, because configs
     may cause them. The result is also None if there are fewer than `ALIKE` trials.
 
-    After `RUN_ALIKE` trials, crashes, exceeded time limits and all wrong answers count, whatever their numbers. Errors
-    that the config may cause, e.g. those of ``#error`` and ``static_assert``, count if the trials also had every pair
-    of values of two tunables.
+    After `RUN_ALIKE` trials, crashes, exceeded time limits and all wrong answers count, whatever their numbers.
+
+    Errors that the config may cause, e.g. those of ``#error`` and ``static_assert``, count in two cases:
+
+    - Workers found the tunables on which these checks depend (`CompileFailed.decided_by`), and the trials had every
+      combination of the values of these tunables. Every config then fails.
+    - At least `RUN_ALIKE` trials had the same error, and had every pair of values of two tunables.
 
     Args:
         tunables: names of the tunables that have more than one value.
-        coverage: the pairs of values of earlier calls. If None, errors that the config may cause do not count.
+        coverage: coverage of the search's space. If None, errors that the config may cause do not count.
     """
-    if (error := same_error(ended)) is not None:
+    if (error := same_error(ended, coverage)) is not None:
         return f"the first {len(ended)} configs fail to compile with the same error: {error}"
     if len(ended) < ALIKE:
         return None
     return (
         _failed_start(ended)
+        or _failed_checks(ended, coverage)
         or _common_answer(ended, tunables)
         or _failure_while_running(ended, tunables)
         or (None if coverage is None else _failure_of_all_pairs(ended, coverage))
     )
+
+
+def _failed_checks(ended: Sequence[Trial], coverage: Coverage | None) -> str | None:
+    """Return the reason if every config fails in a check of the source, such as ``#error``, else None.
+
+    The checks of two configs with equal values of all deciding tunables have the same result.
+    """
+    if any(_BY_CHECK.search(_compile_error(trial) or "") is None or _unknown(trial) for trial in ended):
+        return None
+    deciding = _decided_by(ended)
+    if not _every_choice(ended, deciding, coverage):
+        return None
+    failed = f"the first {len(ended)} configs fail to compile: {(_compile_error(ended[0]) or '').rstrip('.')}"
+    if not deciding:
+        return f"{failed}. No tunable decides whether this line is compiled, so every config fails. Correct the source"
+    every = f"every value of {deciding[0]}" if len(deciding) == 1 else f"every combination of {', '.join(deciding)}"
+    return (
+        f"{failed}. These configs have {every}, and no other tunable decides whether such a line is compiled, so every "
+        "config fails. Correct the source, or the values in family.toml"
+    )
+
+
+def _every_choice(ended: Sequence[Trial], tunables: Sequence[str], coverage: Coverage | None) -> bool:
+    if coverage is None:
+        return not tunables
+    return coverage.every_choice([trial.config for trial in ended], tunables)
+
+
+def _decided_by(ended: Sequence[Trial]) -> tuple[str, ...]:
+    """Return the tunables that decide whether a failing line of any trial is compiled, as far as they are known."""
+    known = [trial.outcome.decided_by or () for trial in ended if isinstance(trial.outcome, CompileFailed)]
+    return tuple(sorted({name for each in known for name in each}))
+
+
+def _unknown(trial: Trial) -> bool:
+    return not isinstance(trial.outcome, CompileFailed) or trial.outcome.decided_by is None
 
 
 def _failed_start(ended: Sequence[Trial]) -> str | None:
@@ -213,6 +268,12 @@ def _error(trial: Trial) -> str | None:
     return _unnumbered(error)
 
 
+def _compile_error(trial: Trial) -> str | None:
+    return _first_error(trial.outcome.log) if isinstance(trial.outcome, CompileFailed) else None
+
+
 def _first_error(log: str) -> str | None:
-    found = _ERROR.search(log)
-    return None if found is None else found["what"].strip()
+    if (found := _ERROR.search(log)) is None:
+        return None
+    error = found["what"].strip()
+    return f"#error {error}" if found["directive"] and not error.startswith("#error") else error

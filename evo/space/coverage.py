@@ -1,5 +1,6 @@
-"""Checks whether the configs of a search contain every pair of values of two tunables."""
+"""Checks whether the configs of a search contain every combination of the values of some tunables."""
 
+import math
 from collections.abc import Sequence
 from itertools import combinations_with_replacement
 from typing import TypeAlias
@@ -21,16 +22,38 @@ MOST_PAIRS = 100_000
 
 
 class Coverage:
-    """Checks whether configs contain every pair of values of two tunables that occurs in the valid configs.
+    """Checks whether configs contain every combination of values that occurs in the valid configs.
 
-    If configs with every pair fail, no choice of the values of two tunables avoids the failure: its cause affects all
-    configs, or depends on more than two tunables.
+    There are two checks, for failures with a known and with an unknown cause:
+
+    - `every_choice`: If the failure is known to depend only on some tunables, and configs with every combination of
+      their values fail, then every config fails. This is certain. With no such tunable, one config is enough.
+    - `complete`: If the tunables are unknown and configs with every pair of values of two tunables fail, no choice of
+      the values of two tunables avoids the failure. Its cause affects all configs, or depends on more than two
+      tunables. Two tunables with k values each need at least k² configs, so most searches of large spaces end earlier.
     """
 
     def __init__(self, space: Space) -> None:
         self._space = space
+        self._choices: dict[tuple[str, ...], int] = {}
         self._read = 0
         self._missing: set[Pair] | None = None
+
+    def every_choice(self, configs: Sequence[Config], names: Sequence[str]) -> bool:
+        """Return True if every combination of values of the tunables `names` occurs in the configs.
+
+        In a space that is not enumerated, combinations that constraints exclude must occur as well, so the result may
+        be False although every valid combination occurs.
+        """
+        key = tuple(names)
+        if key not in self._choices:
+            self._choices[key] = self._choice_count([self._space.names.index(name) for name in key])
+        return len({tuple(config[name] for name in key) for config in configs}) >= self._choices[key]
+
+    def _choice_count(self, columns: Sequence[int]) -> int:
+        if self._space.valid_count is None or not columns:
+            return math.prod(self._sizes[column] for column in columns)
+        return len(np.unique(self._space.indices[:, columns], axis=0))
 
     def complete(self, configs: Sequence[Config]) -> bool:
         """Return True if every pair occurs in the configs.

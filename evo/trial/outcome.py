@@ -109,9 +109,15 @@ class InvalidConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileFailed:
-    """The compiler rejected the source or exceeded its time limit."""
+    """The compiler rejected the source or exceeded its time limit.
+
+    Attributes:
+        decided_by: tunables that decide whether the failing line is compiled and, if the error is a static assertion,
+            whether it holds. None if they are unknown.
+    """
 
     log: str
+    decided_by: tuple[str, ...] | None = None
     kind: Literal["compile_failed"] = "compile_failed"
 
 

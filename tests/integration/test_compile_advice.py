@@ -83,7 +83,13 @@ def test_remedy_for_a_macro_in_a_gcc_pragma_compiles(cc: CCompiler, pragma: str)
 
 
 @pytest.mark.parametrize(
-    "text", ["int f(void) { return SIZE * ; }", "int f(void { return SIZE; }", "int f(void) { int a[SIZE] = {1 2}; }"]
+    "text",
+    [
+        "int f(void) { return SIZE * ; }",
+        "int f(void { return SIZE; }",
+        "int f(void) { int a[SIZE] = {1 2}; }",
+        '_Static_assert(0, "a SIZE");',
+    ],
 )
 def test_syntax_error_near_a_macro_does_not_blame_the_macro(cc: CCompiler, text: str) -> None:
     said = failure(cc, with_macros(text, {"SIZE": "4"}, C), macros(text, SIZE="tunable"))

@@ -492,6 +492,17 @@ def test_error_directive_in_configs_with_all_pairs_of_values_ends_the_search(sta
     assert f"the first {served} configs fail to compile with the same error: #error unsupported. " in view.reason
 
 
+def test_error_directive_that_no_tunable_decides_ends_the_search(stage: Stage) -> None:
+    search, served = stage.submit(budget={"trials": 60}), 0
+    while leases := stage.claim():
+        served += isinstance(leases[0].job, Evaluate)
+        stage.hand_in(leases[0], CompileFailed(log="k.c:7:2: error: #error unsupported", decided_by=()))
+    view = stage.view(search)
+    assert (view.state, served) == ("failed", ALIKE)
+    assert view.reason is not None
+    assert f"the first {ALIKE} configs fail to compile: #error unsupported. No tunable decides" in view.reason
+
+
 def test_time_below_the_roofline_is_impossible_and_never_ranked(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 1})
     stage.hand_in(stage.one())

@@ -275,3 +275,98 @@ def test_two_equal_errors_do_not_end_a_search() -> None:
 def test_space_with_more_pairs_of_values_than_a_search_can_cover_does_not_end() -> None:
     values = list(range(400))
     assert searched(space_of(BLOCK=values, UNROLL=values), lambda _: failed("#error"), most=30) == (None, 30)
+
+
+LARGE = {"A": [1, 2, 3, 4, 5, 6, 7, 8], "B": [1, 2, 3, 4, 5, 6, 7, 8], "C": [1, 2, 3]}
+
+
+def large(*constraints: str) -> Space:
+    """Return a space with too many pairs of values for a search of 60 trials."""
+    return Space(
+        [Tunable(name=name, values=values) for name, values in LARGE.items()],
+        [Constraint(expression=Expression.parse(each, "constraints")) for each in constraints],
+    )
+
+
+def decided(error: str, *names: str) -> CompileFailed:
+    return CompileFailed(log=f"kernel.c:7:2: error: {error}", decided_by=names)
+
+
+STRATEGIES = ["portfolio", "tpe", "evolution", "random"]
+CHECKS = ["#error unsupported", "static assertion failed: lanes", "unknown type name 'flaot'"]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("error", CHECKS)
+def test_error_in_a_line_that_no_tunable_decides_ends_a_search_of_a_large_space(strategy: str, error: str) -> None:
+    reason, ended = searched(large(), lambda _: decided(error), strategy=strategy)
+    assert ended == ALIKE and reason is not None and error in reason
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("error", CHECKS)
+def test_error_in_a_line_that_one_tunable_decides_ends_a_search_after_all_of_its_values(
+    strategy: str, error: str
+) -> None:
+    tried: list[Config] = []
+
+    def outcome(config: Config) -> Outcome:
+        tried.append(config)
+        return decided(error, "A")
+
+    reason, ended = searched(large(), outcome, strategy=strategy)
+    assert reason is not None and error in reason and 8 <= ended < 60
+    assert {config["A"] for config in tried} == {*LARGE["A"]}
+    assert {config["A"] for config in tried[:-1]} < {*LARGE["A"]}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("error", CHECKS)
+def test_error_does_not_end_a_search_before_every_combination_of_the_deciding_tunables_failed(
+    strategy: str, error: str
+) -> None:
+    """The source has a clause ``#if A == 8 && B == 5``, and an error in its ``#else``."""
+
+    def outcome(config: Config) -> Outcome:
+        return MEASURED if (config["A"], config["B"]) == (8, 5) else decided(error, "A", "B")
+
+    reason, ended = searched(large(), outcome, strategy=strategy, most=192)
+    assert reason is None and ended <= 192
+
+
+def test_combinations_that_constraints_exclude_need_not_fail() -> None:
+    reason, ended = searched(large("A == B"), lambda _: decided("#error unsupported", "A", "B"), most=24)
+    assert reason is not None and ended < 24
+    assert "These configs have every combination of A, B, and no other tunable decides" in reason
+
+
+def test_checks_with_different_texts_end_a_search_if_all_combinations_of_their_tunables_failed() -> None:
+    reason, ended = searched(
+        large(), lambda config: decided("#error low", "A") if int(config["A"]) < 5 else decided("#error high", "A")
+    )
+    assert reason is not None and "every value of A" in reason and ended < 60
+
+
+def test_checks_with_unknown_tunables_do_not_end_a_search_early() -> None:
+    unknown = failed("kernel.c:7:2: error: #error unsupported")
+    reason, ended = searched(large(), lambda config: unknown if config["C"] == 2 else decided("#error unsupported"))
+    assert (reason, ended) == (None, 60)
+
+
+def test_error_directive_is_recognised_in_the_line_that_clang_shows() -> None:
+    log = "k.c:2:2: error: unsupported\n    2 | #error unsupported\n      |  ^\n"
+    assert same_error(trials(*[failed(log)] * ALIKE)) is None
+    assert same_error(trials(*[failed(log.replace("#error", "x ="))] * ALIKE)) == "unsupported"
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_strategies_try_new_pairs_of_values_while_no_config_works(strategy: str) -> None:
+    """With random configs, 40 trials have about 30 of the 64 pairs of two tunables with eight values."""
+    pairs: set[tuple[object, object]] = set()
+
+    def outcome(config: Config) -> Outcome:
+        pairs.add((config["A"], config["B"]))
+        return failed("kernel.c:7:2: error: #error unsupported")
+
+    searched(large(), outcome, strategy=strategy, most=40)
+    assert len(pairs) > 36

@@ -344,6 +344,7 @@ def _pragmas(locations: Iterable[_Place], macros: Macros | None) -> Iterator[str
 
 
 def _declares(line: str, name: str) -> bool:
+    line = re.sub(r'"(?:\\.|[^"\\])*"', '""', line)
     outside = re.sub(r"\[[^][]*\]", "[]", line)  # `[static restrict ROWS]` does not declare the name
     return not _directive(line) and re.search(_DECLARED % re.escape(name), outside) is not None
 

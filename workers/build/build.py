@@ -23,7 +23,9 @@ from evo.messages.job import SearchTerms
 from evo.promotion.policy import Policy
 from evo.trial import Config
 from evo.trial.outcome import CompileFailed, InvalidConfig, Outcome, OverResources
+from templates.failing_line import deciding_tunables
 from templates.outside import outside
+from templates.render import texts_of
 from workers.build import Artefact, Compiler, Resources, Unit
 from workers.build.advice import Macros, advised, redefinition
 from workers.build.cache import Cache
@@ -301,10 +303,23 @@ class _Build:
             result = compile_cached(self.compiler, self.cache, unit, timeout_s=self.terms.policy.compile_timeout_s)
         self.logs.append(result.log)
         if isinstance(result, CompileFailed):
-            raise _Refused(CompileFailed(log=advised(result.log, unit, self._macros())))
+            log = advised(result.log, unit, self._macros())
+            raise _Refused(CompileFailed(log=log, decided_by=self._decided_by(result.log, unit)))
         if (fault := redefinition(result.log, unit, self._macros())) is not None:
             raise _Refused(CompileFailed(log=f"{fault}\n\n{result.log}"))
         return result
+
+    def _decided_by(self, log: str, unit: Unit) -> tuple[str, ...] | None:
+        """Return the tunables that decide whether the failing line is compiled; None if they are unknown.
+
+        They are unknown for problems of further cases, because the config decides which of these cases are compiled.
+        """
+        if self.compiled:
+            return None
+        family, folders = self.copy.family, [str(folder) for folder in unit.folders]
+        fields = [each.name for each in family.fields]
+        implementation = family.implementation(self.terms.device.kind)
+        return deciding_tunables(log, texts_of(self.copy.package), implementation, fields, folders)
 
     def _macros(self) -> Macros | None:
         """Return the macros that are defined before the source, or None for a template."""

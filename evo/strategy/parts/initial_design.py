@@ -75,13 +75,17 @@ class InitialDesign:
                 return Proposal(config=config, origin=origin)
         return None
 
+    def fruitless(self, seen: Observations) -> bool:
+        """Return True if the initial design has ended and no config worked."""
+        return len(seen.rows) >= DESIGN and not seen.worked
+
     def spread(self, seen: Observations, rng: np.random.Generator) -> Proposal | None:
         """Draw a few random new configs, and return the one farthest from all trials; None if none is left.
 
         If the initial design has ended and no config worked, return the one with the most pairs of values that no trial
         had. The space may have only a few working configs, and a new pair of values is needed to find one.
         """
-        pairs = len(seen.rows) >= DESIGN and not seen.worked
+        pairs = self.fruitless(seen)
         drawn = self._space.sample(rng, CANDIDATES_OF_PAIRS if pairs else CANDIDATES, exclude=seen.keys)
         if not drawn:
             return None
