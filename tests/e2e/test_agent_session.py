@@ -1,4 +1,4 @@
-"""An agent's session over standard input and output, with the official Model Context Protocol client."""
+"""An agent talks to `kernel-evo mcp` over standard input and output, with the official client of the protocol."""
 
 import asyncio
 import importlib.util

@@ -1,4 +1,4 @@
-"""A short chaos run with one fault of each kind in a small fleet. `make chaos` injects at least a hundred."""
+"""A small fleet survives a short chaos run, with one fault of each kind. `make chaos` injects at least a hundred."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""``evolve`` on this machine's CPU, with a model that gives unusable answers and after kill -9."""
+"""``evolve`` continues after unusable answers of its model and after kill -9, on this machine's CPU."""
 
 import json
 import os

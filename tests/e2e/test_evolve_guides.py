@@ -1,4 +1,4 @@
-"""The commands of the guides about variants, run on this machine's CPU with the scripted model."""
+"""The commands of the guides about variants work on this machine's CPU with the scripted model."""
 
 import json
 import re

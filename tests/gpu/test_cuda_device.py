@@ -1,4 +1,4 @@
-"""CUDA device: discovery, guarded buffers, timing, and kernels that fail in every way."""
+"""The CUDA device finds GPUs, guards and fills buffers, times kernels, and reports kernels that fail."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Short searches on a GPU, started from the command line."""
+"""Short searches on a GPU, started from the command line, find and export champions."""
 
 import os
 import subprocess

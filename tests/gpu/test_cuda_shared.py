@@ -1,4 +1,4 @@
-"""Detection of other programs that use the GPU."""
+"""Other programs that use the GPU are detected."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A search for a target GPU that runs on another GPU.
+"""A search for a target GPU runs on another GPU.
 
 The build for the target is checked for its resources. The build for the local GPU is verified and timed."""
 

@@ -1,4 +1,4 @@
-"""A package of exported kernels on a GPU: driver launches, streams, graphs, gradients, host time per call.
+"""A package of exported kernels replaces PyTorch's functions on a GPU, also in streams, graphs and gradients.
 
 The kernels are compiled from default configs, without a search.
 """

@@ -1,4 +1,4 @@
-"""Triton kernels on a GPU: verified and measured; wrong variants are refused; an export runs without Triton."""
+"""Triton kernels are measured on a GPU, wrong variants are refused, and an export runs without Triton."""
 
 import subprocess
 import sys

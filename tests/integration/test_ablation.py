@@ -1,4 +1,4 @@
-"""Ablation of a champion: the ablation of a finished search is measured in jobs and stored, and promotes nothing."""
+"""An ablation of a finished search is measured in jobs and stored, and promotes nothing."""
 
 import shutil
 import socket

@@ -1,4 +1,4 @@
-"""Access control: tokens, sessions, and the access rule of every route."""
+"""Tokens, sessions and the access rule of every route decide who may call the service."""
 
 import re
 from collections.abc import Iterator

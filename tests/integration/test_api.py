@@ -1,4 +1,4 @@
-"""REST API on a real socket: guarantees for clients, and every invalid request."""
+"""The REST API on a real socket keeps its guarantees to clients, and refuses every invalid request."""
 
 import contextlib
 import hashlib

@@ -1,4 +1,4 @@
-"""Unavailable database: every route answers 503, unknown callers see no details, and no data is lost."""
+"""Without the database, every route answers 503, unknown callers see no details, and no data is lost."""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""Content of the pages, and content that must not be sent to a browser."""
+"""The pages have the expected content, and none that must not be sent to a browser."""
 
 import re
 from collections.abc import Iterator

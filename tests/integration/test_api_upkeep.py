@@ -1,4 +1,4 @@
-"""Periodic tasks of a service: webhooks, garbage collection, metrics, readiness."""
+"""The periodic tasks of a service deliver webhooks, delete old data, and report metrics and readiness."""
 
 import base64
 import hashlib

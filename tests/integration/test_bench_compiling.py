@@ -1,4 +1,4 @@
-"""Table of configs that compile within the resource limits."""
+"""The compiling benchmark prints a table of the configs that compile within the resource limits."""
 
 import pytest
 

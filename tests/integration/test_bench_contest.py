@@ -1,4 +1,4 @@
-"""Contests with a stored champion, which is compared on this machine's CPU without a search."""
+"""A contest compares a stored champion on this machine's CPU, without a search."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Replay of optimisation steps: valid steps are timed together, and failed and refused steps have rows, too."""
+"""The ladder benchmark times valid optimisation steps together, and has rows for failed and refused steps."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Parallel contests: their GPUs and cores, and contests that are omitted for lack of time."""
+"""Parallel contests use separate GPUs and cores, and contests are omitted for lack of time."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The whole strategy benchmark, which runs searches in separate processes."""
+"""The whole strategy benchmark runs its searches in separate processes."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Throughput benchmark: each rate is printed once it is known, even if the other measurement fails."""
+"""The throughput benchmark prints each rate once it is known, even if the other measurement fails."""
 
 import sys
 from datetime import UTC, datetime, timedelta

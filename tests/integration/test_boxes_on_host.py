@@ -1,4 +1,4 @@
-"""Copies of boxes by a tensor map, simulated on the host."""
+"""The host simulation copies boxes by a tensor map as a GPU does."""
 
 import ctypes
 import subprocess

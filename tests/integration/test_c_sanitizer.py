@@ -1,4 +1,4 @@
-"""C sanitizers: findings, and reasons why a sanitizer could not run."""
+"""The C sanitizers report faults of a kernel, or the reason why they could not run."""
 
 import platform
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Times of calls from PyTorch: from the file of an exported package to `champion show` and reports."""
+"""Times of calls from PyTorch are stored from the file of a package, and shown by `champion show` and reports."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The C compiler: lookup, version, time limit, reproducible binaries."""
+"""The C compiler is found, states its version, respects the time limit, and gives reproducible binaries."""
 
 import ctypes
 import re

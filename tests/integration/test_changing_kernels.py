@@ -1,4 +1,4 @@
-"""Kernels that change their arguments or need initial values, measured on the CPU; their wrong variants are refused."""
+"""Kernels that change their arguments or need initial values are measured on the CPU; wrong variants are refused."""
 
 import shutil
 import tempfile

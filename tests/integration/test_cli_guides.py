@@ -1,4 +1,4 @@
-"""The commands of the guides about a user's own kernels, from an existing file to an exported champion."""
+"""The commands of the guides lead from a user's own source file to an exported champion."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""CLI commands that annotate, archive, list and delete stored searches, on a local service."""
+"""CLI commands annotate, archive, list and delete stored searches on a local service."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Example families of the guides on the CLI, from a single config to an exported champion."""
+"""The CLI measures, searches and exports the example families of the guides."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Searches by a metric on the CLI, measured on this machine's CPU."""
+"""Searches by a metric run from the CLI, and are measured on this machine's CPU."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Processes of searches: attached, detached, interrupted, killed and resumed searches.
+"""Searches can be attached, detached, interrupted, killed and resumed.
 
 The searches use a recorded space, so that no process waits for a device. The space is large enough for every test.
 """

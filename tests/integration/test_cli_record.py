@@ -1,4 +1,4 @@
-"""Recordings of a space, made with service and worker: they contain the results and can be searched."""
+"""`kernel-evo record` records a space, and the recording contains the results and can be searched."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Searches on the CLI: a recorded space, and the commands that show its results."""
+"""The CLI searches a recorded space, and its commands show the results."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Searches of several shapes in one command. The champions are exported to one folder that selects by shape."""
+"""One command searches several shapes, and exports the champions to one folder that selects by shape."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Estimates on the CLI, with a compiler and without a GPU. No text presents an estimate as a measurement."""
+"""The CLI estimates kernels with a compiler and without a GPU, and never presents an estimate as measured."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Tokens on the CLI: once a local database has a token, every caller except its owner needs a token."""
+"""Once a local database has a token, every caller except its owner needs a token."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Leases, running times, workers and webhooks while the service is interrupted or its clock is set."""
+"""Leases, running times and webhooks stay right while the service is interrupted or its clock is set."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

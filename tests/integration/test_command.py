@@ -1,4 +1,4 @@
-"""The command in a separate process: standard streams, exit status, and imports."""
+"""In a separate process, the command handles its standard streams, sets its exit status, and imports little."""
 
 import os
 import subprocess

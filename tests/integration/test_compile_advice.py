@@ -1,4 +1,4 @@
-"""Advice in compile errors: an error contains a remedy, and the remedy removes the error."""
+"""Compile errors contain a remedy, and the remedy removes the error."""
 
 import platform
 import re

@@ -1,4 +1,4 @@
-"""Compile cache: its key covers every file that the compiler reads, by any kind of include or flag."""
+"""The key of the compile cache covers every file that the compiler reads, by any kind of include or flag."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Programs that the compile stage runs: captured output and time limits."""
+"""The compile stage runs programs with captured output and time limits."""
 
 import sys
 import time

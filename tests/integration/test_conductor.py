@@ -1,4 +1,4 @@
-"""Searches from the first job to a champion, without HTTP and without a device."""
+"""Searches run from the first job to a champion, without HTTP and without a device."""
 
 import threading
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The CPU as a device: limits, measured peak rates, sessions."""
+"""The CPU, as a device, reports its limits and measured peak rates, and runs kernels in sessions."""
 
 import ctypes
 import gc

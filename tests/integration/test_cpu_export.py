@@ -1,4 +1,4 @@
-"""The loader of an exported CPU champion, tested with a small kernel that has state."""
+"""The loader of an exported CPU champion runs a small kernel that has state."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""GPU discovery with a fake CuPy and without a GPU: messages about missing or unusable GPUs."""
+"""The GPU survey explains missing and unusable GPUs, tested with a fake CuPy and without a GPU."""
 
 import os
 import sys

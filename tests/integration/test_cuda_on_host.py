@@ -1,4 +1,4 @@
-"""CUDA kernels executed on the host, thread by thread, without a GPU.
+"""CUDA kernels are executed on the host, thread by thread, without a GPU.
 
 These tests do not prove that the kernels are correct on a GPU. They find wrong indices, missing barriers, copies
 without a wait, addresses that are out of bounds or misaligned, and assumptions about the layout of WMMA fragments.

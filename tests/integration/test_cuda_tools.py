@@ -1,4 +1,4 @@
-"""Parsers of compute-sanitizer and Nsight Compute output, and reasons why a tool did not run."""
+"""The output of compute-sanitizer and Nsight Compute is parsed, or the reason is given why a tool did not run."""
 
 import sys
 from collections.abc import Callable

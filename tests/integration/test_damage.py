@@ -1,4 +1,4 @@
-"""Damaged SQLite files (truncated, overwritten, with a gap in the log), and one file under two names."""
+"""Damaged SQLite files are reported, and one file under two names is served once."""
 
 import os
 import re

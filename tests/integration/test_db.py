@@ -1,4 +1,4 @@
-"""Schema, failures and stored values of the database."""
+"""The database has the declared schema, survives failures, and returns stored values unchanged."""
 
 import hashlib
 import os

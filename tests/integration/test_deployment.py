@@ -1,4 +1,4 @@
-"""Deployment files are checked with schemas and linters, because no container engine runs in tests."""
+"""Deployment files pass their schemas and linters, because no container engine runs in tests."""
 
 import json
 import os

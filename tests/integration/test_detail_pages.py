@@ -1,4 +1,4 @@
-"""Pages of trials, comparisons and evidence, without a browser."""
+"""The pages of trials, comparisons and evidence have the expected content, tested without a browser."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""Search requests with the name of a built-in or registered family, and refused names."""
+"""Search requests name a built-in or registered family, or are refused."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Uploaded families: authors send them, workers download them, and the service never executes them."""
+"""Authors upload families, workers download them, and the service never executes them."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Floating-point modes of a thread: changes are reported and undone."""
+"""Changes of a thread's floating-point modes are reported and undone."""
 
 import ctypes
 import platform

@@ -1,4 +1,4 @@
-"""Hostile input: random problems, families and reports, paths, templates, and HTML in every text."""
+"""Hostile problems, families, reports, paths, templates and texts are refused or escaped."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Rules of HTTP: HEAD, conditional requests, strict JSON, and limits of values that clients can store."""
+"""The service follows HTTP's rules for HEAD, conditional requests, strict JSON and limits of values."""
 
 import asyncio
 import json

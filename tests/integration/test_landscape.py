@@ -1,4 +1,4 @@
-"""Database queries for plots and trial pages, on every engine."""
+"""The database queries for plots and trial pages return the right rows, at most the requested number."""
 
 from dataclasses import replace
 from pathlib import Path

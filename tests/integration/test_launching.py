@@ -1,4 +1,4 @@
-"""Launch checks after a build: limits of the driver, and arguments that do not match the kernel's parameters."""
+"""Launches beyond the driver's limits, or with arguments that do not match the kernel, are refused."""
 
 from dataclasses import replace
 

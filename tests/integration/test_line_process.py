@@ -1,4 +1,4 @@
-"""Errors about a child process that ends before it has answered a line."""
+"""The error about a process that ended before its answer contains the last line of its output."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Families that require nvcc: tests with a fake nvcc, which records its calls, and with a real nvcc if installed."""
+"""Families can require nvcc: tested with a fake nvcc, which records its calls, and with a real nvcc if installed."""
 
 import shutil
 import time

@@ -1,4 +1,4 @@
-"""Searches that optimise a user's metric: ranking, champions, restarts, older databases."""
+"""Searches optimise a user's metric: they rank trials by it, promote champions, and survive restarts."""
 
 import sqlite3
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Plots of a search as the service sends them, and the library that draws them."""
+"""The service sends the plots of a search, and the library that draws them."""
 
 import gzip
 import re

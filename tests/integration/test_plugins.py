@@ -1,4 +1,4 @@
-"""Device kinds, strategies and proposers that another package adds by entry points."""
+"""Installed packages can add device kinds, strategies and proposers by entry points."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""PostgreSQL servers whose defaults differ, and connections that end while idle."""
+"""The service works with PostgreSQL servers whose defaults differ, and after idle connections have ended."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The service behind a proxy: with a different host name, and below a path of a larger site."""
+"""The service works behind a proxy, with a different host name and below a path of a larger site."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""The Python client as documented, on a service with a fake worker."""
+"""The documented example of the Python client runs unchanged, on a service with a fake worker."""
 
 import re
 import threading

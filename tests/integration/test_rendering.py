@@ -1,4 +1,4 @@
-"""Templates of variants are rendered in a separate process, with the usual result and limited time and memory."""
+"""Templates of variants are rendered in a separate process, with limited time and memory."""
 
 import sys
 

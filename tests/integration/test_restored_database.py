@@ -1,4 +1,4 @@
-"""PostgreSQL databases that are restored under a running service, or whose sequences lag behind their tables."""
+"""The service handles PostgreSQL databases restored under it, and sequences behind their tables."""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -1,4 +1,4 @@
-"""The runner process: pipes, limits, and the death of the runner or of its parent."""
+"""The runner process limits itself, and ends with its parent; its death is reported."""
 
 import os
 import signal

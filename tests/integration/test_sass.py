@@ -1,4 +1,4 @@
-"""Machine code of the kernels: instructions for tensor cores and asynchronous copies."""
+"""The machine code of the kernels has the expected tensor core instructions and asynchronous copies."""
 
 import re
 import subprocess

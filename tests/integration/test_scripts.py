@@ -1,4 +1,4 @@
-"""Tests of the page scripts, run by Deno without a browser."""
+"""The scripts of the pages pass their tests, which Deno runs without a browser."""
 
 import os
 import subprocess

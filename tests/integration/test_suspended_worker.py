@@ -1,4 +1,4 @@
-"""A worker that is suspended together with its child processes, as by a batch system or `docker pause`."""
+"""A worker that is suspended with its child processes blames none of them for the delay."""
 
 import signal
 import subprocess

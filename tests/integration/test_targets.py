@@ -1,4 +1,4 @@
-"""Searches for a target GPU that is absent, with times of a different GPU or with estimates."""
+"""Searches for an absent target GPU use times of a different GPU, or estimates."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Stored tokens and sessions, on every engine."""
+"""Stored tokens and sessions expire and can be revoked, on every engine."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

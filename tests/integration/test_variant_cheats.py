@@ -1,4 +1,4 @@
-"""Cheating and correct kernels submitted as variants of a search, through the command and the client."""
+"""Cheating kernels that are submitted as variants are refused, and correct kernels are accepted."""
 
 import json
 import os

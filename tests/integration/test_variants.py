@@ -1,4 +1,4 @@
-"""Variants of a search from submission to champion, without HTTP and without a device."""
+"""Variants of a search run from submission to champion, without HTTP and without a device."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Warm-up of a service before it accepts requests, and modules that a service and a runner load at their start."""
+"""A service warms up before it accepts requests, and services and runners load few modules at their start."""
 
 import subprocess
 import sys

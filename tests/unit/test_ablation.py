@@ -1,4 +1,4 @@
-"""Ablations: which changes are measured, and how their samples are judged."""
+"""Ablations measure the right changes, and judge their samples."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Worker tokens: a worker exchanges a join token for a worker token, and stores the worker token."""
+"""A worker exchanges its join token for a worker token, and stores the worker token."""
 
 import stat
 from datetime import UTC, datetime

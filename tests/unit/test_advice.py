@@ -1,4 +1,4 @@
-"""Advice: a search tries configs that were fast on other problems, and misleading configs cost few trials."""
+"""A search tries configs that were fast on other problems, and misleading configs cost few trials."""
 
 from dataclasses import replace
 

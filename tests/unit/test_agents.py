@@ -1,4 +1,4 @@
-"""Tools for agents, called directly and over the Model Context Protocol."""
+"""The tools for agents work when called directly and over the Model Context Protocol."""
 
 import asyncio
 import importlib.util

@@ -1,4 +1,4 @@
-"""Exports of trials: measured times and estimates have separate columns, and all formats agree."""
+"""Exports of trials have separate columns for measured times and estimates, and all formats agree."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Types of ASGI scopes that the application passes to its middlewares."""
+"""The application passes only HTTP requests to its middlewares."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Baselines of reference.py: the function for each device kind, and reasons for missing baselines."""
+"""Each device kind has its own function for baselines in reference.py, and a missing baseline has a reason."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Batching: requests for the same search share a transaction; a failing request does not affect other requests."""
+"""Requests for the same search share a transaction, and a failing request does not affect other requests."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Table with the durations of the steps of a confirmation."""
+"""The confirmation benchmark prints a table with the durations of all steps."""
 
 from evo.trial.results import ConfirmReport, Repeat, Step
 from evo.trial.timing import Timing

@@ -1,4 +1,4 @@
-"""Discovery benchmark: known fast configs, and the table row of a result."""
+"""The discovery benchmark knows the fastest recorded configs, and marks missed limits in its table."""
 
 from dataclasses import replace
 

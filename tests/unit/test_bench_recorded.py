@@ -1,4 +1,4 @@
-"""Recording of spaces: reduced spaces, and files that are read back without loss of measured values."""
+"""Reduced spaces are recorded in files that are read back without loss of measured values."""
 
 import json
 from collections import Counter

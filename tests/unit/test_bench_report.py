@@ -1,4 +1,4 @@
-"""Benchmark report: a table of the results, and a verdict that names unmet conditions."""
+"""The benchmark report has a table of the results, and a verdict that names unmet conditions."""
 
 from dataclasses import replace
 from pathlib import Path

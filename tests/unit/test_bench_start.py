@@ -1,4 +1,4 @@
-"""Benchmark of starts: the time until the first measured candidate, split by stage."""
+"""The start benchmark splits the time until the first measured candidate into stages."""
 
 from datetime import UTC, datetime, timedelta
 

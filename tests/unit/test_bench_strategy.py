@@ -1,4 +1,4 @@
-"""Strategy benchmark: baseline, score, simulated workers, archive, and recordings."""
+"""The strategy benchmark calculates its baseline and scores, simulates workers, and archives runs."""
 
 import gzip
 import importlib

@@ -1,4 +1,4 @@
-"""Baselines of Triton's tutorials: ``@triton.autotune`` chooses a config once, and all processes use this config."""
+"""``@triton.autotune`` chooses a tutorial's config once, and all processes of the baseline use this config."""
 
 import ast
 import json

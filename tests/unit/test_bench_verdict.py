@@ -1,4 +1,4 @@
-"""Verdict benchmark: error rates of the verdict on recorded noise."""
+"""The verdict benchmark measures the error rates of verdicts on recorded noise."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Benchmark of the suite `zoo`: order of calls, stored rows, and the comparison with the goals."""
+"""The benchmark of the suite `zoo` orders its calls, stores their rows, and compares them with the goals."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Briefs for proposers of variants, as Markdown."""
+"""Briefs for proposers of variants contain, in Markdown, the contract, the results and the failures of a search."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

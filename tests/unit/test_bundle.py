@@ -1,4 +1,4 @@
-"""Bundles: unpacking a packed family gives the same files, and malicious archives are refused."""
+"""Unpacking a packed family gives the same files, and malicious archives are refused."""
 
 import io
 import stat

@@ -1,4 +1,4 @@
-"""Compile cache: atomic writes, checksums, limited size; failures of the cache never stop a compilation."""
+"""The compile cache writes atomically, checks its entries, limits its size, and never stops a compilation."""
 
 import errno
 import os

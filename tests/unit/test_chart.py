@@ -1,4 +1,4 @@
-"""Geometry of the best-so-far chart."""
+"""All elements of the best-so-far chart are inside the chart and do not overlap."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""CLI connection: commands continue after the service restarts, even at a different address."""
+"""Commands continue after the service restarts, even at a different address."""
 
 from collections.abc import Callable
 

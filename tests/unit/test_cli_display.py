@@ -1,4 +1,4 @@
-"""Terminal display: updates during a search, and the final report."""
+"""The terminal shows updates during a search, and the final report."""
 
 import io
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""`doctor`: its findings about GPUs, compilers, separation and the temporary folder."""
+"""`kernel-evo doctor` reports GPUs, compilers, the separation of kernels, and the temporary folder."""
 
 import os
 from pathlib import Path

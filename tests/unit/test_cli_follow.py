@@ -1,4 +1,4 @@
-"""Following a search: Ctrl-C and exit codes, with a scripted service."""
+"""A command that follows a search reacts to Ctrl-C, and its exit code depends on the end of the search."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""CLI input: configs, policies, devices."""
+"""The CLI reads configs, policies and devices, and refuses invalid options with a remedy."""
 
 import inspect
 from pathlib import Path

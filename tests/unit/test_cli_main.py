@@ -1,4 +1,4 @@
-"""CLI: an error is printed as one line and sets the exit code; the help of every command is fast."""
+"""Each error of the CLI is printed as one line and sets the exit code, and every command has help."""
 
 import json
 import re

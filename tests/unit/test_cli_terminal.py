@@ -1,4 +1,4 @@
-"""Terminal settings during and after a live display."""
+"""The live display changes terminal settings only while it is shown."""
 
 import os
 import pty

@@ -1,4 +1,4 @@
-"""Output files of long runs: checked before the run, and never lost afterwards."""
+"""Output files of long runs are checked before the run, and never lost afterwards."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""HTTP client: retries, and problem documents as typed errors."""
+"""The HTTP client retries requests, and raises problem documents as typed errors."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Proxy settings: requests that use the proxy of the environment, and requests that bypass the proxy."""
+"""The HTTP client uses the proxy of the environment for remote services, and bypasses it for local ones."""
 
 import json
 import socket

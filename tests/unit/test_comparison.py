@@ -1,4 +1,4 @@
-"""Comparison of two separate measurements."""
+"""Two separate measurements are compared, or the reason is given why they cannot be compared."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Limits on the duration and number of connections."""
+"""The service limits the duration and the number of connections."""
 
 from contextlib import ExitStack
 from typing import Any

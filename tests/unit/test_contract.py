@@ -1,4 +1,4 @@
-"""Contract of reference.py: outputs are checked against family.toml, and errors name the cause."""
+"""The outputs of reference.py are checked against family.toml, and errors name the cause."""
 
 from contextlib import nullcontext
 from dataclasses import replace

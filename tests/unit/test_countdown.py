@@ -1,4 +1,4 @@
-"""Time limits that exclude the time in which the process is stopped."""
+"""Time limits exclude the time in which the process is stopped."""
 
 import pytest
 

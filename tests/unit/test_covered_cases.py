@@ -1,4 +1,4 @@
-"""Cases with untimed shapes: nearly all searched configs, and all stored champions, have kernels for these cases."""
+"""Nearly all searched configs, and all stored champions, have kernels for the cases with untimed shapes."""
 
 from collections.abc import Mapping
 from pathlib import Path

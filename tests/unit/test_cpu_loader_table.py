@@ -1,4 +1,4 @@
-"""The table of arguments that an exported CPU kernel prints."""
+"""An exported CPU kernel prints a readable table of its arguments."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Checksum of the known-good CUDA kernel: host and support.cu agree."""
+"""The host and support.cu compute the same checksum of the known-good CUDA kernel."""
 
 import re
 from importlib.resources import files

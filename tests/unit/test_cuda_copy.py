@@ -1,4 +1,4 @@
-"""Copy bandwidth of a GPU: measured once, and rejected if another process interfered."""
+"""The copy bandwidth of a GPU is measured once, and rejected if another process interfered."""
 
 import itertools
 import subprocess

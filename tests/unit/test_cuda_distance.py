@@ -1,4 +1,4 @@
-"""Number formats of support.cu: every code has the same value on the GPU and on the host."""
+"""Every code of the number formats in support.cu has the same value on the GPU and on the host."""
 
 import ctypes
 import re

@@ -1,4 +1,4 @@
-"""Export of a CUDA champion: the folder, and its loaders with fake CuPy and PyTorch."""
+"""An exported CUDA champion has a complete folder, and its loaders work with fake CuPy and PyTorch."""
 
 import ctypes
 import importlib.util

@@ -1,4 +1,4 @@
-"""Device limits from a GPU's attributes, for GPUs with known datasheets."""
+"""Device limits are derived from a GPU's attributes, and agree with known datasheets."""
 
 import pytest
 

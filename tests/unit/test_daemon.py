@@ -1,4 +1,4 @@
-"""Worker daemon: order of its start, messages from the service, and shutdown."""
+"""The worker daemon starts in order, follows the messages of the service, and shuts down."""
 
 import threading
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Distance of an output from the reference, computed on the host. GPUs must compute the same distance."""
+"""The host computes the distance of an output from the reference, as GPUs must compute it."""
 
 import numpy as np
 import pytest

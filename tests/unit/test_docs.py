@@ -1,4 +1,4 @@
-"""Documentation: commands parse, links lead to targets, excerpts come from example families."""
+"""The commands of the documentation parse, links lead to targets, and excerpts come from example families."""
 
 import re
 import shlex

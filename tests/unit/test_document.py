@@ -1,4 +1,4 @@
-"""JSON and TOML documents of untrusted senders: refusals, and the time and memory of reading."""
+"""JSON and TOML documents of untrusted senders are refused or read with bounded time and memory."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Encodings: codes are decoded as the formats specify, and values are rounded to nearest, ties to even."""
+"""Codes are decoded as the formats specify, and values are rounded to nearest, ties to even."""
 
 from itertools import pairwise
 

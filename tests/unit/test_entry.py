@@ -1,4 +1,4 @@
-"""Entry names: an invalid identifier is refused, and the error shows how to give the function a C name."""
+"""An invalid entry name is refused, and the error shows how to give the function a C name."""
 
 from collections.abc import Callable
 

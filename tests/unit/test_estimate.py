@@ -1,4 +1,4 @@
-"""Estimate model: load balance of blocks, latency hiding of a launch, cost of spills."""
+"""The estimate includes the load balance of blocks, the hiding of latency, and the cost of spills."""
 
 from dataclasses import replace
 from typing import Literal

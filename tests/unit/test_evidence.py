@@ -1,4 +1,4 @@
-"""Evidence that each device kind must deliver before its challengers are promoted."""
+"""Challengers are promoted only with the evidence that their device kind must deliver."""
 
 import json
 from dataclasses import replace

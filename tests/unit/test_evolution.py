@@ -1,4 +1,4 @@
-"""Evolution with a scripted model behind a real HTTP server, and a service in memory."""
+"""The evolution of variants works with a scripted model behind a real HTTP server, and a service in memory."""
 
 import importlib.util
 import threading

@@ -1,4 +1,4 @@
-"""Explanation of a trial's outcome in one sentence."""
+"""Every outcome of a trial is explained in one sentence."""
 
 import pytest
 

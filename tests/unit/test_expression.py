@@ -1,4 +1,4 @@
-"""Expressions: element-wise evaluation with Python's semantics, and refusal of all other syntax."""
+"""Expressions are evaluated element-wise with Python's semantics, and all other syntax is refused."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Family documents: strict parsing, and declarations evaluated for problem, device and config."""
+"""Family documents are parsed strictly, and their declarations are evaluated for problem, device and config."""
 
 import json
 import re

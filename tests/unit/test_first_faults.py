@@ -1,4 +1,4 @@
-"""Requests with many faults: validation of a collection ends at its first fault, because errors are large."""
+"""Validation of a request with many faults ends at the first fault of a collection, so answers stay small."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Compiler flags of a family: reserved flags are refused in every spelling, other flags are accepted."""
+"""Reserved compiler flags of a family are refused in every spelling, and other flags are accepted."""
 
 import re
 

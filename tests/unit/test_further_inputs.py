@@ -1,4 +1,4 @@
-"""Checks on further inputs: kernels that are wrong for one input in 100 are detected."""
+"""Checks on further inputs detect kernels that are wrong for one input in 100."""
 
 from collections.abc import Callable
 from weakref import WeakKeyDictionary

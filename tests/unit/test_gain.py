@@ -1,4 +1,4 @@
-"""Gain of a search over the default config and over the median random config."""
+"""The gain of a search is stated over the default config and over the median random config."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Resource gate: builds that exceed a resource limit of the policy are refused."""
+"""Builds that exceed a resource limit of the policy are refused."""
 
 import pytest
 

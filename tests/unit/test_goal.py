@@ -1,4 +1,4 @@
-"""The metric of a search: allowed names, computed values, and verdicts that compare costs."""
+"""The metric of a search uses allowed names, is computed for each trial, and decides verdicts."""
 
 from dataclasses import replace
 

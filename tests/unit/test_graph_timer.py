@@ -1,4 +1,4 @@
-"""Results of calls captured in a CUDA graph, with a fake CUDA."""
+"""The results of calls in a CUDA graph stay in memory, tested with a fake CUDA."""
 
 import sys
 import weakref

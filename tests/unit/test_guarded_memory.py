@@ -1,4 +1,4 @@
-"""Guarded buffers: writes outside a buffer and changed inputs are detected."""
+"""Writes outside a guarded buffer and changed inputs are detected."""
 
 import ctypes
 

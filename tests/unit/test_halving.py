@@ -1,4 +1,4 @@
-"""Successive halving over the variants of a search."""
+"""Successive halving decides which variants of a search get more trials."""
 
 import pytest
 

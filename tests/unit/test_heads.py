@@ -1,4 +1,4 @@
-"""Inputs of attention with which a wrong softmax gives a wrong output."""
+"""With the inputs of attention, a wrong softmax gives a wrong output."""
 
 import numpy as np
 import pytest

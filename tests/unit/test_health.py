@@ -1,4 +1,4 @@
-"""Device health: faults of a device, and the number of faults after which a device is quarantined."""
+"""A device is quarantined after several faults, and an idle worker ends after its configured time."""
 
 from workers.daemon.health import Health
 from workers.daemon.idle_clock import Ending

@@ -1,4 +1,4 @@
-"""Hidden cases: their shapes differ from the timed shape, even if the timed shape is small."""
+"""Hidden cases have other shapes than the timed case, even if the timed shape is small."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Worker identity: a worker keeps its id after a restart, and two running workers never share an id."""
+"""A worker keeps its id after a restart, and two running workers never share an id."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Idle clock: seconds in which a device is idle although jobs are available."""
+"""The idle clock counts the seconds in which a device is idle although jobs are available."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Families drafted from existing sources: signatures, roles, macros, launches and references."""
+"""Imports infer the roles, macros, launches and references of a family from an existing source."""
 
 import contextlib
 import subprocess

@@ -1,4 +1,4 @@
-"""Families drafted from CUDA files with host code: code that NVRTC skips, and launches in the file."""
+"""Imports of CUDA files skip the host code, but read the launches in it."""
 
 import re
 

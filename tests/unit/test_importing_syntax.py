@@ -1,4 +1,4 @@
-"""Families drafted from sources with complex syntax: literals, declarations, scopes and macros."""
+"""Imports read complex syntax: literals, declarations, scopes and macros."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Families drafted from Triton sources without running them: roles, fields, and configs of `@triton.autotune`."""
+"""Imports of Triton sources infer roles, fields and configs without running the source."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Arguments that are changed in place, and initial values of outputs and workspaces."""
+"""A family declares arguments that change in place, and initial values, which are restored before a call."""
 
 import ctypes
 from typing import Any

@@ -1,4 +1,4 @@
-"""Detection of interruptions by comparing the wall clock with a steady clock."""
+"""Interruptions of a process are detected by comparing the wall clock with a steady clock."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Search for the Pareto front of two objectives: proposals, restarts, stopping, pruning."""
+"""A search for the Pareto front of two objectives proposes, restarts, stops and prunes as documented."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Import of KernelBench problems, without PyTorch: constants, shapes as expressions, files, and the summary."""
+"""KernelBench problems are imported without PyTorch: constants, shapes as expressions, files, and the summary."""
 
 import ast
 import tomllib

@@ -1,4 +1,4 @@
-"""Jobs whose processes are killed by another process."""
+"""A job whose processes were killed by another process is repeated a few times."""
 
 from collections.abc import Callable
 from dataclasses import replace

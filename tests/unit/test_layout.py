@@ -1,4 +1,4 @@
-"""Layout of the packages: a folder has at most 15 entries, apart from listed exceptions."""
+"""A folder of the packages has at most 15 entries, apart from listed exceptions."""
 
 from pathlib import Path
 

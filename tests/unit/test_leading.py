@@ -1,4 +1,4 @@
-"""The time shown first for a candidate: confirmed, quick or estimated."""
+"""The time shown first for a candidate is marked as confirmed, quick or estimated."""
 
 from dataclasses import replace
 

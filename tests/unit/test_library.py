@@ -1,4 +1,4 @@
-"""Array library of a reference: CuPy for large work on machines with a GPU, otherwise NumPy."""
+"""References compute large work with CuPy on machines with a GPU, and everything else with NumPy."""
 
 import sys
 import threading

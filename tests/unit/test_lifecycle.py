@@ -1,4 +1,4 @@
-"""Search lifecycle: the effect of every command in every state."""
+"""Every command has its documented effect in every state of a search."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""Limits: a refusal names the accepted range, in every interface."""
+"""A refusal names the accepted range, in every interface."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""Lineage of variants, and the number of valid variants of each author."""
+"""Variants are listed by their first parents, and valid variants are counted for each author."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Triton sources whose kernels use functions of local modules."""
+"""Imports copy the functions of local modules that a Triton kernel uses."""
 
 import re
 from pathlib import Path

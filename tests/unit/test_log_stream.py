@@ -1,4 +1,4 @@
-"""Log stream: if a line cannot be written, logging raises no error."""
+"""Logging raises no error if a line cannot be written."""
 
 import errno
 import io

@@ -1,4 +1,4 @@
-"""Cache of the most recently used keys."""
+"""The cache keeps the most recently used keys."""
 
 from functools import partial
 

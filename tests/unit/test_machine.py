@@ -1,4 +1,4 @@
-"""Properties of the processor as reported by operating systems."""
+"""The properties of the processor are read from each operating system."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A user's metric as second objective, and the Pareto front of time and metric."""
+"""A user's metric can be the second objective, and time and metric have a Pareto front."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Calls with changing inputs: kernels that reuse earlier outputs give wrong answers."""
+"""Calls with changing inputs detect kernels that reuse earlier outputs."""
 
 from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary

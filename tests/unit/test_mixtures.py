@@ -1,4 +1,4 @@
-"""Inputs mixed from several distributions: outliers, mixed rows, and inputs that are not mixed."""
+"""Inputs are mixed from several distributions, except inputs that mixing would make invalid."""
 
 from typing import Any
 

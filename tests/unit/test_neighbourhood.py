@@ -1,4 +1,4 @@
-"""Neighbours of a config: single changes, and relinked configs if a single change is invalid."""
+"""The neighbours of a config differ in one value, or in several values that a constraint ties together."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Niches: every mechanism gets a trial, and faster mechanisms get more trials."""
+"""Every mechanism gets a trial, and faster mechanisms get more trials."""
 
 import numpy as np
 

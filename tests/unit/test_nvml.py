@@ -1,4 +1,4 @@
-"""Other users of a GPU as reported by NVML, with a fake NVML and fake processes."""
+"""Other users of a GPU are listed, tested with a fake NVML and fake processes."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Outbox: results are delivered once the service is available, even after the worker restarts, and then removed."""
+"""Results are delivered once the service is available, even after the worker restarts, and then removed."""
 
 import errno
 import threading

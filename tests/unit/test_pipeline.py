@@ -1,4 +1,4 @@
-"""Pipeline of a slot: the number of claimed jobs, and the order in which jobs are measured."""
+"""The pipeline of a slot decides how many jobs are claimed, and in which order jobs are measured."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Validation of reports: values that no device can produce are refused in every field."""
+"""Reports with values that no device can produce are refused in every field."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Policies: named policies, policy documents, thresholds of rules, and refused values."""
+"""Policies are found by name, read from documents, and refused with a remedy if they are invalid."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Power of kernels, measured with a fake meter; RAPL counters in files, and a fake NVML."""
+"""The power of kernels is measured with a fake meter, with RAPL counters in files, and with a fake NVML."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Macros redefined by headers, found in preprocessed sources."""
+"""Preprocessed sources show which macros headers redefine."""
 
 import pytest
 

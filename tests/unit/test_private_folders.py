@@ -1,4 +1,4 @@
-"""Private folders: whether kernels may enter them, and warnings about files that kernels open in them."""
+"""Kernels may enter private folders only in some cases; a warning names files that they cannot open."""
 
 import ctypes
 import sys

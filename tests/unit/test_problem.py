@@ -1,4 +1,4 @@
-"""Problems: parsed from texts and mappings, completed and typed, or refused with the field named."""
+"""Problems are parsed from texts and mappings and completed, or refused with the field named."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Texts that identify problems."""
+"""The text that identifies a problem stays the same when a family gets further fields."""
 
 import pytest
 

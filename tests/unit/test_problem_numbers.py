@@ -1,4 +1,4 @@
-"""Problem fields that are floating-point numbers or names."""
+"""Problem fields may be floating-point numbers or names."""
 
 from typing import Any
 

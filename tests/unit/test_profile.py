@@ -1,4 +1,4 @@
-"""Profiles: the policy's requirements, and the profile in reports."""
+"""The policy's requirements on profiles are applied, and reports show the profile."""
 
 from collections.abc import Mapping
 

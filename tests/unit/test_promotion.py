@@ -1,4 +1,4 @@
-"""Each rule of the verdict, and error rates of the verdict on simulated noise. Seeds are fixed, so counts are exact."""
+"""Every rule of the verdict is applied, and simulated noise rarely promotes a kernel over itself."""
 
 from dataclasses import replace
 

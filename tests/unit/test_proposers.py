@@ -1,4 +1,4 @@
-"""Kinds of proposers, and the folder proposer with a fake service in memory."""
+"""All kinds of proposers are discovered, and the folder proposer submits its variants."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The public URL, trusted proxies, and requests through proxies."""
+"""The public URL and trusted proxies are parsed and applied to requests."""
 
 import ipaddress
 import re

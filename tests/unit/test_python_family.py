@@ -1,4 +1,4 @@
-"""Families as Python classes: the document made from a class, and errors of classes that cannot be read."""
+"""A Python class gives a family document, and a class that cannot be read gives an error."""
 
 import re
 import textwrap

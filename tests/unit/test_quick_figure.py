@@ -1,4 +1,4 @@
-"""Rule that reports a large difference between the confirmed and the quick time."""
+"""A rule reports a large difference between the confirmed and the quick time."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Recorded spaces: the two common formats, read into outcomes, costs and a family document."""
+"""Both common formats of recorded spaces are read into outcomes, costs and a family document."""
 
 import itertools
 import json

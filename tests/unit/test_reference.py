@@ -1,4 +1,4 @@
-"""Reference outputs, and the distinction between errors of the family and of the machine."""
+"""Reference outputs are computed and cached; errors of the family and of the machine are distinguished."""
 
 import importlib
 import math

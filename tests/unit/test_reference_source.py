@@ -1,4 +1,4 @@
-"""Missing inputs are detected in the source text of reference.py."""
+"""Inputs that reference.py does not return are detected in its source text."""
 
 from dataclasses import replace
 

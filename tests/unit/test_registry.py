@@ -1,4 +1,4 @@
-"""Registry: families are found by name and path; the digest covers all files that affect a candidate."""
+"""Families are found by name and path, and the digest covers all files that affect a candidate."""
 
 import gzip
 import json

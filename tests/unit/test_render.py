@@ -1,4 +1,4 @@
-"""Rendering of templates: deterministic, with errors that name file and line."""
+"""Templates are rendered deterministically, and errors name file and line."""
 
 import re
 from pathlib import Path

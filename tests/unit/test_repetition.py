@@ -1,4 +1,4 @@
-"""Check for kernels that store outputs of earlier inputs: such kernels are faster on repeated inputs."""
+"""Kernels that store outputs of earlier inputs are detected, because they are faster on repeated inputs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace

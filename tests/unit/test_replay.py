@@ -1,4 +1,4 @@
-"""Replay device: jobs are answered from a recorded space instead of being run."""
+"""The replay device answers jobs from a recorded space instead of running them."""
 
 from pathlib import Path
 from types import SimpleNamespace

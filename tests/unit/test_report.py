@@ -1,4 +1,4 @@
-"""Search report: all statements are computed from the views."""
+"""All statements of the search report are computed from the views."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Requirements of a search on its devices."""
+"""A search's requirements are checked against its devices."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Roofline: the shortest time of a problem, and the share of this limit that a kernel reaches."""
+"""The roofline gives the shortest time of a problem, and the share of this limit that a kernel reaches."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Optuna sampler of the built-in strategies: Optuna's own sampler tests, and further guarantees."""
+"""The Optuna sampler passes Optuna's own sampler tests, and keeps further guarantees."""
 
 import copy
 import pickle

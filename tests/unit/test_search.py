@@ -1,4 +1,4 @@
-"""Search: proposing trials, recording outcomes, restarts, stopping, challenges, pruning."""
+"""A search proposes trials, records outcomes, restarts, stops, challenges and prunes."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Sequential test over processes: interim analyses, error probabilities, decisions, corrected gains."""
+"""The sequential test over processes decides early, keeps its error probabilities, and corrects gains."""
 
 import math
 from dataclasses import replace

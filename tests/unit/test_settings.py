@@ -1,4 +1,4 @@
-"""Settings from the environment."""
+"""The settings of the service are read from the environment."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Uploads of a worker: sources and logs of all trials, and binaries of fast trials and of all challengers."""
+"""A worker uploads sources and logs of all trials, and binaries of fast trials and of all challengers."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Slot: after any failure, every lease is reported, returned or dropped exactly once."""
+"""After any failure, a slot reports, returns or drops every lease exactly once."""
 
 import errno
 import threading

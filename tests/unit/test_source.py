@@ -1,4 +1,4 @@
-"""Use of macros in a source: used, redefined before any use, only tested with `#ifdef`, or unused."""
+"""A macro counts as used, as redefined, as only tested with `#ifdef`, or as unused in a source."""
 
 import time
 from dataclasses import replace

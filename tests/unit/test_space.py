@@ -1,4 +1,4 @@
-"""Spaces: the valid configs of small and very large spaces, sampling, and neighbours."""
+"""Spaces enumerate or sample their valid configs, and find neighbours."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Statistics of the verdict: effect sizes, intervals, p-values and error rates."""
+"""The statistics of the verdict agree with published effect sizes, intervals, p-values and error rates."""
 
 from typing import Any
 

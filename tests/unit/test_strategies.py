@@ -1,4 +1,4 @@
-"""Behaviour specific to each strategy, beyond the common contract (`test_strategy_conformance.py`)."""
+"""Each strategy behaves as documented, beyond the common contract (`test_strategy_conformance.py`)."""
 
 import tracemalloc
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Contract of strategies (`evo.strategy.base`), checked for every strategy."""
+"""Every strategy keeps the contract of strategies (`evo.strategy.base`)."""
 
 import time
 

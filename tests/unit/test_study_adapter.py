@@ -1,4 +1,4 @@
-"""Study adapter: trials of a study for the built-in strategies, and a history for Optuna's TPE."""
+"""The study adapter converts Optuna's trials for the built-in strategies, and histories for Optuna's TPE."""
 
 from typing import Any
 

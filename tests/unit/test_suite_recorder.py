@@ -1,4 +1,4 @@
-"""Recording of a program's calls as a suite. Arguments become problems, and numbers of calls become weights."""
+"""A program's calls are recorded as a suite. Arguments become problems, and numbers of calls become weights."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Searches of a suite, with a fake service: shares of the budget, results shared between calls, skipped calls."""
+"""The searches of a suite share one budget and their results, tested with a fake service."""
 
 import io
 from collections import Counter

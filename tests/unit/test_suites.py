@@ -1,4 +1,4 @@
-"""Suites: documents, shares of a budget, small sets of configs, and the suite `zoo`."""
+"""Suites are read from documents, share a budget, and end with a small set of configs."""
 
 import itertools
 import math

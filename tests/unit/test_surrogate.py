@@ -1,4 +1,4 @@
-"""Surrogate: the Gaussian process over observations, and its use by the portfolio."""
+"""The surrogate, a Gaussian process, predicts times, and the portfolio chooses configs by its predictions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Targets: searches for a GPU that is not available."""
+"""Searches can have a target GPU that is not available."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Contract between document and templates of each built-in family."""
+"""The document and the templates of each built-in family use the same names."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Tensor maps: declared by a family, encoded by the driver, passed by exports, and simulated on the host."""
+"""Tensor maps are declared by a family, encoded by the driver, passed by exports, and simulated on the host."""
 
 import ctypes
 import json

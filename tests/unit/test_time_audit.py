@@ -1,4 +1,4 @@
-"""Times claimed by a kernel process, compared with the operating system's accounting."""
+"""Times claimed by a kernel process are compared with the operating system's accounting."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Timing protocol: pruning of slow candidates, interleaved rounds, cold caches on request."""
+"""The timing protocol prunes slow candidates, interleaves rounds, and empties caches on request."""
 
 import gc
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Folders in which the compiler finds CUDA's headers."""
+"""The compiler finds CUDA's headers in NVIDIA's packages or in a toolkit."""
 
 from collections.abc import Iterator
 from pathlib import Path

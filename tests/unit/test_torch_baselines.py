@@ -1,4 +1,4 @@
-"""PyTorch baselines on a GPU, with a fake PyTorch. The tests in tests/gpu use the real PyTorch."""
+"""PyTorch baselines get the right arguments on a GPU, tested with a fake PyTorch."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Plot of trials by two objectives, with the Pareto front."""
+"""The plot of trials by two objectives shows their Pareto front."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Prediction of fast configs from the results of other problems."""
+"""Fast configs are predicted from the results of other problems."""
 
 import math
 from dataclasses import replace

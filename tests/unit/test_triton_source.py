@@ -1,4 +1,4 @@
-"""Triton sources: parsed, reduced to a kernel, and checked against family.toml; nothing is compiled."""
+"""Triton sources are parsed, reduced to a kernel, and checked against family.toml, but not compiled."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Missing paths at which a new header would replace a header that a compiler used."""
+"""Paths are found at which a new header would replace a header that a compiler used."""
 
 import time
 from pathlib import Path

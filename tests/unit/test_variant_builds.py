@@ -1,4 +1,4 @@
-"""Builds of variants, without a compiler: refusals by workers, and the source files of an incumbent."""
+"""Workers refuse invalid variants before compiling, and build an incumbent from its own variant's files."""
 
 from pathlib import Path
 from typing import Any

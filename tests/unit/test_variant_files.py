@@ -1,4 +1,4 @@
-"""Folders of variants that the command line reads."""
+"""The command line reads the files of a variant from a folder, and refuses invalid folders."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Verification of outputs: each rule refuses a wrong kernel, and the error names the rule."""
+"""Each rule of the verification refuses a wrong kernel, and the error names the rule."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Untrusted text in terminals and logs: control characters are escaped."""
+"""Control characters of untrusted text are escaped in terminals and logs."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Earlier champions that cannot be restored, because their evidence is invalid."""
+"""Earlier champions with invalid evidence cannot be restored."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Warm starts from files of recorded results, in every supported format."""
+"""Warm starts are read from files of recorded results, in every supported format."""
 
 import gzip
 import json

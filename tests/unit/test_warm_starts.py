@@ -1,4 +1,4 @@
-"""Configs that a new search tries first."""
+"""A new search first tries champions of similar problems, then family starts, then the default."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Plots of a search: content, and escaping of users' text."""
+"""The plots of a search have the right content, and escape the text of users."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Plots of samples."""
+"""Charts of samples stay inside their frame and have readable axes."""
 
 import pytest
 from hypothesis import example, given

@@ -1,4 +1,4 @@
-"""Listings and text differences on pages: untrusted text is escaped."""
+"""Listings and differences on pages escape untrusted text."""
 
 from hypothesis import given
 from hypothesis import strategies as st

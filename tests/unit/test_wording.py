@@ -1,4 +1,4 @@
-"""Wording of times, durations, ratios, numbers and origins of configs."""
+"""Times, durations, ratios, numbers and origins of configs are formatted as documented."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Texts about the state of workers and devices, and about the reason why a search waits."""
+"""Texts describe the state of workers and devices, and the reason why a search waits."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Plots, trial, comparison and evidence pages in a browser."""
+"""The pages with plots, trials, comparisons and evidence work in a browser."""
 
 from urllib.parse import parse_qs, urlencode, urlsplit
 

@@ -1,4 +1,4 @@
-"""Live updates: new content appears without moving the content that the user sees."""
+"""New content appears on a page without moving the content that the user sees."""
 
 import time
 from collections.abc import Iterator

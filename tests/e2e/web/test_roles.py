@@ -1,4 +1,4 @@
-"""Roles in a browser: the buttons that each role sees, and the rollback of a champion."""
+"""In a browser, each role sees only the buttons that it may use, and an administrator rolls back a champion."""
 
 from pathlib import Path
 
