@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs before the service processes, any number of times: migrates the database, and creates the first tokens if there
-# are none, or if the database does not know those stored here, as after a restore.
-# Needs KERNEL_EVO_DB; tokens are written to files that only their owner can read.
+# Migrates the database, and creates the tokens of the administrator and of the workers in files that only their owner
+# can read. Runs before the service processes start. A repeated run creates only missing tokens, and tokens that the
+# database does not contain, for example after a restore. Needs KERNEL_EVO_DB.
 set -eu
 umask 077
 admin=${ADMIN_TOKEN_FILE:-/run/kernel-evo/admin/token}
@@ -9,7 +9,7 @@ workers=${WORKER_TOKENS:-/run/kernel-evo/workers}
 port=${SETUP_PORT:-8765}
 url=http://127.0.0.1:$port
 
-# a private service that only this script reaches: one with a public URL would not start without a token
+# without a public URL, the service starts although no token exists; only this container can reach it
 KERNEL_EVO_PUBLIC_URL='' kernel-evo serve --port "$port" &
 service=$!
 trap 'kill "$service" 2>/dev/null || true; wait "$service" 2>/dev/null || true' EXIT
@@ -24,7 +24,7 @@ until python -c 'import sys, urllib.request as u; u.build_opener(u.ProxyHandler(
     sleep 0.5
 done
 
-# each token in its own folder: a worker runs code of others, which must find no other token
+# each token has its own folder, because a worker runs code of other people, which must not find a second token
 python - "$url" "$admin" "$workers/cpu/token" "$workers/cuda/token" <<'END'
 import sys
 from pathlib import Path
@@ -37,11 +37,11 @@ url, *files = sys.argv[1:]
 # the key of the service grants access even if all tokens of the database are lost
 client = Client(url, token=local_key(Settings().key_file))
 made = client.tokens().items
-known = {token.id for token in made}  # revoked ones too: a person revoked them
+known = {token.id for token in made}  # includes revoked tokens, so that a token that a person revoked is not replaced
 for place, name, role in zip(map(Path, files), ("admin", "worker-cpu", "worker-cuda"), ("admin", "worker", "worker")):
     if place.exists() and place.read_text().count("_") > 1 and place.read_text().split("_")[1] in known:
         continue
-    for token in made:  # a worker has one token: the one that was lost would be in the way
+    for token in made:  # a worker has only one token: revoke the lost token first
         if role == "worker" and token.name == name and token.revoked_at is None:
             client.revoke_token(token.id)
     place.parent.mkdir(parents=True, exist_ok=True)

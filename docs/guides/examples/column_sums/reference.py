@@ -1,4 +1,4 @@
-"""Sums of columns, by NumPy."""
+"""Computes the sums of columns with NumPy."""
 
 import numpy as np
 

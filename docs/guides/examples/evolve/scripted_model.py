@@ -2,8 +2,9 @@
 
     python scripted_model.py answers.json --port 8901
 
-The script is a list of steps, served in turn; after the last one, every answer says that there is nothing more. A step
-is a text, or an object that is sent as the JSON text, or one of these for tests of clients:
+answers.json contains a list of steps. Each request gets the next step as its answer. After the last step, the answer is
+always "No further variants." A step is a text, or an object that is sent as JSON, or one of these objects, which test
+clients:
 {"status": 429, "retry_after": 1}, {"raw": "not JSON"}, {"cut": true}, {"slow_s": 2, "text": "…"}.
 """
 
@@ -19,7 +20,7 @@ CONTROLS = {"status", "raw", "cut", "slow_s", "text"}
 
 
 class Script:
-    """Steps and the requests that were answered; one lock, because requests come on threads."""
+    """The steps of the script, and the requests received so far. Threads may call `next` at the same time."""
 
     def __init__(self, steps: list[Any]) -> None:
         self.steps = steps
@@ -34,7 +35,7 @@ class Script:
 
 
 def server(script: Script, port: int = 0) -> ThreadingHTTPServer:
-    """Return a server on a loopback port; 0: any free one."""
+    """Return a server on a loopback port. The port 0 selects any free port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -1,4 +1,4 @@
-"""Inputs, the right answer, the yardstick, and baselines on a GPU."""
+"""Inputs, expected outputs, the yardstick, and baselines on a GPU."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,20 +13,20 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the result in float64, from the same float32 inputs."""
+    """Return the expected outputs in float64, computed from the same float32 inputs."""
     x, y = (inputs[name].astype(np.float64) for name in ("x", "y"))
     return {"out": problem["A"] * x + y}
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the result in float32: its error is the measure of a kernel's error."""
+    """Return the outputs of a float32 computation. A kernel's error is compared with the error of these outputs."""
     return {"out": np.float32(problem["A"]) * inputs["x"] + inputs["y"]}
 
 
 def cuda_baselines(
     problem: Mapping[str, Any],
 ) -> dict[str, Callable[[Mapping[str, np.ndarray]], Callable[[], object]]]:
-    """Return implementations to beat: each takes the inputs and returns the call that is timed."""
+    """Return the implementations to beat, by name. Each takes the inputs and returns the function to time."""
 
     def with_cupy(inputs: Mapping[str, np.ndarray]) -> Callable[[], object]:
         import cupy
