@@ -119,7 +119,7 @@ def _more_trials(session: Session, variant: VariantRow) -> int | None:
 
 
 def _progress(variants: Variants, search_id: int) -> VariantProgress:
-    best = variants.best(search_id)
+    best = Archive(variants.session).best(search_id)
     outcome = None if best is None else best.outcome
     used = outcome.mechanisms if isinstance(outcome, Measured | Estimated) else None
     return VariantProgress(costs=variants.costs(search_id), niche=used)

@@ -1,8 +1,8 @@
-"""Queries for single trials of a search, by number and rank."""
+"""Queries for single trials of a search, by number."""
 
 from collections.abc import Collection, Mapping
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from db.models import SearchRow, TrialRow
@@ -33,14 +33,3 @@ class Genealogy:
         """Return the trials with these numbers, by number. Numbers without a trial are left out."""
         query = select(TrialRow).where(TrialRow.search_id == self.search_id, TrialRow.number.in_(numbers))
         return {row.number: row for row in self.session.scalars(query)}
-
-    def rank(self, row: TrialRow) -> int | None:
-        """Return the rank of a trial by cost, starting at 1, or None if the trial has no cost.
-
-        If costs are equal, the earlier trial ranks first.
-        """
-        if row.cost is None:
-            return None
-        tied = (TrialRow.cost == row.cost) & (TrialRow.number < row.number)
-        ahead = select(func.count()).where(TrialRow.search_id == self.search_id, or_(TrialRow.cost < row.cost, tied))
-        return 1 + (self.session.scalar(ahead) or 0)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from db.models import FamilyRow, SearchRow, TrialRow
 from evo.family.problem import distance
 from evo.strategy.parts.transfer import NEAREST, Earlier
-from evo.trial import Config
+from evo.trial import Config, quick_cost
 
 LATEST = 200
 """Maximum number of searches of the family that are considered, latest first."""
@@ -49,8 +49,10 @@ def earlier_results(session: Session, search: SearchRow, family: str) -> list[Ea
 
 
 def _results(session: Session, searches: Sequence[int]) -> list[tuple[Config, float]]:
-    query = select(TrialRow.proposal, TrialRow.cost)
+    """Return the config and quick cost of the fastest trials. Costs of confirmations come from separate runs."""
+    query = select(TrialRow.proposal, TrialRow.cost, TrialRow.outcome, TrialRow.quick_us)
     query = query.where(TrialRow.search_id.in_(searches), TrialRow.outcome_kind == "measured")
     query = query.where(TrialRow.cost.is_not(None), TrialRow.suspect.is_(False))
     ranked = session.execute(query.order_by(TrialRow.cost, TrialRow.search_id, TrialRow.number).limit(RESULTS))
-    return [(proposal.config, cost) for proposal, cost in ranked if cost is not None]
+    found = [(row.proposal.config, row.cost if row.quick_us is None else quick_cost(row.outcome)) for row in ranked]
+    return [(config, cost) for config, cost in found if cost is not None]

@@ -90,13 +90,6 @@ class Variants:
         """
         return self._costs(self.searches_of(search_id), TrialRow.finished_at, TrialRow.search_id, TrialRow.finished_seq)
 
-    def best(self, search_id: int) -> TrialRow | None:
-        """Return the trial with the least cost in a search, or None if no trial has a cost."""
-        measured = (TrialRow.search_id == search_id) & TrialRow.cost.is_not(None)
-        return self.session.scalars(
-            select(TrialRow).where(measured).order_by(TrialRow.cost, TrialRow.number).limit(1)
-        ).first()
-
     def binaries(self, search_ids: Collection[int]) -> list[str | None]:
         """Return the binary digest of each ended trial of the given searches, or None for a trial without a binary."""
         ended = TrialRow.search_id.in_(search_ids) & TrialRow.finished_seq.is_not(None)

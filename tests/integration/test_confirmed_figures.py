@@ -18,12 +18,15 @@ from api.views import search_view, trial_views
 from api.views.tally import search_summaries
 from api.web.pages.search.board import board_of
 from api.web.pages.search_report.sheet import read
+from api.web.pages.trial.sheet import sheet_of
 from db.models import ChampionRow, JobRow, TrialRow
 from db.queries.landscape import Landscape, Trends
 from db.queries.leaderboard import Leaderboard
 from db.queries.pair import pair_of
 from db.queries.selection import Order, Selection
+from db.queries.transfer import earlier_results
 from db.repositories.archive import Archive
+from db.repositories.artefacts import Artefacts
 from db.repositories.champions import Champions
 from db.repositories.leases import Leases
 from evo.cli.console.display import LineScreen, best_text, unconfirmed_text
@@ -120,7 +123,7 @@ def test_confirmed_trials_report_the_confirmed_time(stage: Stage) -> None:
     assert confirmed and all(each.time_us == each.confirmed.time.estimate for each in confirmed if each.confirmed)
 
 
-def test_first_trial_of_the_ranking_is_the_best_trial_of_the_search(stage: Stage) -> None:
+def test_first_trial_of_the_ranking_is_the_best_trial_of_the_search(stage: Stage, tmp_path: Path) -> None:
     """The machine is slow during confirmations, so every quick time is shorter than every confirmed time."""
     view = confirmed_search(stage, policy=policy(challenge_every=2))
     trials = {trial.number: trial for trial in stage.trials(view.id)}
@@ -133,6 +136,9 @@ def test_first_trial_of_the_ranking_is_the_best_trial_of_the_search(stage: Stage
             times = [trials[number].time_us or 0.0 for number in order[1:] if trials[number].source == source]
             assert times == sorted(times)
         assert ranks == {trials[number].id: rank for rank, number in enumerate(order, 1)}
+        with stage.database.read() as session:
+            pages = {each: sheet_of(session, Artefacts(tmp_path), each, stage.now) for each in ranks}
+        assert {each: page.rank for each, page in pages.items()} == ranks
 
 
 def ranked(stage: Stage, search: int, *, sort: str, limit: int) -> tuple[list[int], dict[int, int]]:
@@ -168,6 +174,17 @@ def test_charts_show_quick_times_and_the_confirmed_time_of_the_best_trial(stage:
         chart = board_of(session, view.id, stage.now).charts[0]
     assert view.best is not None and chart.star is not None
     assert chart.summary.endswith(f"is {view.best.number}: {time_text(view.best.time_us)}, confirmed.")
+
+
+def test_later_searches_are_advised_by_quick_costs(stage: Stage) -> None:
+    """A confirmed cost comes from a separate run, so it is not comparable with the quick costs of other trials."""
+    view = confirmed_search(stage)
+    later = stage.submit(problem={"N": 2 * int(view.problem["N"])})
+    with stage.database.read() as session:
+        (earlier,) = earlier_results(session, Archive(session).search(later), view.family)
+    quick = [(trial.config, trial.quick_us or trial.time_us or 0.0) for trial in stage.trials(view.id)]
+    by_config = {tuple(sorted(config.items())): cost for config, cost in earlier.results}
+    assert by_config == pytest.approx({tuple(sorted(config.items())): cost for config, cost in quick})
 
 
 def test_trials_with_the_same_binary_share_the_confirmed_time(stage: Stage) -> None:

@@ -9,8 +9,8 @@ from sqlalchemy import select
 
 from api.web.pages.evidence.sheet import bundle_of
 from db.models import AttemptRow
-from db.queries.genealogy import Genealogy
 from db.queries.landscape import Landscape
+from db.queries.leaderboard import Leaderboard
 from db.repositories.artefacts import Artefacts
 from db.repositories.champions import Champions
 from evo.errors import Conflict
@@ -68,11 +68,11 @@ def test_plot_queries_return_at_most_the_requested_number_of_rows(stage: Stage) 
 def test_ranks_of_trials_and_history_of_a_champion_are_read(stage: Stage, tmp_path: Path) -> None:
     search = played(stage)
     with stage.database.read() as session:
-        genealogy = Genealogy(session, search)
-        ranks = {each.number: genealogy.rank(genealogy.numbered(each.number)) for each in stage.trials(search)}
+        ids = {each.id: each.number for each in stage.trials(search)}
+        ranks = {ids[each]: rank for each, rank in Leaderboard(session).ranks([search], list(ids)).items()}
         ordered = sorted((each.time_us, each.number) for each in stage.trials(search) if each.time_us is not None)
         assert [ranks[number] for _, number in ordered] == list(range(1, 14))
-        assert ranks[3] is None
+        assert 3 not in ranks
         champions = Champions(session)
         (champion,) = champions.champions()
         assert [each.id for each in champions.history(champion, 5)] == [champion.id]

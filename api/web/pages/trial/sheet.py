@@ -12,7 +12,7 @@ from api.web.content.difference import Difference, difference
 from api.web.content.listing import beginning
 from api.web.drawings.samples import Drawing, drawing
 from api.web.trial_reference import FORM, TrialReference
-from db.queries.genealogy import Genealogy
+from db.queries.leaderboard import Leaderboard
 from db.repositories.artefacts import Artefacts
 from db.repositories.fleet import Fleet
 from evo.errors import InvalidInput, NotFound
@@ -146,7 +146,7 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
     """
     trial = trial_view(session, trial_id)
     search = search_view(session, trial.search_id, now)
-    genealogy, reader, kind = Genealogy(session, search.id), ArtefactReader(session, store), search.device.kind
+    reader, kind = ArtefactReader(session, store), search.device.kind
     artefacts = reader.of_trial(trial, kind)
     reachable = tuple(_related(trial, search))
     changes, against = None, against or next(iter(reachable), None)
@@ -156,7 +156,7 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
     return Sheet(
         trial=trial,
         search=search,
-        rank=genealogy.rank(genealogy.numbered(trial.number)),
+        rank=Leaderboard(session).ranks([search.id], [trial_id]).get(trial_id),
         measured=search.counts.get("estimated" if search.estimated else "measured", 0),
         artefacts=artefacts,
         drawings={
