@@ -231,7 +231,7 @@ def _working(session: Session, row: SearchRow, now: datetime) -> WorkingView | N
 
 
 def _usual_s(session: Session, row: SearchRow) -> float | None:
-    """Return the usual seconds of a confirmation, or None if it cannot be estimated.
+    """Return the expected seconds of a confirmation, or None if they cannot be estimated.
 
     This is the mean of the confirmations of this search. Before the first one has ended, it is the mean of the latest
     confirmations of the same problem on the same device model. If there are none, it is the number of processes

@@ -61,7 +61,7 @@ class Address:
         return self.outcomes == DEFAULT_OUTCOMES
 
     def at(self, path: str, fixed: Mapping[str, str] | None = None) -> "Address":
-        """Return the same sort order, filters and page number for another path."""
+        """Return a copy with another path, but the same sort order, filters and page number."""
         return replace(self, path=path, fixed=tuple((fixed or {}).items()))
 
     def query(self) -> str:

@@ -1,4 +1,4 @@
-"""Formats the result of a contest as a Markdown table that is also readable in a terminal."""
+"""Formats the result of a contest (see `contest.py`) as a Markdown table that is also readable in a terminal."""
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence

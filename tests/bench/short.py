@@ -37,7 +37,7 @@ def pace(family: str, problem: str, device: str, minutes: float, folder: Path) -
     """Run one search with the user's command, on a new database with an empty cache.
 
     Raises:
-        CalledProcessError: the command fails. The message contains its output.
+        CalledProcessError: the command fails. Its standard output is in the attribute `stdout`.
     """
     policy = folder / "policy.json"
     policy.write_text(json.dumps(POLICY))

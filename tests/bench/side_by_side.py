@@ -1,4 +1,4 @@
-"""Runs contests in parallel, one per GPU with a share of the cores: ``python -m tests.bench.side_by_side``.
+"""Runs benchmark contests in parallel, one per GPU with a share of the cores: ``python -m tests.bench.side_by_side``.
 
 Further options, such as ``--sample`` and ``--append``, are passed to `tests.bench.gpu`. The table of a contest is
 printed when it ends. With ``--within``, contests that would end too late are not started.

@@ -80,7 +80,7 @@ def test_csv_output_of_ncu_is_converted_to_standard_units() -> None:
     assert hot.figures == pytest.approx(
         {
             "time_us": 8.32,
-            "l2_hit_rate": 1.0,  # the tool reports 108 %, because it counts the parts in different replays
+            "l2_hit_rate": 1.0,  # the tool reports 108 %, because it counts hits and accesses in different launches
             "dram_share": 0.0039,
             "dram_read_bytes": 13312,
             "dram_written_bytes": 141056,

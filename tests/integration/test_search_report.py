@@ -89,7 +89,7 @@ def test_report_states_targets_costs_and_the_command_to_repeat_the_search(rest: 
 
 
 def test_report_lists_slower_tunable_values_with_their_measured_ratios(rest: httpx.Client) -> None:
-    """In the toy, UNROLL=1 takes 3 µs longer with every BLOCK, and BLOCK=16 is never correct."""
+    """In the toy family, UNROLL=1 takes 3 µs longer with every BLOCK, and BLOCK=16 is never correct."""
     negatives = section(rest.get("/report.md").text, "Values without gain")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in negatives.splitlines() if "|" in line]
     named = {(row[0], row[1]): row for row in rows}

@@ -240,7 +240,7 @@ class Lab:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Yield a lab to which the tricks of `ALWAYS` are submitted."""
+    """Yield a lab to which `TRICKS` and the tricks of `KNOWN` are submitted."""
     folder = tmp_path_factory.mktemp("lab")
     with served(folder / "evo.db") as url:
         bench = Bench(url, folder, tmp_path_factory.getbasetemp() / "cache")

@@ -79,7 +79,7 @@ class Lab:
             return variant_view(session, search, number)
 
     def play(self, *, faster: float = 1.0) -> list[Lease]:
-        """Serve every job, and return the leases. Trials of variants take the toy's time divided by `faster`."""
+        """Serve every job, and return the leases. Variants take the time of the toy family divided by `faster`."""
         served = []
         while leases := self.stage.claim():
             lease = leases[0]

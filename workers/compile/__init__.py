@@ -1,1 +1,1 @@
-"""Compatibility aliases for external programs. The modules moved to `workers.backends`."""
+"""Compatibility aliases for external programs. The modules themselves are in `workers.backends`."""

@@ -1,4 +1,4 @@
-"""Compatibility alias for external programs: `Nvrtc` moved to `workers.backends.cuda.compilers.nvrtc_library`."""
+"""Compatibility alias for external programs: `Nvrtc` is in `workers.backends.cuda.compilers.nvrtc_library`."""
 
 from workers.backends.cuda.compilers.nvrtc_library import Nvrtc
 

@@ -25,7 +25,7 @@ MOST_ENCLOSED_BYTES = 4 << 20
 """Maximum size in bytes of artefacts in one request. Further artefacts are uploaded before, in separate requests."""
 
 MOST_TRIES = 5
-"""A result is set aside if the service fails in this many attempts to deliver it."""
+"""A result is set aside (kept, but not sent again) if the service fails in this many attempts to deliver it."""
 
 MOST_REFUSALS = 3
 """The job of an attempt is reported as failed after the service has refused its result this many times."""

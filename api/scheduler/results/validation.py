@@ -221,9 +221,9 @@ Range: TypeAlias = tuple[float, float]
 
 TIME_US: Range = (SHORTEST_US, LONGEST_US)
 DURATION_US: Range = (0.0, LONGEST_US)
-"""Range of durations that are not times of kernels, such as thresholds. A duration may be 0."""
+"""Range in µs of durations that are not times of kernels, such as thresholds. A duration may be 0."""
 SPAN_S: Range = (-1.0, LONGEST_S)
-"""Range of durations between two clock readings. Such a duration may be slightly negative."""
+"""Range in seconds of durations between two clock readings. Such a duration may be slightly negative."""
 ERROR: Range = (0.0, sys.float_info.max)
 """Range of the errors of an output. Errors can be very large if the output is uninitialised memory."""
 COUNT: Range = (0.0, 1e15)

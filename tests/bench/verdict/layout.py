@@ -13,7 +13,7 @@ from evo.trial.outcome import CompileFailed, OverResources
 from workers.build import Artefact, Compiler, Resources, Unit
 
 MOST_CODE_BYTES, MOST_STACK_BYTES = 1 << 14, 1 << 12
-"""Ranges of the offsets. Each is larger than a page, so that cache lines, cache sets and pages differ."""
+"""Ranges of the offsets in bytes. Each is larger than a page, so that cache lines, cache sets and pages differ."""
 _ENVIRONMENT = "OMP_LAYOUT"
 """An environment variable that kernel processes inherit. Its length moves the stack, which begins below the
 environment.

@@ -1,4 +1,4 @@
-"""In a browser, each role sees only the buttons that it may use, and an administrator rolls back a champion."""
+"""In a browser, each role sees only the actions that it may use, and these actions work."""
 
 from pathlib import Path
 

@@ -12,7 +12,7 @@ from workers.backends.cuda.launch import cuda_errors, record
 SAMPLE_US = 1000.0
 FIRST_CALLS = 20
 SHORT_US, SHORT_CALLS = 5.0, 200
-"""A sample lasts at least `SAMPLE_US`, and has at least `SHORT_CALLS` calls if a call takes less than `SHORT_US`."""
+"""A sample lasts at least `SAMPLE_US`, and has at least `SHORT_CALLS` calls if a call takes less than `SHORT_US` µs."""
 
 
 class GraphTimer:

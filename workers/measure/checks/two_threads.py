@@ -45,7 +45,7 @@ def judge_two_threads(
     *,
     fixed: bool = False,
 ) -> None:
-    """Call a kernel from two threads at the same time, several times, and verify the outputs after each round.
+    """Call a kernel from two threads at the same time, several times, and verify the outputs after each turn.
 
     Args:
         sets: one buffer set for each thread.
