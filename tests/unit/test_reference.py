@@ -187,8 +187,24 @@ def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, mon
     ("text", "message"),
     [
         ("import no_such_module", r"reference.py, import \(line 2\): ModuleNotFoundError"),
-        (WHOLE.replace("def reference", "def other"), "has no function `reference`"),
-        (WHOLE.replace('"N"', '"M"'), r"reference.py, inputs\(\) \(line 7\): KeyError: 'M'"),
+        (
+            WHOLE.replace("def reference", "def other"),
+            r"has no function `reference`, which every family needs; define `def reference\(problem, inputs\):`$",
+        ),
+        (
+            WHOLE.replace('"N"', '"M"'),
+            r"reference.py, inputs\(\) \(line 7\): KeyError: 'M'; `problem` contains N$",
+        ),
+        (
+            WHOLE.replace("def reference(problem, inputs)", "def reference(inputs, problem)"),
+            r"reference\(\) \(line \d+\): KeyError: 'x'; `problem` contains N; `inputs` contains x;"
+            r" it is called as `reference\(problem, inputs\)`$",
+        ),
+        (
+            WHOLE.replace('return {"y": 2', "open('part/factors.txt')\n    return {'y': 2"),
+            r"FileNotFoundError: .*; reference\.py runs in another folder:"
+            r" open `Path\(__file__\)\.parent / 'part/factors\.txt'`$",
+        ),
         (
             WHOLE.replace('problem["N"]', "problem.N"),
             r"problem and inputs are dicts, so write e\.g\. problem\[\"N\"\]$",
@@ -221,7 +237,11 @@ def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, mon
             WHOLE.replace('return {"y": 2', "return {'y': 'two'}\n    return {'y': 2"),
             r"reference\(\): `y` has dtype str96; return real numbers",
         ),
-        (WHOLE.split("def yardstick", maxsplit=1)[0], "has no function `yardstick`"),
+        (
+            WHOLE.split("def yardstick", maxsplit=1)[0],
+            r"has no function `yardstick`, which `max_abs_ratio` in family\.toml needs;"
+            r" define `def yardstick\(problem, inputs\):`$",
+        ),
         (
             WHOLE.replace("def inputs(problem, distribution, rng)", "def inputs(problem, rng)"),
             r"inputs\(\): too many positional arguments; declare it as `def inputs\(problem, distribution, rng\):`",
@@ -233,6 +253,8 @@ def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, mon
     ],
 )
 def test_error_names_the_line_of_a_failing_reference(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "factors.txt").touch()
     with pytest.raises(FamilyError, match=message):
         reference(tmp_path, text).golden(plan(), (1, 2))
 

@@ -6,7 +6,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
@@ -25,8 +25,12 @@ _PARAMETERS = {
     "inputs": "problem, distribution, rng",
     "reference": "problem, inputs",
     "yardstick": "problem, inputs",
+    "verify": "problem, inputs, outputs",
 }
-"""Parameters of the functions in reference.py that return arrays, by name of the function."""
+"""Parameters of the functions in reference.py, by name of the function."""
+
+_NEEDED_BY = {"yardstick": "`max_abs_ratio`", "verify": "`verified = true`"}
+"""Keys of an argument in family.toml that need a function, by name of the function. All families need the others."""
 
 
 class ReferenceModule:
@@ -54,8 +58,12 @@ class ReferenceModule:
         @wraps(function)
         def named(*arguments: object) -> Any:
             before = _timers()
-            with self.blame(f"{name}()"), excused():
-                made = function(*arguments)
+            try:
+                with self.blame(f"{name}()"), excused():
+                    made = function(*arguments)
+            except FamilyError as error:
+                advice = _key_advice(error.__cause__, arguments) + _declaration_advice(function, name)
+                raise FamilyError(f"{error}{advice}") from error.__cause__
             self._refuse_timers(name, _timers() - before)
             return made
 
@@ -69,7 +77,9 @@ class ReferenceModule:
         """
         function = self.function(name)
         if function is None:
-            raise FamilyError(f"{self.path.name} has no function `{name}`, which family.toml requires")
+            needed = f"{_NEEDED_BY[name]} in family.toml needs" if name in _NEEDED_BY else "every family needs"
+            remedy = f"define `def {name}({_PARAMETERS[name]}):`"
+            raise FamilyError(f"{self.path.name} has no function `{name}`, which {needed}; {remedy}")
         return function
 
     def arrays(self, function: str, *arguments: object) -> Arrays:
@@ -113,7 +123,7 @@ class ReferenceModule:
         except (Exception, SystemExit) as error:
             frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)]
             line = f" (line {frames[-1].lineno})" if frames else ""
-            remedy = _import_advice(error, self.path) or _dict_advice(error)
+            remedy = _import_advice(error, self.path) or _dict_advice(error) or _path_advice(error, self.path.parent)
             raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}{remedy}") from error
 
     def _refuse_timers(self, function: str, left: frozenset[int]) -> None:
@@ -152,6 +162,33 @@ def _dict_advice(error: BaseException) -> str:
     if not isinstance(error, AttributeError) or not isinstance(error.obj, dict):
         return ""
     return f': problem and inputs are dicts, so write e.g. problem["{error.name}"]'
+
+
+def _key_advice(error: BaseException | None, arguments: tuple[object, ...]) -> str:
+    """Return the keys of the dicts that a function got if the error is a missing key, else an empty string."""
+    if not isinstance(error, KeyError):
+        return ""
+    dicts = [", ".join(map(str, each)) for each in arguments if isinstance(each, Mapping)]
+    names = ("problem", "inputs", "outputs")
+    return "".join(f"; `{name}` contains {keys}" for name, keys in zip(names, dicts, strict=False))
+
+
+def _declaration_advice(function: Callable[..., Any], name: str) -> str:
+    """Return the parameters with which a function is called if it declares other names, else an empty string."""
+    parameters = _PARAMETERS.get(name)
+    with suppress(ValueError):  # functions that are implemented in C have no signature
+        if parameters is None or ", ".join(inspect.signature(function).parameters) == parameters:
+            return ""
+    return f"; it is called as `{name}({parameters})`"
+
+
+def _path_advice(error: BaseException, folder: Path) -> str:
+    """Return advice if the error is a missing file that exists in the family's folder, else an empty string."""
+    if not isinstance(error, FileNotFoundError) or not isinstance(error.filename, str):
+        return ""
+    if Path(error.filename).is_absolute() or not (folder / error.filename).exists():
+        return ""
+    return f"; reference.py runs in another folder: open `Path(__file__).parent / {error.filename!r}`"
 
 
 def _import_advice(error: BaseException, path: Path) -> str:
