@@ -317,7 +317,7 @@ def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
 
 
 def _with_meant_field(wrong: dict[str, str], request: Request) -> dict[str, str]:
-    """Return an error with the field that the client probably means, if the body has a top-level field of this name."""
+    """Return the error of an unknown field with the similar field that the client probably meant, if there is one."""
     body = getattr(request.scope.get("route"), "body_field", None)
     model: Any = getattr(getattr(body, "field_info", None), "annotation", None)
     if wrong["reason"] != NO_FIELD or not hasattr(model, "model_fields"):

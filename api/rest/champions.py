@@ -75,7 +75,7 @@ def roll_back_champion(champion_id: Id, body: Rollback, service: ServiceDep, if_
 @router.post("/{champion_id}/promote")
 @allow("submitter")
 def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_match: IfMatch = None) -> ChampionView:
-    """Make a former champion current again, in place of the champion `over`. Its evidence does not change."""
+    """Make a former champion current again, with its old evidence, in place of the champion `over`."""
     with service.database.write() as session:
         champions = Champions(session)
         require(if_match, champion_tag(champions.champion(champion_id)))

@@ -115,10 +115,10 @@ class ActiveSearch:
         return cls(row, search, lost_s)
 
     def follow(self, session: Session, locked: LockedSearch) -> bool:
-        """Apply the changes that other processes made since the last update of this copy, and return True.
+        """Apply the changes that other processes made since the last update of this object, and return True.
 
         Return False if the database went back in time, e.g. because a backup was restored or a server failed over to a
-        replica that lacked the last changes. The caller must then drop this copy.
+        replica that lacked the last changes. The caller must then drop this object.
         """
         asked, ended, _ = self.search.events
         news = Coordination(session).news(self.id, asked=asked - 1, ended=ended - 1)

@@ -342,7 +342,7 @@ class Conductor:
 
     @contextmanager
     def _noting_contest(self, worker_id: str) -> Iterator[None]:
-        """Context manager that records that two processes use one worker id if the block raises `Superseded`."""
+        """Context manager. If the block raises `Superseded`, record that two processes use one worker id."""
         try:
             yield
         except Superseded as error:

@@ -1,4 +1,4 @@
-"""Controls the lifecycle of a search: the end of its budget, challenges of the incumbent, and its end."""
+"""Controls the lifecycle of a search: when it stops, which trials challenge the incumbent, and how it ends."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The tunables that decide whether a failing line is compiled, compared with the results of a real preprocessor."""
+"""The tunables found to decide whether a failing line is compiled agree with a real preprocessor."""
 
 import random
 import subprocess

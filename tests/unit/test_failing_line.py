@@ -1,4 +1,4 @@
-"""The tunables that decide whether a failing line of a source is compiled."""
+"""The tunables are found that decide whether a failing line of a source is compiled."""
 
 from dataclasses import replace
 from typing import Any

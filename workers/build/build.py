@@ -71,7 +71,7 @@ class Built:
         folder: folder with the binaries, until `discard` is called.
         refusal: outcome of a config that cannot be measured, or None if `kernels` are ready.
         kernels: kernels by case name.
-        uncovered: for cases with a problem for which the config is not valid, the reason, by case name.
+        uncovered: reason by case name, for the cases on whose problem the config is not valid.
         digest: digest of all binaries and launches. Configs with equal digests have identical kernels.
         source: source of the kernel for the searched problem.
         sources: sources by case name.

@@ -31,7 +31,7 @@ verifying one candidate.
 """
 
 LEAST_OPEN_S = 60.0
-"""Minimum in seconds of the time limit that `OPEN_SHARE` gives. Importing libraries takes seconds on a busy machine."""
+"""Minimum in seconds of the limit that follows from `OPEN_SHARE`. Imports take seconds on a busy machine."""
 
 PROVE_S = 60.0
 """Time limit in seconds for opening the device and running a known-good kernel. A GPU's driver takes seconds on a busy
@@ -39,7 +39,7 @@ machine.
 """
 
 SPARE_THREADS = 1
-"""Number of threads in the standby runner, which cannot be changed later. Most searches need this number."""
+"""Number of threads of the standby runner. The number cannot be changed later, and most searches need this one."""
 
 SLOW_OPEN_S = 5.0
 """Seconds after which a log line states why a runner is not ready yet."""

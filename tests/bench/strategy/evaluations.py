@@ -15,7 +15,7 @@ from tests.bench.strategy.scores import Figure, by_evaluations, figure, mean_ove
 BUDGET = 200
 HORIZONS = (100, BUDGET)
 AT_BEST = 1.001
-"""Noise hides differences between configs whose time divided by the optimum is below this ratio."""
+"""Maximum ratio of time to optimum at which a config counts as the best, because noise hides smaller differences."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from tests.bench.strategy.simulate import Simulation
 FAMILY, NAMES = "sdpa", ("h100-sdpa-128", "h100-sdpa-192", "h100-sdpa-64")
 LOGGED, TRIALS = 100, 100
 PREDICTED = 5
-"""Number of predicted configs that a search gets as advice, as from a service."""
+"""Number of predicted configs that a search gets as advice. A service gives the same number."""
 
 MOMENTS = (3, 5, 10, 20, 50, TRIALS)
 NOTHING_YET = 10.0

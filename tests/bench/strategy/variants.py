@@ -106,7 +106,7 @@ def _without(*arms: str) -> Factory:
 
 
 def _only(*arms: str, judge: Callable[[Context], Surrogate] = lambda context: Blind(context.space)) -> Factory:
-    """Return a factory of a portfolio of the given arms. `judge` ranks their configs, by default at random."""
+    """Return a factory of a portfolio with only these arms (methods). `judge` ranks configs, by default at random."""
     return lambda context: Portfolio(context, arms=arms, surrogate=judge(context))
 
 

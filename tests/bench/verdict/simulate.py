@@ -1,4 +1,4 @@
-"""Computes rates on recorded noise: of verdicts, of correct predictions, and of the rule `work`."""
+"""Computes on recorded noise how often kernels are promoted, predictions hold, and the rule `work` is met."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -30,7 +30,7 @@ READABLE = (
     *("/nix/store", "/gnu/store"),
     "/etc/ld.so.cache",
 )
-"""Files that a kernel process can read with Landlock, and folders with only such files. They belong to the system."""
+"""Files of the system that a kernel process can read with Landlock, and folders with only such files."""
 
 _CACHE = Path("/etc/ld.so.cache")
 _PATH = re.compile(rb"(/[^\0]+)/[^/\0]+(?=\0)")
@@ -42,7 +42,7 @@ _MOST_LIBRARIES = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """What a kernel process needs to load its libraries.
+    """Resources that a kernel process needs to load its libraries.
 
     Attributes:
         descriptors: descriptors to inherit.
