@@ -1,4 +1,4 @@
-"""Base classes of the errors that kernel-evo raises. Most of them also inherit from the matching builtin class."""
+"""Base classes of the errors that kernel-evo raises. Most classes also inherit from the matching builtin class."""
 
 from typing import ClassVar
 
@@ -8,8 +8,8 @@ class EvoError(Exception):
 
     Args:
         message: what is wrong, and how to correct it.
-        request: REST request that helps, e.g. ``GET /searches lists them``. It is appended to the message. Web pages
-            show `plain` instead, which lacks it.
+        request: REST request that helps, e.g. ``GET /searches lists them``. The request is appended to the message. Web
+            pages show `plain`, which lacks the request.
 
     Attributes:
         code: machine-readable kind of the error.

@@ -1,7 +1,7 @@
 """Detects damage that SQLite ignores: a truncated database file, and a truncated or incomplete write-ahead log.
 
 SQLite removes the log of a database file that has 0 bytes. SQLite reads a log up to the first frame with a wrong
-checksum and ignores the rest, because a crash may leave an incomplete transaction there. A complete transaction after
+checksum and ignores the rest, which may be a transaction that a crash left incomplete. A complete transaction after
 such a frame was committed, and SQLite would lose it. The file formats are described in
 https://www.sqlite.org/fileformat2.html.
 """

@@ -21,7 +21,7 @@ from db.models import EventRow, table
 from evo.errors import InvalidInput
 
 KEPT_EVENTS = 250_000
-"""Number of events that are kept. A reader can resume from any of them."""
+"""Number of events that are kept. A reader can resume after any kept event."""
 
 MARK_BITS = 53
 """Number of bits of an event's random mark. Integers of this size are exact in JSON."""
@@ -85,7 +85,7 @@ class Events:
         return self.session.scalars(query.order_by(EventRow.id).limit(limit)).all()
 
     def last(self) -> EventPosition:
-        """Return the position of the latest event. A reader that starts there receives only later events."""
+        """Return the position of the latest event. A reader that starts at this position receives only later events."""
         latest = select(EventRow).order_by(EventRow.id.desc()).limit(1)
         return next((position_of(row) for row in self.session.scalars(latest)), EventPosition())
 

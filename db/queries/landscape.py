@@ -214,7 +214,7 @@ class Landscape:
 
         A part contains trials that were proposed one after another. The query finds the first trial of each part by
         number, and then separates the parts by row id. Row ids increase with the numbers, and the index of outcomes
-        contains them. Grouping by number would read every trial.
+        contains the row ids. Grouping by number would read every trial.
         """
         asked = self.extent()
         begins = [-(-index * asked // parts) for index in range(1, parts)]

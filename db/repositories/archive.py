@@ -74,7 +74,7 @@ class Archive:
         """Store a family under its digest, and return its row.
 
         If the digest is already stored, only the location and the registration time are updated. A location in the
-        artefact store is kept, because every worker can fetch the family from there.
+        artefact store is kept, because every worker can fetch the family from this store.
         """
         at = self._after_others(digest, name, now)
         row = self.session.get(FamilyRow, digest)
@@ -251,7 +251,7 @@ class Archive:
             _set_confirmed(row, confirmation, goal, second)
 
     def confirm_duplicate(self, trial: TrialRow, goal: Goal | None, second: Goal | None) -> None:
-        """Copy the confirmation of an earlier trial with the same binary to this trial, if there is one.
+        """Copy the confirmation of an earlier trial with the same binary, if there is one, to this trial.
 
         See `confirm` for `goal` and `second`.
         """
@@ -283,7 +283,7 @@ class Archive:
         return row
 
     def searches_with_binary(self, binary_digest: str, search_ids: Collection[int]) -> set[int]:
-        """Return those of the given searches that have a trial with this binary."""
+        """Return the given ids of searches that have a trial with this binary."""
         same = TrialRow.search_id.in_(search_ids) & (TrialRow.binary_digest == binary_digest)
         return set(self.session.scalars(select(TrialRow.search_id).where(same)))
 
@@ -299,7 +299,7 @@ class Archive:
     def trials(
         self, search_id: int, *, outcome: str | None = None, after: int | None = None, limit: int | None = None
     ) -> Sequence[TrialRow]:
-        """Return trials sorted by number. `after` restricts them to higher numbers."""
+        """Return trials sorted by number. With `after`, only trials with higher numbers are returned."""
         query = self._trials(search_id, outcome).order_by(TrialRow.number).limit(limit)
         if after is not None:
             query = query.where(TrialRow.number > after)

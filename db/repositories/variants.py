@@ -79,7 +79,7 @@ class Variants:
         return [search_id, *(row.tuning_id for row in self.of(search_id))]
 
     def earlier_searches(self, variant: VariantRow) -> list[int]:
-        """Return the ids of the base search and of the searches that tune variants submitted before this one."""
+        """Return the ids of the base search and of the searches that tune variants submitted before this variant."""
         before = [row.tuning_id for row in self.of(variant.search_id) if row.number < variant.number]
         return [variant.search_id, *before]
 

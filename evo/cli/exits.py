@@ -1,4 +1,4 @@
-"""Exit codes, the same for every command."""
+"""Exit codes, which are the same for all commands."""
 
 from enum import IntEnum
 

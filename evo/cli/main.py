@@ -122,7 +122,7 @@ def main(arguments: list[str]) -> int:
 def _report_abort(error: typer.Abort) -> Exit:
     """Return the exit code after the user aborted a prompt of typer.
 
-    Typer also raises `Abort` if a bytecode file is truncated; this is reported as an error.
+    Typer also raises `Abort` if a bytecode file is truncated. In this case, an error is printed.
     """
     if "marshal data too short" not in str(error.__context__):
         return Exit.INTERRUPTED

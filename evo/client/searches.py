@@ -87,7 +87,7 @@ class Searches(Calls):
         """Start an ablation of a finished search's champion, which measures the effect of each switch.
 
         Args:
-            values: True to change the other tunables, too, each to the values next to the champion's value.
+            values: True to also change each tunable that is not a switch, to the values next to the champion's value.
         """
         return parse(self._send("POST", f"/searches/{search_id}/ablation", {"values": values}, once=True), SearchView)
 

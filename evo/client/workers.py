@@ -181,7 +181,7 @@ class Work(Calls):
         """Deliver several results (at most 256) in one request. Return one answer per result, in the same order.
 
         A stale or refused result raises no error. Its answer reports the status, and the worker must discard the
-        result. After an error, it is unknown whether reports were accepted, and all of them may be sent again.
+        result. After an error, it is unknown which reports were accepted, and all reports may be sent again.
 
         Args:
             contents: contents of artefacts that the reports refer to and that the service may lack, by digest.

@@ -96,7 +96,7 @@ def _left_text(proving: ProvingView, left_s: float) -> str:
 def worker_obstacle(
     workers: Sequence[WorkerView], search: SearchView, *, now: datetime | None = None, options: str = ""
 ) -> str | None:
-    """Return the reason why no worker measures for a search; None if one does, or if the search has no jobs.
+    """Return the reason why no worker measures for a search; None if a worker measures, or if the search has no jobs.
 
     Args:
         options: options with which the commands in the reason reach the service, with a leading space.
@@ -124,7 +124,8 @@ def worker_obstacle(
 
 
 def _nowhere(workers: Sequence[WorkerView], search: SearchView) -> str:
-    """Return the obstacle of a search whose device no worker has. It names similar devices of connected workers."""
+    """Return the obstacle of a search whose device no worker has. The text names similar devices of connected
+    workers."""
     device, unit = search.device, "" if search.device_uuid is None else f", unit {search.device_uuid},"
     connected = [each for worker in workers if worker.left_at is None for each in worker.devices]
     alike = [each for each in connected if (each.kind, each.model) == (device.kind, device.model)]

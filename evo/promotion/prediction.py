@@ -82,8 +82,8 @@ def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
 def _within(ratios: Sequence[Samples]) -> float:
     """Return the standard deviation of a process's speed-up that the noise of its rounds alone would cause.
 
-    It is the smallest credible spread over processes. A few processes may agree better by chance, and prediction
-    intervals would then be too narrow (decision 74).
+    The result is the smallest credible spread over processes. A few processes may agree better by chance, and
+    prediction intervals would then be too narrow (decision 74).
     """
     return float(np.sqrt(np.mean([median_error(np.log(each)) ** 2 for each in ratios])))
 

@@ -215,7 +215,8 @@ def _student(values: Samples, widening: float, confidence: float, *, least_sprea
 def hedges_g(a: Samples, b: Samples, *, trim: float = 0.0) -> float:
     """Return Hedges' g: the difference of the means in pooled standard deviations, corrected for small samples.
 
-    It is the mean of `b` minus the mean of `a`, so it is positive if `a` is faster. It is limited to ±`EFFECT_CAP`.
+    The difference is the mean of `b` minus the mean of `a`, so the result is positive if `a` is faster. The result is
+    limited to ±`EFFECT_CAP`.
 
     Args:
         a, b: series of at least two samples.

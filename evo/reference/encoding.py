@@ -17,7 +17,8 @@ from evo.reference.pieces import in_pieces
 _FLOAT32_BIAS = 127
 _FLOAT32_MANTISSA_BITS = 23
 _BELOW = 15
-"""Number of low bits of a float32 that affect the nearest 8-bit number only by whether any of them is set."""
+"""Number of low bits of a float32. To find the nearest 8-bit number, it suffices to know whether any of them is set.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

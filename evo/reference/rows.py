@@ -31,7 +31,8 @@ def normal_rows(rng: np.random.Generator, shape: tuple[int, ...], mean: float, d
 
 
 def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -> None:
-    """Add `by` to the first, the last and two random columns of `x`, to detect kernels that skip one of them."""
+    """Add `by` to the first, the last and two random columns of `x`, to detect kernels that skip one of these
+    columns."""
     columns = x.shape[1]
     raised = np.unique([0, columns - 1, *rng.integers(columns, size=2)])
     if 1 < len(raised) == columns:  # if all columns were raised, none would dominate
@@ -92,7 +93,7 @@ def by_rows(compute: Computation) -> Computation:
 
     Args:
         compute: takes the problem, and inputs in which each matrix has only the rows of one block. Inputs with one
-            dimension are complete. It returns the block's rows of each result.
+            dimension are complete. `compute` returns the block's rows of each result.
     """
 
     @wraps(compute)
@@ -121,7 +122,7 @@ def _in_blocks(
     Args:
         elements: approximate number of elements of the widest matrix per block.
         each_of: `map`, or a function with the same parameters that runs calls in parallel. It computes all blocks
-            except the first, whose results are needed to allocate the output.
+            except the first block, which is computed before to allocate the output.
         to_host: copies a result to the NumPy array `out`. None if the results are NumPy arrays.
     """
     matrices = {name: values for name, values in inputs.items() if values.ndim > 1}
@@ -134,7 +135,7 @@ def _in_blocks(
     first = block(0)
     if step >= rows and to_host is None:
         return dict(first)
-    new = np.empty if to_host is None else allocated  # touch pages on all cores before the copy, which uses one
+    new = np.empty if to_host is None else allocated  # touch pages on all cores before the copy, which uses one core
     results = {name: new((rows, *part.shape[1:]), part.dtype) for name, part in first.items()}
 
     def place(start: int, parts: Mapping[str, Any] | None = None) -> None:

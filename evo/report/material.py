@@ -1,4 +1,4 @@
-"""Input of a report. All of it comes from the database, so a report needs no worker."""
+"""Input of a report. All data come from the database, so a report needs no worker."""
 
 import re
 from collections.abc import Mapping, Sequence

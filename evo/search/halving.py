@@ -98,7 +98,8 @@ def stagnates(costs: Costs) -> bool:
 
 
 def repeats(mine: Sequence[str | None], earlier: Collection[str]) -> bool:
-    """Return True if a variant has at least `REPEATED` trials, and each of its binaries is that of an earlier variant.
+    """Return True if a variant has at least `REPEATED` trials, and each of its binaries is a binary of an earlier
+    variant.
 
     Args:
         mine: binary digest of each ended trial of the variant, None if the trial did not compile.

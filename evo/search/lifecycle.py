@@ -121,9 +121,9 @@ def common_failure(
     """Return the reason if all trials failed with the same error, or gave the same wrong answer; None otherwise.
 
     Errors of rendering, compiling and launching are compared. Wrong answers are the same if they have equal values, to
-    the last digit. They count only if the trials had at least two values of each tunable: otherwise, the only value
-    may cause the fault. Unwritten outputs, which contain NaN, do not count as the same wrong answer, because configs
-    may cause them. The result is also None if there are fewer than `ALIKE` trials.
+    the last digit. Wrong answers count only if the trials had at least two values of each tunable: otherwise, the only
+    value may cause the fault. Unwritten outputs, which contain NaN, do not count as the same wrong answer, because
+    configs may cause them. The result is also None if there are fewer than `ALIKE` trials.
 
     After `RUN_ALIKE` trials, crashes, exceeded time limits and all wrong answers count, whatever their numbers.
 

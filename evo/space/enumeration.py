@@ -53,7 +53,7 @@ def drawn(plan: Plan, prefix: Partial, rng: np.random.Generator, size: int) -> P
 def built(
     plan: Plan, prefix: Partial, rng: np.random.Generator, width: int, *, groups: Sequence[int] = ()
 ) -> tuple[Partial, float]:
-    """Build random valid points step by step. Return them, and an estimate of the number of all valid points.
+    """Build random valid points step by step. Return the points, and an estimate of the number of all valid points.
 
     Each step joins one tunable and keeps at most `width` random points. Every valid point is equally likely to be
     returned, but points with the same first values tend to appear together. The estimate is unbiased.
@@ -109,10 +109,10 @@ class Listing:
     """Result of a listing.
 
     Attributes:
-        points: all valid points, with columns in the plan's order. None if there are more than the limit, or if listing
-            them takes too long.
+        points: all valid points, with columns in the plan's order. None if there are more points than the limit, or if
+            the listing takes too long.
         prefix: partial points after the last step whose points fit in memory. If `points` is None, random points are
-            built from them.
+            built from `prefix`.
     """
 
     points: Partial | None

@@ -196,7 +196,7 @@ class Listed:
 class Drawn:
     """A space with too many valid points to enumerate. Points are drawn at random.
 
-    There are three methods. The first one chooses an enumerated prefix (values for the first tunables of the plan),
+    There are three methods. The first method chooses an enumerated prefix (values for the first tunables of the plan),
     completes it at random, and rejects invalid results. Each valid point is equally likely.
 
     The second method is used if few completions are valid, or if `MAX_DRAWS` draws gave too few points. It takes points

@@ -15,7 +15,7 @@ from evo.trial.history import History
 
 DRAWN = 120
 COMPARED = 24
-"""`DRAWN` configs are drawn from the density of good configs, and up to `COMPARED` of them that are valid and new are
+"""`DRAWN` configs are drawn from the density of good configs. Of the valid and new configs, at most `COMPARED` are
 scored.
 """
 

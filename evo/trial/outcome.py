@@ -42,7 +42,7 @@ class Measured:
     """Correct on every case, and timed.
 
     Attributes:
-        timing: times in the cache mode of the objective; trials are ranked by them.
+        timing: times in the cache mode of the objective; trials are ranked by these times.
         other: times in the other cache mode (hot instead of cold, or cold instead of hot); None if not measured.
         mechanisms: hardware mechanisms that the binary's instructions use, e.g. ``mma`` or ``SIMD 512``; empty if the
             instructions cannot be read.

@@ -193,7 +193,7 @@ __device__ __forceinline__ Pack load_global(const Pack* from) {
         return *from;
 }
 
-// Reads data that other blocks wrote during this launch. It bypasses L1, which is not coherent with them.
+// Reads data that other blocks wrote during this launch. The load bypasses L1, which is not coherent with these writes.
 __device__ __forceinline__ float4 load_shared_result(const float4* from) { return __ldcg(from); }
 
 template <Stores HOW, class Pack>

@@ -392,7 +392,7 @@ def _goal(objective: str, *, suite: bool) -> dict[str, object]:
 
 
 def _estimating(device: str, target: str | None, *, threads: int, ablate: bool) -> str:
-    """Return the device kind for --compile-only, after checking the options that must be given or omitted with it."""
+    """Return the device kind for --compile-only, after checking the options that this option requires or excludes."""
     if device not in ("auto", "estimate"):
         raise InvalidInput("--compile-only", f"runs no kernel, so --device {device} does not apply; omit --device")
     if target is None:

@@ -21,7 +21,7 @@ def with_local_functions(text: str, file: Path, within: Sequence[Path] = ()) -> 
     """Return a source in which imports from local modules are replaced by the imported functions and constants.
 
     Args:
-        within: files that import `file`, directly or indirectly. An import of one of them is a cycle.
+        within: files that import `file`, directly or indirectly. An import of such a file is a cycle.
 
     Returns:
         The source, and a note for each import that a person must replace.

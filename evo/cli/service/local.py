@@ -214,7 +214,8 @@ def _in_confirmation(client: Client) -> list[str]:
 
 
 def free_port() -> str:
-    """Return a free port of the loopback interface. If a program takes the port first, the service uses another one."""
+    """Return a free port of the loopback interface. If a program takes the port first, the service uses another
+    port."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return str(probe.getsockname()[1])

@@ -213,7 +213,8 @@ class _Conductor:
         self._announce(entry.call.name, entry.view)
 
     def _announce(self, name: str, view: SearchView) -> None:
-        """Print the terms of the first search. The other searches differ from it only in problem and space."""
+        """Print the terms of the first search. The other searches differ from the first search only in problem and
+        space."""
         if any(each.view is not None and each.view.id < view.id for each in self._entries.values()):
             self._session.shown.note(f"{name}, search {view.id}: {view.subject}, {space_text(view)}")
             return

@@ -56,7 +56,7 @@ class Roofline:
 
 KEPT_WHOLE, KEPT_NOTHING = 0.5, 1.0
 """Sizes of a stream, as fractions of a GPU's L2 cache. Up to the first size, the whole stream stays in the cache until
-the next call; from the second size upwards, no part of it does.
+the next call; from the second size upwards, no part of the stream stays.
 
 Repeated copies and reads on an H100 (50 MiB of L2) reached 4.3 TB/s at half the size of the cache, 3.5 TB/s at 0.7 of
 its size, 2.8 TB/s at its size, and 2.7 to 3.0 TB/s at 1.1 to 16 times its size. The memory alone reaches 3.0 TB/s. With

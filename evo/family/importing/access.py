@@ -156,7 +156,7 @@ class _Use:
 
 
 def _use(node: Node, body: Code, *, element: bool) -> _Use | None:  # noqa: PLR0911, PLR0912 - one case per kind of node
-    """Return the use of the name at a node; None if the memory is not used there.
+    """Return the use of the name at a node; None if the node does not use the memory.
 
     Args:
         element: True if the name is a reference to an element; False if it is a pointer.

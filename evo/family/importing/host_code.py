@@ -1,6 +1,6 @@
 """Finds the code of a CUDA source that only a host compiler understands, so that NVRTC can skip it.
 
-NVRTC compiles neither host functions nor headers of the host. It defines ``__CUDACC_RTC__``, which nvcc does not.
+NVRTC compiles neither host functions nor headers of the host. NVRTC defines ``__CUDACC_RTC__``, and nvcc does not.
 """
 
 import re

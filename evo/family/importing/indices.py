@@ -123,7 +123,7 @@ class Indices:
         return (*(each for each in guess if each not in known), *known)
 
     def _fits(self, groups: Mapping[_Stride, set[str]], strides: Sequence[_Stride], axes: Sequence[str]) -> bool:
-        """Return True if all variables have limits, and those of inner axes stay inside their axes."""
+        """Return True if all variables have limits, and the variables of inner axes stay inside their axes."""
         variables = {each for names in groups.values() for each in names}
         if any(not each.startswith(_HARDWARE) for each in variables - self._limits.keys() - self._falling):
             return False
@@ -192,7 +192,7 @@ class Indices:
             self._limit(large, small)
 
     def _limit(self, value: ast.expr, limit: ast.expr) -> None:
-        """Record a limit of the variables in a sum; an unclear limit for those in a product."""
+        """Record a limit of the variables in a sum; an unclear limit for the variables in a product."""
         inside = list(ast.walk(value))
         if any(isinstance(each, ast.Call | ast.Attribute) or each is UNKNOWN for each in inside):
             return
@@ -215,7 +215,8 @@ class Indices:
         """Return the indices that one use of a pointer accesses, and True if the list is complete.
 
         A use such as ``p[i]`` has one index. If the use assigns the pointer to another variable, the list has the
-        indices of that variable's uses. It is incomplete, for example, if the pointer is passed to an unknown function.
+        indices of that variable's uses. The list is incomplete, for example, if the pointer is passed to an unknown
+        function.
         """
         base, is_element = _Sum(), False
         for around in self._body.ancestors(node):
@@ -323,7 +324,7 @@ def _multiplied(first: _Sum, second: _Sum) -> _Sum:
 
 
 def _chain(strides: Mapping[_Stride, object]) -> list[_Stride]:
-    """Return the strides of the axes, the innermost first, each a multiple of the one before; empty if impossible.
+    """Return the strides of the axes, the innermost first, each a multiple of the previous stride; empty if impossible.
 
     A number that does not divide the next stride is a step inside an axis, e.g. 4 in ``i * n + 4 * j``.
     """

@@ -167,7 +167,8 @@ class Source:
     def compilable(self, names: set[str], declared: str = "") -> str:
         """Return the text with ``#ifndef`` around the definitions of some macros, so that ``-D`` can set the macros.
 
-        In a CUDA source, host functions are guarded so that NVRTC skips them, and headers that it lacks are replaced.
+        In a CUDA source, host functions are guarded so that NVRTC skips them, and headers that NVRTC lacks are
+        replaced.
 
         Args:
             names: names of the macros.
@@ -368,7 +369,7 @@ def own_names(code: Code) -> set[str]:
 
 
 def used_names(code: Code) -> set[str]:
-    """Return the names that code outside the definitions of macros uses, including those in pragmas."""
+    """Return the names that code outside the definitions of macros uses, including names in pragmas."""
     found = set[str]()
     for node in code.nodes("identifier", "type_identifier", "preproc_arg"):
         around = code.parent(node)

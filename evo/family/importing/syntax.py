@@ -204,7 +204,7 @@ UNKNOWN = ast.Constant(value=...)
 
 
 def expression(node: Node, depth: int = 0) -> ast.expr:  # noqa: PLR0911, PLR0912 - one case per kind of expression
-    """Return an expression in C as one in Python, without casts; `UNKNOWN` in place of parts that it cannot express.
+    """Return a C expression as a Python expression without casts. `UNKNOWN` replaces parts without an equivalent.
 
     A division stays a division, although C rounds down quotients of whole numbers.
     """

@@ -289,8 +289,8 @@ def _argument(parameter: Parameter, used: set[str], tuning: _Tuning, extents: Se
 def _block(name: str, kernel: Kernel, tree: ast.Module, known: Collection[str]) -> tuple[str, ...]:
     """Return the block shape of the tensor descriptor that the file passes for a parameter; empty if unknown.
 
-    The shape is read from a ``pre_hook`` of the configs (``nargs["a"].block_shape = [BLOCK_M, BLOCK_K]``) or, without
-    one, from the ``TensorDescriptor`` that the launch passes.
+    The shape is read from a ``pre_hook`` of the configs (``nargs["a"].block_shape = [BLOCK_M, BLOCK_K]``) or, without a
+    ``pre_hook``, from the ``TensorDescriptor`` that the launch passes.
     """
     hooked = (
         each.value

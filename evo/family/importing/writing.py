@@ -182,7 +182,7 @@ def _argument(each: DraftArgument, loosest: str, terms: str) -> Iterator[str]:
     """Yield the table of an argument.
 
     Args:
-        terms: number of terms in the sums of an output; empty for none. The error of a sum grows with it.
+        terms: number of terms in the sums of an output; empty for none. The error of a sum grows with this number.
         loosest: tolerance of the least precise dtype of all arrays. The function may use this dtype for all its
             calculations.
     """

@@ -402,7 +402,7 @@ def c_steps(
         flags: flags of the family. Libraries and object files among them are placed after the new object file.
         source: file name that ends in ``.c``, or in ``.cpp`` for C++.
         library: file name of the shared library.
-        system: system name as returned by `platform.system`. The name of the C++ library depends on it.
+        system: system name as returned by `platform.system`. The name of the C++ library depends on the system.
     """
     made = f"{source.rpartition('.')[0]}.o"
     language: Language = "c++" if source.endswith(".cpp") else "c"

@@ -128,7 +128,7 @@ class WorkingView:
     Attributes:
         trial: number of the trial; None while the baselines are timed.
         since: time at which the worker got the job or, if this is later, ended its previous job.
-        elapsed_s: seconds since then.
+        elapsed_s: seconds since `since`.
         detail: the worker's last reported step, e.g. ``verifying``; ``building`` before the device starts.
     """
 
@@ -327,7 +327,8 @@ class SearchView(Deferred):
         return same and self.device_uuid in (None, device.uuid)
 
     def fits(self, device: Device) -> bool:
-        """Return True if a device may work on the search: the search is for it, and it meets all requirements."""
+        """Return True if a device may work on the search: the search is for this device, and the device meets all
+        requirements."""
         return self.is_for(device) and self.requirements.lacking(device) is None
 
     @property

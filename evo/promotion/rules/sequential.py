@@ -202,7 +202,7 @@ def _due(own: Samples, policy: Policy) -> bool:
 
 
 def _error(logs: NDArray[np.float64]) -> float:
-    """Return the standard error of the median: the larger of an estimate from batch medians and one from quartiles.
+    """Return the standard error of the median: the larger of the estimates from batch medians and from quartiles.
 
     The estimate from batch medians includes drift, but may be small by chance if there are few batches. The estimate
     from the quartiles assumes independent normal samples; a few interrupted rounds do not affect it.

@@ -20,7 +20,7 @@ STAGES = {
 
 ON_DEVICE = ("verify_s", "measure_s")
 AFTERWARDS = "ablate"
-"""Kind of jobs that run after a search has ended. The time and cost of the search exclude them."""
+"""Kind of jobs that run after a search has ended. The time and cost of the search exclude these jobs."""
 
 DAY_S = 86_400.0
 

@@ -156,7 +156,8 @@ def _judged(result: GoalResult, material: Material) -> GoalResult:
 def _reached(result: GoalResult, material: Material) -> str:
     """Return the status of a reached target as text.
 
-    It states whether a further process will reach the target too or, without a prediction, what was measured.
+    The text states whether a further process will reach the target too. Without a prediction, it states what was
+    measured.
     """
     verdict = None if material.champion is None else material.champion.verdict
     if verdict is None or verdict.challenger is None:

@@ -59,7 +59,7 @@ def sample_blocks(material: Material) -> Iterator[Block]:
 def verdict_blocks(material: Material) -> Iterator[Block]:
     """Yield the verdicts of all challenges and their unmet rules.
 
-    For the promotion or, without one, for the last challenge, all rules are listed.
+    All rules are listed for the promotion or, if no challenger was promoted, for the last challenge.
     """
     challenges = material.search.challenges
     if not challenges:

@@ -38,10 +38,10 @@ class LogView:
 class LogViews:
     """Two views of a search: all trials, and the trials that are neither advice nor derived from advice.
 
-    Advised configs may be faster than all early trials, but far from the best config. A search that learns from them
-    then stays near them. Three of four proposals therefore use only the independent view: they find what a search
-    without advice would find, in at most 4/3 of its trials. Once the best config of the independent view is as fast as
-    the best advised config, all proposals use the independent view.
+    Advised configs may be faster than all early trials, but far from the best config. A search that learns from advised
+    configs then stays near these configs. Three of four proposals therefore use only the independent view. Together,
+    they find what a search without advice would find, in at most 4/3 as many trials. Once the best config of the
+    independent view is as fast as the best advised config, all proposals use the independent view.
 
     Attributes:
         whole: view of all trials.

@@ -26,10 +26,10 @@ pending at the same time cannot use each other's results.
 """
 
 CANDIDATES = 16
-"""Number of random configs from which the one farthest from all earlier trials is proposed."""
+"""Number of random configs. The config that is farthest from all earlier trials is proposed."""
 
 CANDIDATES_OF_PAIRS = 64
-"""Number of random configs from which the one with the most new pairs of values is proposed."""
+"""Number of random configs. The config with the most new pairs of values is proposed."""
 
 LATEST = 1_000
 """Number of latest trials to which the distance of a new config is computed. The limit matters if all configs fail,
@@ -80,10 +80,11 @@ class InitialDesign:
         return len(seen.rows) >= DESIGN and not seen.worked
 
     def spread(self, seen: Observations, rng: np.random.Generator) -> Proposal | None:
-        """Draw a few random new configs, and return the one farthest from all trials; None if none is left.
+        """Draw a few random new configs, and return the config farthest from all trials; None if all were proposed.
 
-        If the initial design has ended and no config worked, return the one with the most pairs of values that no trial
-        had. The space may have only a few working configs, and a new pair of values is needed to find one.
+        If the initial design has ended and no config worked, return the config with the most pairs of values that no
+        trial had. The space may have only a few working configs, and a new pair of values is needed to find a working
+        config.
         """
         pairs = self.fruitless(seen)
         drawn = self._space.sample(rng, CANDIDATES_OF_PAIRS if pairs else CANDIDATES, exclude=seen.keys)

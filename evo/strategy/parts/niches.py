@@ -55,7 +55,7 @@ class Niches:
     def due(self, seen: Observations, rng: np.random.Generator) -> Suggestions | None:
         """Return configs of the niche that should get the next trial; None if every niche has had its trials.
 
-        The configs may include ones that were proposed before. At least one trial must have a time.
+        Some of the configs may have been proposed before. At least one trial must have a time.
         """
         if not len(self._columns) or len(self._niches) < 2:
             return None

@@ -35,7 +35,7 @@ MAX_BAD = 300
 
 
 class Parzen:
-    """Draws configs near good ones, and scores configs by the densities of good and bad configs."""
+    """Draws configs near good configs, and scores configs by the densities of good and bad configs."""
 
     def __init__(self, space: Space) -> None:
         self._kernels = [ValueKernel(tunable) for tunable in space.tunables]

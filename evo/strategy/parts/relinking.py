@@ -64,7 +64,7 @@ class Relinking:
     def _take_over(self, rows: Indices, targets: Indices, kept: Flags, rng: np.random.Generator) -> None:
         """Copy values of `targets` to `rows` in place, in random order, as long as the rows stay valid.
 
-        The number of values that are copied at a time doubles after a valid result and halves after an invalid one.
+        The number of values that are copied at a time doubles after a valid result and halves after an invalid result.
         """
         count, tunables = rows.shape
         wanted = (rows != targets) & ~kept

@@ -27,7 +27,8 @@ number.
 """
 
 BELIEVED = 240
-"""Maximum number of pending configs that are assumed to have the predicted result. The latest ones are used."""
+"""Maximum number of pending configs that are assumed to have the predicted result. If there are more, the latest
+configs are used."""
 
 FIRST_FIT = 2
 GROWTH = 1.2

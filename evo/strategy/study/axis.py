@@ -34,8 +34,8 @@ class Axis:
 
     Attributes:
         values: Optuna's values, in order.
-        tunable: tunable with the same values. If a tunable cannot have them (mixed types, None), its values are their
-            indices.
+        tunable: tunable with the same values. If a tunable cannot have these values (mixed types, None), it has their
+            indices instead.
     """
 
     name: str

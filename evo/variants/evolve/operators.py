@@ -1,7 +1,7 @@
 """Operators (kinds of change that a model is asked for), and the information that a request contains.
 
-Both follow EvoEngineer (arXiv 2510.03760). It separates the requested kind of change from the information that is
-given: the task, the best solutions, and insights.
+Both follow EvoEngineer (arXiv 2510.03760). EvoEngineer separates the requested kind of change from the given
+information: the task, the best solutions, and insights.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

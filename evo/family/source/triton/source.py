@@ -136,8 +136,8 @@ def _pointers(node: ast.FunctionDef) -> set[str]:
 def _described(node: ast.FunctionDef) -> set[str]:
     """Return the parameters that take a tensor descriptor from the caller.
 
-    The kernel accesses memory through such a parameter (``x.load(…)``, ``tl.store_tensor_descriptor(x, …)``), and
-    never assigns a value to it.
+    The kernel accesses memory through such a parameter (``x.load(…)``, ``tl.store_tensor_descriptor(x, …)``), and never
+    assigns a value to the parameter.
     """
     names = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
     found = set[str]()
