@@ -361,7 +361,7 @@ def _powers(steps: int) -> tuple[tuple[int, int, int, int], ...]:
 
 @cache
 def _weights(steps: int) -> Sums:
-    """Return the weights of the words of a row, shape (2 * steps, 2)."""
+    """Return the factors by which the words of a row are multiplied in the two sums, shape (2 * steps, 2)."""
     rows = []
     for a, b, c, d in reversed(_powers(steps - 1)):
         rows += [((a + b) % 2**32, (c + d) % 2**32), (b, d)]

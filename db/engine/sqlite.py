@@ -79,7 +79,7 @@ class SQLite:
             max_overflow=32,
             query_cache_size=500,
         )
-        event.listen(engine, "do_connect", self._refuse_lost_file)  # a new connection would remove the write-ahead log
+        event.listen(engine, "do_connect", self._refuse_lost_file)  # otherwise, a connection could remove the log
         event.listen(engine, "connect", _configure)
         event.listen(engine, "handle_error", self._on_error)
         event.listen(engine, "begin", self._begin)

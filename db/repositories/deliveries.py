@@ -104,11 +104,11 @@ class Deliveries:
         row.next_at = now + timedelta(seconds=PAUSES_S[row.attempts - 1]) if again else None
 
     def any_ahead(self, now: datetime, slack: timedelta) -> bool:
-        """Return True if an attempt is scheduled later than any pause permits, because the clock was ahead."""
+        """Return True if an attempt is scheduled later than its pause allows, because the clock was ahead."""
         return self.session.scalar(select(DeliveryRow.id).where(_ahead(now, slack)).limit(1)) is not None
 
     def reset_ahead(self, now: datetime, slack: timedelta) -> None:
-        """Reschedule to `now` every attempt that is scheduled later than any pause permits."""
+        """Reschedule to `now` every attempt that is scheduled later than its pause allows."""
         late = update(DeliveryRow).where(_ahead(now, slack)).values(next_at=now)
         self.session.execute(late.execution_options(synchronize_session=False))
 
@@ -124,7 +124,7 @@ class Deliveries:
 
 
 def _ahead(now: datetime, slack: timedelta) -> ColumnElement[bool]:
-    """Return the SQL condition that an attempt is scheduled later than the pause before the attempt permits."""
+    """Return the SQL condition for attempts that are scheduled later than `now` plus their pause plus `slack`."""
     pauses = (UNDER_WAY_S, *(max(UNDER_WAY_S, pause_s) for pause_s in PAUSES_S))
     latest = [now + timedelta(seconds=pause_s) + slack for pause_s in pauses]
     beyond = DeliveryRow.next_at > latest[-1]

@@ -142,10 +142,10 @@ class Proposals:
     def answer(
         self, row: ProposalRow, *, answer: str, tokens_in: int, tokens_out: int, usd: float, now: datetime
     ) -> None:
-        """Store the answer of a language model, its numbers of tokens and its price.
+        """Store the answer of a language model, with the price and the numbers of tokens of request and answer.
 
         Raises:
-            Conflict: a different answer is stored.
+            Conflict: a different answer is already stored.
         """
         if row.answer is not None and row.answer != answer:
             raise Conflict(f"proposal {row.number} was already answered")

@@ -92,7 +92,7 @@ def split_shapes(text: str) -> list[str]:
         elif values:
             values[-1] += _lengths(f"{values[-1][0].partition('=')[0]}={piece}")
         else:
-            return [text]  # `parse_problem` refuses it, and suggests a field of the family
+            return [text]  # `parse_problem` refuses this text, and suggests a field of the family
     count = math.prod(map(len, values))
     if count > MOST_SHAPES:
         raise InvalidInput("problem", f"describes {count} problems; at most {MOST_SHAPES} are accepted")

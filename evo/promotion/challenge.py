@@ -143,7 +143,7 @@ class Challengers:
         self._policy = policy
         self._goal = goal
         self._seen: dict[int, int] = {}  # number of ended trials at the start of a challenge, by trial number
-        self._confirmed_us: dict[str, float] = {}  # by binary digest
+        self._confirmed_us: dict[str, float] = {}  # confirmed time, by binary digest
         self._slowdowns: dict[int, float] = {}  # confirmed time divided by quick time, by trial number
 
     def __len__(self) -> int:

@@ -229,7 +229,8 @@ def _summary(
 
 
 def _corrected(speedup: Interval, expected: float | None) -> str:
-    """Return a clause with the gain that later measurements are expected to find; empty if it equals the found gain."""
+    """Return a clause with the gain that later measurements are expected to find; empty if it equals the measured
+    gain."""
     if expected is None:
         return ""
     found, again = (change_text(1.0 - 1.0 / value) for value in (speedup.estimate, expected))

@@ -86,7 +86,7 @@ def saving(search: SearchView, champion: ChampionView | None, reached_us: float 
     if search.best is not None and search.best.source == "confirmed":
         return _of_refused_trial(search, search.best)
     fastest = search.fastest_baseline
-    if champion is not None or fastest is None:  # a champion's time is confirmed, the baseline's time here is quick
+    if champion is not None or fastest is None:  # confirmed and quick times are not comparable
         return None
     baseline_us = search.baselines[fastest].median_us
     return Saving(

@@ -42,15 +42,15 @@ __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
-// The same with BF16 inputs.
+// Like mma(), with BF16 inputs.
 __device__ __forceinline__ void mma_bfloats(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4]) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 { %0,%1,%2,%3 }, { %4,%5,%6,%7 }, { %8,%9 }, { %10,%11,%12,%13 };"
         : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
-// The same with E4M3 inputs (from sm_89 on), depth 32: each register of a and b has four bytes instead of two halves.
-// Lane 4g+t has the elements (g, 4t..4t+3), (g+8, 4t..4t+3), (g, 4t+16..4t+19), (g+8, 4t+16..4t+19) of a, and
+// Like mma(), with E4M3 inputs (from sm_89 on) and depth 32: each register of a and b has four bytes instead of two
+// halves. Lane 4g+t has the elements (g, 4t..4t+3), (g+8, 4t..4t+3), (g, 4t+16..4t+19), (g+8, 4t+16..4t+19) of a, and
 // (4t..4t+3, g), (4t+16..4t+19, g) of b.
 __device__ __forceinline__ void mma_e4m3(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4]) {
     asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 { %0,%1,%2,%3 }, { %4,%5,%6,%7 }, { %8,%9 }, { %10,%11,%12,%13 };"
@@ -144,7 +144,7 @@ __device__ __forceinline__ float reciprocal_approximate(float x) {
     return y;
 }
 
-// If one argument is NaN, fmaxf() returns the other.
+// Returns NaN if an argument is NaN. In this case, fmaxf() would return the other argument.
 __device__ __forceinline__ float max_or_nan(float x, float y) {
     float larger;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(x), "f"(y));
@@ -262,7 +262,7 @@ __device__ __forceinline__ void meet() {
     asm volatile("bar.sync %0, %1;" :: "n"(PLACE), "n"(THREADS) : "memory");
 }
 
-// The same for an index that is known only at run time.
+// Like meet(), for an index that is known only at run time.
 template <int THREADS>
 __device__ __forceinline__ void meet_at(int place) {
     asm volatile("bar.sync %0, %1;" :: "r"(place), "n"(THREADS) : "memory");

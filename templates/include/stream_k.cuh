@@ -6,7 +6,7 @@ struct Shares {
     // First step of a block's share; it ends where the next block's share begins.
     static __device__ __forceinline__ int begin(int block) { return static_cast<long long>(STEPS) * block / BLOCKS; }
 
-    // Block that owns a step.
+    // Block whose share contains a step.
     static __device__ __forceinline__ int owner(int step) { return ((step + 1ll) * BLOCKS - 1) / largest(1, STEPS); }
 };
 

@@ -25,7 +25,8 @@ HIDDEN_VALUE = 64.0
 """Value added to `v` beyond the length of a batch entry, so that a result that uses a padded key is wrong."""
 
 LEAST_HALF_DEVIATION = 0.05
-"""Minimum deviation of float16 inputs. Smaller means are subnormal, and their rounding exceeds the tolerance."""
+"""Minimum standard deviation of float16 inputs. With smaller inputs, results would be subnormal, and their rounding
+errors would exceed the tolerance."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:

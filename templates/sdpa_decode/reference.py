@@ -27,7 +27,8 @@ batch entry. A result that uses such a key is wrong.
 """
 
 LEAST_HALF_DEVIATION = 0.05
-"""Minimum deviation of float16 inputs. Smaller means are subnormal, and their rounding exceeds the tolerance."""
+"""Minimum standard deviation of float16 inputs. With smaller inputs, results would be subnormal, and their rounding
+errors would exceed the tolerance."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:

@@ -262,7 +262,7 @@ def _workers(location: "LocalDatabase") -> Iterator[Finding]:
         with Client(running.url, token=local_key(location.database), attempts=1) as client:
             workers = client.workers().items
     except EvoError:
-        return  # the service starts or ends
+        return  # the service is starting or ending
     for each in workers:
         if each.note is not None and each.left_at is None and silence(each) <= SILENT_S:
             what, detail = f"worker {each.name}", f"{each.id}: {each.note}"

@@ -154,7 +154,7 @@ class Local:
             time.sleep(LOOK_S)
         if self._attached():  # another process has started a service
             return
-        if port == ANY_PORT or _is_free(port):  # the start failed for another reason
+        if port == ANY_PORT or _is_free(port):  # the port did not cause the failure
             raise ChildFailed(child.last_words())
         self._start_service(ANY_PORT)
 

@@ -49,7 +49,7 @@ def _checked_path(database: Path) -> Path:
         with database.open("rb") as file:
             begins = file.read(len(SQLITE))
     except OSError:
-        return database  # missing or unreadable: opening it reports the reason
+        return database  # the file is missing or unreadable; opening it reports the reason
     if begins not in (b"", SQLITE):
         raise EvoError(f"{database} is not a kernel-evo database; move the file away, or use another --db")
     return database

@@ -97,7 +97,7 @@ def _uploaded(package: Package, client: Client) -> bool:
         return False
     try:
         content = pack(package)
-    except InvalidInput:  # cannot be uploaded, but the workers may have access to the folder
+    except InvalidInput:  # the files cannot be uploaded, but the workers may have access to the folder
         return False
     try:
         client.upload_family(package.digest, content)

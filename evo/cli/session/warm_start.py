@@ -89,7 +89,7 @@ def _study(storage: str, name: str) -> "Study":
         if url.drivername.startswith("sqlite") and url.database and not Path(url.database).exists():
             raise InvalidInput(
                 OPTION, f"there is no file {url.database}; {WANTED}"
-            )  # Optuna would create an empty study
+            )  # otherwise, Optuna would create an empty study
         names = optuna.get_all_study_names(storage)
         if not name and len(names) == 1:
             name = names[0]

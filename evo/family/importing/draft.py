@@ -440,7 +440,7 @@ def _words_in_indices(name: str, body: Code) -> set[str]:
     for each in body.uses.get(name, ()):
         around = body.parent(each)
         index = part(around, "indices") if part(around, "argument") == each else None
-        if index is not None and index.start_byte >= end:  # otherwise, it is inside an earlier index
+        if index is not None and index.start_byte >= end:  # otherwise, the node is inside an earlier index
             words.update(names_in(index))
             end = index.end_byte
     return words

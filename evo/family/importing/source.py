@@ -241,7 +241,7 @@ def entries(code: Code, language: Language) -> Iterator[Node]:
     end = -1
     for node in _kernels(code) if language == "cuda" else _outer(code):
         if part(node, "body") is None or node.start_byte < end or not _name(node):
-            continue  # only a declaration, or inside another function
+            continue  # the node is only a declaration, or is inside another function
         end = node.end_byte
         if language == "cuda" or not (_NOT_EXPORTED & set(map(written, node.children)) or _is_template(node, code)):
             yield node

@@ -37,7 +37,7 @@ class Noise:
     """Difference between two series of one kernel, taken in the same rounds.
 
     Attributes:
-        differ: largest distance from 1 in the confidence interval of the ratio over rounds.
+        differ: largest distance from 1 of any value in the confidence interval of the series' ratio, paired by round.
         medians: relative difference between the two medians.
     """
 
