@@ -33,11 +33,11 @@ class Kind:
         compiles: kind whose kernels are compiled for this kind; empty if the kind has kernels of its own.
         rank: the kind with the lowest rank is the default.
         limits: names of `Device.limits` that expressions of a family may use.
-        sources: ``c`` for C or C++ by the suffix of the file, with flags of a C compiler; ``cuda`` for CUDA C++ that is
-            launched on a grid (``[launch]``); ``own`` for files and flags that only the compiler of this kind
+        sources: ``c`` for C or C++ (depending on the file's suffix), with flags of a C compiler; ``cuda`` for CUDA C++
+            that is launched on a grid (``[launch]``); ``own`` for files and flags that only the compiler of this kind
             understands.
         on_host: True if kernels run on the CPU cores of the machine. The objective's ``threads`` then apply, and
-            compilers avoid the measuring core.
+            compilers do not use the core on which kernels are measured.
         last_cache: name of the limit that holds the size of the last-level cache.
         separation: True if runners report how the candidate is isolated from the process that verifies it. A policy can
             then require a level of isolation.

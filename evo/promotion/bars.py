@@ -10,11 +10,13 @@ from evo.trial.timing import Bars
 def bars(policy: Policy, kernels_us: Sequence[float], *, by_time: bool) -> Bars:
     """Return the times above which a candidate's measurement is shortened or stopped.
 
-    Each limit is a ratio of the policy multiplied by a reference time. If `ELITES` kernels are given, the reference is
-    the time of the slowest: above `prune_ratio` or `hopeless_ratio` times this time, a candidate is stopped, and above
-    `shorten_ratio` times, it gets fewer samples. If fewer kernels are given, the reference is the time of the fastest:
-    above `hopeless_ratio` times this time, a candidate is stopped, and above `prune_ratio` times, it gets fewer
-    samples. If no kernel is given, there are no limits.
+    Each limit is a ratio of the policy multiplied by the time of a reference kernel.
+
+    - If `ELITES` kernels are given, the reference is the slowest kernel. A candidate is stopped above `prune_ratio` or
+      `hopeless_ratio`, and gets fewer samples above `shorten_ratio`.
+    - If fewer kernels are given, the reference is the fastest kernel. A candidate is stopped above `hopeless_ratio`,
+      and gets fewer samples above `prune_ratio`.
+    - If no kernel is given, there are no limits.
 
     Args:
         kernels_us: times of the fastest kernels in µs, at most `ELITES`, fastest first.

@@ -18,9 +18,9 @@ class Policy:
     Attributes:
         quick_samples: number of quick samples of a trial. Trials that are clearly slower than the elites get fewer.
         confirm_samples: maximum number of interleaved rounds of a confirmation.
-        round_error, fewest_rounds: the rounds of a process end early, after at least `fewest_rounds` rounds (a multiple
-            of 10), if the median ratio of each compared pair of kernels has a standard error of at most `round_error`.
-            None disables this rule.
+        round_error, fewest_rounds: the rounds of a process end early when the median time ratio of each compared pair
+            of kernels has a standard error of at most `round_error`, but not before `fewest_rounds` rounds (a multiple
+            of 10). None disables this rule.
         hopeless_errors: the rounds of a first process also end if the challenger's speed-up over the incumbent is below
             the minimum gain by this many standard errors, so that it cannot be promoted. None disables this rule.
         first_round_error: without an incumbent, the rounds of a first process end if the logarithm of the speed-up over
@@ -28,7 +28,8 @@ class Policy:
         confirm_processes: number of fresh processes, including the first, before the first decision on a promotion.
             With 1, a single process decides, and differences between processes are not taken into account.
         most_processes: maximum number of fresh processes. Processes are added while the decision is open.
-        process_looks: number of decision points, at evenly spaced numbers of processes (by default 5, 8, 11 and 15).
+        process_looks: number of decision points. A decision point is a number of processes after which a promotion is
+            decided. The numbers are evenly spaced (by default 5, 8, 11 and 15).
         process_samples: maximum number of rounds per process that are used in comparisons over processes; at most
             `confirm_samples`.
         baseline_samples: replaces `process_samples` if there is no incumbent. Further processes then decide nothing,
@@ -48,9 +49,9 @@ class Policy:
         minimum_gain: smallest relative gain over the incumbent that justifies a promotion (0.02 means 2 % less time).
         minimum_effect: smallest effect size (Hedges' g) that justifies a promotion.
         effect_trim: fraction of the samples that the effect size ignores at each end (the smallest and the largest
-            samples). Without it, a few interrupted samples on a shared machine would hide any gain.
-        least_rounds: minimum number of rounds of a process that can lead to a promotion. They are taken even if time is
-            short.
+            samples). Otherwise, a few interrupted samples on a shared machine would hide any gain.
+        least_rounds: minimum number of rounds of a process that can lead to a promotion. These rounds are taken even if
+            time is short.
         judged_calls: number of calls of a confirmation whose outputs are checked, each on different inputs than the
             previous call. If time is short, fewer calls are checked, but at least 16. If N checked calls are right, an
             error rate above 3/N is excluded with 95 % confidence.
