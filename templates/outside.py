@@ -3,8 +3,8 @@
 Compilers print lines of the files that they include, so an untrusted source could reveal files of the worker's machine.
 The check covers all ways to name a file. An include of a macro is refused, because the check cannot determine the file
 that the macro names. Comments and strings are searched like code: only a complete preprocessor can recognise them
-reliably, and a string that looks like the start of a comment could otherwise hide a directive. All patterns take linear
-time.
+reliably, and a string that looks like the start of a comment could otherwise hide a directive. The search for each
+pattern takes linear time.
 
 Variants may use only listed compiler flags, because compilers have hundreds of options that read, write or run files.
 """

@@ -61,7 +61,7 @@ class Implementation:
         compiler: ``nvcc`` if nvcc instead of NVRTC compiles the CUDA source; empty for the language's default compiler.
         flags: compiler flags, added after the default flags. Relative paths start at the family's folder.
         macros: names of the fields, tunables and derived values that become macros of a source, if family.toml lists
-            them. None if it does not; all names that the source uses then become macros.
+            them. None if family.toml has no such list; all names that the source uses then become macros.
         macro_prefix: prefix of each macro's name, e.g. ``TUNED_``.
         specific: condition under which the kernel is compiled for one architecture only (``sm_90a`` instead of
             ``sm_90``); None if there is no such condition.

@@ -12,7 +12,7 @@ from evo.space.space import Space
 from evo.trial import Config
 
 Pair: TypeAlias = tuple[int, int, int, int]
-"""Indices (tunable, value, tunable, value). In the entry for a single value, both halves are equal."""
+"""Values of two tunables, as indices (tunable, value, tunable, value). For a single value, both halves are equal."""
 
 SAMPLED = 1 << 13
 """Number of random configs that represent a space that is not enumerated."""

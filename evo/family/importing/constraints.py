@@ -50,9 +50,10 @@ class Known:
     tunables: Sequence[DraftTunable]
 
     def values(self, text: str) -> list[int]:
-        """Return the value of an expression for each config of the tunables in it, the default config first.
+        """Return the value of an expression for each combination of values of its tunables, beginning with the defaults.
 
-        At most `_MOST_CONFIGS` configs are evaluated. The list is empty if a name is unknown, or a value is undefined.
+        At most `_MOST_CONFIGS` combinations are evaluated. The list is empty if a name is unknown, or a value is
+        undefined.
         """
         words = set(_WORDS.findall(text))
         used = [each for each in self.tunables if each.name in words]

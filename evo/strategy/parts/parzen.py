@@ -31,7 +31,7 @@ MAX_GOOD = 25
 """Observations that count as good: the best tenth, at most `MAX_GOOD` (Optuna's defaults)."""
 
 MAX_BAD = 300
-"""Maximum number of the remaining observations that are used."""
+"""Maximum number of bad observations that are used. Observations that do not count as good are bad."""
 
 
 class Parzen:

@@ -37,8 +37,8 @@ class Fitted:
 def fitted(constants: Values, probe: Probe) -> Fitted | None:
     """Return the shapes as expressions over constants of the file; None if the file does not run.
 
-    A constant does not vary if it affects more than extents, e.g. the number of axes, or if the file does not run with
-    a different value.
+    A constant stays fixed if it affects more than extents, e.g. the number of axes, or if the file does not run with a
+    different value.
 
     Args:
         constants: values of the constants in the file.
