@@ -50,7 +50,7 @@ class Known:
     tunables: Sequence[DraftTunable]
 
     def values(self, text: str) -> list[int]:
-        """Return the value of an expression for each combination of values of its tunables, beginning with the defaults.
+        """Return the value of an expression for each combination of its tunables' values, beginning with the defaults.
 
         At most `_MOST_CONFIGS` combinations are evaluated. The list is empty if a name is unknown, or a value is
         undefined.
