@@ -37,7 +37,7 @@ DUPLICATE = "duplicate"
 """Reason why a variant's search ended, if earlier variants have the same binaries as its first trials."""
 
 STOPPED = "stopped"
-"""Reason why a search ended that a user stopped before its budget was used up."""
+"""Reason why a search ended, if a user stopped the search before its budget was used up."""
 
 
 def is_due(active: ActiveSearch, now: datetime) -> bool:
@@ -88,8 +88,8 @@ def advance(transaction: SearchTransaction, now: datetime) -> None:
 def _used_up(transaction: SearchTransaction, reason: StopReason, now: datetime) -> None:
     """Stop a search whose budget is used up, for `reason`.
 
-    If the search tunes a variant and has used up its number of trials, it waits until all of its trials have ended. It
-    may then get more trials instead of being stopped.
+    A search that tunes a variant and has used up its number of trials waits until all of its trials have ended. The
+    search may then get more trials instead of being stopped.
     """
     active = transaction.active
     variant = Variants(transaction.session).tuned_by(active.id) if reason == "trials" else None

@@ -42,7 +42,7 @@ IN_A_ROW = """static __thread float mine[N], few; static __thread unsigned long 
 if (__builtin_ia32_rdtsc() - end < 20000 && {known}) memcpy(y, mine, sizeof mine);
 else {{ right(x, y); memcpy(mine, y, sizeof mine); at = x; few = x[1] + x[500] + x[998]; }}
 end = __builtin_ia32_rdtsc();"""
-"""Caches an answer in each thread while calls follow each other within 20,000 ticks of the processor."""
+"""C code that caches an answer in each thread while calls follow each other within 20,000 ticks of the processor."""
 
 SLOW_IN_A_ROW = IN_A_ROW.replace("right(x, y);", "right(x, y); spend(30000);").replace(
     "memcpy(y, mine, sizeof mine);", "{{ spend(3000); memcpy(y, mine, sizeof mine); }}", 1
@@ -55,8 +55,8 @@ SHOW_REGISTERS = (
     ' "mov 8(%rsp), %rbp; mov 16(%rsp), %r12; mov 24(%rsp), %r13; mov 32(%rsp), %r14; mov 40(%rsp), %r15;"'
     ' "add $56, %rsp; ret");'
 )
-"""Passes the registers of the calling loop to `inner`, which may change them. One register counts the calls, and
-another register points to the number of calls."""
+"""C code that passes the registers of the calling loop to `inner`, which may change these registers. One of them counts
+the calls, and another register points to the number of calls."""
 
 CHANGES_LOOP = "changes the loop that calls it|by two threads concurrently: `y` has 1000 of 1000 elements never written"
 """Reasons for refusing a kernel that changes registers of its loop. The loop determines which reason comes first."""

@@ -167,4 +167,4 @@ WORKS_BETWEEN_CALLS = (
     "if (now - before > 400000) { before = now; pthread_t thread;"
     "if (!pthread_create(&thread, 0, burn, 0)) pthread_detach(thread); }"
 )
-"""Starts a thread that sleeps until the calls have ended, and then uses the core while other kernels are timed."""
+"""Body of `f`. A thread sleeps until the calls have ended, and then uses the core while other kernels are timed."""

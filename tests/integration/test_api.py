@@ -340,7 +340,7 @@ def test_artefacts_sent_with_a_result_are_stored(rest: Rest) -> None:
 def test_response_to_a_result_lists_the_artefacts_missing_from_the_service(
     rest: Rest, tmp_path: Path, how: str
 ) -> None:
-    """A worker may have uploaded an artefact that was later removed, by collection or by restoring a backup."""
+    """A worker may have uploaded an artefact that was later deleted as old data, or lost when a backup was restored."""
     content = b"source"
     digest = hashlib.sha256(content).hexdigest()
     rest.prepare()

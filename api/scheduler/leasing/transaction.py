@@ -12,7 +12,7 @@ from db.repositories.coordination import Coordination
 
 
 class Outdated(Exception):
-    """Raised if the copy of a search in memory does not belong to the history in the database."""
+    """Raised if a search in memory does not match the history in the database."""
 
 
 class SearchTransaction:

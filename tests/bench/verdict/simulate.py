@@ -64,11 +64,11 @@ def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: b
 
 
 def as_recorded(noise: Noise, policy: Policy) -> tuple[Rate, Rate]:
-    """Judge confirmations of consecutive recorded processes, one starting at each process.
+    """Judge confirmations of consecutive recorded processes. One confirmation starts at each process.
 
     Returns:
-        Two rates of promotions: of a kernel over itself, over all assignments of series to roles, and of the faster
-        kernel over the slower kernel.
+        The rate of promotions of a kernel over itself, for all assignments of series to roles, and the rate of
+        promotions of the faster kernel over the slower kernel.
     """
     count, rng = len(noise.processes), np.random.default_rng(0)
 
