@@ -23,7 +23,7 @@ from evo.family.python.reading import read_family
 from evo.family.scope import WORD
 from evo.space.recording import Recording, parse_recording, recording_name
 from evo.text.document import read_toml, toml_text
-from evo.text.encoding import not_utf8, utf8_text
+from evo.text.encoding import not_gzip, not_utf8, python_text, utf8_text
 from evo.text.shell import quoted, with_home
 from evo.text.suggestion import unknown
 from templates.reference_source import require_inputs
@@ -228,6 +228,7 @@ def _read_folder(path: Path, built_in: bool, state: object) -> Package:
     )
     _check_files(package)
     _check_instances(package)
+    _check_reference(path / REFERENCE, files[REFERENCE])
     require_inputs(family.arguments, files[REFERENCE], spec=SPEC, file=REFERENCE)
     return package
 
@@ -272,6 +273,15 @@ def _utf8(path: Path) -> str:
         return utf8_text(content)
     except UnicodeDecodeError as error:
         raise InvalidInput(str(path), not_utf8(content, error, str(path))) from error
+
+
+def _check_reference(path: Path, content: bytes) -> None:
+    try:
+        python_text(content)
+    except UnicodeDecodeError as error:
+        raise InvalidInput(str(path), not_utf8(content, error, str(path))) from error
+    except SyntaxError:  # the encoding that the file declares is unknown; the runner reports it
+        pass
 
 
 def _common_name(family: Family, path: Path) -> str:
@@ -394,8 +404,12 @@ def _read_recording(path: Path) -> bytes:
     except EOFError:
         remedy = f"copy the file again, or recover its beginning: gzip -dc {quoted(str(path))} > recording.json"
         raise InvalidInput(str(path), f"is truncated; {remedy}") from None
-    except (OSError, zlib.error) as error:
-        raise InvalidInput(str(path), f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    except gzip.BadGzipFile:
+        raise InvalidInput(str(path), not_gzip(path)) from None
+    except zlib.error as error:
+        raise InvalidInput(str(path), f"is damaged ({error}); copy the file again") from error
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be read: {error.strerror or error}") from error
     if len(content) > MAX_RECORDING_BYTES:
         raise InvalidInput(str(path), f"is larger than {MAX_RECORDING_BYTES >> 30} GiB")
     return content

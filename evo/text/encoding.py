@@ -3,6 +3,7 @@
 import codecs
 import re
 from importlib.util import decode_source
+from pathlib import Path
 
 from evo.text.shell import quoted
 
@@ -41,6 +42,12 @@ def not_utf8(content: bytes, error: UnicodeDecodeError, file: str) -> str:
     else:
         return f"{what}, and NUL bytes; it is not a text file"
     return f"{what}, e.g. `{command} > utf8.txt && mv utf8.txt {name}`"
+
+
+def not_gzip(path: Path) -> str:
+    """Return an error message for a file whose name ends in ``.gz`` but which gzip cannot read."""
+    name, plain = quoted(str(path)), quoted(str(path.with_suffix("")))
+    return f"is not compressed with gzip, or damaged; if it is plain text, rename it: `mv {name} {plain}`"
 
 
 def _wide_encoding(content: bytes) -> str:

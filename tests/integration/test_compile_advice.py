@@ -279,7 +279,8 @@ def test_advice_names_the_header_with_a_byte_order_mark(nvrtc: NvrtcCompiler, tm
     assert "marked.h begins with a byte order mark" in failure(nvrtc, unit, None)
     for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
         (tmp_path / "marked.h").write_text("#define A 1\n", encoding=encoding)
-        assert "marked.h is UTF-16" in failure(nvrtc, unit, None)
+        said = failure(nvrtc, unit, None)
+        assert "marked.h is UTF-16" in said and "`iconv -f utf-16" in said
 
 
 def test_advice_on_a_header_names_the_file_that_differs_only_in_case(cc: CCompiler, tmp_path: Path) -> None:

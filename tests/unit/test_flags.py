@@ -26,6 +26,7 @@ TAKING_OVER: dict[DeviceKind, list[list[str]]] = {
         ),
         *(["-pg"], ["--coverage"], ["-fprofile-generate"], ["-fprofile-arcs"], ["-finstrument-functions"]),
         *(["-mabi=ms"], ["-mabi=ilp32"], ["-fwhole-program"]),
+        *(["-O0"], ["-g", "-O0"], ["-Og"], ["-O0", "-O2"], ["--optimize=0"]),
     ],
     "cuda": [
         *(["-arch=sm_80"], ["-arch", "sm_80"], ["--gpu-architecture=sm_80"], ["--gpu-architecture", "compute_80"]),
@@ -36,6 +37,8 @@ TAKING_OVER: dict[DeviceKind, list[list[str]]] = {
         *(["-o", "x"], ["-pch"], ["--create-pch=x"], ["--use-pch=x"], ["-time=x"], ["--fdevice-time-trace=x"]),
         *(["-Xcompiler", "@more"], ["-Xcompiler=-O2,@more"], ["--compiler-options=@more"], ["-Xptxas=@more"]),
         *(["other.cu"], ["@more"], ["-x", "cu"], ["-default-device", "-arch=sm_80"]),
+        *(["-G"], ["--device-debug"], ["-lineinfo", "-G"], ["-O0"], ["--dopt=off"], ["--Ofast-compile=max"]),
+        *(["-Xptxas", "-O0"], ["-Xptxas=-O0"], ["--ptxas-options=-g"], ["-Xptxas", "--opt-level=0"]),
         *(["-D__CUDA_ARCH__=800"], ["-U", "__CUDA_ARCH__"], ["--define-macro=__CUDA_ARCH_LIST__=800"]),
     ],
 }
@@ -44,6 +47,8 @@ HARMLESS: dict[DeviceKind, list[list[str]]] = {
         *(
             ["-ffast-math"],
             ["-O2"],
+            ["-g"],
+            ["-O1"],
             ["-fopenmp"],
             ["-march=x86-64-v3"],
             ["-std=gnu17"],
@@ -55,7 +60,7 @@ HARMLESS: dict[DeviceKind, list[list[str]]] = {
         *(["-fprofile-use=x.profdata"], ["-fno-sanitize=all"], ["-mabi=lp64"], ["-fvisibility=hidden"], ["-pipe"]),
     ],
     "cuda": [
-        *(["-use_fast_math"], ["--maxrregcount=64"], ["-maxrregcount", "64"], ["-lineinfo"], ["-G"], ["-std=c++20"]),
+        *(["-use_fast_math"], ["--maxrregcount=64"], ["-maxrregcount", "64"], ["-lineinfo"], ["-g"], ["-std=c++20"]),
         *(["-Xptxas", "-O1"], ["--ptxas-options=-v"], ["-rdc=false"], ["-I", "include"], ["--include-path=include"]),
         *(["-DX=1"], ["-D", "X"], ["-ftz=true"], ["--pre-include=x.h"], ["-include", "x.h"], ["-w"], ["-minimal"]),
     ],
@@ -67,6 +72,12 @@ def test_reserved_compiler_flags_are_refused_with_the_reason(kind: DeviceKind, f
     with pytest.raises(InvalidInput, match=r"`.+` .*(cannot be a flag|is a file and not a flag)") as refused:
         check_flags(flags, kind, "family.toml: k.flags")
     assert refused.value.field.startswith("family.toml: k.flags[")
+
+
+@pytest.mark.parametrize(("kind", "flag"), [("cpu", "-O0"), ("cuda", "-G"), ("cuda", "-Xptxas=-O0")])
+def test_error_of_a_flag_that_turns_off_optimisations_states_the_remedy(kind: DeviceKind, flag: str) -> None:
+    with pytest.raises(InvalidInput, match=f"`{flag}` cannot be a flag .* turns off optimisations, .* remove it"):
+        check_flags([flag], kind, "flags")
 
 
 @pytest.mark.parametrize(("kind", "flags"), [(kind, flags) for kind in HARMLESS for flags in HARMLESS[kind]])

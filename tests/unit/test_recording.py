@@ -120,13 +120,54 @@ def test_recorded_config_with_an_invalid_time_is_a_failure(time: float) -> None:
     assert [type(entry.outcome).__name__ for entry in recording.entries.values()] == kinds
 
 
-def test_tunable_values_of_a_cache_file_are_sorted_and_duplicate_configs_are_ignored() -> None:
-    first, again = ({"block": 16, "layout": "row", "time": time} for time in (1.0, 2.0))
+def test_tunable_values_of_a_cache_file_are_sorted_and_equal_entries_of_a_config_count_once() -> None:
+    entry = {"block": 16, "layout": "row", "time": 1.0}
     unsorted = {"layout": ["row", "col", "row"], "block": [32, 16, 64.5, 16.0]}
-    recording = parse(cache(tune_params=unsorted, cache={"a": first | {"compile_time": float("nan")}, "b": again}))
+    recording = parse(cache(tune_params=unsorted, cache={"a": entry | {"compile_time": float("nan")}, "b": entry}))
     assert recording.costs("16,row").total_s == 0
     assert recording.tunables == {"block": (16, 32, 64.5), "layout": ("row", "col")}
     assert recording.optimum_us == pytest.approx(1000)
+
+
+ONE = {"block": 16, "layout": "row"}
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "said"),
+    [
+        (
+            cache(cache={"a": {**ONE, "time": 1.0}, "b": {**ONE, "time": 2.0}}),
+            "tiny: cache['b']",
+            "1 ms and, here, 2 ms",
+        ),
+        (
+            cache(cache={"a": {**ONE, "time": 1.0}, "b": {**ONE, "block": 16.0, "time": 2.0}}),
+            "tiny: cache['b']",
+            "2 ms",
+        ),
+        (
+            cache(cache={"a": {**ONE, "time": "InvalidConfig"}, "b": {**ONE, "time": 2.0}}),
+            "tiny: cache['b']",
+            "invalid config and, here, 2 ms",
+        ),
+        (t4(result(0.5, block=1), result(0.25, block=1)), "tiny: results[1]", "500 µs and, here, 250 µs"),
+        (t4(result(0.5, block=1), result(invalidity="compile", block=1)), "tiny: results[1]", "here, compile failed"),
+    ],
+)
+def test_recording_with_two_results_of_one_config_is_refused(document: Document, field: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=r"has two results: .+; keep the entry that is right") as refused:
+        parse(document)
+    assert refused.value.field == field and said in str(refused.value)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2])
+def test_recording_with_two_values_of_one_key_is_refused(cut: int) -> None:
+    text = json.dumps(cache(cache={"16,row": {**ONE, "time": 1.0}, "16,col": {**ONE, "time": 2.0, "layout": "col"}}))
+    twice = text.replace('"16,col"', '"16,row"')
+    with pytest.raises(InvalidInput, match=r"tiny: the key '16,row' occurs twice .+; keep one"):
+        parse_recording(twice[: len(twice) - cut], "tiny")
+    nan = json.dumps(cache()).replace('"device_name"', '"x": {"y": NaN}, "x": {"y": NaN}, "device_name"')
+    assert parse_recording(nan, "tiny").entries == parse(cache()).entries
 
 
 def test_t4_results_give_every_config_its_outcome_and_costs() -> None:
@@ -169,8 +210,8 @@ def test_t4_results_may_contain_the_time_as_objective_and_as_measurement() -> No
     assert parse(t4(each | {"objectives": ["kernel"]})).optimum_us == pytest.approx(2.0)
 
 
-def test_t4_results_keep_the_first_result_of_a_repeated_config() -> None:
-    recording = parse(t4(result(block=1, value=0.5), result(block=1, value=0.25)))
+def test_equal_t4_results_of_a_config_count_once() -> None:
+    recording = parse(t4(result(block=1, value=0.5), result(block=1, value=0.5)))
     assert recording.optimum_us == pytest.approx(500.0)
 
 

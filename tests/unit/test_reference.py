@@ -259,11 +259,24 @@ def test_error_names_the_line_of_a_failing_reference(tmp_path: Path, text: str, 
         reference(tmp_path, text).golden(plan(), (1, 2))
 
 
-def test_error_of_a_utf16_reference_recommends_utf8(tmp_path: Path) -> None:
-    path = tmp_path / "reference.py"
-    path.write_text(WHOLE, encoding="utf-16-le")
-    with pytest.raises(FamilyError, match=r"null bytes.*; reference\.py may be UTF-16: save it as UTF-8"):
-        Reference(path, "digest", Cache(tmp_path / "cache"))
+CONVERSIONS = [
+    ("utf-16", "is UTF-16; save it as UTF-8, e.g. `iconv -f utf-16 -t utf-8 {0} > utf8.txt && mv utf8.txt {0}`"),
+    ("utf-16-le", "is UTF-16LE; save it as UTF-8, e.g. `iconv -f utf-16le -t utf-8 {0} "),
+    ("latin1", "save it as UTF-8, e.g. `iconv -f latin1 -t utf-8 {0} "),
+]
+
+
+@pytest.mark.parametrize(("encoding", "advice"), CONVERSIONS)
+@pytest.mark.parametrize("wrong", ["reference.py", "helper.py"])
+def test_error_of_a_python_file_in_another_encoding_shows_the_command_that_converts_it(
+    tmp_path: Path, wrong: str, encoding: str, advice: str
+) -> None:
+    texts = {"helper.py": "WORD = 'é'\n", "reference.py": f"import helper\nWORD = 'é'\n{WHOLE}"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding=encoding if name == wrong else "utf-8")
+    with pytest.raises(FamilyError) as raised:
+        Reference(tmp_path / "reference.py", "digest", Cache(tmp_path / "cache"))
+    assert f"; {wrong} is" in str(raised.value) and advice.format(wrong) in str(raised.value)
 
 
 @pytest.mark.parametrize(

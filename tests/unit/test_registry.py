@@ -5,10 +5,12 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from evo.cli.session.warm_start import read_warm_start
 from evo.device import Device
 from evo.errors import InvalidInput, NotFound
 from evo.trial.objective import Objective
@@ -296,3 +298,31 @@ def test_recording_that_is_not_utf8_is_refused_and_the_error_contains_conversion
     commands = re.findall("`([^`]*)`", raised.value.reason)
     subprocess.run(" && ".join(reversed(commands)), shell=True, check=True, cwd=tmp_path, timeout=60)
     assert registry.find(str(tmp_path / "my run.json")).recording is not None
+
+
+@pytest.mark.parametrize("command", ["search", "--warm-start"])
+def test_error_of_a_recording_that_is_not_compressed_contains_the_command_that_renames_it(
+    tmp_path: Path, command: str
+) -> None:
+    file = tmp_path / "my run.json.gz"
+    file.write_text(json.dumps(RECORDING))
+    read: Callable[[str], object] = registry.find if command == "search" else read_warm_start
+    with pytest.raises(InvalidInput, match="not compressed with gzip") as raised:
+        read(str(file))
+    (rename,) = re.findall("`([^`]*)`", raised.value.reason)
+    subprocess.run(rename, shell=True, check=True, cwd=tmp_path, timeout=60)
+    assert registry.find(str(tmp_path / "my run.json")).recording is not None
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1"])
+def test_reference_that_is_not_utf8_is_refused_and_the_error_contains_the_command_that_converts_it(
+    folder: Path, encoding: str
+) -> None:
+    file = folder / "reference.py"
+    file.write_bytes(f"{file.read_text()}\nNAME = 'é'\n".encode(encoding))
+    with pytest.raises(InvalidInput, match=r"save it as UTF-8, e\.g\. `iconv ") as raised:
+        registry.find(str(folder))
+    assert raised.value.field == str(file)
+    (convert,) = re.findall("`([^`]*)`", raised.value.reason)
+    subprocess.run(convert, shell=True, check=True, cwd=folder, timeout=60)
+    assert registry.find(str(folder)).location == str(folder)

@@ -107,7 +107,7 @@ def test_warm_start_from_an_optuna_study_has_completed_trials_best_first(tmp_pat
         ("a b.db", "for an Optuna study in it, write --warm-start 'sqlite:///a b.db'"),
         ("nosuch://user:geheim@host/x#y", "cannot be read"),
         ("broken.json", "is not JSON"),
-        ("broken.json.gz", "cannot be read"),
+        ("broken.json.gz", r"not compressed with gzip, .* rename it: `mv broken\.json\.gz broken\.json`"),
     ],
 )
 def test_error_of_an_unreadable_warm_start_contains_no_password(

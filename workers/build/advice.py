@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from evo.family.source.standard_headers import BUILT_IN, is_only_cpp, is_standard
+from evo.text.encoding import not_utf8, utf8_text
 from workers.build import Unit
 from workers.build.toolkit import include_folders
 
@@ -390,12 +391,15 @@ def _renamed(name: str, clash: str, unit: Unit, macros: Macros) -> str:
 def _marks(locations: Iterable[_Place]) -> Iterator[str]:
     for location in locations:
         try:
-            start = Path(location.file).read_bytes()[:2] if location.line == 1 else b""
+            content = Path(location.file).read_bytes() if location.line == 1 else b""
         except OSError:
             continue
-        if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or 0 in start:
-            yield f"{location.file} is UTF-16, which compilers do not read; save it as UTF-8"
-        elif start == codecs.BOM_UTF8[:2]:
+        if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or 0 in content[:2]:
+            try:
+                utf8_text(content)
+            except UnicodeDecodeError as error:
+                yield f"{location.file} {not_utf8(content, error, Path(location.file).name)}"
+        elif content.startswith(codecs.BOM_UTF8[:2]):
             yield f"{location.file} begins with a byte order mark, which NVRTC rejects; save it as UTF-8 without one"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evo.errors import InvalidInput
 from evo.family.source.triton.source import definitions, names_used, needed
-from evo.text.encoding import python_text
+from evo.text.encoding import not_utf8, python_text
 
 OTHERS = ("triton", "torch", "numpy", "__future__")
 """Installed packages. Their modules are not looked for in the user's folders."""
@@ -104,6 +104,9 @@ def _path(parts: Sequence[str], level: int, folder: Path) -> Path | None:
 
 def _read(path: Path) -> str:
     try:
-        return python_text(path.read_bytes())
-    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        content = path.read_bytes()
+        return python_text(content)
+    except UnicodeDecodeError as error:
+        raise InvalidInput("FILE", f"{path} {not_utf8(content, error, str(path))}") from error
+    except (OSError, SyntaxError) as error:
         raise InvalidInput("FILE", f"{path} cannot be read: {error}") from error

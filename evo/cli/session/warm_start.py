@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evo.errors import InvalidInput
 from evo.space.recording import fastest, parse_recording
+from evo.text.encoding import not_gzip
 from evo.text.shell import quoted, with_home
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def _from_file(path: Path) -> dict[str, Any]:
             studies = quoted(URL.create("sqlite", database=str(path)).render_as_string())
             raise InvalidInput(OPTION, f"{path} is a database; for an Optuna study in it, write --warm-start {studies}")
         text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig", errors="replace")
+    except gzip.BadGzipFile:
+        raise InvalidInput(OPTION, f"{path} {not_gzip(path)}") from None
     except (OSError, EOFError, zlib.error) as error:
         reason = f"{path} cannot be read ({getattr(error, 'strerror', None) or error})"
         raise InvalidInput(OPTION, f"{reason}; {WANTED}") from None

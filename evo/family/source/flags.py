@@ -67,6 +67,10 @@ _SHARED = "kernels are linked as shared libraries that Python loads"
 _MACHINE = "a CPU kernel is compiled for the machine that runs it"
 _SANITIZED = "a confirmation runs the winner under the compiler's sanitizers, in a build that is not timed"
 _INSTRUMENTED = "it adds calls to the kernel, which would increase its time"
+_UNOPTIMISED = (
+    "it turns off optimisations, so times would say nothing about the optimised kernel; remove it (`-g` and "
+    "`-lineinfo` keep the optimisations)"
+)
 _HIDDEN = "flags in a file are not recorded with the family; write the flags into the list instead"
 _TARGET = (
     "--target or the machine's GPU determines the target; for instructions that only one architecture has (sm_90a), "
@@ -85,6 +89,7 @@ _REFUSED: Mapping[Sources, Sequence[tuple[str, str]]] = {
         (r"-fwhole-program", _SHARED),
         (r"-fsanitize=.*", _SANITIZED),
         (r"-pg|-p|--coverage|-fprofile-(generate|arcs).*|-ftest-coverage|-finstrument-functions.*", _INSTRUMENTED),
+        (r"-O0|-Og|--optimize=(0|g)", _UNOPTIMISED),
         (r"-m(16|32|x32)|-mabi=(ms|.*32).*|-b|-V|-arch|-target.*|--target(=.*)?", _MACHINE),
         (r"-specs.*|--specs.*|-fplugin.*|-wrapper|-B.*|--prefix.*|-ccc-.*|-cc1.*|-fuse-cxa.*", _PARTS),
         (r"-d[A-Za-z].*|--dump.*|-?-print-.*|-?-help.*|--version|-?-target-help", _PRINTS),
@@ -103,6 +108,7 @@ _REFUSED: Mapping[Sources, Sequence[tuple[str, str]]] = {
             r"-dlto|-?-dlink-time-opt|-lto.*|--lto.*|-?-gen-opt-lto|-?-optix-ir|--emit-.*|--?f?device-syntax-only",
             _NO_CUBIN,
         ),
+        (r"-G|-?-device-debug|-dopt=off|--dopt=off|-?-Ofast-compile=max|-Ofc=max|-O0", _UNOPTIMISED),
         (r"-x.*|--x", "a CUDA source is compiled as CUDA"),
         (r"--?time(=.*)?|--?f?device-time-trace.*|--?(create-|use-)?pch(-.*)?(=.*)?", _RECORD),
         (r"@.*|-optf.*|--options-file.*", _HIDDEN),
@@ -113,7 +119,12 @@ _INNER: Mapping[str, Mapping[str, str]] = {
     "preprocessor": {r"-M.*": _RECORD, r"-o.*": _OUTPUT},
     "assembler": {r"-o.*": _OUTPUT, r"--32|--x32": _MACHINE},
     "C++ compiler": {r"-specs.*|-B.*|-wrapper": _PARTS},
-    "ptxas": {r"-arch.*|--gpu-name.*": _TARGET, r"-o.*|--output-file.*": _OUTPUT, r"-c|--compile-only": _NO_CUBIN},
+    "ptxas": {
+        r"-O0|-?-opt-level=0|-g|--device-debug": _UNOPTIMISED,
+        r"-arch.*|--gpu-name.*": _TARGET,
+        r"-o.*|--output-file.*": _OUTPUT,
+        r"-c|--compile-only": _NO_CUBIN,
+    },
 }
 """Patterns of refused options for later compilation stages, with the reasons, by stage."""
 

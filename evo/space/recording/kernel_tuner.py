@@ -18,7 +18,7 @@ from evo.space.recording.columns import (
     read_seconds,
     read_time,
 )
-from evo.space.recording.recording import Costs, Entry, Recording, config_key
+from evo.space.recording.recording import Costs, Entry, Recording, add_entry
 from evo.text.document import literal_text
 from evo.trial.outcome import CompileFailed, InvalidConfig, LaunchFailed, Outcome
 
@@ -39,7 +39,7 @@ def read_cache(document: Mapping[str, Any], name: str) -> Recording:
             benchmark_s=read_seconds(result, ("benchmark_time",), 1e3, where),
         )
         outcome = _cache_outcome(result, where)
-        entries.setdefault(config_key(config), Entry(config=config, outcome=outcome, costs=costs))
+        add_entry(entries, Entry(config=config, outcome=outcome, costs=costs), where)
     tunables = {column.name: column.values for column in columns}
     return Recording(name=name, device=str(document.get("device_name", "")), tunables=tunables, entries=entries)
 

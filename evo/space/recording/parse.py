@@ -86,9 +86,11 @@ def _describe(document: dict[str, Any]) -> str:
 
 def _json(text: str, name: str) -> dict[str, Any]:
     try:
-        document = _loaded(text.removeprefix("\ufeff"))
+        document = _loaded(text.removeprefix("\ufeff"), name)
+    except InvalidInput:
+        raise
     except ValueError as error:  # also raised for a number with thousands of digits
-        document = _closed(text)
+        document = _closed(text, name)
         if document is None:
             raise InvalidInput(name, _damage(text, error)) from None
     if not isinstance(document, dict):
@@ -112,14 +114,16 @@ def _no_object(document: Any) -> str:
     return f'is a list; write {{"results": [RESULT, …]}} with each result in T4\'s format, e.g. {result:.500}'
 
 
-def _closed(text: str) -> Any:
+def _closed(text: str, name: str) -> Any:
     """Return the content of a truncated cache file up to its last complete entry; None if there is no such entry."""
     if not text.lstrip().startswith("{") or '"cache"' not in text:
         return None
     end = len(text)
     for _ in range(MAX_DEPTH):
         try:
-            document = _loaded(text[:end].rstrip().rstrip(",") + "}}")
+            document = _loaded(text[:end].rstrip().rstrip(",") + "}}", name)
+        except InvalidInput:
+            raise
         except ValueError:
             end = text.rfind("}", 0, end - 1) + 1
             if not end:
@@ -146,18 +150,28 @@ def _damage(text: str, error: ValueError) -> str:
 
 def _is_object(line: str) -> bool:
     try:
-        return isinstance(_loaded(line), dict)
+        return isinstance(_loaded(line, ""), dict)
     except ValueError:
         return False
 
 
-def _loaded(text: str) -> Any:
+def _loaded(text: str, name: str) -> Any:
     """Parse JSON.
 
     Raises:
+        InvalidInput: an object has two different values of one key.
         ValueError: the text is not JSON, or is nested too deeply.
     """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        for key, value in pairs if len(found) < len(pairs) else ():
+            if repr(found[key]) != repr(value):  # NaN differs from NaN, but their texts are equal
+                reason = f"the key {literal_text(key)} occurs twice in one object, with different values; keep one"
+                raise InvalidInput(name, reason)
+        return found
+
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from evo.errors import NotFound
+from evo.errors import InvalidInput, NotFound
+from evo.text.wording import outcome_text, time_text
 from evo.trial import Config, Value
 from evo.trial.outcome import Measured, Outcome
 
@@ -38,6 +39,26 @@ class Entry:
     config: Config
     outcome: Outcome
     costs: Costs
+
+
+def add_entry(entries: dict[str, Entry], entry: Entry, where: str) -> None:
+    """Add an entry under its config's key. Repeated entries with the same outcome count as one.
+
+    Args:
+        where: position of the entry in its file, for errors.
+
+    Raises:
+        InvalidInput: the config already has an entry with a different outcome.
+    """
+    known = entries.setdefault(key := config_key(entry.config), entry)
+    if known.outcome != entry.outcome:
+        found, before = _shown(entry.outcome), _shown(known.outcome)
+        reason = f"the config {key} has two results: {before} and, here, {found}; keep the entry that is right"
+        raise InvalidInput(where, reason)
+
+
+def _shown(outcome: Outcome) -> str:
+    return time_text(outcome.timing.median_us) if isinstance(outcome, Measured) else outcome_text(outcome.kind)
 
 
 @dataclass(frozen=True, kw_only=True)

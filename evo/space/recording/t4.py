@@ -18,7 +18,7 @@ from evo.space.recording.columns import (
     read_time,
     unit_us,
 )
-from evo.space.recording.recording import Costs, Entry, Recording, config_key
+from evo.space.recording.recording import Costs, Entry, Recording, add_entry
 from evo.text.document import literal_text
 from evo.trial.outcome import CompileFailed, InvalidConfig, LaunchFailed, Measured, Outcome, TimedOut, WrongAnswer
 
@@ -43,7 +43,7 @@ def read_results(document: Mapping[str, Any], name: str) -> Recording:
             benchmark_s=read_seconds(times, ("benchmark", "runtimes"), per_second, f"{where}.times"),
         )
         outcome = _outcome(result, costs, unit, where)
-        entries.setdefault(config_key(config), Entry(config=config, outcome=outcome, costs=costs))
+        add_entry(entries, Entry(config=config, outcome=outcome, costs=costs), where)
     tunables = {column.name: column.values for column in columns}
     return Recording(name=name, device=str(metadata.get("device_name", "")), tunables=tunables, entries=entries)
 

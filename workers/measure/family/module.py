@@ -14,6 +14,7 @@ from typing import Any
 
 from evo.export.loader.float_control import preserved
 from evo.reference.library import GpuNeededError
+from evo.text.encoding import not_utf8, python_text
 from workers.build.cache import cache_key
 from workers.measure.family.dependencies import Siblings, recorded
 from workers.measure.family.expected_output import Arrays, FamilyError
@@ -193,8 +194,9 @@ def _path_advice(error: BaseException, folder: Path) -> str:
 
 def _import_advice(error: BaseException, path: Path) -> str:
     """Return advice if the error is a failed import, else an empty string."""
-    if isinstance(error, SyntaxError) and "null bytes" in str(error):
-        return f"; {path.name} may be UTF-16: save it as UTF-8"
+    if isinstance(error, SyntaxError):
+        unreadable = (_encoding_fault(each) for each in (path, *sorted(path.parent.glob("*.py"))))
+        return next((f"; {fault}, in the family's folder" for fault in unreadable if fault), "")
     if not isinstance(error, ImportError):
         return ""
     if "relative import" in str(error):
@@ -202,6 +204,18 @@ def _import_advice(error: BaseException, path: Path) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
         name = error.name.partition(".")[0]
         return f"; put {name}.py into the family's folder, or install it into the environment of the worker"
+    return ""
+
+
+def _encoding_fault(path: Path) -> str:
+    """Return how to correct a Python file that is not UTF-8; empty if there is no such fault."""
+    try:
+        content = path.read_bytes()
+        python_text(content)
+    except UnicodeDecodeError as error:
+        return f"{path.name} {not_utf8(content, error, path.name)}"
+    except (OSError, SyntaxError):
+        pass
     return ""
 
 
