@@ -78,7 +78,8 @@ class Events:
         self.session.info.setdefault(_COLLECTED, []).extend(events)
 
     def after(self, position: EventPosition, *, search_id: int | None = None, limit: int) -> Sequence[EventRow]:
-        """Return up to `limit` events after a position, in order. `search_id` selects the events of one search."""
+        """Return up to `limit` events after a position, sorted by number. `search_id` selects the events of one
+        search."""
         query = select(EventRow).where(EventRow.id > position.number)
         if search_id is not None:
             query = query.where(EventRow.search_id == search_id)

@@ -111,11 +111,11 @@ class Landscape:
         return 0 if last is None else last + 1
 
     def records(self, most: int = MOST_RECORDS) -> list[tuple[int, float]]:
-        """Return (trial number, quick time in µs) of each trial that was faster than all earlier trials, by number.
+        """Return (trial number, quick time in µs) of each trial that was faster than all earlier trials.
 
-        Trials whose kernel a confirmation found invalid are left out. If there are more than `most` such improvements,
-        the latest ones are returned. Among the unconfirmed trials, the query starts at the fastest trial and follows an
-        index on time backwards.
+        The result is sorted by number. Trials whose kernel a confirmation found invalid are left out. If there are more
+        than `most` improvements, the latest are returned. Among the unconfirmed trials, the query starts at the fastest
+        trial and follows an index on time backwards.
         """
         quick = select(TrialRow.number, TrialRow.quick_us).where(*self._ranked(), TrialRow.quick_us.is_not(None))
         found = [(number, quick_us or 0.0) for number, quick_us in self.session.execute(quick)]
@@ -142,7 +142,7 @@ class Landscape:
         return [(number, time_us or 0.0) for number, time_us in self.session.execute(query)]
 
     def even(self, most: int) -> list[Point]:
-        """Return about `most` measured trials, evenly spaced over the search, by number."""
+        """Return about `most` measured trials, evenly spaced over the search, sorted by number."""
         return self._points(self._read().where(self._even(most)).order_by(TrialRow.number))
 
     def fastest(self, most: int) -> list[Point]:
@@ -150,7 +150,7 @@ class Landscape:
         return self._points(self._read().order_by(TrialRow.time_us, TrialRow.number).limit(most))
 
     def weighed(self, most: int, *, joint: bool) -> list[tuple[int, float, float]]:
-        """Return (number, first value, second value) of trials for a drawing, by number.
+        """Return (trial number, first value, second value) of trials for a drawing, sorted by number.
 
         The trials are the Pareto front, the `most` trials with the lowest first value, and the `most` trials with the
         lowest second value.
@@ -186,7 +186,7 @@ class Landscape:
         return (*self._measured(), TrialRow.second_cost.is_not(None)) if joint else self._measured()
 
     def ended(self, most: int) -> list[End]:
-        """Return ended trials by number.
+        """Return ended trials, sorted by number.
 
         If there are more than `most`, return the fastest trials and an even sample.
         """
@@ -243,7 +243,7 @@ class Landscape:
         }
 
     def work(self, most: int) -> list[Work]:
-        """Return the reported attempts of the `most` latest finished jobs, by end time."""
+        """Return the reported attempts of the `most` latest finished jobs, sorted by end time."""
         latest = select(JobRow.id).where(JobRow.search_id == self.search_id, JobRow.state == "done")
         stages = type_coerce(AttemptRow.result, JSON)["stages"].label("stages")
         columns = (

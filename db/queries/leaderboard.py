@@ -227,7 +227,7 @@ class _Part:
 
 
 def _parts(selection: Selection) -> list[_Part]:
-    """Return the parts of a list, in order. If all trials have a sort key, there is no part without a key."""
+    """Return the parts of a list, first part first. If all trials have a sort key, there is no part without a key."""
     query, order = select(TrialRow.id).where(*conditions_of(selection)), selection.order
     key = key_of(order)
     columns = (key, TrialRow.number, TrialRow.id)

@@ -127,7 +127,7 @@ def list_workers(
 def list_families(
     session: Session, *, own: Mapping[str, str], text: str | None, after: str | None, limit: int
 ) -> Sequence[FamilyRow]:
-    """Return the latest version of each family, by name.
+    """Return the latest version of each family, sorted by name.
 
     For a name in `own`, return the version with the digest in `own` instead.
     """

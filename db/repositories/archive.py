@@ -311,7 +311,7 @@ class Archive:
         return self.session.scalars(early.order_by(TrialRow.number)).all()
 
     def progress(self, search_id: int) -> list[tuple[int, float]]:
-        """Return (position among the ended trials, quick cost) of each trial with a cost, by position.
+        """Return (position among the ended trials, quick cost) of each trial with a cost, sorted by position.
 
         The cost of a confirmed trial is computed from its quick samples, because confirmed costs are not comparable
         with quick costs.
@@ -372,7 +372,7 @@ class Archive:
         return None
 
     def refuted(self, search_ids: Collection[int]) -> list[tuple[TrialRow, str]]:
-        """Return the measured trials whose kernel a confirmation found invalid, with the reasons, by number."""
+        """Return the measured trials whose kernel a confirmation found invalid, with reasons, sorted by number."""
         unranked = select(TrialRow).where(
             TrialRow.search_id.in_(search_ids), TrialRow.outcome_kind == "measured", TrialRow.cost.is_(None)
         )

@@ -27,7 +27,7 @@ class Variants:
         self.session = session
 
     def of(self, search_id: int) -> Sequence[VariantRow]:
-        """Return the variants of a search by number."""
+        """Return the variants of a search, sorted by number."""
         query = select(VariantRow).where(VariantRow.search_id == search_id).order_by(VariantRow.number)
         return self.session.scalars(query).all()
 
@@ -84,7 +84,8 @@ class Variants:
         return [variant.search_id, *before]
 
     def costs_of_all(self, search_id: int) -> list[float | None]:
-        """Return the costs of all ended trials of a search and of the searches that tune its variants, by end time.
+        """Return the costs of all ended trials of a search and of the searches that tune its variants, earliest end
+        first.
 
         See `costs` for the definition of a cost.
         """
@@ -120,7 +121,7 @@ class Proposals:
         self.session = session
 
     def of(self, search_id: int) -> Sequence[ProposalRow]:
-        """Return the proposals of a search by number."""
+        """Return the proposals of a search, sorted by number."""
         query = select(ProposalRow).where(ProposalRow.search_id == search_id).order_by(ProposalRow.number)
         return self.session.scalars(query).all()
 

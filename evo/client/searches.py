@@ -222,7 +222,7 @@ class Variants(Calls):
         return parse(self._send("PUT", f"/searches/{search_id}/proposals/{number}/answer", answer), ProposalView)
 
     def proposals(self, search_id: int) -> tuple[ProposalView, ...]:
-        """Return all proposals of a search, by number."""
+        """Return all proposals of a search, sorted by number."""
         return self._get(f"/searches/{search_id}/proposals", tuple[ProposalView, ...])
 
     def variants(self, search_id: int) -> tuple[VariantView, ...]:

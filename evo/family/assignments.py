@@ -77,8 +77,9 @@ def _pieces(text: str, what: str) -> list[str]:
 def split_shapes(text: str) -> list[str]:
     """Return the problems that a string such as ``B=2,S=128,256`` denotes: ``B=2,S=128`` and ``B=2,S=256``.
 
-    There is one problem per combination of values, in order and without duplicates. A range (``S=1..4096``) denotes the
-    lengths that `lengths_of` returns. A text that begins with a value without a name is returned unchanged.
+    There is one problem per combination of values, in the order of the values and without duplicates. A range
+    (``S=1..4096``) denotes the lengths that `lengths_of` returns. A text that begins with a value without a name is
+    returned unchanged.
 
     Raises:
         InvalidInput: a list or range is malformed, or there are more than `MOST_SHAPES` problems.

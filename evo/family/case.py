@@ -105,7 +105,7 @@ class Coverage:
     """The cases that one config can run, and the cases that it cannot run.
 
     Attributes:
-        covered: name and problem of each case that the config can run, in order.
+        covered: name and problem of each case that the config can run, in the order of the family's cases.
         uncovered: for each case that the config cannot run, the reason, by the name of the case.
     """
 

@@ -72,7 +72,7 @@ class Candidate:
 
     Attributes:
         derived: derived values by name.
-        operands: arguments of the call, in order.
+        operands: arguments, in the order of the call.
         launch: launch on a grid; None for a plain function call.
         items: number of work items that the blocks share; None if each block processes one item.
         effort: number of arithmetic operations of this config, divided by the number that ``[work]`` states.
@@ -124,7 +124,7 @@ class Family:
     """A validated family document.
 
     Attributes:
-        fields: fields of a problem, in order.
+        fields: fields of a problem, in declared order.
         arguments: arguments of the kernel. An implementation may omit arguments and change their order.
         cases: correctness cases. The first is the searched problem itself, which is timed.
         implementations: implementations by device kind.

@@ -57,7 +57,7 @@ class Implementation:
         file: path of the template or source, relative to the family's folder.
         language: language of the source.
         entry: name of the function to call.
-        arguments: arguments of the call, in order.
+        arguments: arguments, in the order of the call.
         compiler: ``nvcc`` if nvcc instead of NVRTC compiles the CUDA source; empty for the language's default compiler.
         flags: compiler flags, added after the default flags. Relative paths start at the family's folder.
         macros: names of the fields, tunables and derived values that become macros of a source, if family.toml lists
@@ -154,7 +154,7 @@ class Implementation:
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """Names of the functions that a call launches, in order."""
+        """Names of the functions that a call launches, in the order of the launches."""
         further = self.geometry.further if self.geometry else ()
         return (self.entry, *(each.entry for each in further))
 

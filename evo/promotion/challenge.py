@@ -97,8 +97,8 @@ def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Chal
     If this search measured or confirmed the incumbent, the limit is the incumbent's cost, reduced by the policy's
     minimum gain. If the search did both, the larger of the two costs is used, because the quick samples of a confirmed
     trial were probably short by chance. If the search did neither, the limit is the cost from the incumbent's own
-    confirmation, increased by the policy's session drift: quick samples of this search are only roughly comparable with
-    the times that a different search confirmed.
+    confirmation, increased by the policy's session drift. Quick samples of this search are only roughly comparable with
+    times that a different search confirmed.
     """
     own = [trial for trial in finished if is_incumbent(incumbent, trial)]
     again = next((trial for trial in own if trial.cost is not None), None)

@@ -37,7 +37,7 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 
 
 def on_all_cores(compute: Callable[[S], T], parts: Iterable[S]) -> list[T]:
-    """Return the result of `compute` for each part, in order.
+    """Return the result of `compute` for each part, in the order of the parts.
 
     All calls in this process share a pool with one thread per core. With a pool per call, 16 cases that are computed
     simultaneously on 16 cores would use 256 threads. A call from within `compute` runs in its own thread only.
@@ -61,7 +61,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def in_pieces(compute: Callable[[slice], T], size: int, *, piece: int | None = None) -> list[T]:
-    """Return the results of `compute` for consecutive pieces of an array, in order.
+    """Return the results of `compute` for consecutive pieces of an array, in the order of the pieces.
 
     Args:
         compute: function of a slice. Several threads call it at the same time if there are many pieces.

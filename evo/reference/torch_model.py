@@ -146,7 +146,7 @@ class TorchModel:
         given: name of the kernel's argument for each value that ``get_inputs()`` returns. None if the value is not a
             tensor, but a constant of the kernel.
         parameters: name of the model's parameter or buffer, by the name of the argument that gets its values.
-        outputs: names of the arguments that ``forward()`` returns, in order.
+        outputs: names of the arguments that ``forward()`` returns, in the order of its results.
         dtypes: dtype of arguments, by name.
     """
 

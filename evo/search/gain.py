@@ -218,7 +218,8 @@ class Progress:
 
     Attributes:
         weight: weight of the call in its suite.
-        best: best time or cost at the end of each slice so far, in order; None for slices before the first measurement.
+        best: best time or cost at the end of each slice so far, first slice first; None for slices before the first
+            measurement.
         open: False if the search has ended and gets no further slice.
     """
 
@@ -251,8 +252,8 @@ def expected_gain(progress: Progress, goal: Goal) -> float:
 def next_call(courses: Mapping[str, Progress], goal: Goal) -> str | None:
     """Return the call whose search gets the next slice of the budget; None if no search can continue.
 
-    Searches that had no slice yet come first, in order, because their gains are unknown and their results help searches
-    of similar problems.
+    Searches that had no slice yet come first, in the order of `courses`, because their gains are unknown and their
+    results help searches of similar problems.
     """
     candidates = {name: course for name, course in courses.items() if course.open}
     fresh: Sequence[str] = [name for name, course in candidates.items() if not course.best]

@@ -153,7 +153,7 @@ class Search:
 
         Args:
             log: all stored trials, in any order.
-            challenges: all challenges so far, in order.
+            challenges: all challenges so far, earliest first.
 
         Raises:
             EvoError: the log has gaps or contradicts itself, or the search already has trials.
@@ -172,7 +172,8 @@ class Search:
         Args:
             news: all trials that were proposed or have ended since the last call, in any order. Trials that are already
                 known are ignored.
-            challenges: all challenges since the last call, in order. Challenges that are already known are ignored.
+            challenges: all challenges since the last call, earliest first. Challenges that are already known are
+                ignored.
 
         Raises:
             EvoError: an entry is missing from `news`.

@@ -1,8 +1,8 @@
 """Decides by interval arithmetic whether a constraint can still hold when only some of its names have values.
 
-Each name without a value (a free name) is represented by the range of its possible values. The answer "can hold" may
-be wrong, but "cannot hold" is always right: a part of the constraint without known bounds, such as a string or a
-division by a range that contains zero, is assumed to have any value.
+Each name without a value (a free name) is represented by the range of its possible values. The answer "can hold" may be
+wrong, but "cannot hold" is always right. A part of the constraint without known bounds, such as a string or a division
+by a range that contains zero, is assumed to have any value.
 
 Source: Moore, Kearfott and Cloud, Introduction to Interval Analysis, SIAM (2009), chapters 2 and 5.
 """

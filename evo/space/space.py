@@ -181,8 +181,8 @@ class Space:
     def sample(self, rng: np.random.Generator, count: int, exclude: Container[str] = frozenset()) -> list[Config]:
         """Return distinct random valid configs, each equally likely.
 
-        The result has fewer than `count` configs only if no more exist. In a space that is too large to enumerate and
-        whose valid points are rare, some configs are more likely than others, and fewer may be found than exist (see
+        The result has fewer than `count` configs only if no more exist. A space that is too large to enumerate may have
+        few valid points. Some configs are then more likely than others, and fewer configs may be found than exist (see
         `Drawn`).
 
         Args:

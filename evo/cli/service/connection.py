@@ -17,7 +17,7 @@ T = TypeVar("T")
 TIMEOUT_S = 60.0
 """Seconds to wait for a service that stopped answering."""
 QUIET_S = 5.0
-"""Seconds of an outage after which a user is told that requests are repeated."""
+"""Seconds of an outage after which a message states that requests are repeated."""
 
 PAUSE_S = 0.5
 

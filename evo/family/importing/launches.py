@@ -50,7 +50,7 @@ def found_launch(code: Code, kernel: str, parameters: Collection[str], names: Ma
 
     Args:
         kernel: name of the kernel without namespaces and template arguments.
-        parameters: names of the kernel's parameters, in order.
+        parameters: names of the kernel's parameters, in declared order.
         names: expressions of the family for parameters of the kernel and macros, by name.
     """
     definitions = _definitions(code)

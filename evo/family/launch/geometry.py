@@ -31,8 +31,9 @@ class Launch:
         maps_at: number of arguments that are passed before the tensor maps; None if all are.
         programmatic: True for programmatic dependent launch (`Objective.launch == "pdl"`).
         entry: function to start. If empty, the implementation's entry is used.
-        arguments: names of the function's arguments in order. If empty, all arguments of the call are passed.
-        further: launches that follow, in order.
+        arguments: names of the arguments to pass, in the order of the function's parameters. If empty, all arguments of
+            the call are passed.
+        further: launches that follow this launch, first launch first.
     """
 
     grid: tuple[int, int, int]
@@ -52,7 +53,7 @@ class Launch:
 
     @property
     def each(self) -> tuple["Launch", ...]:
-        """All launches of a call, in order."""
+        """All launches of a call, first launch first."""
         return (self, *self.further)
 
 

@@ -54,7 +54,7 @@ def answers_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 
 def _right_text(answers: OutputChecks, policy: Policy) -> str:
-    """Return a sentence which states that all checked outputs were right, and which error rates are thus excluded."""
+    """Return a sentence that states that all checked outputs were right, and the error rates that this excludes."""
     calls = at_most_one_in(answers.judged, policy.confidence)
     inputs = at_most_one_in(answers.inputs, policy.confidence)
     text = f"All {answers.judged:,} checked timed calls gave the right answer"

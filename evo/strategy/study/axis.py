@@ -33,7 +33,7 @@ class Axis:
     """A parameter of a study, and its tunable.
 
     Attributes:
-        values: Optuna's values, in order.
+        values: Optuna's values, in the order of the grid.
         tunable: tunable with the same values. If a tunable cannot have these values (mixed types, None), it has their
             indices instead.
     """

@@ -183,7 +183,7 @@ class ConfirmReport:
         failure: outcome of the challenger or incumbent if it could not be measured; the timings are then None.
         failed: which of the two kernels failed; None if neither failed.
         sanitizers: results of the sanitizers under which the challenger ran; empty if this kind of device has none.
-        steps: steps of the confirmation with their times, in order. Empty in reports of older versions.
+        steps: steps of the confirmation with their times, first step first. Empty in reports of older versions.
         resources: resources of the builds, by ``challenger`` and ``incumbent``. Empty in reports of older versions.
     """
 

@@ -81,7 +81,7 @@ def parsed(text: str, file: str) -> ast.Module:
 
 
 def kernels_of(tree: ast.Module) -> tuple[Kernel, ...]:
-    """Return the functions of a source that are decorated with ``@triton.jit``, in order."""
+    """Return the functions that are decorated with ``@triton.jit``, in the order of the source."""
     found = (_kernel(node) for node in tree.body if isinstance(node, ast.FunctionDef))
     return tuple(each for each in found if each is not None)
 
