@@ -310,7 +310,7 @@ __device__ __forceinline__ void barrier_await(u32 barrier, u32 parity) {
 
 // --- clusters of blocks (sm_90) ---------------------------------------------------------------------------------
 
-// Synchronises all threads of a cluster of BLOCKS blocks; shared memory written by others becomes visible.
+// Synchronises all threads of a cluster of BLOCKS blocks; shared memory written by other threads becomes visible.
 template <int BLOCKS>
 __device__ __forceinline__ void meet_cluster() {
 #if __CUDA_ARCH__ >= 900

@@ -3,7 +3,7 @@
 
 template <int STEPS, int BLOCKS>
 struct Shares {
-    // First step of a block's share; it ends where the next block's share begins.
+    // First step of a block's share; the share ends where the next block's share begins.
     static __device__ __forceinline__ int begin(int block) { return static_cast<long long>(STEPS) * block / BLOCKS; }
 
     // Block whose share contains a step.
