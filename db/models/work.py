@@ -148,7 +148,7 @@ class WorkerRow(Base):
 
     `left_at` is set when the worker shuts down normally, and cleared when the worker registers again. `incarnation`
     identifies the process that registered last. `contested_at` is set if an earlier process sends a request after this
-    registration, because two processes then use the same worker id. It is the time of the last such request.
+    registration, because two processes then use the same worker id. The value is the time of the last such request.
     """
 
     __tablename__ = "workers"

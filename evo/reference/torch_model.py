@@ -30,8 +30,8 @@ DISTRIBUTIONS = ("own", "normal", "scaled", "shifted", "small", "special", "para
 """Distributions that `TorchModel.inputs` can draw."""
 
 _LOOKED_AT, _FEW_VALUES, _PATTERN = 4096, 16, 0.05
-"""Limits for recognising structure in an input. An input with few different values is a choice, such as labels of ±1.
-An input with many zeros has a pattern, such as a triangle.
+"""An input is a choice, such as labels of ±1, if its first `_LOOKED_AT` elements have at most `_FEW_VALUES` different
+values. An input has a pattern, such as a triangle, if more than the fraction `_PATTERN` of its elements is zero.
 """
 
 _LOCK = threading.RLock()

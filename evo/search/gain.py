@@ -102,7 +102,8 @@ def gains(best: Best | None, tried: Sequence[Tried], baselines: Mapping[str, Tim
 
 
 def _over_default(best: Best, time: Interval, basis: str, tried: Sequence[Tried]) -> Gain:
-    """Return the gain over the default config. If a confirmation compared both configs, its ratio is the gain."""
+    """Return the gain over the default config. If a confirmation compared both configs, the gain is their confirmed
+    ratio."""
     default = next((each for each in tried if each.default), None)
     if default is None:
         return Gain(
@@ -140,7 +141,7 @@ def _unclear(default: Tried, figure: str, basis: str, quick: float) -> str:
 def _confirmed_ratio(best: Best, default: Tried) -> tuple[Interval, str] | None:
     """Return the confirmed speed-up over the default config, and its source as text; None if not confirmed.
 
-    A paired comparison of both configs is preferred. Otherwise, each config was confirmed in another run, and their
+    A paired comparison of both configs is preferred. Otherwise, the configs were confirmed in different runs, and their
     speed-ups over the same baseline are compared.
     """
     if best.over_default is not None:

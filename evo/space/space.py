@@ -219,7 +219,8 @@ class Space:
         Args:
             config: a complete config, which may be invalid.
             neighbourhood: with ``hamming``, the tunable may have any different value. With ``adjacent``, an ordinal
-                tunable may only have the closest valid value below or above its value; other tunables may have any.
+                tunable may only have the closest valid value below or above its value; other tunables may have any
+                valid value.
         """
         row = self.encode(config)
         sizes = [len(tunable.values) for tunable in self.tunables]

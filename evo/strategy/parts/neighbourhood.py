@@ -33,7 +33,7 @@ class Neighbourhood:
         self._relinked: dict[bytes, Indices] = {}
 
     def of_elites(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Return neighbours of the fastest trials. Those that differ in only one value may be invalid."""
+        """Return neighbours of the fastest trials. Neighbours that differ in only one value may be invalid."""
         parts = []
         for centre in seen.elites[:CENTRES]:
             row = seen.rows[centre]
