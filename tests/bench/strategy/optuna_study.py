@@ -40,12 +40,12 @@ class Entrant:
 
     Attributes:
         sampler: returns the sampler for a seed.
-        by_rank: True if numbers are sampled as ordered ranks instead of as unordered choices.
+        ordered: True if value indices of ordinal tunables are sampled as integers, not as unordered choices.
         repeats_cost: True if a repetition is reported like a violation.
     """
 
     sampler: "Callable[[int], BaseSampler]"
-    by_rank: bool = True
+    ordered: bool = True
     repeats_cost: bool = True
 
 
@@ -61,7 +61,7 @@ class StudyPlayer:
         self._ground = ground
         self._repeats_cost = entrant.repeats_cost
         self._study = optuna.create_study(sampler=entrant.sampler(seed))
-        self._distributions = {each.name: _distribution(each, entrant.by_rank) for each in ground.space.tunables}
+        self._distributions = {each.name: _distribution(each, entrant.ordered) for each in ground.space.tunables}
         self._known: set[int] = set()
         self._pending: dict[int, Trial] = {}
         self._worst_us: float | None = None
@@ -98,8 +98,8 @@ class StudyPlayer:
 def contestants() -> list[Contestant]:
     """Return the contestants, except those whose packages are not installed."""
     found = [
-        _contestant("Optuna TPE", Entrant(sampler=_tpe, by_rank=False, repeats_cost=False)),
-        _contestant("Optuna TPE, repeats cost", Entrant(sampler=_tpe, by_rank=False)),
+        _contestant("Optuna TPE", Entrant(sampler=_tpe, ordered=False, repeats_cost=False)),
+        _contestant("Optuna TPE, repeats cost", Entrant(sampler=_tpe, ordered=False)),
     ]
     if find_spec("cmaes"):
         found.append(_contestant("Optuna CMA-ES", Entrant(sampler=_cma_es)))
@@ -126,11 +126,11 @@ def _gp(seed: int) -> "BaseSampler":
     return GPSampler(seed=seed)
 
 
-def _distribution(tunable: Tunable, by_rank: bool) -> "BaseDistribution":
+def _distribution(tunable: Tunable, ordered: bool) -> "BaseDistribution":
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
-    ranks = range(len(tunable.values))
-    return IntDistribution(0, len(ranks) - 1) if by_rank and tunable.ordinal else CategoricalDistribution(ranks)
+    indices = range(len(tunable.values))
+    return IntDistribution(0, len(indices) - 1) if ordered and tunable.ordinal else CategoricalDistribution(indices)
 
 
 def _contestant(name: str, entrant: Entrant, *, parallel: bool = True) -> Contestant:
