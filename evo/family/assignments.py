@@ -40,7 +40,7 @@ def split_assignments(text: str, what: str, example: str = "A=1,B=2") -> dict[st
                 what, f"`{piece}` is not of the form NAME=VALUE; write {_assignments(text, example)}{one}"
             )
         if name in found:
-            raise InvalidInput(f"{what}.{name}", "is given twice; keep one")
+            raise InvalidInput(f"{what}.{name}", f"is given twice; keep one, e.g. `{name}={value}`")
         found[name] = value
     return found
 
@@ -67,7 +67,10 @@ def _pieces(text: str, what: str) -> list[str]:
     if not pieces[-1]:
         pieces.pop()
     if not all(pieces):
-        raise InvalidInput(what, "has nothing between two commas; write e.g. `A=1,B=2`")
+        written = ",".join(filter(None, pieces))
+        raise InvalidInput(
+            what, f"has nothing between two commas; write {f'`{written}`' if written else 'e.g. `A=1,B=2`'}"
+        )
     if (joined := next((piece for piece in pieces if _SEPARATED.search(piece)), None)) is not None:
         commas = _SEPARATED.sub(",", joined)
         raise InvalidInput(what, f"`{joined}` has no comma between the parts; write `{commas}`")

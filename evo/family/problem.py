@@ -71,14 +71,15 @@ class Field:
             case "bool":
                 value = BOOLS.get(given.strip().lower()) if isinstance(given, str) else given
                 if not isinstance(value, bool):
-                    raise InvalidInput(where, f"{literal_text(given)} is neither true nor false{_truth(given)}")
+                    written = _truth(given) or self.instead
+                    raise InvalidInput(where, f"{literal_text(given)} is neither true nor false{written}")
                 return value
             case "choice":
                 if not isinstance(given, str) or given.strip() not in self.choices:
                     meant = closest(given, self.choices) if isinstance(given, str) else None
                     written = "" if meant is None else f"; write {meant}"
                     reason = f"{literal_text(given)} is not one of {', '.join(self.choices)}"
-                    raise InvalidInput(where, f"{reason}{written}")
+                    raise InvalidInput(where, f"{reason}{written or self.instead}")
                 return given.strip()
 
     @property
@@ -109,15 +110,21 @@ class Field:
             case "choice":
                 return ", ".join(self.choices)
 
+    @property
+    def instead(self) -> str:
+        """An accepted value, as the end of an error about a value whose meaning is unclear."""
+        return f", e.g. {str(self.example).lower() if self.type == 'bool' else self.example}"
+
     def _out_of_range(self, value: str, where: str) -> InvalidInput:
         low, high = (str(limit) if self.type == "int" else f"{limit:.16g}" for limit in (self.min, self.max))
-        return InvalidInput(where, f"{value} is out of range; accepted: {low} … {high}")
+        return InvalidInput(where, f"{value} is out of range; accepted: {low} … {high}{self.instead}")
 
     def _meant(self, given: object) -> str:
-        """Return the number that a text such as ``1k`` or ``2^10`` means, as the end of an error; empty if unclear."""
+        """Return the number that a text such as ``1k`` or ``2^10`` means, or an example, as the end of an error."""
         value = number_meant(str(given)) if isinstance(given, str | float) else None
         whole = isinstance(value, int) or self.type == "float"
-        return f"; write {value}" if value is not None and whole and self.min <= value <= self.max else ""
+        fits = value is not None and whole and self.min <= value <= self.max
+        return f"; write {value}" if fits else self.instead
 
     def _number(self, given: object, where: str) -> float:
         try:
@@ -187,7 +194,7 @@ def parse_problem(
     for field in fields:
         where = f"problem.{field.name}"
         if field.name not in values and field.name not in preset:
-            raise InvalidInput(where, f"is missing and has no default; accepted: {field.accepts}")
+            raise InvalidInput(where, f"is missing and has no default; accepted: {field.accepts}{field.instead}")
         problem[field.name] = field.parse(values.get(field.name, preset.get(field.name)), where)
     return problem
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from evo.errors import InvalidInput
 from evo.text.document import literal_text
-from evo.text.suggestion import closest, number_meant
+from evo.text.suggestion import closest, numbers_meant
 from evo.text.visible import one_line
 
 MOST = 10**9
@@ -101,17 +101,34 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
         if text is None:
             return None
         choices = re.findall(r"'([^']*)'", str(bounds.get("expected", "")))
-        meant = closest(str(value), choices) if choices else None
-        written = "" if meant is None else f"; write {json.dumps(meant)}"
+        word = closest(str(value), choices) if choices else None
+        written = "" if word is None else f"; write {json.dumps(word)}"
         return text.format(quoted=quoted, length=len(given), **bounds) + written
-    if limits := limits or missed:
+    if limits:
         return f"{reason}; accepted: {limits}"
-    number = number_meant(value, units(error["loc"])) if isinstance(value, str) else None
-    fits = number is not None and (isinstance(number, int) or error["type"] not in NOT_WHOLE)
-    return f"{reason}; write {number}" if fits and str(number) != value.strip() else reason
+    if missed:
+        return f"{reason}; accepted: {missed}, e.g. {_within(bounds)}"
+    numbers = numbers_meant(value, units(error["loc"])) if isinstance(value, str) else []
+    meant = [str(each) for each in numbers if isinstance(each, int) or error["type"] not in NOT_WHOLE]
+    if meant and value.strip() not in meant:
+        return f"{reason}; write {' or '.join(meant)}"
+    return f"{reason}, e.g. 1" if reason.endswith("number") else reason
 
 
-_SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "mins": 60, "minutes": 60, "h": 3600, "hours": 3600, "d": 86400}
+def _within(bounds: Mapping[str, Any]) -> str:
+    """Return a number within the bound that was exceeded."""
+    for name, beyond in (("ge", 0), ("le", 0), ("gt", 1), ("lt", -1)):
+        if name in bounds:
+            return f"{bounds[name] + beyond:.12g}"
+    return "1"
+
+
+_SECONDS: Mapping[str, int] = {
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600),
+    **dict.fromkeys(("d", "day", "days"), 86400),
+}
 _IN_SECONDS = {"minutes": 60, "hours": 3600, "days": 86400, "grace": 1, "grace_s": 1, "expires_in_s": 1}
 _GB = {"": 1, "g": 1, "gb": 1, "gib": 1.073741824, "mb": 1e-3, "tb": 1e3}
 _DECIMAL = {"": 1, "k": 1e3, "m": 1e6, "usd": 1, "eur": 1}

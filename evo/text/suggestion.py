@@ -105,6 +105,41 @@ BINARY: Mapping[str, float] = {
 """Factors of suffixes of sizes, as kernels count them."""
 
 
+_CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,4}):(\d{1,2}(?:\.\d+)?)")
+_DURATION = re.compile(r"p?t?((?:\d*\.?\d+[a-z]+)+)")
+
+
+def numbers_meant(text: str, units: Mapping[str, float] = BINARY) -> list[int | float]:
+    """Return the numbers that a text may mean: none if it is unclear, several if it is ambiguous.
+
+    If the units are those of a time, durations such as ``1h30m``, ``PT5M`` and ``0:05:00`` are understood as well. The
+    text ``1:30`` may be minutes and seconds, or hours and minutes.
+
+    Args:
+        text: the text.
+        units: factors by suffix, in lower case.
+    """
+    if (number := number_meant(text, units)) is not None:
+        return [number]
+    plain = re.sub(r"[\s'\"=]", "", text[:MAX_SHOWN].lower())
+    if "h" not in units:
+        return []
+    if (clock := _CLOCK.fullmatch(plain)) is not None:
+        first, second, third = float(clock[1] or 0), float(clock[2]), float(clock[3])
+        seconds = [3600 * first + 60 * second + third, *([] if clock[1] else [3600 * second + 60 * third])]
+        return [_shortest(each * units["s"]) for each in seconds]
+    if (found := _DURATION.fullmatch(plain)) is None:
+        return []
+    parts = re.findall(r"(\d*\.?\d+)([a-z]+)", found[1])
+    known = all(unit in units for _, unit in parts)
+    return [_shortest(sum(float(each) * units[unit] for each, unit in parts))] if known else []
+
+
+def _shortest(value: float) -> int | float:
+    """Return a number as int if it is whole."""
+    return int(value) if value == int(value) else value
+
+
 def number_meant(text: str, units: Mapping[str, float] = BINARY) -> int | float | None:
     """Return the number that a text such as ``1k``, ``1,024``, ``2^10``, ``1<<10`` or ``0,5`` means; None if unclear.
 
@@ -125,8 +160,7 @@ def number_meant(text: str, units: Mapping[str, float] = BINARY) -> int | float 
         if (between in ("**", "<<") and max(value, factor) > 1024) or (between == "/" and not factor):
             return None
         value = _OPERATORS[between](value, factor)
-    value = -value if sign else value
-    return int(value) if value == int(value) else value
+    return _shortest(-value if sign else value)
 
 
 _OPERATORS: Mapping[str, Callable[[float, float], float]] = {

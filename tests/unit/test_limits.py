@@ -1,5 +1,7 @@
 """A refusal names the accepted range, in every interface."""
 
+import json
+import re
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -12,19 +14,19 @@ from evo.text.limits import accepted, refuse_invisible, refused
 @pytest.mark.parametrize(
     ("shape", "given", "said"),
     [
-        (Annotated[int, Field(ge=1)], 0, "0 is out of range; accepted: 1 and more"),
-        (Annotated[float, Field(gt=0, le=30)], 31, "31 is out of range; accepted: 30 and less"),
-        (Annotated[float, Field(gt=0)], "-1.5", "-1.5 is out of range; accepted: above 0"),
-        (int, "1.5", "'1.5' is not a whole number"),
-        (int, 1.5, "1.5 is not a whole number"),
-        (int, [], "[] is not a whole number"),
-        (int, None, "null is not a whole number"),
+        (Annotated[int, Field(ge=1)], 0, "0 is out of range; accepted: 1 and more, e.g. 1"),
+        (Annotated[float, Field(gt=0, le=30)], 31, "31 is out of range; accepted: 30 and less, e.g. 30"),
+        (Annotated[float, Field(gt=0)], "-1.5", "-1.5 is out of range; accepted: above 0, e.g. 1"),
+        (int, "1.5", "'1.5' is not a whole number, e.g. 1"),
+        (int, 1.5, "1.5 is not a whole number, e.g. 1"),
+        (int, [], "[] is not a whole number, e.g. 1"),
+        (int, None, "null is not a whole number, e.g. 1"),
         (Annotated[int, Field(strict=True)], "5", "'5' is a string; leave the quotes out"),
         (Annotated[bool, Field(strict=True)], "true", "'true' is a string; leave the quotes out"),
-        (Annotated[int, Field(strict=True)], "high", "'high' is not a whole number"),
-        (Annotated[float, Field(strict=True)], "high", "'high' is not a number"),
+        (Annotated[int, Field(strict=True)], "high", "'high' is not a whole number, e.g. 1"),
+        (Annotated[float, Field(strict=True)], "high", "'high' is not a number, e.g. 1"),
         (Annotated[bool, Field(strict=True)], "yes", "must be true or false"),
-        (float, "x" * 50, f"'{'x' * 40}…' is not a number"),
+        (float, "x" * 50, f"'{'x' * 40}…' is not a number, e.g. 1"),
         (Literal["a", "b"], "c", "'c' is not one of 'a' or 'b'"),
         (Annotated[str, Field(min_length=1)], "", "is empty"),
         (Annotated[str, Field(min_length=16)], "secret", "has 6 characters, which are too few: give 16 or more"),
@@ -38,6 +40,8 @@ def test_validation_error_states_the_accepted_range(shape: Any, given: object, s
     with pytest.raises(ValidationError) as wrong:
         TypeAdapter(shape).validate_python(given)
     assert refused(wrong.value.errors()[0]) == said
+    if (example := re.search(r"e\.g\. (\S+)$", said or "")) is not None:
+        TypeAdapter(shape).validate_python(json.loads(example[1]))
 
 
 def test_accepted_range_is_formatted_with_separators() -> None:

@@ -52,6 +52,15 @@ SEARCHES = [
     ("softmax --minutes 90s", "softmax --minutes 1.5"),
     ("softmax --minutes 1h", "softmax --minutes 60"),
     ("softmax --minutes 0,5", "softmax --minutes 0.5"),
+    ("softmax --minutes 1h30m", "softmax --minutes 90"),
+    ("softmax --minutes '5 min 30 s'", "softmax --minutes 5.5"),
+    ("softmax --minutes PT5M", "softmax --minutes 5"),
+    ("softmax --minutes 1:02:00", "softmax --minutes 62"),
+    ("softmax --minutes 1:30", "softmax --minutes 1.5"),
+    ("softmax --minutes 1:30", "softmax --minutes 90"),
+    ("softmax --minutes inf", "softmax --minutes 1000000000"),
+    ("softmax --trials all", "softmax --trials 1000000000"),
+    ("softmax --problem rows=64,,cols=32", "softmax --problem rows=64,cols=32"),
     ("softmax --trials 1e3", "softmax --trials 1000"),
     ("softmax --trials 1k", "softmax --trials 1000"),
     ("softmax --trials 1,000", "softmax --trials 1000"),
@@ -82,6 +91,42 @@ def test_search_with_the_suggested_words_is_accepted(
     assert all(word in suggestion for word in changed), error
     with pytest.raises(Started):
         entry.main(["search", *shlex.split(pasted)])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "example"),
+    [
+        ("--minutes 0", "--minutes 1"),
+        ("--minutes nan", "--minutes 1"),
+        ("--minutes soon", "--minutes 1"),
+        ("--minutes 1e12", "--minutes 1000000000"),
+        ("--trials 0", "--trials 1"),
+        ("--trials ten", "--trials 1"),
+        ("--trials 1.5", "--trials 1"),
+        ("--trials 1e12", "--trials 1000000000"),
+        ("--seed -1", "--seed 0"),
+        ("--seed random", "--seed 0"),
+        ("--threads 0", "--threads 1"),
+        ("--threads auto", "--threads 1"),
+        ("--priority high", "--priority 0"),
+        ("--device-memory half", "--device-memory 1"),
+        ("--cache l2", "--cache hot"),
+        ("--launch graphs", "--launch plain"),
+        ("--problem rows=0", "rows=1024"),
+        ("--problem rows=64x128", "rows=1024"),
+        ("--problem dtype=int8", "dtype=float32"),
+        ("--problem rows=64,rows=128", "rows=128"),
+    ],
+)
+def test_error_about_a_value_of_unclear_meaning_ends_with_an_accepted_example(
+    wrong: str, example: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry.main(["search", "softmax", *wrong.split()]) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith(f"Error: {wrong.partition(' ')[0]}")
+    assert error.rpartition(", e.g. ")[2].strip("`") in (example, example.partition("=")[2]), error
+    with pytest.raises(Started):
+        entry.main(["search", "softmax", *(example if example.startswith("--") else f"--problem {example}").split()])
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,9 @@ def test_number_out_of_range_is_refused_and_the_error_states_both_limits(
 ) -> None:
     with pytest.raises(InvalidInput) as raised:
         field.parse(value, "n")
-    assert raised.value.reason.endswith(f"out of range; accepted: {accepted}")
+    reason, _, example = raised.value.reason.partition(", e.g. ")
+    assert reason.endswith(f"out of range; accepted: {accepted}")
+    assert field.parse(example, "n") == field.example
 
 
 @given(

@@ -9,9 +9,9 @@ import typer
 from typer.exceptions import TyperException
 
 from evo.errors import InvalidInput
-from evo.text.limits import NOT_WHOLE, accepted, refused, units
+from evo.text.limits import MOST, NOT_WHOLE, accepted, refused, units
 from evo.text.secrets import masked
-from evo.text.suggestion import closest, number_meant
+from evo.text.suggestion import closest, numbers_meant
 
 _SERVICE = frozenset({"--resume", "--url", "--token", "--db", "--json"})
 
@@ -140,23 +140,60 @@ def _reason(error: TyperException, parameter: Any) -> str:
     if not hasattr(cause, "errors"):
         return error.message.rstrip(".")
     first: Mapping[str, Any] = cause.errors()[0]
-    limits = accepted(getattr(parameter, "min", None), getattr(parameter, "max", None))
+    limits = accepted(*_bounds(parameter))
     reason = refused(first, limits) or str(first.get("ctx", {}).get("error", first["msg"])).rstrip(".")
-    meant = _meant(first, parameter)
-    return reason if meant is None else f"{reason}; write {_name(parameter)} {meant}"
+    if parameter.param_type_name == "argument":
+        return f"{reason}; {parameter.help[0].lower()}{parameter.help[1:].rstrip('.')}" if parameter.help else reason
+    option = f"{_name(parameter)} "
+    if meant := _meant(first, parameter):
+        return f"{reason}; write {' or '.join(option + each for each in meant)}"
+    example = _example(first, parameter)
+    return f"{reason}, e.g. {option}{example}" if example else reason
 
 
-def _meant(error: Mapping[str, Any], parameter: Any) -> str | None:
-    """Return the value that the user probably means, after checking that the parameter accepts it."""
-    given, (_, _, choices) = str(error["input"]), str(error["msg"]).partition(" is not one of ")
-    if choices:
-        return closest(given, re.findall(r"'([^']*)'", choices))
-    value = number_meant(given, units([str(parameter.name)]))
-    least, most = (getattr(parameter, name, None) for name in ("min", "max"))
-    fits = value is not None and (least is None or value >= least) and (most is None or value <= most)
-    if not fits or str(value) == given or (error["type"] in NOT_WHOLE and not isinstance(value, int)):
-        return None
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def _bounds(parameter: Any) -> tuple[float | None, float | None]:
+    return getattr(parameter, "min", None), getattr(parameter, "max", None)
+
+
+def _choices(error: Mapping[str, Any]) -> list[str]:
+    """Return the accepted words that an error lists; empty for other errors."""
+    return re.findall(r"'([^']*)'", str(error["msg"]).partition(" is not one of ")[2])
+
+
+_UNLIMITED = {"all", "any", "inf", "infinite", "infinity", "unlimited", "forever", "max", "none", "never", "∞"}
+
+
+def _meant(error: Mapping[str, Any], parameter: Any) -> list[str]:
+    """Return the values that the user may mean, after checking that the parameter accepts them."""
+    given, (least, most) = str(error["input"]), _bounds(parameter)
+    if choices := _choices(error):
+        meant = closest(given, choices)
+        return [] if meant is None else [meant]
+    if most == MOST and given.strip().lower() in _UNLIMITED:
+        return [str(MOST)]
+    fitting = [
+        value
+        for value in numbers_meant(given, units([str(parameter.name)]))
+        if (least is None or value >= least)
+        and (most is None or value <= most)
+        and (isinstance(value, int) or error["type"] not in NOT_WHOLE)
+    ]
+    written = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in fitting]
+    return [each for each in written if each != given]
+
+
+def _example(error: Mapping[str, Any], parameter: Any) -> str:
+    """Return a value that the parameter accepts; empty if it is neither a number nor one of several words."""
+    if choices := _choices(error):
+        return choices[0]
+    least, most = _bounds(parameter)
+    if least is None and most is None:
+        return ""
+    if isinstance(parameter.default, int | float):
+        return f"{parameter.default:.6g}"
+    given = next(iter(numbers_meant(str(error["input"]), units([str(parameter.name)]))), 1)
+    nearest = most if most is not None and given > most else 1 if least is None else max(1, least)
+    return f"{nearest if most is None else min(nearest, most):.12g}"
 
 
 _COMMANDS = (
