@@ -1,8 +1,9 @@
 """Request bodies and small answers. Larger answers are in `evo.messages.view`, and jobs are in `evo.messages.job`."""
 
 import re
+from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +20,15 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError
 
 from api.http.errors import MOST_NAMED
+from api.http.objects import (
+    GivenBudget,
+    GivenObjective,
+    GivenRequirements,
+    OneValue,
+    no_object,
+    policy_terms,
+    problem_terms,
+)
 from api.http.strict_json import Checked, refuse_unstorable, strict
 from evo.device import Device
 from evo.device.requirements import Requirements
@@ -27,8 +37,6 @@ from evo.messages.job import Answer, Lease, SlotReport
 from evo.search.search import Budget
 from evo.strategy import DEFAULT, STRATEGIES
 from evo.text.limits import LARGEST, LARGEST_ID, refuse_invisible, refuse_unaddressable
-from evo.text.suggestion import unknown
-from evo.trial import Value
 from evo.trial.objective import Objective
 from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 
@@ -52,16 +60,6 @@ MAX_NAMES, MAX_PROBLEM, MAX_DEVICES = 200, 10_000, 256
 """Maximum number of names in one object, of characters of a problem, and of devices of one worker."""
 
 
-def _one_value(given: object) -> object:
-    if isinstance(given, list | dict | None):
-        kind = "a list" if isinstance(given, list) else "an object" if isinstance(given, dict) else "null"
-        several = "; send a request for each value" if isinstance(given, list) and len(given) > 1 else ""
-        reason = f"is {kind}; give one value: a number, true, false, or a string in quotes{several}"
-        raise PydanticCustomError("one_value", "{reason}", {"reason": reason})
-    return given
-
-
-OneValue = Annotated[Value, BeforeValidator(_one_value)]
 GivenConfig: TypeAlias = Annotated[dict[Name, OneValue], Field(max_length=MAX_NAMES)]
 MAX_INTEGER = LARGEST
 
@@ -103,24 +101,12 @@ MAX_RESULTS, MAX_CONTENTS = 256, 1024
 """Maximum number of results and of artefact contents in one request."""
 
 
-def _only_known(kind: type) -> BeforeValidator:
-    """Refuse fields that a dataclass does not have, which Pydantic would ignore."""
-    known = get_type_hints(kind, include_extras=True)
-
-    def check(value: Any) -> Any:
-        if isinstance(value, dict):
-            for name in value:
-                if name not in known:
-                    raise InvalidInput(str(name), unknown(str(name), known, "fields"))
-        return value
-
-    return BeforeValidator(check)
-
-
 class Body(BaseModel):
     """Base class of request bodies. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    EXAMPLE: ClassVar[Mapping[str, object]] = {}
+    """An accepted object, for errors about values that are no objects."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -136,7 +122,14 @@ class Body(BaseModel):
             )
         if not isinstance(given, Checked):
             refuse_unstorable(given)
+        if cls.EXAMPLE and not isinstance(given, dict | cls):
+            raise no_object(given, cls._meant(given), cls.EXAMPLE)
         return given
+
+    @classmethod
+    def _meant(cls, given: object) -> object:
+        """Return the object that another value means, or None."""
+        return None
 
 
 class FamilyBody(Body):
@@ -172,8 +165,15 @@ class WarmStart(Body):
     used, and their number is reported.
     """
 
+    EXAMPLE = {"source": "notes", "configs": [{"BLOCK": 64}]}
+
     source: Name
     configs: Annotated[list[GivenConfig], FailFast()] = Field(min_length=1, max_length=10_000)
+
+    @classmethod
+    def _meant(cls, given: object) -> object:
+        configs = isinstance(given, list) and given and all(isinstance(each, dict) for each in given)
+        return {"source": "notes", "configs": given} if configs and len(str(given)) < MAX_NAMES else None
 
 
 class Webhook(Body):
@@ -182,15 +182,14 @@ class Webhook(Body):
     `secret` signs the message. The default is the secret of the service.
     """
 
+    EXAMPLE = {"url": "https://example.org/hook"}
+
     url: str = Field(min_length=1, max_length=2000)
     secret: str | None = Field(default=None, min_length=16, max_length=200)
 
-    @model_validator(mode="before")
     @classmethod
-    def _is_object(cls, given: object) -> object:
-        if isinstance(given, str):
-            raise InvalidInput("webhook", 'must be an object; write {"url": "https://example.org/hook"}')
-        return given
+    def _meant(cls, given: object) -> object:
+        return {"url": given} if isinstance(given, str) and re.match("https?://", given) else None
 
 
 class SearchRequest(Body):
@@ -201,22 +200,26 @@ class SearchRequest(Body):
     selects the latest version.
     """
 
+    EXAMPLE = {"family": "sdpa"}
+
     family: Name | None = None
     family_digest: Digest | None = None
-    problem: GivenConfig | Annotated[str, Field(max_length=MAX_PROBLEM)] = ""
+    problem: Annotated[GivenConfig | Annotated[str, Field(max_length=MAX_PROBLEM)], BeforeValidator(problem_terms)] = ""
     device: Name = "auto"
     device_uuid: str | None = None
-    objective: Annotated[Objective, _only_known(Objective)] = Objective()
+    objective: GivenObjective = Objective()
     strategy: Annotated[Name, Field(examples=list(STRATEGIES))] = DEFAULT
     seed: int = Field(default=0, ge=0, le=MAX_INTEGER)
-    budget: Annotated[Budget, _only_known(Budget)] = Budget()
-    policy: Annotated[dict[str, Any], Field(max_length=MAX_NAMES)] | Name = "default"
+    budget: GivenBudget = Budget()
+    policy: Annotated[Annotated[dict[str, Any], Field(max_length=MAX_NAMES)] | Name, BeforeValidator(policy_terms)] = (
+        "default"
+    )
     priority: Priority = 0
     notes: str = Field(default="", max_length=MAX_NOTES)
     from_default: bool = False
     warm_start: WarmStart | None = None
     webhook: Webhook | None = None
-    requirements: Annotated[Requirements, _only_known(Requirements)] = Requirements()
+    requirements: GivenRequirements = Requirements()
 
     @model_validator(mode="after")
     def _one_family(self) -> "SearchRequest":

@@ -103,7 +103,7 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
         choices = re.findall(r"'([^']*)'", str(bounds.get("expected", "")))
         word = closest(str(value), choices) if choices else None
         written = "" if word is None else f"; write {json.dumps(word)}"
-        return text.format(quoted=quoted, length=len(given), **bounds) + written
+        return text.format(quoted=quoted, length=len(given), **bounds) + (written or _converted(error["type"], value))
     if limits:
         return f"{reason}; accepted: {limits}"
     if missed:
@@ -115,12 +115,33 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
     return f"{reason}, e.g. 1" if reason.endswith("number") else reason
 
 
+_TRUTHS = {**dict.fromkeys(("true", "yes", "on", "1"), "true"), **dict.fromkeys(("false", "no", "off", "0"), "false")}
+
+
+def _converted(kind: str, value: object) -> str:
+    """Return a value of the wrong type in the right type, as the end of an error; empty if its meaning is unclear.
+
+    A list of one value stands for this value, and one value for a list of it.
+    """
+    scalar = isinstance(value, str | int | float) and not isinstance(value, bool)
+    if kind in ("list_type", "tuple_type") and value is not None and (scalar or isinstance(value, Mapping)):
+        return f"; write {json.dumps([value], ensure_ascii=False)}" if len(str(value)) <= _SHOWN else ""
+    if kind == "bool_type":
+        return f"; write {_TRUTHS[str(value).lower()]}" if str(value).lower() in _TRUTHS else ", e.g. true"
+    if kind not in ("string_type", "dict_type", "model_type", "model_attributes_type"):
+        return ""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    wanted = isinstance(value, Mapping) if kind != "string_type" else isinstance(value, str) or scalar
+    if not wanted or len(str(value)) > _SHOWN:
+        return "; omit it, or give one" if value is None and kind == "string_type" else ""
+    return f"; write {json.dumps(value if isinstance(value, Mapping) else str(value), ensure_ascii=False)}"
+
+
 def _within(bounds: Mapping[str, Any]) -> str:
     """Return a number within the bound that was exceeded."""
-    for name, beyond in (("ge", 0), ("le", 0), ("gt", 1), ("lt", -1)):
-        if name in bounds:
-            return f"{bounds[name] + beyond:.12g}"
-    return "1"
+    beyond = next(bounds[name] + step for name, step in (("ge", 0), ("le", 0), ("gt", 1), ("lt", -1)) if name in bounds)
+    return str(int(beyond) if beyond == int(beyond) else beyond)
 
 
 _SECONDS: Mapping[str, int] = {

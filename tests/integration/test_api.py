@@ -551,7 +551,7 @@ def test_budget_of_infinite_or_nan_minutes_is_refused(rest: Rest, minutes: str) 
 def test_webhook_given_as_text_is_refused_and_the_error_shows_the_object_to_write(rest: Rest) -> None:
     response = rest.http.post("/searches", json={"family_digest": DIGEST, "webhook": "https://example.org"})
     assert (response.status_code, response.json()["field"]) == (422, "webhook")
-    assert response.json()["detail"] == 'webhook: must be an object; write {"url": "https://example.org/hook"}'
+    assert response.json()["detail"] == 'webhook: must be an object; write {"url": "https://example.org"}'
 
 
 @pytest.mark.parametrize("place", [[1.0, HUGE, 1], [math.inf, 1, 1], [1.0, 1, HUGE]])

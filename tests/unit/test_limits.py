@@ -25,7 +25,21 @@ from evo.text.limits import accepted, refuse_invisible, refused
         (Annotated[bool, Field(strict=True)], "true", "'true' is a string; leave the quotes out"),
         (Annotated[int, Field(strict=True)], "high", "'high' is not a whole number, e.g. 1"),
         (Annotated[float, Field(strict=True)], "high", "'high' is not a number, e.g. 1"),
-        (Annotated[bool, Field(strict=True)], "yes", "must be true or false"),
+        (Annotated[bool, Field(strict=True)], "yes", "must be true or false; write true"),
+        (Annotated[bool, Field(strict=True)], "maybe", "must be true or false, e.g. true"),
+        (
+            Annotated[int, Field(le=2**63 - 1)],
+            2**70,
+            f"{2**70} is out of range; accepted: {2**63 - 1:,} and less, e.g. {2**63 - 1}",
+        ),
+        (list[str], "admin", 'must be a list; write ["admin"]'),
+        (list[int], 0, "must be a list; write [0]"),
+        (list[dict[str, int]], {"W": 1}, 'must be a list; write [{"W": 1}]'),
+        (list[str], None, "must be a list"),
+        (str, 12, 'must be a string, in quotes; write "12"'),
+        (str, ["tpe"], 'must be a string, in quotes; write "tpe"'),
+        (str, ["tpe", "random"], "must be a string, in quotes"),
+        (dict[str, int], [{"W": 1}], 'must be an object, of fields and values in braces; write {"W": 1}'),
         (float, "x" * 50, f"'{'x' * 40}…' is not a number, e.g. 1"),
         (Literal["a", "b"], "c", "'c' is not one of 'a' or 'b'"),
         (Annotated[str, Field(min_length=1)], "", "is empty"),
@@ -40,7 +54,7 @@ def test_validation_error_states_the_accepted_range(shape: Any, given: object, s
     with pytest.raises(ValidationError) as wrong:
         TypeAdapter(shape).validate_python(given)
     assert refused(wrong.value.errors()[0]) == said
-    if (example := re.search(r"e\.g\. (\S+)$", said or "")) is not None:
+    if (example := re.search(r"(?:e\.g\.|write) (\S.*)$", said or "")) is not None:
         TypeAdapter(shape).validate_python(json.loads(example[1]))
 
 

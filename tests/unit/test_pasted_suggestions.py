@@ -1,5 +1,6 @@
 """Errors about command lines end with a suggestion, and the suggestion is accepted if a user pastes it."""
 
+import json
 import re
 import shlex
 from typing import Any
@@ -282,6 +283,11 @@ def test_suggested_version_of_a_toolkit_is_accepted(version: str) -> None:
     assert Requirements(toolkit={"cuda": "12.4"}).words == ("cuda 12.4 or newer",)
 
 
+def first_error(error: ValidationError, body: object) -> dict[str, str]:
+    """Return the first error as a service reports it."""
+    return wrong_fields([{**each, "loc": ("body", *each["loc"])} for each in error.errors()], body)[0]
+
+
 @pytest.mark.parametrize(
     ("wrong", "says", "pasted"),
     [
@@ -295,11 +301,60 @@ def test_suggested_version_of_a_toolkit_is_accepted(version: str) -> None:
             '; write "maximise"',
             {"objective": {"metric": "gb_s", "direction": "maximise"}},
         ),
+        ({"budget": {"minutes": "1h30m"}}, "; write 90", {"budget": {"minutes": 90}}),
+        ({"budget": {"minutes": "1:30"}}, "; write 1.5 or 90", {"budget": {"minutes": 1.5}}),
+        ({"budget": {"trials": "all"}}, ", e.g. 1", {"budget": {"trials": 1}}),
+        ({"budget": {"trials": [1]}}, ", e.g. 1", {"budget": {"trials": 1}}),
+        ({"seed": 2**70}, f", e.g. {2**63 - 1}", {"seed": 2**63 - 1}),
+        ({"priority": 2000}, ", e.g. 1000", {"priority": 1000}),
+        ({"strategy": ["tpe"]}, '; write "tpe"', {"strategy": "tpe"}),
+        ({"notes": 5}, '; write "5"', {"notes": "5"}),
+        ({"from_default": "yes"}, "; write true", {"from_default": True}),
+        ({"problem": {"rows": [64, 128]}}, ", e.g. 64", {"problem": {"rows": 64}}),
     ],
 )
 def test_suggested_value_of_a_request_is_accepted(wrong: dict[str, Any], says: str, pasted: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as raised:
         SearchRequest.model_validate({"family": "softmax", **wrong})
-    (error,) = wrong_fields(raised.value.errors(), {"family": "softmax", **wrong})
+    error = first_error(raised.value, {"family": "softmax", **wrong})
     assert says in error["reason"]
     SearchRequest.model_validate({"family": "softmax", **pasted})
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "says"),
+    [
+        ("objective", "time", ', e.g. {"cache": "cold"}'),
+        ("objective", [], ', e.g. {"cache": "cold"}'),
+        ("objective", "cold", '; write {"cache": "cold"}'),
+        ("objective", "pdl", '; write {"launch": "pdl"}'),
+        ("objective", "maximise: gflop_s", '; write {"metric": "gflop_s", "direction": "maximise"}'),
+        ("budget", "soon", ', e.g. {"trials": 100}'),
+        ("budget", None, ', e.g. {"trials": 100}'),
+        ("budget", 50, '; write {"trials": 50}'),
+        ("budget", "50 trials", '; write {"trials": 50}'),
+        ("budget", "5 min", '; write {"minutes": 5}'),
+        ("budget", [{"trials": 5}], '; write {"trials": 5}'),
+        ("requirements", "a lot", ', e.g. {"memory_gb": 24}'),
+        ("requirements", "24GB", '; write {"memory_gb": 24}'),
+        ("requirements", "cuda>=12.4", '; write {"toolkit": {"cuda": "12.4"}}'),
+        ("webhook", "https://example.org/x", '; write {"url": "https://example.org/x"}'),
+        ("webhook", 5, ', e.g. {"url": "https://example.org/hook"}'),
+        ("warm_start", "a.json", ', e.g. {"source": "notes", "configs": [{"BLOCK": 64}]}'),
+        ("warm_start", [{"W": 1}], '; write {"source": "notes", "configs": [{"W": 1}]}'),
+        ("policy", 5, 'e.g. "default" or {"minimum_gain": 0.05}'),
+        ("problem", 64, 'e.g. "S=512" or {"S": 512}'),
+        ("", "softmax", ', e.g. {"family": "sdpa"}'),
+    ],
+)
+def test_error_about_a_value_that_is_no_object_shows_an_accepted_object(field: str, wrong: object, says: str) -> None:
+    def sent(value: object) -> object:
+        return {"family": "softmax", field: value} if field else value
+
+    with pytest.raises(ValidationError) as raised:
+        SearchRequest.model_validate(sent(wrong))
+    error = first_error(raised.value, sent(wrong))
+    assert error["field"] == (field or "body")
+    assert error["reason"].endswith(says)
+    for written in re.split(r" or ", re.split(r"write |e\.g\. ", says)[1]):
+        SearchRequest.model_validate(sent(json.loads(written)))

@@ -1,0 +1,116 @@
+"""Objects in request bodies. If another value is sent, the error shows the object that it means, or an example."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
+
+from evo.device.requirements import Requirements, parse_toolkit
+from evo.errors import InvalidInput
+from evo.messages.view.metric import Metric
+from evo.search.search import Budget
+from evo.text.limits import MOST, units
+from evo.text.suggestion import numbers_meant, unknown
+from evo.trial import Value
+from evo.trial.objective import Objective
+
+
+def _one_value(given: object) -> object:
+    """Return the value of a field, after checking that it is no list, object or null."""
+    if isinstance(given, list | dict | None):
+        kind = "a list" if isinstance(given, list) else "an object" if isinstance(given, dict) else "null"
+        first = given[0] if isinstance(given, list) and given else 1
+        example = f", e.g. {json.dumps(first)}" if isinstance(first, int | float | bool) else ""
+        several = "; send a request for each value" if isinstance(given, list) and len(given) > 1 else ""
+        reason = f"is {kind}; give one value: a number, true, false, or a string in quotes{example}{several}"
+        raise PydanticCustomError("one_value", "{reason}", {"reason": reason})
+    return given
+
+
+def policy_terms(given: object) -> object:
+    """Return the policy of a request, after checking that it is a name or an object."""
+    return _text_or_object(given, "a name", '"default" or {"minimum_gain": 0.05}')
+
+
+def problem_terms(given: object) -> object:
+    """Return the problem of a request, after checking that it is a text or an object."""
+    return _text_or_object(given, "a string", '"S=512" or {"S": 512}')
+
+
+def _text_or_object(given: object, what: str, example: str) -> object:
+    if isinstance(given, str | dict):
+        return given
+    raise PydanticCustomError("no_object", "{reason}", {"reason": f"must be an object or {what}, e.g. {example}"})
+
+
+def _object_of(
+    kind: type, example: Mapping[str, object], read: Callable[[str], object] = lambda _: None
+) -> BeforeValidator:
+    """Refuse fields that a dataclass does not have, which Pydantic would ignore, and values that are no objects.
+
+    Args:
+        kind: the dataclass.
+        example: an accepted object.
+        read: returns the object that a text means, or None.
+    """
+    known = get_type_hints(kind, include_extras=True)
+    words = {word: name for name, hint in known.items() if get_origin(hint) is Literal for word in get_args(hint)}
+
+    def check(value: Any) -> Any:
+        if isinstance(value, kind):
+            return value
+        if not isinstance(value, dict):
+            text = value if isinstance(value, str) else ""
+            meant = (
+                {words[text]: text} if text in words else None if isinstance(value, list | dict) else read(str(value))
+            )
+            raise no_object(value, meant, example)
+        for name in value:
+            if name not in known:
+                raise InvalidInput(str(name), unknown(str(name), known, "fields"))
+        return value
+
+    return BeforeValidator(check)
+
+
+def no_object(value: object, meant: object, example: object) -> PydanticCustomError:
+    """Return the error about a value that is not an object, with the object that it means or an accepted one."""
+    if meant is None and isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+        meant = value[0]
+    written = f", e.g. {json.dumps(example)}" if meant is None else f"; write {json.dumps(meant, ensure_ascii=False)}"
+    return PydanticCustomError("no_object", "{reason}", {"reason": f"must be an object{written:.200}"})
+
+
+def _objective_meant(text: str) -> object:
+    """Return the objective that a text such as ``maximise: gflop_s`` means, or None."""
+    try:
+        metric = Metric.parse(text, "objective") if ":" in text else None
+    except InvalidInput:
+        return None
+    return None if metric is None else {"metric": metric.text, "direction": metric.direction}
+
+
+def _budget_meant(text: str) -> object:
+    """Return the budget that a text such as ``5m``, ``100`` or ``100 trials`` means, or None."""
+    if (found := re.fullmatch(r"\s*([1-9]\d{0,8})\s*(?:trials?|configs?|evaluations?)?\s*", text)) is not None:
+        return {"trials": int(found[1])}
+    minutes = numbers_meant(text, units(("minutes",)))
+    return {"minutes": minutes[0]} if len(minutes) == 1 and 0 < minutes[0] <= MOST else None
+
+
+def _requirements_meant(text: str) -> object:
+    """Return the requirements that a text such as ``24GB`` or ``cuda>=12.4`` means, or None."""
+    try:
+        return {"toolkit": dict([parse_toolkit(text)])}
+    except InvalidInput:
+        memory = numbers_meant(text, units(("memory_gb",)))
+    return {"memory_gb": memory[0]} if memory and memory[0] > 0 else None
+
+
+OneValue = Annotated[Value, BeforeValidator(_one_value)]
+GivenObjective = Annotated[Objective, _object_of(Objective, {"cache": "cold"}, _objective_meant)]
+GivenBudget = Annotated[Budget, _object_of(Budget, {"trials": 100}, _budget_meant)]
+GivenRequirements = Annotated[Requirements, _object_of(Requirements, {"memory_gb": 24}, _requirements_meant)]
