@@ -172,7 +172,7 @@ def _exit_code(arguments: list[str]) -> int:
     try:
         code = app(arguments, prog_name="kernel-evo", standalone_mode=False) or 0
     except SystemExit as ending:
-        lost = _output_is_closed() or isinstance(ending.__context__, BrokenPipeError)  # Rich raised it
+        lost = _output_is_closed() or isinstance(ending.__context__, BrokenPipeError)  # Rich then exits
         code = Exit.UNHEARD if lost else int(ending.code or 0)
     sys.stdout.flush()
     return code

@@ -15,7 +15,7 @@ class Metric:
     Attributes:
         scale: factor from the metric's base unit to the unit of the `Figure`.
         most: upper limit to which results are reduced. A computed rate may be impossibly high, because the profiler
-            counts its parts in different runs of the kernel.
+            counts the parts of the rate in different runs of the kernel.
         alternatives: the same metric of other kinds of instructions. The result is the worst value over the kinds that
             the kernel issued.
     """

@@ -7,7 +7,7 @@ from evo.device import Ceilings
 _NO_LIMITS = frozenset({"capability_major", "capability_minor", "clock_khz", "memory_clock_khz", "memory_bus_bits"})
 
 # Operations per multiprocessor and clock, for dense matrices. A multiply-add counts as two operations. The float64
-# rates of 8.0 and 9.0 are those of tensor cores.
+# rates of compute capabilities 8.0 and 9.0 are those of tensor cores.
 # Source: CUDA C++ Programming Guide, "Arithmetic Instructions", and NVIDIA's architecture white papers.
 _HALF = ("float16", "bfloat16")
 _EIGHT_BITS = ("float8_e4m3", "float8_e5m2", "int8")

@@ -220,7 +220,7 @@ def _as_whole(key: str, value: object) -> str:
 
 
 def _as_list(key: str, value: object, of_strings: bool) -> str:
-    """Return a suggestion to write a single value, a range, or a string of numbers as a list; empty for others."""
+    """Return a suggestion to write a single value, a range, or a string of numbers as a list; else an empty string."""
     if isinstance(value, bool):
         return _write(key, f"[{str(value).lower()}]")
     if isinstance(value, int | float):

@@ -34,8 +34,8 @@ class Attempt:
     """Result of one submitted variant.
 
     Attributes:
-        time_us: quick time or estimate of its best config; None if the variant does not work.
-        trouble: first line of its error; empty if the variant works.
+        time_us: quick time or estimate of the variant's best config; None if the variant does not work.
+        trouble: first line of the variant's error; empty if the variant works.
     """
 
     name: str

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 MAX_SHOWN = 100
-"""Maximum number of characters of a wrong name that the message repeats."""
+"""Maximum number of characters of a wrong name that an error message repeats."""
 
 _LONG = 1000
 """A list of names with more characters than this is omitted if the message suggests the closest name."""

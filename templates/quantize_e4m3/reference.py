@@ -54,7 +54,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return `scale`, computed in float32, and, as `codes`, the E4M3 numbers that the codes denote."""
+    """Return `scale`, computed in float32, and `codes`, decoded to the E4M3 numbers that they denote."""
     codes, scale = _quantised(problem, inputs)
     return {"codes": decoded(codes, E4M3), "scale": scale}
 

@@ -18,8 +18,8 @@ from evo.reference.rivals import rivals
 from evo.reference.torch_baselines import tensor_of, torch_on_cpu, torch_on_gpu
 
 LARGE_FLOPS = 5e9
-"""Minimum number of operations for which a GPU computes float16 references. This takes at most a second instead of a
-minute."""
+"""Minimum number of operations for which a GPU computes float16 references. The GPU needs at most a
+second, the CPU a minute."""
 
 BEYOND = 64.0
 """Value of keys and values after the end of the cache, in the last page. It is also added to `v` beyond the length of a

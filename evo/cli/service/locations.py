@@ -39,7 +39,7 @@ def _checked_path(database: Path) -> Path:
     """Return the path of a database. Refuse a file that is clearly not a database.
 
     Raises:
-        InvalidInput: the path is not that of a file, but e.g. of a folder, a socket or a device.
+        InvalidInput: the path names something other than a file, e.g. a folder, a socket or a device.
         EvoError: the file is not a kernel-evo database.
     """
     if database.exists() and not database.is_file():

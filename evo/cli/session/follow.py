@@ -125,7 +125,7 @@ def follow(
 def _warnings(view: SearchView) -> list[str]:
     """Return the warnings of a search. The report explains the gaps between quick and confirmed times."""
     warnings = [f"Warning: {each}" for each in view.warnings if each not in view.quick_gaps]
-    missing = None if view.state in TERMINAL else view.not_compared  # the report contains this warning
+    missing = None if view.state in TERMINAL else view.not_compared  # the final report contains it
     return warnings if missing is None else [*warnings, missing]
 
 

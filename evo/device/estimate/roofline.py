@@ -162,7 +162,7 @@ def cold_sets(cache_bytes: int, bytes_held: int, memory_bytes: int) -> int:
     Args:
         cache_bytes: size of the cache.
         bytes_held: size of one set. If even the maximum number of very small sets fits into the cache, the sets are
-            evicted only from a smaller cache, which the measurement states.
+            evicted only from a smaller cache. The measurement then names this smaller cache.
         memory_bytes: memory that the runner may allocate; the sets use a part of it.
     """
     wanted = math.ceil(5 * cache_bytes / max(bytes_held, 1)) + 1

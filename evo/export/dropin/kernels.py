@@ -29,7 +29,7 @@ KEPT_MAPS = 256
 
 _LINUX = platform.system() == "Linux"
 _DEFAULT_STATE = ctypes.c_void_p(-1)
-"""``FE_DFL_ENV`` of the C libraries of Linux."""
+"""Value of ``FE_DFL_ENV``, the default floating-point environment, in the C libraries of Linux."""
 
 
 class Unfit(RuntimeError):

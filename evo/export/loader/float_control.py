@@ -22,7 +22,7 @@ _ENVIRONMENT_BYTES = 256
 """Size of a buffer for ``fenv_t``, which has 32 bytes on x86-64 and 8 to 16 bytes on AArch64."""
 
 _DEFAULT = ctypes.c_void_p(-1)
-"""``FE_DFL_ENV`` of the C libraries of Linux."""
+"""Value of ``FE_DFL_ENV``, the default floating-point environment, in the C libraries of Linux."""
 
 _MXCSR: Mapping[str, int] = {
     "flush-to-zero": 0x8000,

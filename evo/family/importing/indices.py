@@ -29,7 +29,7 @@ _ELEMENT = re.compile(r"(?:__ld|__st|_*atomic|_mm|vld|vst)\w*")
 _CHECKS = frozenset({"condition_clause", "unary_expression", "conditional_expression"})
 """Nodes in which a pointer is only compared with the null pointer."""
 _COMPARED = {"<": True, "<=": True, "!=": True, ">": False, ">=": False}
-"""For each comparison, True if the left side is the smaller one."""
+"""For each comparison operator, True if the left side is smaller where the comparison holds; assumed for ``!=``."""
 _MOST = 500
 """Maximum number of uses of an array that are examined."""
 _MOST_VARIABLES = 50
@@ -46,7 +46,7 @@ _UNCLEAR = "?"
 _Stride = tuple[int, tuple[str, ...]]
 """Distance between neighbouring elements of an axis: the product of a number and problem fields."""
 _Sum = dict[tuple[str, ...], int]
-"""Sum of products: the factor of each product of names. A dot begins the names of variables, but not of fields."""
+"""Sum of products: the factor of each product of names. Names of variables begin with a dot, names of fields do not."""
 _HARDWARE = ("blockIdx.", "threadIdx.")
 """Beginnings of variables whose limits are extents of the launch."""
 _UNKNOWN = (f".{_UNCLEAR}",)

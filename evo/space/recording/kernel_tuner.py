@@ -64,7 +64,7 @@ def _columns(document: Mapping[str, Any], name: str) -> tuple[Column, ...]:
     for key in keys:
         if not isinstance(key, str) or key not in declared:
             raise InvalidInput(f"{name}: tune_params_keys", f"tune_params gives no values for {key!r:.100}")
-    if left_out := [key for key in declared if key not in keys]:  # configs that differ only in these would be equal
+    if left_out := [key for key in declared if key not in keys]:  # else, some configs would be equal
         raise InvalidInput(f"{name}: tune_params_keys", f"leaves out {left_out[0]!r:.100} of tune_params; list it, too")
     lists = {key: read_list(declared[key], f"{name}: tune_params.{key}") for key in keys}
     return read_columns(lists, f"{name}: tune_params")
