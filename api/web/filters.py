@@ -58,6 +58,12 @@ def moment(at: datetime | None) -> str:
     return "–" if at is None else at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def share(fraction: float | None) -> str:
+    """Format a share of the roofline limit. If it is above the limit, a tooltip states why."""
+    text, reason = wording.percent_text(fraction), wording.over_limit_text(fraction)
+    return Markup('<abbr title="{}">{}</abbr>').format(reason, text) if reason else text
+
+
 def count(number: int) -> str:
     return f"{number:,}"
 
@@ -73,6 +79,8 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "distinct": wording.distinct,
     "processes": wording.processes_text,
     "percent": wording.percent_text,
+    "share": share,
+    "over_limit": wording.over_limit_text,
     "profile_rows": profile_rows,
     "figure": wording.significant,
     "settings": wording.settings_text,

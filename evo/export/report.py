@@ -1,5 +1,6 @@
 """The evidence of a champion as a Markdown report, including output errors and profiler counters."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from evo.export.called import called_text
@@ -15,6 +16,7 @@ from evo.text.wording import (
     distinct,
     factor_interval_text,
     factor_text,
+    over_limit_text,
     percent_text,
     processes_text,
     settings_text,
@@ -76,7 +78,7 @@ def _times(champion: ChampionView, search: SearchView) -> str:
     note = f"In the rounds of one process; *champion is*: {BY_ROUND}." if report is not None else ""
     called = called_text(champion, search.device.kind)
     both = "" if called is None else f"\n\nKernel: {time_text(champion.time_us)}. Called from PyTorch: {called}."
-    return f"{times}\n\n{note}\n\n{_interval(champion)}{_limit(search)}{both}"
+    return f"{times}\n\n{note}\n\n{_interval(champion)}{_limit(search, timings)}{both}"
 
 
 def _time_row(name: str, timing: Timing, champion: ChampionView, search: SearchView) -> tuple[str, ...]:
@@ -109,11 +111,13 @@ def _interval(champion: ChampionView) -> str:
     return " ".join(sentences)
 
 
-def _limit(search: SearchView) -> str:
+def _limit(search: SearchView, timings: Mapping[str, Timing | None]) -> str:
     if search.roofline is None or not search.roofline.floor_us:
         return ""
     limit = f"{time_text(search.roofline.floor_us)}, bound by {bound_text(search.roofline.bound)}"
-    return f" The device's limit for this problem is {limit}."
+    fastest_us = min((timing.median_us for timing in timings.values() if timing is not None), default=math.inf)
+    reason = over_limit_text(search.roofline.floor_us / fastest_us)
+    return f" The device's limit for this problem is {limit}.{' ' * bool(reason)}{reason}"
 
 
 def _span(interval: Interval) -> str:

@@ -6,7 +6,15 @@ from itertools import accumulate
 
 from evo.messages.view import BriefView, FailureView, TriedView
 from evo.text.visible import visible
-from evo.text.wording import count_text, outcome_text, percent_text, settings_text, significant, time_text
+from evo.text.wording import (
+    count_text,
+    outcome_text,
+    over_limit_text,
+    percent_text,
+    settings_text,
+    significant,
+    time_text,
+)
 
 MOST_TOKENS = 12_000
 CHARACTERS_PER_TOKEN = 3
@@ -113,6 +121,7 @@ def _tried(brief: BriefView, tried: TriedView) -> tuple[str, str]:
         speedup = f", {view.speedup_text}" if view.speedup_text else ""
         modelled = "estimated, never run: " if best.estimated else ""
         lines.append(f"{modelled}{view.best_text}{share}{speedup}, with {settings_text(best.config)}.")
+        lines += filter(None, [over_limit_text(view.share)])
     if view.mechanisms:
         lines.append(f"Its binary uses: {view.niche}.")
     if view.same_as is not None:

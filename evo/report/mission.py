@@ -11,7 +11,16 @@ from evo.export.table import table
 from evo.family import Work
 from evo.messages.view import SearchView, TrialView
 from evo.report.saving import saving
-from evo.text.wording import count_text, duration_text, factor_text, percent_text, settings_text, significant, time_text
+from evo.text.wording import (
+    count_text,
+    duration_text,
+    factor_text,
+    over_limit_text,
+    percent_text,
+    settings_text,
+    significant,
+    time_text,
+)
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured
 from evo.trial.timing import Timing
@@ -156,6 +165,7 @@ def _shape(mission: Mission, result: Result, work: Work | None) -> Iterator[str]
     if limits:
         reached = percent_text(limits.least_us / reached_us)
         yield f"The shortest possible time here is {limits}: {reached} is reached{_by(search)}."
+        yield over_limit_text(limits.least_us / reached_us)
     yield goals_table(mission, search, work, reached_us)
     yield _decision(search)
 

@@ -133,6 +133,22 @@ def limit_words(cache: str) -> str:
     )
 
 
+OVER_LIMIT = 1.05
+"""Share of the roofline limit above which a reader needs an explanation. Smaller excesses are noise."""
+
+
+def over_limit_text(share: float | None) -> str:
+    """Return the reason why a kernel reaches more than the limit of its device; empty if it does not."""
+    if share is None or share <= OVER_LIMIT:
+        return ""
+    return (
+        "More than 100 %: the limit is too low. Either the device is faster than its known rates, which are from a "
+        "datasheet or were measured while other programs slowed the machine; or the kernel needs less work than [work] "
+        "in family.toml states. To measure the rates of a CPU again, restart its worker, at least an hour after its "
+        "start, while the machine is idle, and start a new search."
+    )
+
+
 def outcome_text(kind: str) -> str:
     """Return an outcome kind as text, e.g. ``wrong answer`` for ``wrong_answer``."""
     return kind.replace("_", " ")

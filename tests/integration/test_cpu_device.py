@@ -5,6 +5,7 @@ import gc
 import itertools
 import os
 import platform
+import threading
 import weakref
 from collections.abc import Iterator
 from functools import partial
@@ -21,11 +22,13 @@ from evo.trial.objective import Objective
 from tests.integration.workbench import cpu
 from workers.backends import HostSession, LaunchError, Session, driver
 from workers.backends.cpu import device as cpu_device
+from workers.backends.cpu import support
 from workers.backends.cpu.device import CpuDriver, CpuSession
 from workers.backends.cpu.timers import MINIMUM_SAMPLE_S, CallTimer
 from workers.build import Artefact, Unit
 from workers.build.kernel import Argument
 from workers.system import machine
+from workers.system.device_lock import exclusive
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +73,39 @@ def test_repeated_measurement_keeps_the_higher_peak_rates(folder: Path, monkeypa
     assert after is not None
     assert after.flops_per_s == {**before.flops_per_s, "float32": 2 * before.flops_per_s["float32"]}
     assert after.bytes_per_s == before.bytes_per_s
+
+
+def test_peak_rates_are_measured_while_no_other_process_measures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two workers that measure at the same time slow each other, so the rates would be too low."""
+    uuid, events = cpu(tmp_path / "first").uuid, list[str]()
+    found = dict.fromkeys([*support._FLOATS, *support._SPECIAL, *map(str, support._COPIES), "bytes_per_s"], 1.0)
+
+    def measure(*_: object) -> dict[str, float]:
+        events.append("measured")
+        return found
+
+    monkeypatch.setattr(support, "_measure", measure)
+    with exclusive(uuid):
+        other = threading.Thread(target=cpu, args=(tmp_path / "second",))
+        other.start()
+        other.join(0.5)
+        events.append("released")
+    other.join(60)
+    assert events == ["released", "measured"]
+
+
+def test_peak_rates_are_measured_without_the_lock_only_if_none_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = cpu(tmp_path).ceilings
+    monkeypatch.setattr(support, "_WAIT_S", 0.05)
+    monkeypatch.setattr(support, "_FRESH_S", -1.0)
+    with exclusive(cpu(tmp_path).uuid):
+        assert cpu(tmp_path / "new").ceilings is not None
+        monkeypatch.setattr(support, "_measure", lambda *_: pytest.fail("measured on a busy device"))
+        assert cpu(tmp_path).ceilings == before
 
 
 def test_machine_without_a_compiler_offers_no_cpu_device(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

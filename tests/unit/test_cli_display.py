@@ -10,7 +10,15 @@ from rich.console import Console
 from evo.cli.console.display import LineScreen, LiveScreen, head, left_text, screen, share_done, speedup_text
 from evo.cli.console.output import console, facts, styled, table
 from evo.cli.console.search_result import print_failures, print_report
-from evo.messages.view import ChallengeView, ChampionView, ProvingView, SpaceView, WarmStartView, WorkingView
+from evo.messages.view import (
+    ChallengeView,
+    ChampionView,
+    ProvingView,
+    RooflineView,
+    SpaceView,
+    WarmStartView,
+    WorkingView,
+)
 from evo.messages.view.champion import CalledTime
 from evo.promotion import Rule, Verdict
 from evo.search.search import Budget
@@ -202,6 +210,15 @@ def test_report_shows_champion_verdict_and_next_steps() -> None:
         "kernel-evo trials 3 --db x.db",
     ):
         assert part in text
+
+
+def test_report_explains_a_champion_above_the_limit() -> None:
+    def shown(floor_us: float) -> str:
+        limit = RooflineView(floor_us=floor_us, bound="compute", share_of_best=floor_us / 810)
+        return " ".join(reported(replace(finished(), roofline=limit), [], "", "sdpa").split())
+
+    assert "125% of this device's limit" in shown(1012.5) and "More than 100 %: the limit is too low." in shown(1012.5)
+    assert "More than 100 %" not in shown(810.0)
 
 
 def test_report_states_the_time_per_pytorch_call_of_the_champion() -> None:

@@ -3,19 +3,32 @@
 import math
 
 import pytest
+from markupsafe import Markup
 
+from api.web.filters import FILTERS
 from evo.text.wording import (
     count_text,
     distinct,
     duration_text,
     factor_text,
     origin_text,
+    over_limit_text,
     percent_text,
     settings_text,
     significant,
     time_text,
     times_text,
 )
+
+
+@pytest.mark.parametrize(
+    ("fraction", "explained"), [(None, False), (0.5, False), (1.0, False), (1.05, False), (1.06, True), (1.25, True)]
+)
+def test_share_above_the_limit_is_explained(fraction: float | None, explained: bool) -> None:
+    reason = over_limit_text(fraction)
+    assert bool(reason) == explained == ("restart its worker" in reason)
+    assert isinstance(FILTERS["share"](fraction), Markup) == explained
+    assert percent_text(fraction) in FILTERS["share"](fraction)
 
 
 def test_origin_of_a_config_is_written_as_a_phrase() -> None:

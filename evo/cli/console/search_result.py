@@ -28,6 +28,7 @@ from evo.text.wording import (
     factor_text,
     limit_words,
     outcome_text,
+    over_limit_text,
     percent_text,
     processes_text,
     settings_text,
@@ -289,6 +290,8 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
         limit = f"{percent_text(share)} of this device's limit ({time_text(view.roofline.floor_us)}, "
         grid.add_row("limit", Text(f"{limit}bound by {bound_text(view.roofline.bound)})"))
         grid.add_row("", Text(limit_words(view.objective.cache), "dim"))
+        if reason := over_limit_text(share):
+            grid.add_row("", Text(reason, "yellow"))
     title = Text.assemble(
         (f"Champion {champion.id}", "bold cyan"),
         f"  {champion.subject} {champion.problem_key}  ",

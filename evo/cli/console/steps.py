@@ -14,6 +14,7 @@ from evo.text.wording import (
     distinct,
     factor_text,
     outcome_text,
+    over_limit_text,
     percent_text,
     significant,
     time_text,
@@ -124,6 +125,8 @@ def _print_timing(out: Console, cache: str, timing: Timing, roofline: Roofline |
     if roofline is not None and roofline.floor_us > 0:
         share, limit = percent_text(roofline.share(timing.median_us)), time_text(roofline.floor_us)
         _step(out, "", None, f"{share} of this device's limit, {limit} bound by {bound_text(roofline.bound)}")
+        if reason := over_limit_text(roofline.share(timing.median_us)):
+            _step(out, "", None, reason)
 
 
 def _print_environment(out: Console, environment: Mapping[str, str]) -> None:

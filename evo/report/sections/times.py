@@ -9,7 +9,7 @@ from evo.promotion.prediction import BY_ROUND, times_as_fast
 from evo.promotion.statistics import order_interval
 from evo.report.document import Block, Listed, Picture, Text
 from evo.report.material import Front, Material
-from evo.text.wording import bound_text, count_text, factor_text, percent_text, spaced_text, time_text
+from evo.text.wording import bound_text, count_text, factor_text, over_limit_text, percent_text, spaced_text, time_text
 from evo.trial.objective import Objective
 from evo.trial.outcome import Estimated, Measured
 
@@ -84,17 +84,21 @@ def _ruled(rules: Sequence[Rule]) -> Listed:
 
 def limit_blocks(material: Material) -> Iterator[Block]:
     """Yield a table of the device's limit and the fraction of it that the best trial reaches, by cache mode."""
-    rows = [row for cache in CACHES if (row := _limit(material, cache)) is not None]
-    if rows:
+    limits = [limit for cache in CACHES if (limit := _limit(material, cache)) is not None]
+    if limits:
+        rows = [row for row, _ in limits]
         fastest = "lowest estimate" if material.search.estimated else "best trial"
         yield Listed(("", fastest, "limit", "bound by", "reached"), tuple(rows), figures=1)
         if material.search.estimated:
             yield Text("Limits by the datasheet. Estimates are computed from the limit and never fall below it.")
+        if reason := over_limit_text(max((share for _, share in limits if share is not None), default=None)):
+            yield Text(reason)
     else:
         yield Text("The limits of this device for this problem are not known.")
 
 
-def _limit(material: Material, cache: str) -> tuple[str, ...] | None:
+def _limit(material: Material, cache: str) -> tuple[tuple[str, ...], float | None] | None:
+    """Return the row of a cache mode, and the share of the limit that the best trial reaches; None if unknown."""
     search = material.search
     objective = Objective(**{**vars(search.objective), "cache": cache})
     limit = shown_roofline(search.device, material.work, objective)
@@ -104,11 +108,12 @@ def _limit(material: Material, cache: str) -> tuple[str, ...] | None:
     confirmed = best is not None and best.source == "confirmed" and cache == search.objective.cache
     time_us = best.time_us if best is not None and confirmed else _quick_us(material, cache)
     unknown = "not estimated" if search.estimated else "not measured"
-    reached = unknown if time_us is None else f"{'≈ ' * search.estimated}{percent_text(limit.share(time_us))}"
+    share = None if time_us is None else limit.share(time_us)
+    reached = unknown if share is None else f"{'≈ ' * search.estimated}{percent_text(share)}"
     time = time_text(time_us, estimated=search.estimated)
     if time_us is not None and not search.estimated:
         time = f"{time} ({'confirmed' if confirmed else 'quick'})"
-    return cache, time, time_text(limit.floor_us), bound_text(limit.bound), reached
+    return (cache, time, time_text(limit.floor_us), bound_text(limit.bound), reached), share
 
 
 def _quick_us(material: Material, cache: str) -> float | None:

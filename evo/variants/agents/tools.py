@@ -10,7 +10,7 @@ from evo.errors import InvalidInput
 from evo.messages.view import VariantSource, VariantView
 from evo.report.brief import MOST_TOKENS, brief_markdown
 from evo.text.visible import visible
-from evo.text.wording import count_text, outcome_text, percent_text, settings_text
+from evo.text.wording import count_text, outcome_text, over_limit_text, percent_text, settings_text
 
 LOOK_S = 0.5
 LEAST_TOKENS = 500
@@ -112,6 +112,8 @@ def _feedback(view: VariantView) -> Iterator[str]:
         yield f"Speed-up: {view.speedup_text}."
     if view.share is not None:
         yield f"It reaches {percent_text(view.share)} of the limit of the device."
+        if reason := over_limit_text(view.share):
+            yield reason
     if view.champion:
         yield "Its best config is the champion of the problem."
     for failure in view.failures:

@@ -297,15 +297,16 @@ class CpuDriver:
         except NoCompilerError:
             return []
         model, caches = machine.processor_model(), machine.cache_bytes()
+        uuid = f"cpu-{machine.machine_id()}"
         limits = {"cores": len(machine.cores()), "simd_bytes": machine.simd_bytes(macros), **caches}
         return [
             Device(
                 kind="cpu",
                 model=model,
                 architecture=machine.architecture(macros),
-                uuid=f"cpu-{machine.machine_id()}",
+                uuid=uuid,
                 limits={name: float(value) for name, value in limits.items()},
-                ceilings=load_ceilings(compiler, folder, model, max(caches.values())),
+                ceilings=load_ceilings(compiler, folder, model, max(caches.values()), uuid),
                 software={
                     "compiler": compiler.product,
                     "system": platform.platform(),

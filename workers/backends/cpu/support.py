@@ -18,6 +18,7 @@ from workers.backends.cpu.compiler import CCompiler
 from workers.backends.cpu.kernel_process import KernelProcess
 from workers.build import Unit
 from workers.build.cache import Cache, cache_key
+from workers.system.device_lock import GaveUp, exclusive
 from workers.system.exhaustion import refuse_noexec
 from workers.system.program import run
 from workers.system.scratch import scratch
@@ -27,6 +28,9 @@ _BURSTS, _LEAST_BURSTS, _BURSTS_S = 40, 3, 0.3
 
 _FRESH_S = 3600.0
 """Age in seconds after which peak rates are measured again, in case the machine was busy before."""
+
+_WAIT_S = 20.0
+"""Maximum seconds of waiting until no other process measures on the device."""
 
 _FLOATS, _SPECIAL = ("float32", "float64"), ("exponentials", "divisions")
 """Names of the peak rates of arithmetic: multiply-adds by dtype, and special operations."""
@@ -130,23 +134,28 @@ def isolation(compiler: CCompiler, folder: Path) -> Mapping[str, str]:
     return {SEPARATION: reported, SANDBOX: compiler.sandbox or "none"}
 
 
-def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_bytes: int) -> Ceilings:
+def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_bytes: int, uuid: str) -> Ceilings:
     """Return the peak rates of one thread of this machine: the highest rates measured so far, cached in `folder`.
 
     After `_FRESH_S` seconds, the rates are measured again. A cached rate is never lowered, because other programs can
-    only lower a measured rate.
+    only lower a measured rate. The device is locked, because two workers that measure at the same time slow each other.
 
     Args:
         model: model of the processor. The rates of each model are stored separately.
         last_level_bytes: size of the largest cache in bytes. The measured copy reads at least this many bytes and
             writes as many.
+        uuid: id of the device, for the lock.
     """
     cache, key = Cache(folder), cache_key("ceilings", compiler.version, model, repr(_MEASURED))
-    kept: dict[str, float] = json.loads(cache.get(key) or "{}")
-    if abs(time.time() - kept.pop(_MEASURED_AT, 0.0)) > _FRESH_S:
-        found = _measure(load_support(compiler, folder), max(_COPY_BYTES, last_level_bytes))
-        kept |= {name: max(rate, kept.get(name, 0.0)) for name, rate in found.items()}
-        cache.put(key, json.dumps({**kept, _MEASURED_AT: time.time()}).encode())
+    measure = partial(_renewed, cache, key, compiler, folder, max(_COPY_BYTES, last_level_bytes))
+    kept = _kept(cache, key)
+    if not _fresh(kept):
+        until_s = time.monotonic() + _WAIT_S
+        try:
+            with exclusive(uuid, unwanted=lambda: time.monotonic() >= until_s):
+                kept = measure()
+        except GaveUp:  # another process measures on the device for long
+            kept = kept or measure()
     return Ceilings(
         flops_per_s={name: kept[name] for name in _FLOATS},
         bytes_per_s=kept["bytes_per_s"],
@@ -154,6 +163,26 @@ def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_byte
         special_per_s={name: kept[name] for name in _SPECIAL},
         copies=_falling([(2.0 * size, kept[str(size)]) for size in _COPIES]),
     )
+
+
+def _kept(cache: Cache, key: str) -> dict[str, float]:
+    kept: dict[str, float] = json.loads(cache.get(key) or "{}")
+    return kept
+
+
+def _fresh(kept: Mapping[str, float]) -> bool:
+    return abs(time.time() - kept.get(_MEASURED_AT, 0.0)) <= _FRESH_S
+
+
+def _renewed(cache: Cache, key: str, compiler: CCompiler, folder: Path, copy_bytes: int) -> dict[str, float]:
+    """Measure the rates, unless another process has just measured them, and return the highest rates so far."""
+    kept = _kept(cache, key)
+    if not _fresh(kept):
+        found = _measure(load_support(compiler, folder), copy_bytes)
+        kept |= {name: max(rate, kept.get(name, 0.0)) for name, rate in found.items()}
+        kept[_MEASURED_AT] = time.time()
+        cache.put(key, json.dumps(kept).encode())
+    return kept
 
 
 def _falling(copies: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:

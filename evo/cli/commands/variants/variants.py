@@ -15,7 +15,7 @@ from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
 from evo.errors import EvoError
 from evo.text.visible import visible
-from evo.text.wording import count_text, outcome_text, percent_text
+from evo.text.wording import count_text, outcome_text, over_limit_text, percent_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -258,6 +258,8 @@ def _show(view: "VariantView", *, as_json: bool) -> None:
         rows.add_row("against baselines", view.speedup_text)
     if view.share is not None:
         rows.add_row("of the limit", percent_text(view.share))
+        if reason := over_limit_text(view.share):
+            rows.add_row("", reason)
     if view.tuning_gain is not None:
         rows.add_row("tuning", f"{view.tuning_gain:.2f}× the speed of the first config that worked")
     out.print(rows)
