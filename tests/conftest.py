@@ -12,6 +12,9 @@ from unittest.mock import patch
 
 import httpx
 import pytest
+from sqlalchemy.engine import Engine
+from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.util import LRUCache
 
 from tests.small_caches import small_last_level
 from workers.system import machine
@@ -66,6 +69,21 @@ def _affinity_restored() -> Iterator[None]:
 def _shared_authorities() -> Iterator[None]:
     """Load the CA certificates once per process. By default, httpx loads them for each client, which takes 17 ms."""
     with patch("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context)):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _shared_statements() -> Iterator[None]:
+    """Compile each SQL statement once per process. By default, SQLAlchemy compiles it again for each opened database.
+
+    The keys of compiled statements contain the dialect of the database, so all dialects of a class are made equal.
+    """
+    statements: LRUCache[Any, Any] = LRUCache(2000)
+    with (
+        patch.object(DefaultDialect, "__eq__", lambda self, other: type(self) is type(other)),
+        patch.object(DefaultDialect, "__hash__", lambda self: hash(type(self))),
+        patch.object(Engine, "_compiled_cache", property(lambda _: statements, lambda *_: None), create=True),
+    ):
         yield
 
 
