@@ -17,8 +17,8 @@ __device__ __forceinline__ void barrier_expect(u32 barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
 }
 
-// Ensures that reads by BLOCKS blocks, which a barrier follows, precede later writes of the copy engine. These use
-// another memory proxy, which the barrier does not order.
+// Ensures that reads by BLOCKS blocks, which a barrier follows, precede later writes of the copy engine. The copy
+// engine writes through another memory proxy, which the barrier does not order.
 template <int BLOCKS>
 __device__ __forceinline__ void overwrite_what_was_read() {
     if constexpr (BLOCKS == 1)
