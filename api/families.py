@@ -167,4 +167,4 @@ class BuiltinFamilies:
         try:
             self.ensure(name)
         except StoreUnavailable as error:
-            log.warning("built-in families not registered", reason=str(error))
+            log.warning("the built-in families could not be registered", reason=str(error))

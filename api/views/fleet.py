@@ -56,8 +56,8 @@ def shared_text(device: Device, others: Sequence[WorkerRow]) -> str:
     """Return a warning that names the other workers of a device, the effect on measurements, and the remedy."""
     named = " and ".join(f"{each.name} on {each.host} (id {each.id})" for each in others)
     return (
-        f"{device.model} ({device.uuid}) is also offered by worker {named}: workers of one machine with the same "
-        "temporary folder measure in turn, but otherwise their measurements overlap and disturb each other; stop all "
+        f"{device.model} ({device.uuid}) is also offered by worker {named}: their measurements may overlap and "
+        "disturb each other (workers of one machine with the same temporary folder measure in turn); stop all "
         "workers of this device except one"
     )
 

@@ -170,7 +170,7 @@ def _refusal(database: Path) -> str:
         return f"{who} already runs on {database}; use it, end it, or use another --db"
     return (
         f"a service already runs on {database}: {owner.url} (process {owner.pid}); use it with --url, or end it. "
-        "SQLite serves one process; several need PostgreSQL (--db postgresql://…)"
+        "Only one process can serve an SQLite file; several processes need PostgreSQL (--db postgresql://…)"
     )
 
 

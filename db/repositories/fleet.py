@@ -79,7 +79,7 @@ def check_incarnation(worker_id: str, row: Any, incarnation: str | None, seen_si
     if row.left_at is None and row.seen_at >= seen_since:
         raise Superseded(worker_id, row.host)
     raise NotFound(
-        f"worker {worker_id!r} is registered by another process, which is silent",
+        f"worker {worker_id!r} was registered by another process, which sends no requests",
         request=f"register it again first (PUT /workers/{worker_id})",
     )
 

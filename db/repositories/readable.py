@@ -144,9 +144,9 @@ def named(database: Database, error: UnreadableValue) -> UnreadableItem:
         with database.read() as session:
             column, found = _holders(session, error)
     except StoreUnavailable as unavailable:  # the whole file is damaged
-        log.warning("items with an unreadable value cannot be searched for", reason=str(unavailable))
+        log.warning("the items with the unreadable value cannot be found", reason=str(unavailable))
     except Exception:
-        log.exception("the search for items with an unreadable value failed", reason=error.reason)
+        log.exception("finding the items with the unreadable value failed", reason=error.reason)
     return UnreadableItem(error, _message(column, found, error.reason))
 
 

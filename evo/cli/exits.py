@@ -19,7 +19,7 @@ class Exit(IntEnum):
 
 
 MEANING = {
-    Exit.DONE: "the command succeeded; also if one Ctrl-C ended a search early, with its report",
+    Exit.DONE: "the command succeeded. This includes a search that one Ctrl-C ended early, with its report",
     Exit.NOTHING_FOUND: "the command ended without a result: no config could be measured, the config was rejected, "
     "reference.py failed, the search failed or was cancelled, or `doctor` found no device to search on",
     Exit.WRONG_INPUT: "the command line or an input is wrong: an option, family, field, config, device or search is "

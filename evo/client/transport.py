@@ -256,7 +256,7 @@ def _too_large(response: httpx.Response, problem: Mapping[str, Any]) -> TooLarge
     """Return the error for a request that is too large, with advice for the service or the proxy that refused it."""
     asked = response.request
     size = f"{int(asked.headers.get('content-length', 0)):,} bytes"
-    remedy = "raise the limit of the proxy in front of it to 64 MiB (nginx: client_max_body_size)"
+    remedy = "raise the limit of the proxy in front of the service to 64 MiB (nginx: client_max_body_size)"
     detail = problem.get("detail") or remedy
     return TooLarge(f"{asked.method} {asked.url.path} with {size} is too large for the service: {detail}")
 

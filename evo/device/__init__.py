@@ -92,6 +92,6 @@ def lacking_meter(device: Device) -> str | None:
         return f"nothing runs on a device of kind {device.kind}, so it draws no energy; {remedy}"
     meter = device.software.get(ENERGY)
     if meter is None:
-        return f"the worker reports no energy meter of {device.model}: update it, or search on another device"
+        return f"the worker reports no energy meter of {device.model}: update the worker, or search on another device"
     word, _, reason = meter.partition(": ")
     return f"{device.model} has no energy meter: {reason}" if word == _NONE else None

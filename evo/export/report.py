@@ -75,7 +75,11 @@ def _times(champion: ChampionView, search: SearchView) -> str:
         timings = {"champion": report.challenger, "previous champion": report.incumbent, **report.baselines}
     rows = [_time_row(name, timing, champion, search) for name, timing in timings.items() if timing is not None]
     times = table(("", "median", "interquartile range", "samples", "champion is", "of the limit"), rows)
-    note = f"In the rounds of one process; *champion is*: {BY_ROUND}." if report is not None else ""
+    note = (
+        f"All times are from the rounds of one process. The column *champion is* contains {BY_ROUND}."
+        if report is not None
+        else ""
+    )
     called = called_text(champion, search.device.kind)
     both = "" if called is None else f"\n\nKernel: {time_text(champion.time_us)}. Called from PyTorch: {called}."
     return f"{times}\n\n{note}\n\n{_interval(champion)}{_limit(search, timings)}{both}"

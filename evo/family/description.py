@@ -143,7 +143,7 @@ def _promised(operand: Operand) -> str:
         between = f"from {least} to {most}" if least and most else f"at least {least}" if least else f"at most {most}"
         parts.append(f"elements {between}")
     if operand.init is not None:
-        timed = "in the call's time" if operand.init_timed else "not timed"
+        timed = "as part of the timed call" if operand.init_timed else "not timed"
         parts.append(f"filled with {significant(operand.init)} before each call, {timed}")
     return "".join(f"; {each}" for each in parts)
 

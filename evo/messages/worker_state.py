@@ -60,7 +60,7 @@ def slot_text(slot: SlotView) -> str:
 
 def confirmation_text(proving: ProvingView) -> str:
     """Describe a running confirmation or ablation, e.g. ``confirming trial 19 (2 of 3 planned) for 12 s: timing,
-    process 2; about 20 s left, about 52 s for all planned``.
+    process 2; about 20 s left, about 52 s for all 3 planned confirmations``.
     """
     what = "ablating the champion" if proving.trial is None else f"confirming trial {proving.trial}"
     what = what if proving.planned == 1 else f"{what} ({proving.number} of {proving.planned} planned)"
@@ -90,7 +90,7 @@ def _left_text(proving: ProvingView, left_s: float) -> str:
     this = f"about {duration_text(left_s)} left" if left_s > 0 else "longer than expected"
     if proving.all_left_s is None or proving.number == proving.planned:
         return this
-    return f"{this}, about {duration_text(proving.all_left_s)} for all planned"
+    return f"{this}, about {duration_text(proving.all_left_s)} for all {proving.planned} planned confirmations"
 
 
 def worker_obstacle(
@@ -109,7 +109,7 @@ def worker_obstacle(
         return _nowhere(workers, search)
     there = [worker for worker in offering if worker.left_at is None]
     if not there:
-        return "Its worker has left: nothing is measured until a worker connects."
+        return "The worker of this search has left: nothing is measured until a worker connects."
     silence_s = min(silence(worker, now) for worker in there)
     if silence_s > SILENT_S:
         return f"No worker has sent a message for {silence_s:.0f} s: nothing is measured until a worker connects."
@@ -131,7 +131,8 @@ def _nowhere(workers: Sequence[WorkerView], search: SearchView) -> str:
     alike = [each for each in connected if (each.kind, each.model) == (device.kind, device.model)]
     other = next((each.architecture for each in alike if each.architecture != device.architecture), None)
     found = "" if other is None else f" (one has the architecture {other} instead of {device.architecture})"
-    return f"No worker has {device.model}{unit}{found}: nothing is measured until one connects (`{command('worker')}`)."
+    start = f"nothing is measured until a worker with this device connects (`{command('worker')}`)"
+    return f"No worker has {device.model}{unit}{found}: {start}."
 
 
 def _single_worker_obstacle(worker: WorkerView, search: SearchView, options: str) -> str | None:

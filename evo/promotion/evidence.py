@@ -155,7 +155,7 @@ def void_reason(verdict: Verdict | None, objective: Objective, *, refuted: str |
         refuted: reason why a later confirmation found the kernel wrong; None if no confirmation did.
     """
     if refuted is not None:
-        return f"a later confirmation refuted its kernel: {refuted}"
+        return f"a later confirmation found its kernel wrong: {refuted}"
     if verdict is None or verdict.challenger is None:
         return "nothing was measured for its promotion"
     if not verdict.promote:

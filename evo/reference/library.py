@@ -63,7 +63,7 @@ def array_library(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0
 def require_gpu() -> None:
     """Raise GpuNeededError if the call is within `without_gpu`."""
     if _WITHOUT_GPU.is_set():
-        raise GpuNeededError("a reference is computed on the GPU, which another process may be using")
+        raise GpuNeededError("expected outputs need the GPU, which another process may be using: compute them later")
 
 
 @contextmanager

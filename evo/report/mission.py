@@ -206,7 +206,7 @@ def _champion(search: SearchView) -> str:
     if champion is None:
         why = search.challenges[-1].verdict.summary if search.challenges else "nothing was confirmed."
         return f"No champion: {why}"
-    found = "" if champion.search_id == search.id else f", found by search {champion.search_id} before"
+    found = "" if champion.search_id == search.id else f", found earlier by search {champion.search_id}"
     verdict, interval = champion.verdict, ""
     if verdict is not None and verdict.challenger is not None:
         low, high = verdict.challenger.low, verdict.challenger.high

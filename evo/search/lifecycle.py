@@ -75,7 +75,7 @@ _FAILED: Mapping[str, str] = {
     "wrong_answer": "return a wrong answer",
     "crashed": "crash",
     "timed_out": "exceed a time limit",
-    "impossible": "are faster than the device",
+    "impossible": "are faster than the device allows",
     "invalid_measurement": "cannot be measured",
 }
 """Verb phrase for configs with each outcome that is a failure of the config, for messages."""
@@ -162,7 +162,7 @@ def _failed_checks(ended: Sequence[Trial], coverage: Coverage | None) -> str | N
         return None
     failed = f"the first {len(ended)} configs fail to compile: {(_compile_error(ended[0]) or '').rstrip('.')}"
     if not deciding:
-        return f"{failed}. No tunable decides whether this line is compiled, so every config fails. Correct the source"
+        return f"{failed}. No tunable decides whether the line is compiled, so every config fails. Correct the source"
     every = f"every value of {deciding[0]}" if len(deciding) == 1 else f"every combination of {', '.join(deciding)}"
     return (
         f"{failed}. These configs have {every}, and no other tunable decides whether such a line is compiled, so every "

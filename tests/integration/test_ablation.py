@@ -221,10 +221,10 @@ def beat(stage: Stage, lease: Lease, attempt_id: int | None, detail: str | None)
 def test_heartbeats_add_events_only_during_long_jobs(stage: Stage) -> None:
     stage.submit(budget={"trials": 3})
     lease, before = stage.one(), last_event(stage)
-    beat(stage, lease, lease.attempt_id, "preparing and timing them")
+    beat(stage, lease, lease.attempt_id, "preparing and timing the baselines")
     assert last_event(stage) == before
     stage.wait(5.0)
-    beat(stage, lease, lease.attempt_id, "preparing and timing them")
+    beat(stage, lease, lease.attempt_id, "preparing and timing the baselines")
     assert last_event(stage) == before + 1
     stage.hand_in(lease)
     leases = list(stage.claim(count=2))
@@ -241,8 +241,8 @@ def test_search_shows_the_progress_of_long_baselines_and_trials(stage: Stage) ->
     assert progress_text(stage.view(search)) is None, "a short job must not be shown"
     stage.wait(5.0)
     assert progress_text(stage.view(search)) == "timing the baselines for 5 s: waits for the device"
-    assert beat(stage, lease, lease.attempt_id, "preparing and timing them") == (
-        "timing the baselines for 5 s: preparing and timing them"
+    assert beat(stage, lease, lease.attempt_id, "preparing and timing the baselines") == (
+        "timing the baselines for 5 s: preparing and timing the baselines"
     )
     stage.hand_in(lease)
     leases = list(stage.claim(count=2))

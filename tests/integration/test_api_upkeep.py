@@ -182,7 +182,7 @@ def test_webhook_to_an_unresolvable_host_is_refused() -> None:
 
     with pytest.raises(InvalidInput, match="cannot be resolved"):
         target_of("http://nobody.invalid/", private=True, resolve=unknown)
-    for name, remedy in (("0177.0.0.1", "check its spelling"), ("①.①.①.①", "write it in ASCII")):
+    for name, remedy in (("0177.0.0.1", "check its spelling"), ("①.①.①.①", "write the name in ASCII")):
         with pytest.raises(InvalidInput, match=f"is not a host name; {remedy}"):
             target_of(f"http://{name}/", private=True, resolve=unknown)
 

@@ -61,7 +61,7 @@ def test_search_is_annotated_archived_and_deleted(run: Callable[..., str], rest:
 
 def test_gc_command_requires_a_limit(run: Callable[..., str]) -> None:
     assert "no limit is given" in run("gc", code=Exit.WRONG_INPUT)
-    assert run("gc", "--keep-days", "1", "--dry-run").startswith("Would be: 0 searches deleted")
+    assert run("gc", "--keep-days", "1", "--dry-run").startswith("Would be deleted: 0 searches, ")
     assert json.loads(run("gc", "--artefacts-gb", "1", "--json"))["bytes_kept"] == 0
 
 

@@ -110,7 +110,7 @@ def test_search_view_shows_an_unconfirmed_trial_only_if_its_quick_time_beats_the
         if view.unconfirmed is not None:
             listed += 1
             assert view.unconfirmed.source == "quick"
-            assert (unconfirmed_text(view) or "").startswith(f"trial {view.unconfirmed.number} looks faster: ")
+            assert (unconfirmed_text(view) or "").startswith(f"trial {view.unconfirmed.number} looks faster, ")
             assert time_text(view.best.quick_us) in (unconfirmed_text(view) or "")
     assert listed
 

@@ -409,7 +409,7 @@ def test_worker_registers_again_if_the_earlier_process_in_a_restored_backup_is_s
         lambda: stage.conductor.heartbeat("w1", [], incarnation="living"),
         lambda: stage.conductor.leave("w1", incarnation="living"),
     ):
-        with pytest.raises(NotFound, match=r"registered by another process, which is silent"):
+        with pytest.raises(NotFound, match=r"registered by another process, which sends no requests"):
             request()
     register(stage, "living")
     assert ask(stage, "living")

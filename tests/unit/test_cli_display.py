@@ -92,14 +92,14 @@ def test_live_panel_states_that_nothing_was_measured_yet() -> None:
     ("changes", "left", "done"),
     [
         ({}, "55 s left", 65 / 120),
-        ({"elapsed_s": 125.0}, "confirming the best", 1.0),
+        ({"elapsed_s": 125.0}, "confirming the best trial", 1.0),
         ({"budget": Budget(trials=100)}, "57 trials left", 0.43),
-        ({"budget": Budget(trials=43), "asked": 43}, "confirming the best", 1.0),
+        ({"budget": Budget(trials=43), "asked": 43}, "confirming the best trial", 1.0),
         ({"budget": Budget(stagnation=9)}, "no limit", 43 / 4608),
-        ({"state": "stopping", "asked": 43}, "confirming the best", 65 / 120),
+        ({"state": "stopping", "asked": 43}, "confirming the best trial", 65 / 120),
         (
             {"state": "stopping", "asked": 43, "baselines": {}},
-            "timing the baselines, then confirming the best",
+            "timing the baselines, then confirming the best trial",
             65 / 120,
         ),
         ({"state": "stopping"}, "finishing 1 trial", 65 / 120),
@@ -144,7 +144,7 @@ def test_output_to_a_pipe_has_a_line_when_a_confirmation_begins() -> None:
         lines.show(view(state="stopping", asked=43, proving=proving))
     assert isinstance(console.file, io.StringIO)
     first, second = console.file.getvalue().splitlines()
-    assert first.endswith("; confirming the best") and "; confirming trial 12" in second
+    assert first.endswith("; confirming the best trial") and "; confirming trial 12" in second
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -197,7 +197,7 @@ def test_report_shows_champion_verdict_and_next_steps() -> None:
     text = " ".join(reported(finished(), [trial(12, 812.34)], " --db x.db", "sdpa").split())
     for part in (
         "Finished: the time limit was reached. 43 trials in 2 min 01 s.",
-        "search overhead 9.2 ms a trial, delivery 25 ms in parallel",
+        "search overhead 9.2 ms a trial, delivery 25 ms while the device works",
         "Trial 12: Promoted: the first champion.",
         "✓ first There is no incumbent.",
         "! noise It is noisy here.",

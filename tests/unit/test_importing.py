@@ -411,7 +411,7 @@ def test_import_into_an_invalid_folder_name_is_refused_and_the_error_suggests_a_
     write_imported(tmp_path / "conv.cpp", tmp_path / written, entry=None, reference=None)
 
 
-@pytest.mark.parametrize(("name", "reason"), [("conv.f90", "ends in none of"), ("none.c", "cannot be read")])
+@pytest.mark.parametrize(("name", "reason"), [("conv.f90", "is not a source"), ("none.c", "cannot be read")])
 def test_import_of_missing_or_unsupported_files_is_refused(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(EvoError, match=reason):
         write_imported(tmp_path / name, None, entry=None, reference=None)

@@ -169,7 +169,7 @@ def test_confirmation_without_a_check_for_skipped_work_promotes_nothing() -> Non
     report = replace(confirmation(np.random.default_rng(1), challenger_us=80), cases=(right,))
     assert verdict(report).summary.startswith("Not promoted. The answers of timed calls were not checked")
     result = verdict(replace(report, answers=OutputChecks(judged=1)))
-    assert result.summary.startswith("Not promoted. Whether calls do less work")
+    assert result.summary.startswith("Not promoted. It was not checked whether calls do less work")
 
 
 def test_challenger_with_a_clear_gain_meets_every_rule() -> None:
@@ -397,7 +397,9 @@ def test_verdict_is_undecided_if_processes_differ() -> None:
     open_rule = rule(result, "processes")
     assert (result.promote, result.cannot_tell, open_rule.conclusive) == (False, True, False)
     assert open_rule.result == "too noisy to tell"
-    assert result.summary.startswith("Not promoted. This machine cannot tell: 18.0% less time than the incumbent")
+    assert result.summary.startswith(
+        "Not promoted. This machine cannot tell which is better: 18.0% less time than the incumbent"
+    )
     assert "`most_processes`" in result.summary
     promoted = verdict(many)
     assert promoted.promote
@@ -522,7 +524,7 @@ def test_unusual_first_process_gives_a_warning_and_does_not_set_the_estimate() -
     result = verdict(report)
     warned = rule(result, "agreement")
     assert not (warned.passed or warned.required)
-    assert "The first process and the other processes disagree: it found 2" in warned.text
+    assert "The first process and the other processes disagree: the first process found 2" in warned.text
     assert "times as fast, outside the 1.22 to 1.28" in warned.text
     assert result.cannot_tell
     assert verdict(repeated(report, *(1.24, 1.25, 1.26, 1.25) * 3, 1.25, 1.24)).promote

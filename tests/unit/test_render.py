@@ -101,7 +101,7 @@ def test_render_error_of_a_utf16_template_recommends_utf8(tmp_path: Path) -> Non
 
 def test_source_with_nul_bytes_is_refused_with_a_command_that_removes_them(tmp_path: Path) -> None:
     found = package(tmp_path, spec=SOURCE_SPEC, kernel__c="int x = TILE;\n\0")
-    with pytest.raises(RenderError, match=r"kernel\.c: .*NUL bytes: remove them, e\.g\. `tr -d '\\0' < "):
+    with pytest.raises(RenderError, match=r"kernel\.c: .*; remove all NUL bytes, e\.g\. `tr -d '\\0' < "):
         check_source(found, "cpu")
 
 

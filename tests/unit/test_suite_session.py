@@ -206,7 +206,10 @@ def test_later_suite_searches_start_with_the_best_configs_of_earlier_searches(se
     searched((8, 16), Shared(trials=4))
     first, second = service.terms[:2]
     assert "warm_start" not in first
-    assert second["warm_start"] == {"source": "calls of suite mine searched before", "configs": [{"ROWS": 8}]}
+    assert second["warm_start"] == {
+        "source": "calls of suite mine that were searched earlier",
+        "configs": [{"ROWS": 8}],
+    }
 
 
 def test_suite_measures_each_best_config_on_the_remaining_problems(service: Service) -> None:

@@ -50,7 +50,7 @@ def test_slot_text_states_the_activity_or_the_quarantine_reason() -> None:
 @pytest.mark.parametrize(
     ("workers", "after_s", "said"),
     [
-        ([], 0, "No worker has AMD EPYC: nothing is measured until one connects"),
+        ([], 0, "No worker has AMD EPYC: nothing is measured until a worker with this device connects"),
         ([replace(WORKER, devices=(GPU,))], 10, "No worker has AMD EPYC"),
         (
             [replace(WORKER, devices=(replace(DEVICE, architecture="arm64"),))],
@@ -156,7 +156,7 @@ def test_text_of_a_confirmation_states_its_number_and_the_remaining_time() -> No
     assert confirmation_text(proving) == "confirming trial 19 for 12 s: timing, process 2"
     known = replace(proving, number=2, planned=3, left_s=20.0, all_left_s=52.0)
     words = "confirming trial 19 (2 of 3 planned) for 12 s: timing, process 2; about 20 s left"
-    assert confirmation_text(known) == f"{words}, about 52 s for all planned"
+    assert confirmation_text(known) == f"{words}, about 52 s for all {known.planned} planned confirmations"
     assert confirmation_text(replace(known, number=3, all_left_s=20.0)) == words.replace("2 of 3", "3 of 3")
     late = replace(known, number=3, left_s=0.0, all_left_s=0.0)
     assert confirmation_text(late).endswith("process 2; longer than expected")

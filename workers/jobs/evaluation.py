@@ -240,7 +240,7 @@ class Evaluator:
         try:
             self._status.say("running reference.py")
             with watch.stage("measure_s"), self._fresh(replace(work, timed_only=True)) as child:
-                self._status.say("preparing and timing them")
+                self._status.say("preparing and timing the baselines")
                 compared = compare(child, request, work)
         except (CandidateFault, TroubleError) as error:
             missing = {"all": str(error)}

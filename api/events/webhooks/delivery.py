@@ -116,7 +116,9 @@ class WebhookDelivery:
                 try:
                     self._under_way.start(due, partial(self._deliver, claimed[number]))
                 except RuntimeError as error:  # the message is retried when its claim expires
-                    log.warning("webhook waits for a thread", search=claimed[number].search_id, reason=str(error))
+                    log.warning(
+                        "a webhook message waits for a free thread", search=claimed[number].search_id, reason=str(error)
+                    )
 
     def _note(self, session: Session, ended: Unannounced, now: datetime) -> None:
         """Queue a message about an ended search.

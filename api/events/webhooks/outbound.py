@@ -116,7 +116,7 @@ def _ascii(name: str) -> str:
     try:
         return httpx.URL(scheme="http", host=name).raw_host.decode("ascii")
     except (httpx.InvalidURL, UnicodeError):
-        remedy = "check its spelling" if name.isascii() else "write it in ASCII, as the receiver's certificate has it"
+        remedy = "check its spelling" if name.isascii() else "write the name in ASCII, as in the receiver's certificate"
         raise InvalidInput("webhook.url", f"{name!r} is not a host name; {remedy}") from None
 
 

@@ -107,7 +107,7 @@ class Idempotency:
                 try:
                     await run_in_threadpool(_note, answers, key, answer, undone=not commits.any, path=scope["path"])
                 except StoreUnavailable as error:
-                    log.warning("the answer to a request cannot be stored for its repetitions", reason=str(error))
+                    log.warning("an answer cannot be stored for repetitions of its request", reason=str(error))
                 for message in messages:
                     await send(message)
         if failed is not None:

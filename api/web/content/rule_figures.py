@@ -133,10 +133,13 @@ READINGS: Mapping[str, Reading] = {
         unit=_speed,
         side="",
         figure="as the other kernel, in the first process",
-        threshold="the nearer end of the interval that the other processes predict",
+        threshold="is the nearer end of the interval that the other processes predict",
     ),
     "quick figure": Reading(
-        unit=factor_text, side="≤", figure="the quick time", threshold="and at least the inverse; reported otherwise"
+        unit=factor_text,
+        side="≤",
+        figure="the quick time",
+        threshold="and at least the inverse of that; other ratios are reported",
     ),
     "baseline": Reading(
         unit=_speed,

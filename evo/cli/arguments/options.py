@@ -61,7 +61,10 @@ Cache = Annotated[
 ]
 LaunchMode = Annotated[
     Literal["plain", "pdl"],
-    typer.Option(help="pdl: a launch may begin while the previous launch ends (sm_90 and newer)."),
+    typer.Option(
+        help="pdl (programmatic dependent launch): a launch may begin before the previous launch has ended; needs "
+        "sm_90 or newer."
+    ),
 ]
 WarmStart = Annotated[
     str | None,
@@ -83,13 +86,13 @@ AnyOrder = Annotated[
 PolicyName = Annotated[
     str,
     typer.Option(
-        help="Policy with the resource limits of configs and the thresholds of a promotion: default, l4-notes (also "
-        "gates on registers, occupancy and profiles, for an NVIDIA L4), l4-final (also a gain of 20 %), or a .toml or "
-        ".json file.",
+        help="Policy with the resource limits of configs and the thresholds of a promotion: a .toml or .json file, or "
+        "one of these names: default; l4-notes, which adds limits for an NVIDIA L4 (registers, occupancy, profile); "
+        "l4-final, which adds a minimum gain of 20 % to l4-notes.",
         metavar="NAME|FILE",
     ),
 ]
-ProposerName = Annotated[str, typer.Option(metavar="KIND:ARGUMENT", help="Proposer of the variants.")]
+ProposerName = Annotated[str, typer.Option(metavar="KIND:ARGUMENT", help="Program that writes the variants.")]
 _MODEL = "Model"
 ModelUrl = Annotated[
     str | None,

@@ -62,7 +62,7 @@ def ablated(
     interrupts = Interrupts()
     view = connection.client.ablate(search_id, values=values)
     champion = "" if view.champion is None else f" {view.champion.id}"
-    out.print(f"Changing each switch of champion{champion} … ({view.place})\n")
+    out.print(f"Measuring the effect of each change of champion{champion} … ({view.place})\n")
     with interrupts.listen(), screen(out) as shown:
         follow(connection, search_id, shown, interrupts)
     return connection.ask(lambda client: client.ablation(search_id))

@@ -242,7 +242,7 @@ def _service(location: "LocalDatabase") -> Finding:
     from db.engine.ownership import running_service
 
     running = running_service(location.database) if location.database.parent.exists() else None
-    detail = "none on this database; a command starts one when it needs it"
+    detail = "no service runs on this database; commands start one when they need one"
     if running is not None:
         detail = f"{running.url or 'starting'} (process {running.pid})"
     return Finding(what="service", found=True, detail=detail)

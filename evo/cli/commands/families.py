@@ -70,7 +70,9 @@ def new(
     shown = shown_path(folder)
     out.print(
         styled(
-            "\nIt works without changes:  ", (command("search", shown), "bold"), "\nThen replace its kernel with yours."
+            "\nThe new family works without changes:  ",
+            (command("search", shown), "bold"),
+            "\nThen replace its kernel with yours.",
         )
     )
 
@@ -92,7 +94,7 @@ def import_(
         str | None,
         typer.Option(
             metavar="FILE:FUNCTION",
-            help="Python function that computes the expected outputs from the inputs, which it gets by name. "
+            help="Python function that computes the expected outputs. Its parameters have the names of the inputs. "
             "MODULE:FUNCTION is also accepted.",
         ),
     ] = None,
@@ -137,7 +139,7 @@ def _import_kernelbench(file: Path, folder: Path | None) -> None:
     out.print(f"cases: {', '.join(found.distributions)}{', a second shape' if found.tail else ''}")
     out.print(
         styled(
-            "\nIt has no kernel yet. Start a search, then submit variants to it:\n  ",
+            "\nThe family has no kernel yet. Start a search, then submit variants to the search:\n  ",
             (command("search", shown, "--trials", "1"), "bold"),
             "\n  ",
             (command("variant", "submit", "kernel.cu", "--search", "N", "--wait"), "bold"),
@@ -163,7 +165,7 @@ def _import_source(
     if macros := [each.name for each in draft.fields if each.decide == MOVE]:
         out.print(
             f"Macros that became problem fields, with the value in the source: {', '.join(macros)}. "
-            "Results seem to depend on them. If they do not depend on one, move it to "
+            "Results seem to depend on these macros. If the results do not depend on a macro, move the macro to "
             f"[{draft.kind}.tunables] in {shown}/family.toml.\n",
             soft_wrap=True,
         )

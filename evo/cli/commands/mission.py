@@ -99,7 +99,9 @@ def _require(devices: "list[Device]", wanted: str, family: str) -> None:
     try:
         choose(devices, wanted, registry.find(family).family)
     except EvoError as error:
-        raise EvoError(f"{error}. `kernel-evo mission --rehearse` runs the whole procedure without it") from None
+        raise EvoError(
+            f"{error}. `kernel-evo mission --rehearse` runs the whole procedure on small problems and needs no GPU"
+        ) from None
 
 
 def _searched(mission: "Mission", terms: dict[str, Any], where: ServiceRef, out: "Console") -> "list[Result]":

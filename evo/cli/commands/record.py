@@ -63,7 +63,12 @@ def record(
         int | None,
         typer.Option(min=2, max=MOST, metavar="N", help="Measure N random configs instead of all."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed of the order and of the sample.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Random seed for the order of the configs and for the selection with --sample."
+        ),
+    ] = 0,
     cache: Cache = "hot",
     threads: Threads = 1,
     resume: Annotated[
@@ -71,7 +76,7 @@ def record(
         typer.Option(
             min=1,
             metavar="SEARCH",
-            help="Continue this search; an ended search is only written to files.",
+            help="Continue the recording of this search. If the search has ended, only write its files.",
         ),
     ] = None,
     to: Annotated[Path, typer.Option(file_okay=False, metavar="FOLDER", help="Folder for the files.")] = Path(),

@@ -49,7 +49,8 @@ def report(
         str,
         typer.Option(
             metavar="NAME=TIME,…",
-            help="Targets to compare with, e.g. conservative=800us, or speed-ups over the fastest baseline: dream=2x.",
+            help="Targets to compare the champion with: times, e.g. conservative=800us, or speed-ups over the fastest "
+            "baseline, e.g. dream=2x.",
         ),
     ] = "",
     force: Force = False,

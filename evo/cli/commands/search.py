@@ -192,7 +192,7 @@ def search(
         str | None,
         typer.Option(
             metavar="SECRET",
-            help="Secret that signs the message; by default the secret of the service.",
+            help="Secret that signs the message to the --webhook; by default the secret of the service.",
             envvar=VARIABLES["--webhook-secret"],
         ),
     ] = None,

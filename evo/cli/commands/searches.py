@@ -198,9 +198,9 @@ def gc(
         print_json(gone)
         return
     text = (
-        f"{gone.searches_deleted} searches deleted, {gone.searches_thinned} with champions reduced (reports on other "
-        f"trials deleted), {gone.workers_deleted} silent workers, {gone.tokens_deleted} invalid tokens and "
-        f"{gone.families_deleted} unused family versions deleted, {gone.artefacts_deleted} artefacts with "
-        f"{gone.bytes_freed / 1e6:,.1f} MB deleted."
+        f"{gone.searches_deleted} searches, {gone.workers_deleted} silent workers, {gone.tokens_deleted} invalid "
+        f"tokens, {gone.families_deleted} unused family versions, and {gone.artefacts_deleted} artefacts with "
+        f"{gone.bytes_freed / 1e6:,.1f} MB. Of {gone.searches_thinned} searches with champions, the reports on all "
+        "other trials."
     )
-    console().print(f"Would be: {text}" if dry_run else text)
+    console().print(f"{'Would be deleted' if dry_run else 'Deleted'}: {text}")

@@ -99,7 +99,7 @@ def left_text(view: SearchView) -> str:
     idle = view.asked == view.finished
     if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
         timed = view.baselines or view.baselines_done or view.device.runs != "kernels"
-        alone = "confirming the best" if timed else "timing the baselines, then confirming the best"
+        alone = "confirming the best trial" if timed else "timing the baselines, then confirming the best trial"
         alone = alone if view.best is not None else "ending"
         return alone if view.proving is None else confirmation_text(view.proving)
     if view.state != "running":
@@ -108,7 +108,7 @@ def left_text(view: SearchView) -> str:
         return ending if view.proving is None else confirmation_text(view.proving)
     if view.budget.minutes is not None:
         left = 60 * view.budget.minutes - view.elapsed_s
-        return f"{duration_text(left)} left" if left > 0 else "confirming the best"
+        return f"{duration_text(left)} left" if left > 0 else "confirming the best trial"
     if view.budget.trials is not None:
         return f"{count_text(max(0, view.budget.trials - view.finished), 'trial')} left"
     return "no limit"
@@ -145,7 +145,7 @@ def unconfirmed_text(view: SearchView) -> str | None:
     if found is None or view.best is None:
         return None
     ours, best = time_text(found.time_us), time_text(view.best.quick_us)
-    return f"trial {found.number} looks faster: {ours} in quick samples, the best trial {best}; not confirmed"
+    return f"trial {found.number} looks faster, not confirmed: {ours} in quick samples, {best} for the best trial"
 
 
 def speedup_text(view: SearchView) -> str:

@@ -351,7 +351,9 @@ def _ending(view: SearchView) -> str:
 def _overhead(view: SearchView) -> str:
     if view.overhead_ms is None:
         return ""
-    delivery = "" if view.delivery_ms is None else f", delivery {significant(view.delivery_ms)} ms in parallel"
+    delivery = (
+        "" if view.delivery_ms is None else f", delivery {significant(view.delivery_ms)} ms while the device works"
+    )
     return f"; search overhead {significant(view.overhead_ms)} ms a trial{delivery}"
 
 

@@ -78,7 +78,7 @@ def _print_family(out: Console, family: str, measured: Measurements, size: int, 
             continue
         out.print(f"  {count} config{'s' if count > 1 else ''}: {set_text(chosen, len(measured.problems), long)}")
     chosen = best_set(measured, size)
-    out.print(f"  unseen shapes, each left out once: {unseen_text(leave_one_out(measured, size), long)}")
+    out.print(f"  on a problem left out of the selection: {unseen_text(leave_one_out(measured, size), long)}")
     for number, member_index in enumerate(chosen.members, start=1):
         calls = [name for name, member in chosen.table.items() if member == member_index]
         out.print(f"  config {number} for {', '.join(calls)}: {settings_text(measured.configs[member_index])}")
@@ -95,8 +95,8 @@ def unseen_text(found: Unseen, long: str = LONG) -> str:
     """Describe the slowdown on problems that were not used to choose the configs."""
     if found.loss is None or found.worst is None:
         return "unknown: no selected config was measured on the problem that was left out"
-    text = f"{found.loss:.3f} times {long} on average, at most {found.worst:.2f}, over {found.judged} judged problems"
-    return text if not found.unmeasured else f"{text}; {found.unmeasured} more were not measured"
+    text = f"{found.loss:.3f} times {long} on average, at most {found.worst:.2f}, over {found.judged} such problems"
+    return text if not found.unmeasured else f"{text}; {found.unmeasured} more have no measurement"
 
 
 def suite_document(result: SuiteResult, size: int) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def write_imported(
         Conflict: the folder exists and is not empty. Nothing is overwritten.
     """
     if file.suffix not in _SUFFIXES:
-        raise InvalidInput("FILE", f"{file} ends in none of {', '.join(_SUFFIXES)}")
+        raise InvalidInput("FILE", f"{file} is not a source; accepted suffixes: {', '.join(_SUFFIXES)}")
     try:
         content = file.read_bytes()
         text = python_text(content) if file.suffix == ".py" else utf8_text(content).replace("\r\n", "\n")

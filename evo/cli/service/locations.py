@@ -70,7 +70,7 @@ class LocalDatabase:
         """
         scheme = database.parts[0] if database is not None and database.parts else ""
         if scheme in {"postgresql:", "postgres:", "postgresql+psycopg:"}:
-            remedy = "start `kernel-evo serve --db …` on it and give this command the service's address with --url"
+            remedy = "start `kernel-evo serve --db …`, and give this command the address of that service with --url"
             raise InvalidInput("--db", f"only a service opens a PostgreSQL database; {remedy}")
         if scheme in {"http:", "https:"}:
             raise InvalidInput("--db", "is the address of a service; give it with --url")

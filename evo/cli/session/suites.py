@@ -203,7 +203,7 @@ class _Conductor:
         request = entry.request.with_terms(budget=self._own_budget())
         try:
             if advice := self._advice(entry):
-                source = f"calls of suite {self._suite.name} searched before"
+                source = f"calls of suite {self._suite.name} that were searched earlier"
                 request = request.with_terms(warm_start={"source": source, "configs": advice})
             entry.view = begun(request, self._session.connection, self._session.where)
         except EvoError as error:

@@ -118,8 +118,8 @@ def shown_roofline(device: Device, work: Work | None, objective: Objective) -> R
 def place_text(device: Device, objective: Objective) -> str:
     """Return text that names the device on which a time was measured or estimated.
 
-    Examples: ``NVIDIA L4``; ``timed on NVIDIA H200 (sm_90), gated for NVIDIA L4 (sm_89)``; ``estimated for NVIDIA L4
-    (sm_89), never run``. The family's note on the device is appended: ``NVIDIA H200; E4M3 …``.
+    Examples: ``NVIDIA L4``; ``timed on NVIDIA H200 (sm_90), within the limits of NVIDIA L4 (sm_89)``; ``estimated for
+    NVIDIA L4 (sm_89), never run``. The family's note on the device is appended: ``NVIDIA H200; E4M3 …``.
     """
     return "; ".join(filter(None, (_place(device, objective), device.note)))
 
@@ -132,7 +132,7 @@ def _place(device: Device, objective: Objective) -> str:
     return (
         f"estimated for {target}, never run"
         if estimated
-        else f"timed on {_model_and_architecture(device)}, gated for {target}"
+        else f"timed on {_model_and_architecture(device)}, within the limits of {target}"
     )
 
 

@@ -78,13 +78,13 @@ def agreement_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
         return ()
     words = confirmation.words if prediction.against == "incumbent" else Words()
     first, others, count = prediction.found[0], prediction.others, len(prediction.found) - 1
-    expected = f"the {others.low:.3g} to {others.high:.3g} that the other {count} predict"
+    expected = f"the {others.low:.3g} to {others.high:.3g} that the other {count} processes predict"
     text = f"The first process found {first:.3g} {words.ratio}, within {expected}."
     if not prediction.agrees:
         text = (
-            f"The first process and the other processes disagree: it found {first:.3g} {words.ratio}, outside "
-            f"{expected}, so rules about the samples of the first process are less reliable than the figures over "
-            "all processes."
+            f"The first process and the other processes disagree: the first process found {first:.3g} {words.ratio}, "
+            f"outside {expected}. Rules about the samples of the first process are therefore less reliable than the "
+            "figures over all processes."
         )
     bound = others.low if first < others.estimate else others.high
     return (Rule(name="agreement", passed=prediction.agrees, figure=first, threshold=bound, text=text, required=False),)

@@ -33,7 +33,7 @@ def work_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """
     report, policy = confirmation.report, confirmation.policy
     if report.overwrite_check is None:
-        text = "Whether calls do less work if their outputs already hold the answer was not checked."
+        text = "It was not checked whether calls do less work if their outputs already hold the answer."
         return (
             (Rule(name="work", passed=False, figure=0.0, threshold=policy.max_rework, text=text),)
             if report.cases

@@ -45,7 +45,7 @@ def effort_blocks(material: Material, terms: Terms) -> Iterator[Block]:
         shared = "" if cost is None else " The cost is distributed in proportion to the seconds."
         after = any(spent.job == AFTERWARDS for spent in material.spent)
         later = " Shares and cost do not include the ablation, which ran after the search." if after else ""
-        yield Text(f"The seconds are those of all workers together, for jobs that have ended.{shared}{later}")
+        yield Text(f"The seconds are sums over all workers and all ended jobs.{shared}{later}")
     yield from _worth(material, terms, cost)
 
 
@@ -110,7 +110,7 @@ def _regained(material: Material, saved_s_per_s: float) -> str:
 
 def _overhead(material: Material) -> str:
     overhead_ms = material.search.overhead_ms
-    return "" if overhead_ms is None else f" Search overhead: {significant(overhead_ms)} ms a trial in the median."
+    return "" if overhead_ms is None else f" The median search overhead is {significant(overhead_ms)} ms a trial."
 
 
 def _seconds(stages: Stages, names: Iterable[str]) -> float:

@@ -24,7 +24,7 @@ WORDS = {
 def importance_blocks(material: Material) -> Iterator[Block]:
     """Yield the importance of each tunable: how well its value separates the fastest tenth from all trials."""
     if not material.importances:
-        yield Text("Too few measured trials with different settings for importances.")
+        yield Text("There are too few measured trials with different settings to compute importances.")
         return
     top = ", ".join(f"{name} {share:.0%}" for name, share in list(material.importances.items())[:3])
     yield Picture("importances", f"Most important: {top}.")

@@ -43,9 +43,10 @@ def sample_blocks(material: Material) -> Iterator[Block]:
     head = ("", "median", f"its {confidence:.0%} interval", "interquartile range", "samples", "relative to first")
     yield Listed(head, tuple(rows), figures=1)
     yield Text(
-        f"Interleaved in one fresh process, with fresh inputs; relative to the first: {BY_ROUND}."
+        f"The kernels were timed in turn in one fresh process, with fresh inputs. The last column contains {BY_ROUND}."
         if confirmed
-        else "Quick samples, each in another session: not confirmed. Relative to the first: the ratio of the medians."
+        else "These are quick samples, each series from another session: not confirmed. The last column contains the "
+        "ratio of the medians."
     )
     if material.champion is not None:
         called = called_text(material.champion, material.search.device.kind)

@@ -122,7 +122,9 @@ class Reference:
             done = list(pool.map(self._golden_if_allowed, *zip(*asked, strict=True), drawn))
         made = [golden for golden in done if golden is not None]
         if len(made) < len(done):
-            raise GpuNeededError("expected outputs are computed on the GPU, which another process may be using")
+            raise GpuNeededError(
+                "some expected outputs need the GPU, which another process may be using: compute them later"
+            )
         self._ready.clear()
         self._refuse_zeros(plans, made)
         return {plan.name: tuple(golden for golden in made if golden.case == plan.name) for plan in plans}

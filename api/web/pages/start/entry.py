@@ -132,8 +132,8 @@ def _choice(name: str, label: str, options: Options, hint: str = "") -> Entry:
 
 
 _COUNT = whole("100", most=MOST)
-_LAUNCHES = {"plain": "plain", "pdl": "pdl: overlaps the end of the previous launch"}
-_CACHES = {"hot": "hot: the same buffers", "cold": "cold: past the last-level cache"}
+_LAUNCHES = {"plain": "plain", "pdl": "pdl: may begin before the previous launch has ended"}
+_CACHES = {"hot": "hot: the same buffers in each call", "cold": "cold: no data in the last-level cache"}
 
 GROUPS: Mapping[str, tuple[Entry, ...]] = {
     "Device and budget": (
@@ -192,7 +192,7 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
             label="Memory in GB",
             keys="decimal",
             read=above_zero("22"),
-            hint="of the device, at least; empty for any",
+            hint="minimum memory of the device; empty for any",
         ),
         Entry(
             name="requirements.toolkit",
@@ -215,14 +215,14 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
             label="Cost",
             keys="decimal",
             read=above_zero("2.50"),
-            hint="end when this much is spent",
+            hint="the search ends when this amount is spent",
         ),
         Entry(
             name="budget.cost_per_hour",
             label="Cost per hour",
             keys="decimal",
             read=above_zero("0.68"),
-            hint="of the machines in use",
+            hint="of all machines of the search together",
         ),
         Entry(
             name="priority",

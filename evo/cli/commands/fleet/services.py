@@ -130,7 +130,8 @@ def worker(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Folder for cached binaries and references, which may be deleted; by default the user's cache.",
+            help="Folder for cached binaries and expected outputs; by default in the user's cache directory. If the "
+            "folder is deleted, no result is lost.",
         ),
     ] = None,
     exit_when_idle: Annotated[

@@ -150,7 +150,7 @@ def _show(issued: "IssuedToken", as_json: bool) -> None:
         return
     out, token = console(), issued.token
     out.print(f"Token {token.id} for {token.name}: {_roles_text(token)}{_until(token)}.")
-    out.print("It is shown only once:\n")
+    out.print("The secret is shown only once:\n")
     out.print(issued.secret)
 
 
