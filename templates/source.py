@@ -22,7 +22,7 @@ _OF_PRAGMA = re.compile(r"\b_Pragma\s*\(\s*\Z")
 DIRECTIVE = re.compile(r"\s*(?:#|%:)\s*(\w+)(.*)", re.DOTALL)
 INCLUDED = re.compile(r"""\s*(?:"([^"]+)"|<([^>]+)>)""")
 _TESTED = re.compile(r"defined\s*+\(?+\s*+(\w+)(?:\s*+\))?+")
-_UNLESS = re.compile(r"\s*+!\s*+defined\s*+\(?+\s*+(\w+)\s*+\)?+\s*+")
+_IF_DEFINED = re.compile(r"\s*+(?P<no>!?)\s*+defined\s*+\(?+\s*+(?P<name>\w+)\s*+\)?+\s*+")
 _NEAR = 100
 """Number of characters before a string that are searched for ``#include``. Without this limit, the search takes
 quadratic time."""
@@ -59,8 +59,8 @@ class _Scan:
     """State of the preprocessor while it reads lines.
 
     `conditions` has one entry per open ``#if``, ``#ifdef`` or ``#ifndef``. The entry is the name of a macro if the
-    condition tests that the macro is not defined. The entry is empty for the include guard of a header, and None for
-    all other conditions.
+    condition tests that the macro is not defined. The entry is empty for a condition that is always true: the include
+    guard of a header, or a test that one of the macros is defined. It is None for all other conditions.
     """
 
     uses: dict[str, MacroUse]
@@ -85,8 +85,10 @@ class _Scan:
             self._use(rest)
 
     def _open(self, kind: str, rest: str) -> None:
-        absent = _UNLESS.fullmatch(rest) if kind == "if" else None
-        name = absent[1] if absent else rest.strip() if kind == "ifndef" else None
+        tested = _IF_DEFINED.fullmatch(rest if kind == "if" else f"{'!' if kind == 'ifndef' else ''}defined {rest}")
+        name = None if tested is None else tested["name"]
+        if tested is not None and not tested["no"]:
+            name = "" if name in self.uses else None
         self.conditions.append(name)
         self._test(kind, rest)
 

@@ -54,7 +54,7 @@ CUDA = Unit(source="", architecture="sm_89", entry="f", language="cuda")
         ("x", "float f(const float *restrict x) { return x[0]; }"),
         ("i", "int f(void) { int s = 0; for (int i = 0; i < 4; ++i) s += i; return s; }"),
         ("step", "struct S { int step; };\nint f(struct S *s) { return s->step; }"),
-        ("SIZE", "enum { SIZE = 8 };\nint f(void) { return SIZE; }"),
+        ("SIZE", "int f(void) { enum { SIZE = 8 }; return SIZE; }"),
         ("SIZE", "enum sizes { SMALL, SIZE, LARGE };\nint f(void) { return LARGE; }"),
         ("b", "struct S { int a, b; };\nint f(struct S *s) { return s->a; }"),
     ],
@@ -68,6 +68,44 @@ def test_advice_names_the_colliding_macro_and_suggests_a_macros_key_without_that
     assert first.startswith(f"The problem field {name} is a macro in front of the source (`#define {name} 128`)")
     assert 'write `macros = ["TILE"]` under [cpu]' in first
     assert isinstance(cc.compile(with_macros(text, {"TILE": "4"}, C), timeout_s=60), Artefact)
+
+
+@pytest.mark.parametrize(
+    ("language", "constant"),
+    [
+        ("c", "static const int TILE = 8;"),
+        ("c", "enum { TILE = 8 };"),
+        ("cuda", "const int TILE = 8;"),
+        ("cuda", "enum Tile : int { TILE = 8 };"),
+        ("cuda", "constexpr int TILE = 8;  // elements"),
+        ("cuda", "static constexpr unsigned int TILE = 2 * 4;"),
+    ],
+)
+def test_remedy_for_a_constant_with_the_name_of_a_tunable_lets_the_kernel_use_the_tunable(
+    cc: CCompiler, nvrtc: NvrtcCompiler, language: str, constant: str
+) -> None:
+    compiler, base = (cc, C) if language == "c" else (nvrtc, CUDA)
+    head = "" if language == "c" else 'extern "C" __global__ '
+    body = f"{head}void f(int *out) {{ out[0] = TILE; }}"
+    text, defined = f"\n{constant}\n{body}", {"TILE": "4"}
+    said = failure(compiler, with_macros(text, defined, base), macros(text, TILE="tunable")).splitlines()[0]
+    assert "source.c:2 defines a constant TILE: write" in said and "`macros =" not in said
+    before, after = re.findall(r"`(.+?)`", said)[1:]
+    made = compiler.compile(with_macros(f"{before}\n{constant}\n{after}\n{body}", defined, base), timeout_s=60)
+    assert isinstance(made, Artefact)
+
+
+@pytest.mark.parametrize("language", ["c++", "cuda"])
+def test_restrict_in_cpp_is_replaced_by_restrict_with_underscores(
+    cc: CCompiler, nvrtc: NvrtcCompiler, language: str
+) -> None:
+    compiler, base = (cc, replace(C, language="c++")) if language == "c++" else (nvrtc, CUDA)
+    head = 'extern "C" ' if language == "c++" else 'extern "C" __global__ '
+    text = f"{head}void f(const float *restrict x, float *restrict out) {{ out[0] = x[0]; }}"
+    said = failure(compiler, with_macros(text, {}, base), macros(text))
+    assert said.startswith("`restrict` is a keyword of C; write `__restrict__` in C++ and CUDA\n")
+    mended = with_macros(re.sub(r"\brestrict\b", "__restrict__", text), {}, base)
+    assert isinstance(compiler.compile(mended, timeout_s=60), Artefact)
 
 
 @pytest.mark.parametrize("pragma", ["#pragma GCC unroll UNROLL", "  # pragma  GCC unroll (UNROLL)"])
@@ -258,6 +296,8 @@ def test_advice_names_the_missing_header_and_the_folder_for_the_header(cc: CComp
     assert own.startswith("mine.h is not in the source's folder") and '`flags = ["-I/its/folder"]` under [cpu]' in own
     above = failure(cc, replace(C, source='#include "../mine.h"\nint f(void) { return 1; }'), None)
     assert "outside the family's folder" in above and "put mine.h into that folder" in above
+    backslash = failure(cc, replace(C, source='#include "part\\mine.h"\nint f(void) { return 1; }'), None)
+    assert 'folders are separated by `/`; write `#include "part/mine.h"`' in backslash
     variants = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }', untrusted=True), None)
     assert "submit the header too" in variants
     assert "flags" not in variants

@@ -83,6 +83,9 @@ def _elsewhere(name: str, unit: Unit) -> str:
     table = _table(unit)
     if (meant := _other_case(name, unit)) is not None:
         return f'there is no {name}, but {meant}, and names are case-sensitive; write `#include "{meant}"`'
+    if "\\" in name:
+        path = name.replace("\\", "/")
+        return f'{name} is not found, because folders are separated by `/`; write `#include "{path}"`'
     if name.startswith("../"):
         inside = f"put {name.rpartition('/')[2]} into that folder and include it without `../`"
         start = f'add the folder to which {name} is relative: `flags = ["-I/that/folder"]` under [{table}]'
@@ -145,6 +148,12 @@ _TYPES = r"(?:void|bool|char|short|int|long|float|double|signed|unsigned|auto|ha
 _DECLARED = rf"\b(?:(?!(?:{'|'.join(_NO_TYPES)})\b)[A-Za-z_]\w*\s+|{_TYPES}(?:\s+const)?\s*[*&]+\s*)%s\b"
 """Matches the declaration of a name: a parameter, a variable or a template parameter."""
 
+_CONSTANT = (
+    r"^\s*(?:(?:[\w:]+\s+)*(?:const|constexpr)\s+(?:[\w:]+\s+)*%(name)s\s*=[^,;]*;|"
+    r"enum\s*\w*\s*(?::\s*\w+\s*)?\{\s*%(name)s\s*=[^,}]*\}\s*;)\s*(?://.*)?$"
+)
+"""Matches a line that contains only the definition of a constant."""
+
 _CPP = re.compile(
     r"unknown type name [‘'](template|class|namespace|using|constexpr|bool|typename)|"
     r"expected identifier or [‘']\([’'] before string constant|[‘'](std|namespace|template|nullptr)[’'] undeclared"
@@ -156,6 +165,8 @@ _CPP20 = re.compile(
     re.MULTILINE,
 )
 """Matches features of C++20 that C++17 lacks."""
+_RESTRICT = re.compile(r"\brestrict\b")
+_RESTRICT_DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+restrict\b", re.MULTILINE)
 _CPP_SOURCE = re.compile(r"^[ \t]*(template\s*<|namespace\b|using\s+\w)", re.MULTILINE)
 
 
@@ -372,6 +383,10 @@ def _declared_in(macros: Macros) -> list[str]:
 
 
 def _collision(name: str, where: str, unit: Unit, macros: Macros, *, needless: Collection[str]) -> str:
+    constant = _constant(name, macros) if needless else None
+    if constant is not None:
+        way = f"write `#ifndef {name}` in the line before and `#endif` in the line after it"
+        return _renamed(name, f"{constant} defines a constant {name}: {way}", unit, macros, instead=True)
     text = _renamed(name, f"{where} uses {name} for something else", unit, macros)
     if not needless:
         return f"{text}, and in the source"
@@ -379,12 +394,21 @@ def _collision(name: str, where: str, unit: Unit, macros: Macros, *, needless: C
     return f"{text}; or, if the source needs no macro {name}, write `macros = [{left}]` under [{macros.table}]"
 
 
-def _renamed(name: str, clash: str, unit: Unit, macros: Macros) -> str:
+def _constant(name: str, macros: Macros) -> str | None:
+    """Return the place of the source's constant with the name of a macro, as ``file:line``, or None."""
+    constant = re.compile(_CONSTANT % {"name": re.escape(name)})
+    lines = enumerate(macros.text.splitlines(), start=1)
+    return next((f"{macros.file}:{number}" for number, line in lines if constant.match(line)), None)
+
+
+def _renamed(name: str, clash: str, unit: Unit, macros: Macros, *, instead: bool = False) -> str:
+    """Return advice to rename a macro; `instead` states that `clash` already contains another remedy."""
     kind, defined = macros.kinds[name], re.search(rf"^#define {name} .*$", unit.source, re.MULTILINE)
     shown = defined[0] if defined else f"#define {name}"
+    rename, prefix = "Or rename" if instead else "Rename", "TUNED" if kind == "tunable" else "PROBLEM"
     return (
         f"The {kind} {name} is a macro in front of the source (`{shown}`), and {clash}. "
-        f"Rename the {kind} in family.toml, e.g. {'TUNED' if kind == 'tunable' else 'PROBLEM'}_{name}"
+        f"{rename} the {kind} in family.toml, e.g. {prefix}_{name}"
     )
 
 
@@ -406,6 +430,8 @@ def _marks(locations: Iterable[_Place]) -> Iterator[str]:
 def _language(log: str, unit: Unit) -> Iterator[str]:
     if unit.language == "c" and (_CPP.search(log) or _CPP_SOURCE.search(unit.source)):
         yield "The file name makes this a C source. If it is C++, use the suffix .cpp, .cc or .cxx"
+    if unit.language != "c" and _RESTRICT.search(log) and not _RESTRICT_DEFINED.search(unit.source):
+        yield "`restrict` is a keyword of C; write `__restrict__` in C++ and CUDA"
 
 
 def _standard(unit: Unit) -> Iterator[str]:
