@@ -16,6 +16,7 @@ from evo.space import Constraint, EmptySpace
 from evo.space.expression.arithmetic import INTEGER_LIMIT
 from evo.text.document import literal_text
 from evo.text.suggestion import closest, number_meant, unknown
+from evo.text.toml_values import as_toml
 from evo.trial import Value
 
 Problem: TypeAlias = Mapping[str, Value]
@@ -271,15 +272,16 @@ def _read_field(name: str, table: Table) -> Field:
 
 def _check_limits(field: Field, table: Table) -> None:
     if field.min > field.max:
-        raise InvalidInput(table.field("min"), f"{field.min} is above max = {field.max}")
+        raise InvalidInput(table.field("min"), f"{field.min} is above max = {field.max}; write min = {field.max}")
     if field.type == "choice" and not field.choices:
         raise InvalidInput(table.field("choices"), 'is missing; give the words to choose from, e.g. ["a", "b"]')
     for choice in field.choices:
         if not WORD.fullmatch(choice) or field.choices.count(choice) > 1:
-            raise InvalidInput(
-                table.field("choices"),
-                f"{literal_text(choice)} is not accepted; choices are distinct words without spaces",
+            written = as_toml(list(dict.fromkeys(map(_word, field.choices))))
+            reason = (
+                f"{literal_text(choice)} is not accepted; choices are distinct words without spaces: write {written}"
             )
+            raise InvalidInput(table.field("choices"), reason)
 
 
 OTHER_CHOICE = "choose another problem or device"

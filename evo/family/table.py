@@ -12,11 +12,10 @@ from evo.space.expression import Expression, Scope
 from evo.text.document import literal_text
 from evo.text.limits import refuse_invisible
 from evo.text.suggestion import unknown
+from evo.text.toml_values import MAX_SHOWN, as_flag, as_list, as_number, as_text, split_outside_brackets
 
 MAX_ENTRIES = 200
 MAX_TEXT = 10_000
-MAX_SHOWN = 100
-"""Maximum number of characters of a wrong value that an error repeats."""
 
 
 class Table:
@@ -36,7 +35,9 @@ class Table:
         self.where = where
         self.path = path
         if not isinstance(content, Mapping) or not all(isinstance(key, str) for key in content):
-            raise InvalidInput(self.field(), f"must be a table (KEY = VALUE pairs), not {literal_text(content)}")
+            raise InvalidInput(
+                self.field(), f"must be a table (KEY = VALUE pairs), not {literal_text(content)}{_as_table(content)}"
+            )
         if len(content) > MAX_ENTRIES:
             raise InvalidInput(self.field(), f"has {len(content)} entries; at most {MAX_ENTRIES} are accepted")
         self._content = content
@@ -80,11 +81,14 @@ class Table:
             return default
         value = self.raw(key, what or "a text")
         if not isinstance(value, str) or len(value) > MAX_TEXT or not (value.strip() or default is not None):
-            raise InvalidInput(
-                self.field(key), f"must be {what or 'a string'}, not {literal_text(value)}{_as_text(key, value)}"
-            )
+            fits = not what or (pattern is not None and pattern.fullmatch(str(value)))
+            written = as_text(key, value) if fits else ""
+            raise InvalidInput(self.field(key), f"must be {what or 'a string'}, not {literal_text(value)}{written}")
         if pattern and not pattern.fullmatch(value):
-            raise InvalidInput(self.field(key), f"{literal_text(value)} is not {what}")
+            word = re.sub(r"\W+", "_", value, flags=re.ASCII).strip("_")
+            meant = next((each for each in (word, f"x{word}") if pattern.fullmatch(each)), "")
+            written = f"; write {json.dumps(meant)}" if meant else ""
+            raise InvalidInput(self.field(key), f"{literal_text(value)} is not {what}{written}")
         return value
 
     def line(self, key: str, default: str | None = None, *, what: str = "") -> str:
@@ -92,16 +96,17 @@ class Table:
         return refuse_invisible(self.field(key), self.text(key, default, what=what))
 
     def choice(self, key: str, choices: Sequence[str]) -> str:
-        value = self.text(key, what=f"one of {', '.join(choices)}")
-        if value not in choices:
-            raise InvalidInput(self.field(key), unknown(value, choices, "choices"))
+        value = self.raw(key, f"one of {', '.join(choices)}")
+        if not isinstance(value, str) or value not in choices:
+            name = value if isinstance(value, str) else literal_text(value)
+            raise InvalidInput(self.field(key), unknown(name, choices, "choices"))
         return value
 
     def flag(self, key: str, default: bool = False) -> bool:
         value = self._content[key] if key in self else default
         if not isinstance(value, bool):
             raise InvalidInput(
-                self.field(key), f"must be true or false, not {literal_text(value)}{_as_flag(key, value)}"
+                self.field(key), f"must be true or false, not {literal_text(value)}{as_flag(key, value)}"
             )
         return value
 
@@ -109,7 +114,7 @@ class Table:
         value = self._content[key] if key in self else default
         if isinstance(value, bool) or not isinstance(value, int):
             raise InvalidInput(
-                self.field(key), f"must be a whole number, not {literal_text(value)}{_as_whole(key, value)}"
+                self.field(key), f"must be a whole number, not {literal_text(value)}{as_number(key, value, whole=True)}"
             )
         return value
 
@@ -117,7 +122,9 @@ class Table:
         """Return the value of a key, which must be a number, as float; the default if the key is absent."""
         value = self._content[key] if key in self else default
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InvalidInput(self.field(key), f"must be a number, not {literal_text(value)}")
+            raise InvalidInput(
+                self.field(key), f"must be a number, not {literal_text(value)}{as_number(key, value, whole=False)}"
+            )
         try:
             return float(value)
         except OverflowError:
@@ -131,7 +138,7 @@ class Table:
                 if isinstance(value, str) and not value.strip():
                     raise InvalidInput(self.field(where), "is empty; remove it")
                 raise InvalidInput(
-                    self.field(where), f"must be a string, not {literal_text(value)}{_as_text(where, value)}"
+                    self.field(where), f"must be a string, not {literal_text(value)}{as_text(where, value)}"
                 )
         return values
 
@@ -144,7 +151,8 @@ class Table:
         value = self._content[key] if key in self else []
         if not isinstance(value, list | tuple):
             raise InvalidInput(
-                self.field(key), f"must be a list, not {literal_text(value)}{_as_list(key, value, of_strings)}"
+                self.field(key),
+                f"must be a list, not {literal_text(value)}{as_list(key, value, of_strings=of_strings)}",
             )
         return list(value)
 
@@ -159,6 +167,9 @@ class Table:
             example: content of a table with a placeholder, e.g. ``expression = {}``. If an entry is a string instead of
                 a table, the error suggests this table, with the string in place of the placeholder.
         """
+        if example and isinstance(text := self._content.get(key), str) and len(text) <= MAX_SHOWN:
+            written = f"{key} = [{{ {example.format(json.dumps(text, ensure_ascii=False))} }}]"
+            raise InvalidInput(self.field(key), f"must be a list of tables; write {written}")
         entries = self.sequence(key)
         for index, entry in enumerate(entries):
             if example and isinstance(entry, str):
@@ -184,9 +195,21 @@ class Table:
         return self._expression(self.raw(key, "an expression in quotes"), key, scope).check_names(scope)
 
     def expressions(self, key: str) -> list[Expression]:
-        return [self._expression(value, f"{key}[{index}]") for index, value in enumerate(self.sequence(key))]
+        found = []
+        for index, value in enumerate(self.sequence(key)):
+            parts = split_outside_brackets(value) if isinstance(value, str) else []
+            if len(parts) > 1 and all(map(str.strip, parts)):
+                several = ", ".join(json.dumps(part.strip(), ensure_ascii=False) for part in parts)
+                raise InvalidInput(
+                    self.field(f"{key}[{index}]"), f"{literal_text(value)} has several parts; write {several}"
+                )
+            found.append(self._expression(value, f"{key}[{index}]"))
+        return found
 
     def _expression(self, value: object, key: str, scope: Scope = ()) -> Expression:
+        if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+            written = f"; write {json.dumps(value[0], ensure_ascii=False)}"
+            raise InvalidInput(self.field(key), f"must be an expression in quotes, not {literal_text(value)}{written}")
         if isinstance(value, float) and not isfinite(value):
             raise InvalidInput(self.field(key), f"must be a finite number or an expression in quotes, not {value}")
         text = value if isinstance(value, str) else repr(value) if isinstance(value, bool | int | float) else ""
@@ -198,64 +221,18 @@ class Table:
         return f"{self.path}.{key}" if self.path else key
 
 
-def _as_text(key: str, value: object) -> str:
-    """Return a suggestion to write a number or a bool as a string; empty for other values."""
-    if isinstance(value, bool):
-        return _write(key, f'"{str(value).lower()}"')
-    return _write(key, f'"{value}"') if isinstance(value, int | float) else ""
-
-
-def _as_flag(key: str, value: object) -> str:
-    """Return a suggestion to write a bool, if a string or number means true or false; otherwise an empty string."""
-    meant = {"true": "true", "yes": "true", "1": "true", "false": "false", "no": "false", "0": "false"}
-    text = str(value).strip().lower() if isinstance(value, str | int) else ""
-    return _write(key, meant[text]) if text in meant else ""
-
-
-def _as_whole(key: str, value: object) -> str:
-    """Return a suggestion to write ``"8"`` or ``8.0`` as a whole number; empty for other values."""
-    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", value, re.ASCII):
-        return _write(key, str(int(value)))
-    return _write(key, str(int(value))) if isinstance(value, float) and value.is_integer() else ""
-
-
-def _as_list(key: str, value: object, of_strings: bool) -> str:
-    """Return a suggestion to write a single value, a range, or a string of numbers as a list; else an empty string."""
-    if isinstance(value, bool):
-        return _write(key, f"[{str(value).lower()}]")
-    if isinstance(value, int | float):
-        return _write(key, f"[{value}]")
-    if isinstance(value, Mapping):
-        given = (next((value[name] for name in names if name in value), None) for names in _RANGE_KEYS)
-        value = ":".join(str(each) for each in given if each is not None)
-        if (numbers := _numbers(value)) is None:
-            return ""
-    elif not isinstance(value, str) or not 0 < len(value) <= MAX_SHOWN:
+def _as_table(value: object) -> str:
+    """Return a suggestion to write a text such as ``A=1, B=x`` as a table; empty for other values."""
+    pairs = [part.partition("=") for part in value.split(",")] if isinstance(value, str) else []
+    if (
+        not pairs
+        or len(pairs) > MAX_ENTRIES
+        or not all(name.strip().isidentifier() and text for name, _, text in pairs)
+    ):
         return ""
-    else:
-        numbers = None if of_strings else _numbers(value)
-    return _write(key, f"[{json.dumps(value) if numbers is None else ', '.join(numbers)}]")
-
-
-_RANGE_KEYS = (("min", "from", "low", "start"), ("max", "to", "high", "stop"), ("step",))
-_RANGE = re.compile(r"(range\()?\s*(\d{1,9})\s*(?:,|\.{2,}|…|:|-|\bto\b)\s*(\d{1,9})\s*(?:[,:]\s*(\d{1,9})\s*)?(\))?")
-_LONGEST_RANGE = 32
-"""Maximum number of values of a range that an error lists. Of a longer range, it lists the powers of two."""
-
-
-def _numbers(text: str) -> list[str] | None:
-    """Return the numbers that a string such as ``1, 2``, ``1..8`` or ``range(1, 9)`` denotes; None for others."""
-    found = _RANGE.fullmatch(text.strip())
-    if found is None or (bool(found[1]) != bool(found[5])) or ("," in text and not found[1]):
-        numbers = re.split(r"[\s,;|]+", text.strip())
-        return numbers if all(re.fullmatch(r"-?(?:0|[1-9]\d*)(?:\.\d+)?", each) for each in numbers) else None
-    low, high, step = int(found[2]), int(found[3]), int(found[4] or 1)
-    values = range(low, high + (not found[1]), max(step, 1))
-    if len(values) > _LONGEST_RANGE:
-        return [str(1 << power) for power in range(31) if low <= 1 << power <= high] or None
-    return list(map(str, values)) or None
-
-
-def _write(key: str, value: str) -> str:
-    """Return a clause for an error text: the line to write in the document or, in a list, only the value."""
-    return f"; write {value}" if "[" in key else f"; write {key} = {value}"
+    values = {name.strip(): text.strip() for name, _, text in pairs}
+    written = (
+        f"{name} = {text if re.fullmatch(r'-?[1-9][0-9]*|0|true|false', text) else json.dumps(text)}"
+        for name, text in values.items()
+    )
+    return f"; write {{ {', '.join(written)} }}"

@@ -1,5 +1,6 @@
 """Tunables (the dimensions of a space), and constraints on them."""
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from evo.errors import InvalidInput
 from evo.space.expression import Expression
 from evo.space.expression.arithmetic import INTEGER_LIMIT, Array
 from evo.text.suggestion import closest, number_meant
+from evo.text.toml_values import as_toml, numbers_in
 from evo.trial import Value
 
 MAX_VALUES = 10_000
@@ -54,7 +56,7 @@ class Tunable:
         if self.default is None:
             object.__setattr__(self, "default", self.values[len(self.values) // 2 if self.ordinal else 0])
         if identity(self.default) not in self._position:
-            raise InvalidInput(f"{field}.default", f"{show(self.default)} is not one of {self.listed}")
+            raise InvalidInput(f"{field}.default", f"{show(self.default)} is not one of {self.listed}{self._instead}")
 
     @cached_property
     def array(self) -> Array:
@@ -98,6 +100,17 @@ class Tunable:
             return f"; write {min(self.values, key=lambda value: abs(float(value) - number))}"
         meant = closest(text, [show(value).strip("'") for value in self.values])
         return "" if meant is None else f"; write {meant}"
+
+    @property
+    def _instead(self) -> str:
+        """What to write for a default that is not a value, as the end of an error."""
+        numbers = numbers_in(self.values)
+        if numbers is not None and isinstance(self.default, int | float) and not isinstance(self.default, bool):
+            return f"; the values are strings: write values = {as_toml(numbers)}"
+        meant = self._meant(str(self.default)).removeprefix("; write ")
+        value = next((each for each in self.values if show(each).strip("'") == meant), self.values[0])
+        clause = "; write" if meant else ", e.g."
+        return f"{clause} default = {json.dumps(value, ensure_ascii=False)}"
 
     def keeping(self, values: Sequence[Value], field: str) -> "Tunable":
         """Return a copy that has only the given values, in their original order.
@@ -166,7 +179,11 @@ def show(value: object) -> str:
 
 def _check_values(values: Sequence[object], field: str) -> None:
     if not 1 <= len(values) <= MAX_VALUES:
-        raise InvalidInput(field, f"has {len(values)} values; give from 1 to {MAX_VALUES}")
+        raise InvalidInput(field, f"has {len(values)} values; give from 1 to {MAX_VALUES}, e.g. [1, 2, 4]")
+    numbers = numbers_in(values)
+    if numbers is not None and not all(isinstance(each, str) and TEXT_VALUE.fullmatch(each) for each in values):
+        other = next(each for each in values if not isinstance(each, int | float))
+        raise InvalidInput(field, f"{show(other)} cannot be a value of a list of numbers; write {as_toml(numbers)}")
     for value in values:
         _check_value(value, field)
     kinds = sorted({identity(value)[0] for value in values})
@@ -178,7 +195,9 @@ def _check_values(values: Sequence[object], field: str) -> None:
     seen: dict[object, object] = {}
     for value in values:
         if value in seen:
-            raise InvalidInput(field, f"contains {show(seen[value])} and {show(value)}, which are the same; keep one")
+            kept = as_toml(list(dict.fromkeys(values)))
+            written = f"; write {kept}" if len(kept) <= MAX_SHOWN else "; keep one"
+            raise InvalidInput(field, f"contains {show(seen[value])} and {show(value)}, which are the same{written}")
         seen[value] = value
 
 
@@ -197,7 +216,7 @@ def _check_value(value: object, field: str) -> None:
         reason = f"it contains a space, a comma or =; write {show(word)}, and give its meaning in the kernel"
         raise InvalidInput(field, f"{show(value)} cannot be a value: {reason}")
     allowed = "a finite number below 2**62, a bool, or a string without spaces, commas and ="
-    raise InvalidInput(field, f"{show(value)} cannot be a value: it must be {allowed}")
+    raise InvalidInput(field, f"{show(value)} cannot be a value: it must be {allowed}, e.g. [1, 2, 4]")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -134,11 +134,29 @@ def test_truncated_recording_is_read_in_part_or_refused(content: dict[str, Any])
         ("cases.1.hidden", "true", "hidden = true"),
         ("cases.1.hidden", "Yes", "hidden = true"),
         ("cases.1.hidden", 0, "hidden = false"),
+        ("cases.1.hidden", "on", "hidden = true"),
+        ("problem.ROWS.max", "64K", "max = 65536"),
+        ("problem.ROWS.max", "2**16", "max = 65536"),
+        ("problem.ROWS.max", 0, "min = 0"),
         ("cuda.flags", "--use_fast_math", 'flags = ["--use_fast_math"]'),
         ("problem.dtype.choices", "float16", 'choices = ["float16"]'),
         ("arguments.0.shape", "ROWS", 'shape = ["ROWS"]'),
         ("arguments.0.shape", 4, "shape = [4]"),
         ("problem.dtype.choices", "8", 'choices = ["8"]'),
+        ("problem.dtype.choices", "float16, float32", 'choices = ["float16", "float32"]'),
+        ("arguments.0.shape", "(ROWS, COLS)", 'shape = ["ROWS", "COLS"]'),
+        ("arguments.0.shape", "max(ROWS, 2), COLS", 'shape = ["max(ROWS, 2)", "COLS"]'),
+        ("arguments.0.name", "my x", '"my_x"'),
+        ("arguments.0.name", "2x", '"x2x"'),
+        ("name", "my scale", '"my_scale"'),
+        ("cpu.tunables.TILE.default", "9", "default = 8"),
+        ("cpu.tunables.TILE.default", 3, "default = 2"),
+        ("cpu.tunables.TILE.values", [4, "8"], "[4, 8]"),
+        ("cpu.tunables.TILE.values", [[4, 8]], "[4, 8]"),
+        ("cpu.tunables.TILE.values", ["4 8"], "[4, 8]"),
+        ("cpu.tunables.TILE.values", [4, 4.0, 8], "[4, 8]"),
+        ("cpu.tunables.TILE.values", "[4, 8]", "values = [4, 8]"),
+        ("cpu.tunables.TILE.values", "1e3", "values = [1000]"),
         ("cpu.tunables.TILE.values", "007", 'values = ["007"]'),
         ("cpu.tunables.TILE.values", "1, 2,4", "values = [1, 2, 4]"),
         ("cpu.tunables.TILE.values", "1 2 4", "values = [1, 2, 4]"),
@@ -156,11 +174,68 @@ def test_value_suggested_by_an_error_is_accepted(path: str, wrong: object, writt
     with pytest.raises(InvalidInput) as raised:
         Family.from_document(edited(path, wrong))
     assert raised.value.reason.endswith(f"; write {written}"), raised.value
-    ((_, value),) = tomllib.loads(written).items()
+    ((key, value),) = tomllib.loads(written if " = " in written else f"{path.rpartition('.')[2]} = {written}").items()
+    path = f"{path.rpartition('.')[0]}.{key}".lstrip(".")
     try:
         Family.from_document(edited(path, value))
     except InvalidInput as error:  # the suggested value may contradict another field
         assert error.field != raised.value.field
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong", "written"),
+    [
+        ("cases.1.hidden", "maybe", "hidden = true"),
+        ("problem.ROWS.min", "one", "min = 1"),
+        ("problem.ROWS.default", "many", "1"),
+        ("arguments.0.alignment", "some", "alignment = 1"),
+        ("cpu.tunables.TILE.default", [16], "default = 1"),
+        ("cpu.tunables.TILE.values", [], "[1, 2, 4]"),
+        ("cpu.tunables.TILE.values", [None], "[1, 2, 4]"),
+    ],
+)
+def test_error_about_a_value_of_unclear_meaning_ends_with_an_accepted_value(
+    path: str, wrong: object, written: str
+) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        Family.from_document(edited(path, wrong))
+    assert raised.value.reason.endswith(f", e.g. {written}"), raised.value
+    _, _, value = written.rpartition(" = ")
+    Family.from_document(edited(path, json.loads(value)))
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong", "written", "value"),
+    [
+        ("cpu.tunables.TILE.values", ["4", "8"], "the values are strings: write values = [4, 8]", [4, 8]),
+        (
+            "cpu.constraints",
+            "TILE > 1",
+            'write constraints = [{ expression = "TILE > 1", because = "why other configs are not valid" }]',
+            [{"expression": "TILE > 1", "because": "why other configs are not valid"}],
+        ),
+        ("arguments.0.shape", ["ROWS, COLS"], 'has several parts; write "ROWS", "COLS"', ["ROWS", "COLS"]),
+        ("arguments.0.shape", [["ROWS"], "COLS"], 'write "ROWS"', ["ROWS", "COLS"]),
+        ("cases.1.problem", "ROWS=1, dtype=float16", 'write { ROWS = 1, dtype = "float16" }', {"ROWS": 1}),
+        ("problem.dtype.choices", ["float 16"], 'write ["float_16"]', ["float_16"]),
+    ],
+)
+def test_list_or_table_suggested_by_an_error_is_accepted(path: str, wrong: object, written: str, value: object) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        Family.from_document(edited(path, wrong))
+    assert raised.value.reason.endswith(written), raised.value
+    try:
+        Family.from_document(edited(path, value))
+    except InvalidInput as error:  # the suggested value may contradict another field
+        assert not error.field.startswith(raised.value.field)
+
+
+def test_number_compared_with_strings_of_digits_is_refused_with_the_numbers_to_write() -> None:
+    content = edited("cpu.tunables.UNROLL.values", ["1", "2"])
+    content["cpu"]["constraints"] = [{"expression": "UNROLL > 1", "because": "one is too few"}]
+    with pytest.raises(InvalidInput, match=r"the values of UNROLL are strings; in the tunable, write .*$") as raised:
+        Family.from_document(content)
+    assert raised.value.reason.endswith("write values = [1, 2]")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from evo.space.expression.arithmetic import INTEGER_LIMIT
 from evo.space.expression.evaluation import COMPARISONS
 from evo.space.expression.spelling import pasted, word
+from evo.text.toml_values import as_toml, numbers_in
 from evo.trial import Value
 
 Scope: TypeAlias = Collection[str] | Mapping[str, Sequence[Value]]
@@ -54,6 +55,8 @@ def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> 
         other = isinstance(value, str) and isinstance(op, _EQUALITIES) and len(values) > 1 and value not in values
         if not (mixed or other):
             continue
+        if not isinstance(value, str) and (numbers := numbers_in(values)) is not None:
+            return f"the values of {name} are strings; in the tunable, write values = {as_toml(numbers[:100])}"
         near = _nearest(str(value), values)
         written = pasted(_replaced(tree, constant, values[0] if near is None else near))
         if near is not None:

@@ -169,7 +169,8 @@ class Expression:
         for name in sorted(missing):
             nothing = f"no name has the value `{name}`; remove the comparison"
             reason = nothing if absent_name(name, scope) else unknown(name, scope, meaning or "names")
-            raise InvalidInput(self.field, f"`{self.text}`: {reason}{_example(self.text, scope)}")
+            condition = isinstance(self.tree, ast.Compare | ast.BoolOp)
+            raise InvalidInput(self.field, f"`{self.text}`: {reason}{_example(self.text, scope, condition=condition)}")
         if (absent := impossible_value(self.tree, choices)) is not None:
             raise InvalidInput(self.field, f"`{self.text}`: {absent}")
         return self
@@ -297,14 +298,20 @@ class Expression:
         return int(result)
 
 
-def _example(text: str, scope: Scope) -> str:
-    """Return a valid condition over a name of the text or, without one, of the scope, as the end of an error."""
+def _example(text: str, scope: Scope, *, condition: bool = True) -> str:
+    """Return a valid expression over a name of the text or, without one, of the scope, as the end of an error.
+
+    Args:
+        condition: True if the expression must be a condition, False if it may be a number.
+    """
     names = [*(name for name in re.findall(r"[A-Za-z_]\w*", text) if name in scope), *scope]
     if not isinstance(scope, Mapping) or not names:
         return ""
+    if not condition:
+        number = next((name for name in names if not scope[name] or isinstance(scope[name][0], int | float)), names[0])
+        return f"; a valid expression is, e.g., {pasted(number)}"
     values = scope[names[0]]
     value = values[0] if values else 1
-    condition = (
-        names[0] if isinstance(value, bool) else f"{names[0]} {'==' if isinstance(value, str) else '>='} {value!r}"
-    )
-    return f"; a valid condition is, e.g., {pasted(condition)}"
+    sign = "==" if isinstance(value, str) else ">="
+    written = names[0] if isinstance(value, bool) else f"{names[0]} {sign} {value!r}"
+    return f"; a valid condition is, e.g., {pasted(written)}"
