@@ -69,7 +69,10 @@ class Failures:
     def _failed(self, key: int, error: Exception) -> None:
         self._counts[key] += 1
         log.exception(
-            "an item failed; the remaining items continue", what=self._what, key=key, failures=self._counts[key]
+            "processing an item failed; the remaining items are processed",
+            what=self._what,
+            key=key,
+            failures=self._counts[key],
         )
         if self._counts[key] < MOST:
             return
@@ -77,4 +80,4 @@ class Failures:
         try:
             self._give_up(key, f"{type(error).__name__}: {error}")
         except Exception:
-            log.exception("an item that failed repeatedly cannot be ended", what=self._what, key=key)
+            log.exception("an item failed repeatedly, and giving it up failed, too", what=self._what, key=key)

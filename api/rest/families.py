@@ -106,7 +106,9 @@ def _check_location(location: str | None) -> None:
     if location is None:
         return
     if not PurePath(location).is_absolute() or not location.isprintable():
-        raise InvalidInput("location", f"{location!r:.100} is not an absolute path; omit it for a built-in family")
+        raise InvalidInput(
+            "location", f"{location!r:.100} is not an absolute path; omit the location of a built-in family"
+        )
     if not caller().can("author"):
         raise HTTPException(403, "only a token with the role author may set a path on the workers")
 
@@ -130,8 +132,8 @@ def _location(session: Session, digest: str, body: FamilyBody) -> str | None:
     known = digest in registry.builtin_digests().values() or (row is not None and row.location is not None)
     if not known and archive.has_location(body.name):
         raise Conflict(
-            f"the name {body.name!r} belongs to a family with a location; choose another name, or use a token with the "
-            "role author"
+            f"the name {body.name!r} belongs to a family that workers read from a path; choose another name, or use a "
+            "token with the role author"
         )
     return None if row is None else row.location
 

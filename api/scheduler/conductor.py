@@ -143,7 +143,7 @@ class Conductor:
                 )
         if alive:
             log.warning(
-                "worker registered while connected: it restarted, or two processes use its id", worker=worker_id
+                "a connected worker registered again: it restarted, or two processes use its id", worker=worker_id
             )
         self._lose_all(held_attempts, "abandoned")
         log.info(

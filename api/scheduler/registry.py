@@ -73,7 +73,9 @@ class Registry:
                         if locked:
                             transaction.end()
                 except Outdated:
-                    log.warning("the database returned to an earlier state; the search is read again", search=search_id)
+                    log.warning(
+                        "the database returned to an earlier state; the search is loaded again", search=search_id
+                    )
                     self._drop(active)
                     continue
                 except (InvalidInput, StaleLease):

@@ -190,7 +190,7 @@ class Listener:
                 log.warning("connection to the database lost", reason=str(error).strip().partition("\n")[0])
                 self._stopping.wait(RECONNECT_S)
             except Exception:  # an unreadable message must not end the thread
-                log.exception("the listener failed; it restarts")
+                log.exception("the listener for database events failed and restarts")
                 self._stopping.wait(RECONNECT_S)
 
     def _listen(self, connection: "psycopg.Connection[Any]") -> None:

@@ -19,7 +19,7 @@ from workers.system.exhaustion import MachineExhausted, is_exhaustion, refuse_ex
 def test_full_or_read_only_disk_counts_as_machine_exhaustion(number: int) -> None:
     error = OSError(number, os.strerror(number), "kernel.o")
     assert is_exhaustion(error)
-    with pytest.raises(MachineExhausted, match="until disk space is free: kernel"):
+    with pytest.raises(MachineExhausted, match="free disk space: kernel"):
         refuse_exhaustion(f"kernel.c: warning: x\nkernel.s: Fatal error: can't write: {os.strerror(number)}\nmore")
 
 

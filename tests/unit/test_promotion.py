@@ -466,7 +466,7 @@ def test_incumbent_slower_than_in_its_own_confirmation_is_not_replaced(before_us
     assert told or result.summary.startswith(
         "Not promoted. The incumbent took 99.58 µs, 1.99 times as long as the 50 µs of its own"
     )
-    assert told or result.summary.endswith("or roll it back if it stays that slow.")
+    assert told or result.summary.endswith("stays that slow, roll the incumbent back.")
 
 
 def test_confirmation_without_an_incumbent_runs_the_number_of_processes_of_the_policy() -> None:

@@ -232,7 +232,9 @@ def test_binary_measured_by_a_second_worker_is_not_measured_again(
     scene.service.duplicates["same"] = GOOD
     scene.play()
     assert scene.performer.performed == 0
-    assert scene.service.reports[1].environment["binary"] == "measured with an earlier trial"
+    assert (
+        scene.service.reports[1].environment["binary"] == "the same as in an earlier trial, whose measurement is used"
+    )
 
 
 def test_revoked_job_is_interrupted_and_neither_reported_nor_released(

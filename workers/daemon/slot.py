@@ -264,7 +264,7 @@ class Slot:
         stages = replace(
             duplicate.stages, render_s=mine.render_s, compile_s=mine.compile_s, verify_s=0.0, measure_s=0.0
         )
-        environment = {**duplicate.environment, "binary": "measured with an earlier trial"}
+        environment = {**duplicate.environment, "binary": "the same as in an earlier trial, whose measurement is used"}
         return Performed(report=replace(duplicate, stages=stages, environment=environment))
 
     def _deliver(self, lease: Lease, report: Report, built: Preparation) -> None:

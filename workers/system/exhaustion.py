@@ -27,7 +27,9 @@ def refuse_exhaustion(said: str) -> None:
     for number in _NUMBERS:
         for line in said.splitlines():
             if os.strerror(number).lower() in line.lower():
-                raise MachineExhausted(f"this machine can build nothing until disk space is free: {line.strip()[:300]}")
+                raise MachineExhausted(
+                    f"this machine cannot write build results; free disk space: {line.strip()[:300]}"
+                )
 
 
 def refuse_noexec(folder: Path) -> None:

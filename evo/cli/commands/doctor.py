@@ -121,7 +121,7 @@ def _separation() -> Finding:
     from workers.backends.cpu.compiler import CCompiler, find_compiler
     from workers.backends.cpu.support import separation_here
 
-    needed_for = "CPU kernels from untrusted sources, and the policy's min_separation"
+    needed_for = "CPU kernels from untrusted sources, and the policy field min_separation"
     try:
         reported = separation_here(CCompiler(find_compiler()), cache_folder())
     except (EvoError, OSError) as error:

@@ -79,7 +79,9 @@ def record(
             help="Continue the recording of this search. If the search has ended, only write its files.",
         ),
     ] = None,
-    to: Annotated[Path, typer.Option(file_okay=False, metavar="FOLDER", help="Folder for the files.")] = Path(),
+    to: Annotated[
+        Path, typer.Option(file_okay=False, metavar="FOLDER", help="Folder in which the recording is written.")
+    ] = Path(),
     where: ServiceRef,
 ) -> None:
     """Measure every valid config of a space and write the results as a Kernel Tuner cache and as T4 results.

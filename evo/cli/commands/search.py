@@ -135,7 +135,12 @@ def search(
         str,
         typer.Option(metavar="NAME", help=_STRATEGY),
     ] = "portfolio",
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed; equal seeds give equal choices.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Random seed. With equal seeds and equal times, searches choose the same configs."
+        ),
+    ] = 0,
     policy: PolicyName = "default",
     cache: Cache = "hot",
     threads: Threads = 1,
@@ -151,7 +156,9 @@ def search(
     ] = None,
     compile_only: Annotated[
         bool,
-        typer.Option("--compile-only", help="Run no kernel; estimate the times on the --target, on any machine."),
+        typer.Option(
+            "--compile-only", help="Run no kernel; estimate the times on the GPU of --target. Works on any machine."
+        ),
     ] = False,
     warm_start: WarmStart = None,
     from_default: Annotated[
@@ -217,7 +224,7 @@ def search(
     ablate: Annotated[
         bool,
         typer.Option(
-            "--ablate", help="Afterwards measure the effect of each switch of the champion, as `ablate` does."
+            "--ablate", help="After the search, measure the effect of each switch of the champion, as `ablate` does."
         ),
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Search in the background, and return immediately.")] = False,
@@ -336,7 +343,9 @@ def _search_suite(
     if goal is not None:
         suite = replace(suite, goal=goal)
     if suite.goal == "time" and terms["objective"].get("metric") is not None:
-        reason = f'suite {suite.name} minimises the total time (goal = "time"), and values of a metric have no total'
+        reason = (
+            f'suite {suite.name} minimises the total time (goal = "time"), but values of a metric cannot be added up'
+        )
         raise InvalidInput("--objective", f'{reason}; set goal = "ratio" or "worst" in its file')
     requests = {call.name: Request.of(family=call.family, problem=call.text, **terms) for call in suite.calls}
     limits = {limit: value for limit, value in budget.items() if value is not None}

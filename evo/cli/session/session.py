@@ -186,7 +186,7 @@ def _mention_others(out: Console, connection: Connection, mine: SearchView, wher
         listed = ", ".join(f"{view.id} ({view.family}, {left_text(view)})" for view in others)
         end = f"kernel-evo cancel {others[0].id}{where.options}"
         order = "on the same device, the oldest search is served first"
-        out.print(Text(f"Also running: search {listed}; {order}. To end it: {end}\n", "yellow"))
+        out.print(Text(f"Also running: search {listed}; {order}. To end search {others[0].id}: {end}\n", "yellow"))
 
 
 def _mention_strangers(out: Console, device: Device) -> None:

@@ -142,7 +142,7 @@ class Operation:
                 return Plan(found), kept and not found.reason.startswith(MORE_THREADS)
             plan = _planned(found, call, inputs)
             if plan is None:
-                reason = "a kernel with different parameters"
+                reason = "the kernel for this problem has different parameters"
             elif (reason := _unaligned(self.arguments, inputs, plan)) is None:
                 return plan, kept
             else:

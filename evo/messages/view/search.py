@@ -185,7 +185,7 @@ class WebhookView:
         if self.error is None or self.delivered_at is not None:
             return None
         ending = (
-            "It is not sent again: check the receiver, and read the result here or in REST"
+            "It is not sent again: check the receiver, and read the result here or over REST"
             if self.given_up
             else "It is sent again later: check the receiver"
         )

@@ -98,8 +98,8 @@ def incumbent_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     )
     if not passed:
         text += (
-            ": a disturbance slows it, so a gain over it is not reliable. Search again on an idle device, or roll it "
-            "back if it stays that slow"
+            ": a disturbance slows the incumbent, so a gain over its time is not reliable. Search again on an idle "
+            "device. If the incumbent stays that slow, roll the incumbent back"
         )
     return (Rule(name="incumbent", passed=passed, figure=slower, threshold=limit, text=f"{text}.", conclusive=passed),)
 
@@ -122,7 +122,7 @@ def noise_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 def first_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     if confirmation.theirs is not None:
         return ()
-    text = "There is no incumbent: the first challenger confirmed becomes champion."
+    text = "There is no incumbent to compare the challenger with."
     return (Rule(name="first", passed=True, figure=0.0, threshold=0.0, text=text),)
 
 
@@ -130,7 +130,7 @@ def _noise_without_incumbent(confirmation: Confirmation) -> tuple[Rule, ...]:
     noise, least = confirmation.noise, confirmation.policy.minimum_gain
     if noise is None:
         return ()
-    text = f"Two series of the same kernel may differ by {noise.words}; the policy counts gains from {least:.1%}."
+    text = f"Two series of the same kernel may differ by {noise.words}; the policy counts gains of {least:.1%} or more."
     passed = noise.differ <= least
     return (Rule(name="noise", passed=passed, figure=noise.differ, threshold=least, text=text, required=False),)
 

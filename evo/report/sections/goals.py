@@ -83,7 +83,7 @@ def decision(material: Material, terms: Terms) -> str:
             return f"nothing to keep: {search.rolled_back}.{current}"
         before = "" if search.champion is None else f" Champion {search.champion.id} remains current."
         return f"nothing new to keep: no trial was promoted.{before}"
-    worth = "no baseline was timed with it, so its gain is not known"
+    worth = "no baseline was timed with the champion, so its gain is not known"
     if saving is not None:
         worth = f"it is {_relative(saving)}"
         if saving.saved_us > 0:
@@ -113,7 +113,8 @@ def _next(material: Material, terms: Terms) -> str:
     if rest := ", ".join(f"{each.goal.name} ({factor_text(each.missing)})" for each in missed[1:] if each not in below):
         words += f" Further targets are missed: {rest}."
     for each in below:
-        words += f" Target {each.goal.name} is below what this device can do: try another dtype or device, or drop it."
+        remedy = "try another dtype or device, or drop this target"
+        words += f" Target {each.goal.name} is below what this device can do: {remedy}."
     return words
 
 
@@ -121,7 +122,7 @@ def _next_attempt(material: Material) -> str:
     """Return a clause that suggests how to find a faster kernel."""
     search = material.search
     if search.reason == "exhausted":
-        return "every valid config was tried, so give the template more values or another algorithm"
+        return "every valid config was tried, so add values to the tunables, or try another algorithm"
     valid = search.space.valid_count
     tried = (
         f"{search.asked:,} configs were tried" if valid is None else f"{search.asked:,} of {valid:,} configs were tried"

@@ -152,5 +152,5 @@ def _values(entry: Any, where: str) -> list[Value]:
         lengths = lengths_of(each, where) if isinstance(each, str) else None
         found += [each] if lengths is None else lengths
     if not found:
-        raise InvalidInput(where, "has no value; give one, or omit the field")
+        raise InvalidInput(where, "has no value; give a value, or omit the field")
     return list(dict.fromkeys(found))

@@ -300,7 +300,9 @@ class Reference:
             raise FamilyError(f"{where} contains only NaN or infinities, so no error can be computed")
         size = norm(reference)
         if is_floating(output.dtype) and size and found.squares >= size * size:
-            reason = "differs from reference() as much as zeros do, so its error would permit every output"
+            reason = (
+                "differs from reference() as much as zeros do, so a tolerance based on it would accept every output"
+            )
             raise FamilyError(f"{where} {reason}; compute the same values as reference(), in the dtype of the kernel")
         return found.max_abs
 

@@ -78,7 +78,7 @@ def quarantine(
     worker: WorkerName,
     device: DeviceUuid,
     *,
-    reason: Annotated[str, typer.Option(help="Reason, shown with the device.")],
+    reason: Annotated[str, typer.Option(help="Reason for the quarantine, shown with the device.")],
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:

@@ -66,7 +66,7 @@ def kernelbench(
         ),
     ] = 2,
     minutes: Annotated[
-        float | None, typer.Option(min=0.01, metavar="M", help="Report the results so far after M minutes.")
+        float | None, typer.Option(min=0.01, metavar="M", help="End after M minutes, and report the results so far.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write table, results and transcript to this new folder.")
