@@ -43,7 +43,9 @@ class Artefacts:
         """
         actual = hashlib.sha256(content).hexdigest()
         if actual != digest:
-            raise InvalidInput("digest", f"the content's SHA-256 is {actual}; send it to that address")
+            raise InvalidInput(
+                "digest", f"the content has the SHA-256 digest {actual}; send the content with PUT /artefacts/{actual}"
+            )
         if (row := session.get(ArtefactRow, digest)) is not None and self._intact(digest):
             row.created_at = now  # the content is used again and must not be deleted soon
             return row

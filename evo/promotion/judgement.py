@@ -138,7 +138,7 @@ def judge(
 
 
 def _judged(confirmation: Confirmation) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-    """Return all rules that apply, and the subset of rules that no speed-up can outweigh (``about="kernel"``)."""
+    """Return all rules that apply, and those that a kernel must meet whatever its speed (``about="kernel"``)."""
     rules: list[Rule] = []
     decisive: list[Rule] = []
     for marked in RULES:

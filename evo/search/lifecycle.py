@@ -177,7 +177,10 @@ def _every_choice(ended: Sequence[Trial], tunables: Sequence[str], coverage: Cov
 
 
 def _decided_by(ended: Sequence[Trial]) -> tuple[str, ...]:
-    """Return the tunables that decide whether a failing line of any trial is compiled, as far as they are known."""
+    """Return the tunables that decide whether the lines with the compile errors of these trials are compiled.
+
+    Trials for which these tunables are unknown are ignored.
+    """
     known = [trial.outcome.decided_by or () for trial in ended if isinstance(trial.outcome, CompileFailed)]
     return tuple(sorted({name for each in known for name in each}))
 

@@ -418,7 +418,7 @@ def _torch_terms(problem: Mapping[str, Any], inputs: Arrays, device: str) -> dic
     import torch
 
     if problem.get("softcap"):
-        raise ValueError("does not cap scores")
+        raise ValueError("PyTorch's attention function does not support a score cap (softcap)")
 
     terms: dict[str, Any] = {} if _kv_heads(problem) == problem["H"] else {"enable_gqa": True}
     hidden = _hidden_keys(problem, inputs)

@@ -406,7 +406,11 @@ def _fits(config: Mapping[str, Any], tunables: Mapping[str, list[Any]]) -> bool:
 
 
 def compare(name: str, files: Path, folder: Path, seconds: float, helion_s: float) -> tuple[str, float | None]:
-    """Search a tutorial. Return a line of the table, and the speed-up over the tutorial's choice, if known."""
+    """Run a search for a tutorial's kernel.
+
+    Returns:
+        The line of the result table, and the speed-up over the config that the tutorial chose; None if it is unknown.
+    """
     place = family_of(TUTORIALS[name], files, folder / name)
     choose(place)
     if helion_s:

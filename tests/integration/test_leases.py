@@ -399,7 +399,7 @@ def test_workers_may_offer_the_same_simulated_device(stage: Stage) -> None:
         assert Fleet(session).sharers(stage.conductor.connected_since()) == {}
 
 
-def test_worker_registers_again_if_the_earlier_process_in_a_restored_backup_is_silent(stage: Stage) -> None:
+def test_worker_registers_again_if_the_process_recorded_in_a_restored_backup_is_silent(stage: Stage) -> None:
     """In the restored database, the latest process is the process that ran at the time of the backup."""
     stage.submit()
     register(stage, "at the time of the backup")

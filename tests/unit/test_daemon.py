@@ -17,7 +17,7 @@ from tests.unit.test_pipeline import lease as any_lease
 from workers.backends.cpu.device import CpuDriver
 from workers.daemon import daemon
 from workers.daemon.daemon import NoDevice, Settings, Worker, discover
-from workers.delivery.spool import Parcel
+from workers.delivery.spool import PendingResult
 
 DEVICE = Device(kind="replay", model="recording", architecture="recording", uuid="r")
 
@@ -224,7 +224,7 @@ def test_heartbeat_renews_the_leases_of_unsent_results(tmp_path: Path) -> None:
     service = Service()
     this, _ = worker(tmp_path, service)
     this._context.held.take([any_lease(5)])
-    this._context.outbox.post(Parcel(attempt_id=7, token="t", report=EvaluateReport(outcome=Cancelled())))
+    this._context.outbox.post(PendingResult(attempt_id=7, token="t", report=EvaluateReport(outcome=Cancelled())))
     this._beat()
     assert service.said == ["heartbeat [5, 7]"]
 

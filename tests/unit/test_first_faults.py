@@ -35,7 +35,7 @@ def collections(schema: Any) -> Iterator[dict[str, Any]]:
             yield from collections(part)
 
 
-def test_validation_of_every_request_collection_stops_at_the_first_error() -> None:
+def test_validation_of_lists_and_objects_in_requests_stops_at_the_first_error() -> None:
     found = [(body, each) for body in bodies() for each in collections(body.__pydantic_core_schema__)]
     assert len(found) > 50
     assert [(body.__name__, each) for body, each in found if not each.get("fail_fast")] == []

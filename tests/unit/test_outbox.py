@@ -16,7 +16,7 @@ from evo.trial.outcome import InvalidConfig, LaunchFailed
 from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 from workers.delivery import outbox as outboxes
 from workers.delivery.outbox import MOST_AT_ONCE, MOST_REFUSALS, MOST_TRIES, Outbox, digest_of
-from workers.delivery.spool import Parcel
+from workers.delivery.spool import PendingResult
 
 AWAY = ServiceUnreachable("away")
 REPORT_BYTES = 100
@@ -95,16 +95,16 @@ def outbox_to(service: Service, folder: Path) -> Outbox:
     return Outbox(cast(Client, service), folder)
 
 
-def parcel(attempt_id: int = 1, content: bytes = b"\x00source") -> Parcel:
+def result(attempt_id: int = 1, content: bytes = b"\x00source") -> PendingResult:
     report = EvaluateReport(outcome=InvalidConfig(reason="x"), artefacts={"source": digest_of(content)})
-    return Parcel(attempt_id=attempt_id, token="t", report=report, contents={digest_of(content): content})
+    return PendingResult(attempt_id=attempt_id, token="t", report=report, contents={digest_of(content): content})
 
 
 def test_outbox_sends_results_in_batches_with_each_artefact_once(tmp_path: Path) -> None:
     service = Service()
     outbox = outbox_to(service, tmp_path)
     for number in range(MOST_AT_ONCE + 1):
-        outbox.post(parcel(number))
+        outbox.post(result(number))
     assert len(list(tmp_path.iterdir())) == len(outbox.waiting) == MOST_AT_ONCE + 1
     assert outbox.flush()
     assert service.reports == list(range(MOST_AT_ONCE + 1))
@@ -120,7 +120,7 @@ def test_outbox_uploads_artefacts_beyond_the_request_limit_separately(
     service, contents = Service(), (b"small", b"very, very large", b"tiny", b"small too")
     outbox = outbox_to(service, tmp_path)
     for number, content in enumerate(contents):
-        outbox.post(parcel(number, content))
+        outbox.post(result(number, content))
     assert outbox.flush()
     assert service.requests == [4]
     assert service.artefacts == [digest_of(b"small"), digest_of(b"tiny")]
@@ -131,7 +131,7 @@ def test_refused_worker_token_is_raised_and_results_are_kept(tmp_path: Path) -> 
     service = Service()
     service.error = AccessDenied("wrong token")
     outbox = outbox_to(service, tmp_path)
-    outbox.post(parcel(1))
+    outbox.post(result(1))
     with pytest.raises(AccessDenied, match="wrong token"):
         outbox.flush()
     assert (outbox.stuck, len(list(tmp_path.iterdir()))) == (True, 1)
@@ -146,7 +146,7 @@ def test_results_are_stored_in_order_during_an_outage(tmp_path: Path, error: Evo
     outbox = outbox_to(service, tmp_path)
     service.error = error
     for number in (1, 2):
-        outbox.post(parcel(number))
+        outbox.post(result(number))
         assert not outbox.flush()
     assert (outbox.stuck, outbox.waiting, len(list(tmp_path.iterdir()))) == (True, [1, 2], 2)
     service.error = None
@@ -155,8 +155,8 @@ def test_results_are_stored_in_order_during_an_outage(tmp_path: Path, error: Evo
 
 
 def test_restarted_worker_delivers_unacknowledged_results(tmp_path: Path) -> None:
-    outbox_to(Service(), tmp_path).post(parcel(11))
-    outbox_to(Service(), tmp_path).post(parcel(7))
+    outbox_to(Service(), tmp_path).post(result(11))
+    outbox_to(Service(), tmp_path).post(result(7))
     (tmp_path / "8.json").write_text('{"attempt_id": 8, "tok')
     (tmp_path / "9.part").write_text("cut off")
     service = Service()
@@ -167,7 +167,7 @@ def test_restarted_worker_delivers_unacknowledged_results(tmp_path: Path) -> Non
 
 
 def test_result_file_of_an_earlier_version_is_delivered_and_removed(tmp_path: Path) -> None:
-    outbox_to(Service(), tmp_path).post(parcel(7))
+    outbox_to(Service(), tmp_path).post(result(7))
     (only,) = tmp_path.iterdir()
     only.rename(tmp_path / "7.json")
     service = Service()
@@ -176,7 +176,7 @@ def test_result_file_of_an_earlier_version_is_delivered_and_removed(tmp_path: Pa
 
 
 def test_temporarily_unreadable_result_file_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outbox_to(Service(), tmp_path).post(parcel(7))
+    outbox_to(Service(), tmp_path).post(result(7))
     with monkeypatch.context() as context:
         context.setattr(Path, "read_bytes", lambda _: (_ for _ in ()).throw(OSError(errno.EMFILE, "too many files")))
         assert outbox_to(Service(), tmp_path).waiting == []
@@ -185,7 +185,7 @@ def test_temporarily_unreadable_result_file_is_kept(tmp_path: Path, monkeypatch:
 
 def test_results_of_attempts_with_equal_ids_do_not_replace_each_other(tmp_path: Path) -> None:
     """A restored or new database assigns the ids of attempts a second time, with other tokens."""
-    old, new = parcel(5), replace(parcel(5), token="another")
+    old, new = result(5), replace(result(5), token="another")
     outbox = outbox_to(Service(), tmp_path)
     outbox.post(old)
     outbox.post(new)
@@ -198,14 +198,14 @@ def test_results_of_attempts_with_equal_ids_do_not_replace_each_other(tmp_path: 
 def test_artefacts_that_the_service_lost_are_uploaded_again(tmp_path: Path) -> None:
     service = Service()
     outbox = outbox_to(service, tmp_path)
-    outbox.post(parcel(1))
+    outbox.post(result(1))
     assert outbox.flush()
     assert (len(service.artefacts), service.stored_apart) == (1, [])
     service.lost = {digest_of(b"\x00source")}
-    outbox.post(parcel(2))
+    outbox.post(result(2))
     assert outbox.flush()
     assert (len(service.artefacts), service.stored_apart) == (1, [digest_of(b"\x00source")])
-    outbox.post(parcel(3))
+    outbox.post(result(3))
     assert outbox.flush()
     assert (service.reports, len(service.stored_apart)) == ([1, 2, 3], 1)
 
@@ -215,8 +215,8 @@ def test_result_is_removed_after_any_final_status(tmp_path: Path, status: str) -
     service = Service()
     service.answers = {1: status}
     outbox = outbox_to(service, tmp_path)
-    outbox.post(parcel(1))
-    outbox.post(parcel(2))
+    outbox.post(result(1))
+    outbox.post(result(2))
     assert outbox.flush()
     assert (service.reports, outbox.waiting, list(tmp_path.iterdir())) == ([2], [], [])
 
@@ -225,7 +225,7 @@ def test_refused_result_is_set_aside_and_not_sent_again(tmp_path: Path) -> None:
     service = Service()
     service.answers = {1: "refused"}
     outbox = outbox_to(service, tmp_path)
-    outbox.post(parcel(1))
+    outbox.post(result(1))
     assert outbox.flush()
     assert (outbox.waiting, [path.suffix for path in tmp_path.iterdir()]) == ([], [".refused"])
     assert outbox_to(service, tmp_path).waiting == []
@@ -238,7 +238,7 @@ def test_repeated_refusal_of_an_attempt_is_reported_as_its_failure(tmp_path: Pat
     outbox = outbox_to(service, tmp_path)
     for _ in range(MOST_REFUSALS):
         assert service.taken == []
-        outbox.post(parcel(1))
+        outbox.post(result(1))
         assert outbox.flush()
     (delivered,) = service.taken
     assert isinstance(delivered.report, EvaluateReport)
@@ -261,7 +261,7 @@ def test_every_kind_of_report_refused_repeatedly_is_replaced_by_a_failure(tmp_pa
     service.unreadable = "holds a NUL"
     outbox = outbox_to(service, tmp_path)
     for _ in range(MOST_REFUSALS):
-        outbox.post(replace(parcel(1), report=report, contents={}))
+        outbox.post(replace(result(1), report=report, contents={}))
         assert outbox.flush()
     (delivered,) = service.taken
     assert type(delivered.report) is type(report)
@@ -273,7 +273,7 @@ def test_result_that_the_service_cannot_process_is_set_aside_without_delaying_ot
     service.poison = 2
     outbox = outbox_to(service, tmp_path)
     for number in (1, 2, 3):
-        outbox.post(parcel(number))
+        outbox.post(result(number))
     assert not outbox.flush()
     assert service.reports == [1, 3]
     assert [outbox.flush() for _ in range(MOST_TRIES - 1)] == [False] * (MOST_TRIES - 2) + [True]
@@ -285,7 +285,7 @@ def test_result_that_the_service_cannot_process_is_set_aside_without_delaying_ot
 def test_proxy_errors_do_not_count_as_failures_of_a_result(tmp_path: Path, error: EvoError) -> None:
     service = Service()
     outbox = outbox_to(service, tmp_path)
-    outbox.post(parcel(1))
+    outbox.post(result(1))
     service.error = error
     assert not any(outbox.flush() for _ in range(3 * MOST_TRIES))
     service.error = None
@@ -298,7 +298,7 @@ def test_outbox_shrinks_requests_until_the_proxy_accepts_them(tmp_path: Path) ->
     service.most_bytes = 1000
     outbox = outbox_to(service, tmp_path)
     for number in range(1, 13):
-        outbox.post(parcel(number, content=bytes([number]) * 400))
+        outbox.post(result(number, content=bytes([number]) * 400))
     assert outbox.flush()
     assert sorted(service.reports) == list(range(1, 13))
     assert len({*service.artefacts, *service.stored_apart}) == 12
@@ -308,8 +308,8 @@ def test_result_is_delivered_without_an_artefact_beyond_the_proxy_limit(tmp_path
     service = Service()
     service.most_bytes = 1000
     outbox = outbox_to(service, tmp_path)
-    outbox.post(parcel(1, content=b"x" * 2000))
-    outbox.post(parcel(2, content=b"y" * 10))
+    outbox.post(result(1, content=b"x" * 2000))
+    outbox.post(result(2, content=b"y" * 10))
     assert outbox.flush()
     assert service.reports == [1, 2]
     assert service.taken[0].report.artefacts == {}
@@ -321,7 +321,7 @@ def test_result_is_delivered_without_a_refused_artefact(tmp_path: Path) -> None:
     service = Service()
     service.refused_artefacts = True
     outbox = outbox_to(service, tmp_path)
-    outbox.post(parcel(1))
+    outbox.post(result(1))
     assert outbox.flush()
     (taken,) = service.taken
     assert isinstance(taken.report, EvaluateReport)
@@ -339,11 +339,11 @@ def test_outbox_on_a_full_disk_keeps_results_in_memory_and_reports_the_full_disk
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_bytes", full)
-        outbox.post(parcel(1))
+        outbox.post(result(1))
     assert outbox.trouble is not None
     assert "kept only in memory" in outbox.trouble
     assert "No space left on device" in outbox.trouble
-    outbox.post(parcel(2))
+    outbox.post(result(2))
     assert outbox.trouble is None
     assert outbox.flush()
     assert service.reports == [1, 2]
@@ -353,7 +353,7 @@ def test_outbox_without_a_writable_folder_keeps_results_in_memory(tmp_path: Path
     (tmp_path / "file").touch()
     service = Service()
     outbox = outbox_to(service, tmp_path / "file" / "outbox")
-    outbox.post(parcel())
+    outbox.post(result())
     assert outbox.flush()
     assert service.reports == [1]
 
@@ -375,7 +375,7 @@ def test_outbox_thread_retries_delivery(tmp_path: Path, monkeypatch: pytest.Monk
 
     outbox = Outbox(Client(), tmp_path)  # type: ignore[arg-type]
     outbox.start()
-    outbox.post(parcel(1))
+    outbox.post(result(1))
     assert taken.wait(60)
     outbox.close()
     assert service.reports == [1]

@@ -68,7 +68,7 @@ def test_sequential_bounds_equal_the_t_distribution_on_logarithms() -> None:
 
 
 def test_randomly_slow_processes_rarely_cause_promotion_of_a_kernel_over_itself() -> None:
-    """If only the mean of five processes had to exceed the minimum gain, about 10 % would be promoted."""
+    """A rule that only compares the mean speed-up of five processes with the minimum gain would promote about 10 %."""
     rng = np.random.default_rng(0)
     promoted = 0
     for _ in range(1000):

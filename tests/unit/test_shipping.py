@@ -20,10 +20,10 @@ def measured(time_us: float) -> EvaluateReport:
 
 
 def names(shipping: Shipping, report: EvaluateReport | ConfirmReport, role: str = "candidate") -> list[str]:
-    parcel = shipping.pack(lease(1), report, {role: BUILT})
-    assert set(parcel.contents) == set(parcel.report.artefacts.values())
-    assert all(digest_of(content) == digest for digest, content in parcel.contents.items())
-    return sorted(parcel.report.artefacts)
+    result = shipping.pack(lease(1), report, {role: BUILT})
+    assert set(result.contents) == set(result.report.artefacts.values())
+    assert all(digest_of(content) == digest for digest, content in result.contents.items())
+    return sorted(result.report.artefacts)
 
 
 def test_binaries_of_the_five_best_trials_so_far_and_their_duplicates_are_uploaded() -> None:
@@ -55,7 +55,7 @@ def test_headers_are_uploaded_with_the_binary(tmp_path: Path) -> None:
     built = replace(BUILT, headers={"family/a.h": str(header)})
     shipping = Shipping()
     packed = [shipping.pack(lease(1), measured(time_us), {"candidate": built}) for time_us in (10.0, 10.0)]
-    (kept,) = {parcel.report.artefacts["headers"] for parcel in packed}
+    (kept,) = {result.report.artefacts["headers"] for result in packed}
     assert unpack_headers(packed[0].contents[kept]) == {"family/a.h": b"#define A 1"}
     wrong = shipping.pack(lease(1), EvaluateReport(outcome=WrongAnswer(reason="x")), {"candidate": built})
     assert "headers" not in wrong.report.artefacts

@@ -16,7 +16,7 @@ from evo.messages.job import Answer, Delivery
 from evo.trial.results import ConfirmReport, EvaluateReport
 from workers.delivery.backoff import Backoff
 from workers.delivery.report import failure
-from workers.delivery.spool import Parcel, Spool
+from workers.delivery.spool import PendingResult, Spool
 
 MOST_AT_ONCE = 32
 """Maximum number of results in one request."""
@@ -55,7 +55,7 @@ class Outbox:
     def __init__(self, client: Client, folder: Path) -> None:
         self._client = client
         self._spool = Spool(folder)
-        self._waiting: dict[tuple[int, str], Parcel] = {parcel.key: parcel for parcel in self._spool.left()}
+        self._waiting: dict[tuple[int, str], PendingResult] = {result.key: result for result in self._spool.left()}
         self._tries: Counter[tuple[int, str]] = Counter()
         self._refusals: LruCache[tuple[int, str], list[str]] = LruCache(MOST_FOLLOWED)
         self._stored: set[str] = set()
@@ -90,12 +90,12 @@ class Outbox:
         if self._thread is not None:
             self._thread.join()
 
-    def post(self, parcel: Parcel) -> None:
+    def post(self, result: PendingResult) -> None:
         """Store a result, and queue it for delivery, without waiting for the delivery."""
-        fresh = {digest: content for digest, content in parcel.contents.items() if digest not in self._stored}
-        self._spool.keep(replace(parcel, contents=fresh))
+        fresh = {digest: content for digest, content in result.contents.items() if digest not in self._stored}
+        self._spool.keep(replace(result, contents=fresh))
         with self._lock:
-            self._waiting[parcel.key] = parcel
+            self._waiting[result.key] = result
         self._due.set()
 
     def flush(self) -> bool:
@@ -137,11 +137,11 @@ class Outbox:
                 return False
         return True
 
-    def _batch(self) -> list[Parcel]:
+    def _batch(self) -> list[PendingResult]:
         with self._lock:
             return list(self._waiting.values())[:MOST_AT_ONCE]
 
-    def _settle(self, parcels: Sequence[Parcel], *, enclose: bool = True) -> bool:
+    def _settle(self, results: Sequence[PendingResult], *, enclose: bool = True) -> bool:
         """Deliver results. Return False if the service currently accepts no results.
 
         A result that the service refuses does not prevent the delivery of other results.
@@ -150,126 +150,126 @@ class Outbox:
             enclose: True to send artefacts in the same request as the reports.
         """
         try:
-            answers = self._deliver(parcels, self._most_enclosed_bytes if enclose else 0)
+            answers = self._deliver(results, self._most_enclosed_bytes if enclose else 0)
         except (ServiceUnreachable, ForeignService) as error:  # the service has not received the result
             _LOG.warning("results.kept", waiting=len(self.waiting), reason=str(error))
             return False
         except (ServiceError, InvalidInput) as error:
             if isinstance(error, TooLarge) and enclose:  # the service or a proxy limits the size of requests
                 self._most_enclosed_bytes //= 2
-            if len(parcels) > 1:
-                settled = [self._settle([parcel]) for parcel in parcels]
+            if len(results) > 1:
+                settled = [self._settle([result]) for result in results]
                 return all(settled)
             if (
                 isinstance(error, InvalidInput | TooLarge) and enclose
             ):  # upload the artefacts first, then send the report
-                return self._settle(parcels, enclose=False)
-            return self._refused(parcels[0], error)
-        for parcel, answer in zip(parcels, answers, strict=True):
-            self._answered(parcel, answer)
+                return self._settle(results, enclose=False)
+            return self._refused(results[0], error)
+        for result, answer in zip(results, answers, strict=True):
+            self._answered(result, answer)
         return True
 
-    def _deliver(self, parcels: Sequence[Parcel], most_bytes: int) -> Sequence[Answer]:
-        enclosed = self._enclosed(parcels, most_bytes)
-        complete = [self._with_artefacts(parcel, enclosed) for parcel in parcels]
+    def _deliver(self, results: Sequence[PendingResult], most_bytes: int) -> Sequence[Answer]:
+        enclosed = self._enclosed(results, most_bytes)
+        complete = [self._with_artefacts(result, enclosed) for result in results]
         answers = self._client.report_many(
             [Delivery(attempt_id=each.attempt_id, token=each.token, report=each.report) for each in complete],
             contents=enclosed,
         )
         self._remember(enclosed)
-        for parcel, answer in zip(complete, answers, strict=True):
-            self._store_lacking(parcel, answer)
+        for result, answer in zip(complete, answers, strict=True):
+            self._store_lacking(result, answer)
         return answers
 
-    def _store_lacking(self, parcel: Parcel, answer: Answer) -> None:
+    def _store_lacking(self, result: PendingResult, answer: Answer) -> None:
         """Upload the artefacts that the service lacks according to `answer`, e.g. because a backup was restored."""
         for digest in answer.lacking:
             self._stored.discard(digest)
-            if (content := parcel.contents.get(digest)) is None:
-                _LOG.warning("artefact.lost", attempt=parcel.attempt_id, digest=digest)
+            if (content := result.contents.get(digest)) is None:
+                _LOG.warning("artefact.lost", attempt=result.attempt_id, digest=digest)
                 continue
-            self._store(parcel, digest, content)
+            self._store(result, digest, content)
 
-    def _store(self, parcel: Parcel, digest: str, content: bytes) -> bool:
+    def _store(self, result: PendingResult, digest: str, content: bytes) -> bool:
         """Upload an artefact. If the service refuses it, log the reason and return False."""
         try:
             self._client.put_artefact(digest, content)
         except (InvalidInput, TooLarge) as error:
-            _LOG.error("artefact.refused", attempt=parcel.attempt_id, digest=digest, reason=str(error))
+            _LOG.error("artefact.refused", attempt=result.attempt_id, digest=digest, reason=str(error))
             return False
         self._remember([digest])
         return True
 
-    def _enclosed(self, parcels: Sequence[Parcel], most_bytes: int) -> dict[str, bytes]:
+    def _enclosed(self, results: Sequence[PendingResult], most_bytes: int) -> dict[str, bytes]:
         """Return artefacts to send with the reports, by digest: those that the service may lack.
 
         The artefacts have at most `most_bytes` bytes together.
         """
         enclosed: dict[str, bytes] = {}
-        for digest, content in (each for parcel in parcels for each in parcel.contents.items()):
+        for digest, content in (each for result in results for each in result.contents.items()):
             if digest not in self._stored and digest not in enclosed and len(content) <= most_bytes:
                 enclosed[digest] = content
                 most_bytes -= len(content)
         return enclosed
 
-    def _with_artefacts(self, parcel: Parcel, enclosed: Collection[str]) -> Parcel:
-        """Upload the artefacts that are not in `enclosed`. Return the parcel without artefacts that were refused."""
-        for digest, content in parcel.contents.items():
+    def _with_artefacts(self, result: PendingResult, enclosed: Collection[str]) -> PendingResult:
+        """Upload the artefacts that are not in `enclosed`. Return the result without artefacts that were refused."""
+        for digest, content in result.contents.items():
             if digest in self._stored or digest in enclosed:
                 continue
-            if not self._store(parcel, digest, content):
-                parcel = _without(parcel, digest)
-        return parcel
+            if not self._store(result, digest, content):
+                result = _without(result, digest)
+        return result
 
     def _remember(self, digests: Collection[str]) -> None:
         if len(self._stored) >= MOST_REMEMBERED:
             self._stored.clear()
         self._stored.update(digests)
 
-    def _answered(self, parcel: Parcel, answer: Answer) -> None:
+    def _answered(self, result: PendingResult, answer: Answer) -> None:
         if answer.status in {"stale", "unknown"}:
-            _LOG.info("result.stale", attempt=parcel.attempt_id, reason=answer.detail)
+            _LOG.info("result.stale", attempt=result.attempt_id, reason=answer.detail)
         if answer.status == "refused":
-            self._set_aside(parcel, answer.detail)
+            self._set_aside(result, answer.detail)
             return
-        self._spool.drop(parcel)
-        self._forget(parcel)
+        self._spool.drop(result)
+        self._forget(result)
 
-    def _refused(self, parcel: Parcel, error: ServiceError | InvalidInput) -> bool:
+    def _refused(self, result: PendingResult, error: ServiceError | InvalidInput) -> bool:
         """Set aside a result that the service refuses, or with which the service failed in `MOST_TRIES` attempts.
 
         Return True if the result was set aside.
         """
-        self._tries[parcel.key] += 1
-        if isinstance(error, ServiceError) and self._tries[parcel.key] < MOST_TRIES:
-            _LOG.warning("result.kept", attempt=parcel.attempt_id, reason=str(error))
+        self._tries[result.key] += 1
+        if isinstance(error, ServiceError) and self._tries[result.key] < MOST_TRIES:
+            _LOG.warning("result.kept", attempt=result.attempt_id, reason=str(error))
             return False
-        self._set_aside(parcel, str(error))
+        self._set_aside(result, str(error))
         return True
 
-    def _set_aside(self, parcel: Parcel, reason: str) -> None:
+    def _set_aside(self, result: PendingResult, reason: str) -> None:
         """Keep a refused result on disk for inspection.
 
         After `MOST_REFUSALS` refusals, report the job as failed, because it would otherwise be repeated forever.
         """
-        _LOG.error("result.set_aside", attempt=parcel.attempt_id, reason=reason)
-        self._spool.set_aside(parcel)
-        self._forget(parcel)
-        refusals = self._refusals.get(parcel.key, list)
+        _LOG.error("result.set_aside", attempt=result.attempt_id, reason=reason)
+        self._spool.set_aside(result)
+        self._forget(result)
+        refusals = self._refusals.get(result.key, list)
         refusals.append(reason)
         if len(refusals) == MOST_REFUSALS:
             reason = f"the service refuses the result of this job: {reason:.500}"
-            self.post(replace(parcel, report=failure(parcel.report, reason), contents={}))
+            self.post(replace(result, report=failure(result.report, reason), contents={}))
 
-    def _forget(self, parcel: Parcel) -> None:
-        self._tries.pop(parcel.key, None)
+    def _forget(self, result: PendingResult) -> None:
+        self._tries.pop(result.key, None)
         with self._lock:
-            self._waiting.pop(parcel.key, None)
+            self._waiting.pop(result.key, None)
 
 
-def _without(parcel: Parcel, digest: str) -> Parcel:
-    report = parcel.report
+def _without(result: PendingResult, digest: str) -> PendingResult:
+    report = result.report
     if isinstance(report, EvaluateReport | ConfirmReport):
         kept = {name: each for name, each in report.artefacts.items() if each != digest}
         report = replace(report, artefacts=kept)
-    return replace(parcel, report=report)
+    return replace(result, report=report)

@@ -13,7 +13,7 @@ from evo.trial.results import ConfirmReport, EvaluateReport, Report
 from workers.build.build import Built
 from workers.build.own_headers import contents
 from workers.delivery.outbox import digest_of
-from workers.delivery.spool import Parcel
+from workers.delivery.spool import PendingResult
 from workers.jobs.evaluation import Preparation
 
 _GOOD = 1.02
@@ -33,14 +33,14 @@ class Shipping:
     def __init__(self) -> None:
         self._best_us: LruCache[str, list[float]] = LruCache(_SEARCHES)
 
-    def pack(self, lease: Lease, report: Report, built: Preparation) -> Parcel:
+    def pack(self, lease: Lease, report: Report, built: Preparation) -> PendingResult:
         """Pack a report with source and compiler log and, for fast trials and challengers, binary and headers."""
         files: dict[str, bytes] = {}
         if isinstance(report, EvaluateReport) and "candidate" in built:
             files = _files(built["candidate"], binary=self._good(lease.terms.key, report))
         elif isinstance(report, ConfirmReport) and "challenger" in built:
             files = _files(built["challenger"], binary=True)
-        return _parcel(lease, report, files)
+        return _result(lease, report, files)
 
     def _good(self, search: str, report: EvaluateReport) -> bool:
         if not isinstance(report.outcome, Measured):
@@ -63,11 +63,11 @@ def _files(built: Built, *, binary: bool) -> dict[str, bytes]:
     return files
 
 
-def _parcel(lease: Lease, report: Report, files: Mapping[str, bytes]) -> Parcel:
+def _result(lease: Lease, report: Report, files: Mapping[str, bytes]) -> PendingResult:
     digests = {name: digest_of(content) for name, content in files.items()}
     if isinstance(report, EvaluateReport | ConfirmReport):
         report = replace(report, artefacts=digests)
-    return Parcel(
+    return PendingResult(
         attempt_id=lease.attempt_id,
         token=lease.token,
         report=storable(report),

@@ -19,8 +19,8 @@ _LOG = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parcel:
-    """A result to deliver: the report of an attempt, with its artefacts.
+class PendingResult:
+    """A result that was not delivered yet: the report of an attempt, with its artefacts.
 
     Attributes:
         token: fencing token of the lease.
@@ -42,23 +42,25 @@ class Parcel:
 
 
 class Spool:
-    """Folder with one file per parcel. Files are written atomically, so a killed process leaves no incomplete file.
+    """Folder with one file per undelivered result.
+
+    Files are written atomically, so a killed process leaves no incomplete file.
 
     Attributes:
-        trouble: reason why the last parcel could not be written to disk, or None.
+        trouble: reason why the last result could not be written to disk, or None.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.trouble: str | None = None
 
-    def keep(self, parcel: Parcel) -> None:
-        """Write a parcel to disk. If this fails, log a warning."""
-        path = self._path(parcel)
+    def keep(self, result: PendingResult) -> None:
+        """Write a result to disk. If this fails, log a warning."""
+        path = self._path(result)
         part = path.with_suffix(".part")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(_adapter().dump_json(parcel))
+            part.write_bytes(_adapter().dump_json(result))
             part.replace(path)
         except OSError as error:
             with suppress(OSError):
@@ -70,14 +72,14 @@ class Spool:
         else:
             self.trouble = None
 
-    def drop(self, parcel: Parcel) -> None:
-        """Delete a parcel that the service has accepted or refused."""
+    def drop(self, result: PendingResult) -> None:
+        """Delete a result that the service has accepted or refused."""
         with suppress(OSError):  # if writing failed, there is no file
-            self._path(parcel).unlink(missing_ok=True)
+            self._path(result).unlink(missing_ok=True)
 
-    def set_aside(self, parcel: Parcel) -> None:
-        """Keep a refused parcel for inspection, in a file with a different name."""
-        self._put_aside(self._path(parcel))
+    def set_aside(self, result: PendingResult) -> None:
+        """Keep a refused result for inspection, in a file with a different name."""
+        self._put_aside(self._path(result))
 
     def _put_aside(self, path: Path) -> None:
         with suppress(OSError):
@@ -86,15 +88,15 @@ class Spool:
             for old in aside[:-MOST_ASIDE]:
                 old.unlink()
 
-    def left(self) -> list[Parcel]:
-        """Return the undelivered parcels of earlier processes, sorted by attempt id."""
-        parcels = []
+    def left(self) -> list[PendingResult]:
+        """Return the undelivered results of earlier processes, sorted by attempt id."""
+        results = []
         for path in self._folder.glob("*.json"):
             try:
-                parcel = _adapter().validate_json(path.read_bytes())
-                if path != self._path(parcel):  # the name is in the format of an earlier version of kernel-evo
-                    path.replace(self._path(parcel))
-                parcels.append(parcel)
+                result = _adapter().validate_json(path.read_bytes())
+                if path != self._path(result):  # the name is in the format of an earlier version of kernel-evo
+                    path.replace(self._path(result))
+                results.append(result)
             except OSError as error:  # kept, because the file may be readable at the next start
                 _LOG.warning("result.unreadable", path=str(path), reason=error.strerror)
             except ValidationError as error:
@@ -103,13 +105,13 @@ class Spool:
         for part in self._folder.glob("*.part"):
             with suppress(OSError):
                 part.unlink()
-        return sorted(parcels, key=lambda parcel: parcel.attempt_id)
+        return sorted(results, key=lambda result: result.attempt_id)
 
-    def _path(self, parcel: Parcel) -> Path:
-        token = hashlib.blake2b(parcel.token.encode(), digest_size=4).hexdigest()
-        return self._folder / f"{parcel.attempt_id}-{token}.json"
+    def _path(self, result: PendingResult) -> Path:
+        token = hashlib.blake2b(result.token.encode(), digest_size=4).hexdigest()
+        return self._folder / f"{result.attempt_id}-{token}.json"
 
 
 @cache
-def _adapter() -> TypeAdapter[Parcel]:
-    return TypeAdapter(Parcel)
+def _adapter() -> TypeAdapter[PendingResult]:
+    return TypeAdapter(PendingResult)

@@ -46,9 +46,10 @@ def _number_once() -> None:
 
 
 def _begin_behind(name: str, known: str) -> None:
-    """Ensure that new ids of a table are larger than `known`, an SQL expression for the highest id in stored events.
+    """Make new ids of the table `name` larger than every id of this table that stored events contain.
 
-    The row with this id may have been deleted.
+    Args:
+        known: SQL expression for the highest such id. The table may have no row with this id any more.
     """
     op.execute(
         f"INSERT INTO sqlite_sequence (name, seq) SELECT '{name}', 0 "

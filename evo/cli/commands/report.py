@@ -38,7 +38,8 @@ def report(
             min=0.0001,
             max=MOST,
             metavar="MONEY",
-            help="Cost per hour of the machines that worked for the search; by default the rate of its budget.",
+            help="Cost per hour of the machines that worked for the search; by default, the cost per hour of the "
+            "search's budget.",
         ),
     ] = None,
     calls_per_second: Annotated[

@@ -62,13 +62,13 @@ class Kernel:
 
         All inputs must be passed by name. Outputs may be passed; the kernel then writes to these arrays. An argument
         that is None counts as not passed. In-place arguments (inout) are passed like inputs, changed, and also
-        returned. Outputs and workspaces that have an initial value are filled with this value before the call. A
-        passed output with a false `init_timed` is not filled; the caller must fill it.
+        returned. Outputs and workspaces that have an initial value are filled with this value before the call. If
+        `init_timed` is false for an output, the caller must fill the array that it passes for this output.
 
         Raises:
             TypeError: an argument is missing or unknown, or is not an array of its dtype.
-            ValueError: an array does not have the shape for which the kernel was compiled, or contains a value beyond
-                the argument's limits. Or an output is read-only, or shares memory with another array.
+            ValueError: an array has another shape than the kernel was compiled for, or contains a value beyond the
+                argument's limits, or an output is read-only or shares memory with another array.
         """
         arrays = {name: array for name, array in arrays.items() if array is not None}
         inputs = {each["name"] for each in self._of("input", "inout")}

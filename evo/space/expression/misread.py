@@ -246,7 +246,11 @@ def _too_large(node: ast.BinOp) -> bool:
 
 
 def with_defined_constants(tree: ast.expr) -> tuple[ast.expr, str]:
-    """Return the tree with a value for each operation on constants, and what is wrong; empty if nothing is."""
+    """Replace operations on constants that have no value, such as ``1 / 0``.
+
+    Returns:
+        The new tree, and the error text of the first replaced operation; an empty text if all operations have a value.
+    """
     if not any(isinstance(node, ast.BinOp | ast.Call) for node in ast.walk(tree)):
         return tree, ""
     defined = _Defined()

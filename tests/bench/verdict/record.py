@@ -120,7 +120,7 @@ def recorder(family: str, problem: str, kind: DeviceKind, folder: Path) -> Itera
 
 
 def main(arguments: list[str]) -> int:
-    """Record processes, and write the file after each process."""
+    """Time both configs in fresh processes, and save all samples after each process."""
     options = _parser().parse_args(arguments)
     begun, rng = time.monotonic(), np.random.default_rng(options.seed)
     processes: list[dict[str, list[float]]] = []

@@ -125,7 +125,7 @@ def _spark(search: SearchView, lows: Points) -> Spark | None:
 
 
 def board_of(session: Session, search_id: int, now: datetime) -> Board:
-    """Return the board of one search, with its charts and latest failures."""
+    """Return what the page of a search shows except the leaderboard: charts, figures and latest failures."""
     archive, search = Archive(session), search_view(session, search_id, now)
     failed = trial_views(session, archive.latest_failures(search_id, FAILURES))
     long = search.finished > DRAWN

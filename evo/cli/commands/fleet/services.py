@@ -55,8 +55,8 @@ def serve(
         str | None,
         typer.Option(
             metavar="URL",
-            help="URL of the service for people and workers behind a proxy, e.g. https://tools.example.org/evo; "
-            "by default KERNEL_EVO_PUBLIC_URL.",
+            help="Public URL of the service if it runs behind a proxy, e.g. https://tools.example.org/evo; by default "
+            "KERNEL_EVO_PUBLIC_URL.",
         ),
     ] = None,
     parent_pid: ParentPid = None,
