@@ -17,9 +17,9 @@ from db.queries import listing
 from db.queries.listing import CHAMPION_ORDERS, ChampionFilter, ChampionOrder
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions
-from evo.family.assignments import split_assignments
 from evo.messages.view import AblationView, ChampionView, Page, SearchView
 from evo.messages.view.champion import CalledTime
+from evo.text.assignments import split_assignments
 
 router = rest_router("/champions", tag="champions")
 

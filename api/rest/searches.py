@@ -20,9 +20,9 @@ from db.repositories.leases import Leases
 from db.repositories.retention import remove_search
 from db.repositories.variants import Variants
 from evo.errors import Conflict, NotFound
-from evo.family.assignments import split_assignments
 from evo.messages.view import Page, SearchView
 from evo.search.lifecycle import TERMINAL, Command, State
+from evo.text.assignments import split_assignments
 from evo.trial.results import EvaluateReport
 
 router = rest_router("/searches", tag="searches")

@@ -9,11 +9,11 @@ from typing import Literal, TypeAlias, cast
 
 from evo.device.kind import implemented_kinds
 from evo.errors import InvalidInput
-from evo.family.assignments import split_assignments
 from evo.family.scope import WORD, check_new_name
 from evo.family.table import Table
 from evo.space import Constraint, EmptySpace
 from evo.space.expression.arithmetic import INTEGER_LIMIT
+from evo.text.assignments import split_assignments
 from evo.text.document import literal_text
 from evo.text.suggestion import closest, number_meant, unknown
 from evo.text.toml_values import as_toml

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from evo.errors import InvalidInput
 from evo.family import Work
-from evo.family.assignments import split_assignments
 from evo.messages.view import AblationView, ChampionView, SearchView, TrialView
 from evo.report.saving import Saving, saving
+from evo.text.assignments import split_assignments
 from evo.text.document import literal_text
 from evo.trial import Config
 from evo.trial.results import Stages

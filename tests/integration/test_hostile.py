@@ -19,9 +19,9 @@ from api.auth.permission import rules
 from api.schemas import Result
 from evo.errors import InvalidInput
 from evo.family import Family
-from evo.family.assignments import split_assignments
 from evo.messages.job import Baseline, Confirm, Evaluate, FamilyRef, Job, Lease, SearchTerms
 from evo.promotion.policy import Policy
+from evo.text.assignments import split_assignments
 from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed, Measured, Outcome, WrongAnswer
 from evo.trial.results import BaselineReport

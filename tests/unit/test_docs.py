@@ -19,13 +19,13 @@ from evo.cli.files.variant import read_variant_files
 from evo.cli.main import app
 from evo.cli.session.request import read_policy
 from evo.family import Family
-from evo.family.assignments import split_assignments, split_shapes
 from evo.promotion import judgement, rules
 from evo.promotion.goal import Goal
 from evo.promotion.policy import DECLARED, Policy, policy_from
 from evo.promotion.rules.base import MARKED
 from evo.promotion.verdict import Rule
 from evo.strategy import Context
+from evo.text.assignments import split_assignments, split_shapes
 from evo.trial import Value
 from evo.trial.history import History
 from evo.trial.objective import Objective

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evo.errors import InvalidInput
-from evo.family.assignments import MAX_FIELDS, split_assignments, split_shapes
 from evo.family.problem import Field, parse_problem, problem_key
+from evo.text.assignments import MAX_FIELDS, split_assignments, split_shapes
 
 FIELDS = (
     Field(name="B", type="int", default=1, min=1, max=64),

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from evo.errors import EvoError, InvalidInput, NotFound
-from evo.family.assignments import lengths_of, split_shapes
 from evo.family.problem import distance
 from evo.search.gain import Progress, expected_gain, next_call
 from evo.search.suite import suite_from
 from evo.search.suite.selection import Measurements, best_set, config_for, evaluate, leave_one_out
+from evo.text.assignments import lengths_of, split_shapes
 from templates import registry, suites
 
 

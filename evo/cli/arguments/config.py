@@ -1,8 +1,8 @@
 """Parses a config that a user types."""
 
 from evo.errors import InvalidInput
-from evo.family.assignments import split_assignments
 from evo.space import Space
+from evo.text.assignments import split_assignments
 from evo.text.suggestion import unknown
 from evo.trial import Config
 

@@ -263,7 +263,7 @@ def resolve(
 
 
 def _refuse_several(problem: str) -> None:
-    from evo.family.assignments import split_shapes
+    from evo.text.assignments import split_shapes
 
     if problem and len(split_shapes(problem)) > 1:
         raise InvalidInput("--problem", "names several shapes; give one shape, or use `kernel-evo search`")

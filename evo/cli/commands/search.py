@@ -245,7 +245,7 @@ def search(
     from evo.cli.session import background, session, shapes
     from evo.cli.session.request import Request
     from evo.cli.session.warm_start import read_warm_start
-    from evo.family.assignments import split_shapes
+    from evo.text.assignments import split_shapes
 
     if resume is not None and suite is None:
         refuse_with_resume(context, {"--ablate", "--detach", "--announce"})

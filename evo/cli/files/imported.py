@@ -12,10 +12,10 @@ from types import MappingProxyType
 from evo.cli.files.local_functions import with_local_functions
 from evo.cli.files.writing import check_place, write_folder, writing_to
 from evo.errors import InvalidInput, NotFound
-from evo.family.assignments import split_assignments
 from evo.family.importing import Draft, drafted, drafted_from_triton, lacks_c_linkage, read_source, with_roles
 from evo.family.importing.writing import Answer, family_toml, reference_py, taken_arguments
 from evo.family.source.language import language_of
+from evo.text.assignments import split_assignments
 from evo.text.encoding import not_utf8, python_text, utf8_text
 from templates.bundle import PART
 

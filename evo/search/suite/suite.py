@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from evo.errors import InvalidInput
-from evo.family.assignments import lengths_of
 from evo.family.problem import problem_key
+from evo.text.assignments import lengths_of
 from evo.text.document import literal_text
 from evo.text.limits import MOST
 from evo.text.suggestion import unknown

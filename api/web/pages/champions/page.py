@@ -19,8 +19,8 @@ from db.queries import listing
 from db.queries.listing import CHAMPION_ORDERS, ChampionFilter, ChampionOrder
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions
-from evo.family.assignments import split_assignments
 from evo.messages.view.runs import note_of_rivals
+from evo.text.assignments import split_assignments
 
 router = page_router()
 
