@@ -55,7 +55,9 @@ def detail_text(outcome: Outcome) -> str:
             text = f"during {outcome.stage}: {outcome.reason}"
         case Impossible():
             floor = time_text(outcome.floor_us)
-            text = f"{time_text(outcome.timing.median_us)}, but the work takes at least {floor}, so it was not done"
+            text = (
+                f"{time_text(outcome.timing.median_us)}, but the work takes at least {floor}, so the work was not done"
+            )
         case Abandoned():
             text = f"its worker was lost {outcome.worker_losses} times"
         case Cancelled():
@@ -103,7 +105,7 @@ def _pruned_text(outcome: Pruned) -> str:
         return f"{stopped}: above {limit}, the slowest elite's time × the prune_ratio"
     return (
         f"{stopped}, before it was verified on all cases: above {limit}, the slowest elite's time × the "
-        "hopeless_ratio (with too few elites, the fastest kernel's)"
+        "hopeless_ratio (with too few elites, the fastest kernel's time)"
     )
 
 

@@ -34,7 +34,7 @@ TIMING = Timing(samples_us=(9.0, 10.0, 11.0))
         (
             Pruned(timing=TIMING, threshold_us=5.0, verified=False),
             "stopped after 3 samples at 10 µs, before it was verified on all cases: above 5 µs, the slowest elite's "
-            "time × the hopeless_ratio (with too few elites, the fastest kernel's)",
+            "time × the hopeless_ratio (with too few elites, the fastest kernel's time)",
         ),
         (CompileFailed(log="kernel.c:1: error: no\n"), "kernel.c:1: error: no"),
         (OverResources(resource="registers", used=300, limit=255), "registers: 300 of at most 255"),
@@ -50,7 +50,10 @@ TIMING = Timing(samples_us=(9.0, 10.0, 11.0))
             "verify_timeout_s of the policy",
         ),
         (Crashed(stage="measure", reason="SIGSEGV"), "during measure: SIGSEGV"),
-        (Impossible(timing=TIMING, floor_us=50.0), "10 µs, but the work takes at least 50 µs, so it was not done"),
+        (
+            Impossible(timing=TIMING, floor_us=50.0),
+            "10 µs, but the work takes at least 50 µs, so the work was not done",
+        ),
         (Abandoned(worker_losses=3), "its worker was lost 3 times"),
         (Cancelled(), ""),
     ],

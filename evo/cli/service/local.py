@@ -105,7 +105,7 @@ class Local:
                 return
             sys.stderr.write(
                 f"The worker of this command confirms or ablates {', '.join(others)} for another terminal. "
-                "Waiting until it has finished. After Ctrl-C, the work must be repeated.\n"
+                "This command waits until the worker has finished. After Ctrl-C, the work must be repeated.\n"
             )
             client.drain(WORKER)
             while self._worker.exit_code is None and _in_confirmation(client):

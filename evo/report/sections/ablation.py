@@ -40,12 +40,12 @@ def ablation_blocks(material: Material) -> Iterator[Block]:
         policy = search.policy
         yield Text(
             "Each change was measured alongside the champion in the same rounds of one fresh process, on fresh "
-            f"inputs: 1.100× means a tenth longer than the champion, with the {policy.confidence:.0%} interval of the "
-            "median of the rounds' ratios. “No relevant difference” means that the whole interval is closer to 1 than "
-            f"the policy's minimum gain ({policy.minimum_gain:.0%}). Other differences count if they are larger than "
-            "the difference of two series of the champion in the same rounds. The result in another process may lie "
-            "outside the interval. An ablation promotes nothing. If a value of the champion is slower, search again: "
-            "the new search begins with the champion."
+            "inputs. 1.100× means a tenth longer than the champion. The figure is the median of the rounds' ratios, "
+            f"with its {policy.confidence:.0%} interval. “No relevant difference” means that the whole interval "
+            f"differs from 1 by less than the policy's minimum gain ({policy.minimum_gain:.0%}). Other differences "
+            "count if they are larger than the difference of two series of the champion in the same rounds. The result "
+            "in another process may lie outside the interval. An ablation promotes nothing. If a value of the champion "
+            "is slower, search again: the new search begins with the champion."
         )
 
 

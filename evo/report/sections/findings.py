@@ -69,7 +69,7 @@ def negative_blocks(material: Material) -> Iterator[Block]:
     yield from never
     if not negatives and not never:
         yield Text(
-            f"None ({count_text(len(compared), 'value')} compared in pairs): every such value may save "
+            f"None. Every value that was compared in pairs ({len(compared):,} in total) may save "
             f"{policy.minimum_gain:.0%} or more."
         )
 

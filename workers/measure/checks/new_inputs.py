@@ -25,7 +25,7 @@ def judge_further(bench: Bench, candidate: Candidate, output_check: OutputCheck,
         if time.monotonic() - began_s + bench.reference.slowest_s > _FURTHER_S:
             break
         golden = bench.reference.further(plan, (*bench.terms.seed, _FURTHER, number))
-        _call(bench, candidate, buffers, golden, "a launch on further inputs", poison=True)
+        _call(bench, candidate, buffers, golden, "a launch on newly drawn inputs", poison=True)
         output_check.look_at(buffers, golden)
     contents.put(buffers, before)
 
