@@ -235,7 +235,7 @@ def test_command_waits_for_a_confirmation_requested_in_a_second_terminal_before_
     local.url, local._worker = "http://127.0.0.1:9", SimpleNamespace(exit_code=None)  # type: ignore[assignment]
     local.let_finish()
     assert (looks, drained) == ([], ["local"])
-    assert "confirms or ablates search 3 (sdpa) for another terminal. Waiting" in capsys.readouterr().err
+    assert "confirms or ablates search 3 (sdpa) for another terminal. This command waits" in capsys.readouterr().err
 
 
 def test_suggested_commands_contain_the_url_or_database_options() -> None:

@@ -328,7 +328,7 @@ def test_verdict_lists_cases_without_a_kernel_of_the_challenger() -> None:
     report = ConfirmReport(**{**vars(confirmation(np.random.default_rng(11), challenger_us=10)), "cases": (right,)})
     assert rule(verdict(report), "correct").text == "All 1 correctness checks passed on fresh inputs."
     partly = replace(report, uncovered={"tail": "`N >= 8` (too short)"})
-    told = "All 1 correctness checks passed on fresh inputs; it has no kernel for tail."
+    told = "All 1 correctness checks passed on fresh inputs; the kernel does not support the cases tail."
     assert rule(verdict(partly), "correct").text == told
 
 

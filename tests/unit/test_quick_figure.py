@@ -28,7 +28,7 @@ def test_much_slower_confirmation_is_reported_with_likely_causes_and_advice() ->
     for part in (
         "The confirmed time is 10.48 ms, compared with 282.6 µs in the quick samples, 37.1× as long",
         "more than 25%",
-        "numpy took 1.31× its earlier time, so the device does not explain it",
+        "numpy took 1.31× its earlier time, so the device does not explain the difference",
         "fresh process",
         "Use the confirmed time",
     ):

@@ -269,7 +269,7 @@ def _print_implementation(out: "Console", implementation: "Implementation") -> N
             starts.add_row(_bold(start.expression.text), spaced_text(start.config), start.because)
         out.print(starts, "")
     if implementation.notes:
-        notes = table("where", "note that is shown with its times")
+        notes = table("where", "note that is shown with the times")
         for note in implementation.notes:
             notes.add_row(_bold(note.expression.text), note.text)
         out.print(notes, "")

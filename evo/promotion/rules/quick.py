@@ -55,7 +55,7 @@ def _reason(ratio: float, quick: Quick, report: ConfirmReport, policy: Policy) -
             "clocks. The speed-up within the confirmation still holds. Repeat the search on an idle device before you "
             "quote a time."
         )
-    return f"{changed_text}, so the device does not explain it. {_likely_causes(ratio)}"
+    return f"{changed_text}, so the device does not explain the difference. {_likely_causes(ratio)}"
 
 
 def _likely_causes(ratio: float) -> str:

@@ -28,7 +28,7 @@ def correctness_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     if not report.cases:
         return ()
     wrong = [case for case in report.cases if not case.passed]
-    left_out = f"; it has no kernel for {', '.join(report.uncovered)}" if report.uncovered else ""
+    left_out = f"; the kernel does not support the cases {', '.join(report.uncovered)}" if report.uncovered else ""
     text = f"All {len(report.cases)} correctness checks passed on fresh inputs{left_out}."
     if wrong:
         text = f"{len(wrong)} of {len(report.cases)} correctness checks failed on fresh inputs, first {wrong[0].case}."
