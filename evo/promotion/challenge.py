@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from evo.promotion import Verdict
 from evo.promotion.goal import Goal
 from evo.promotion.policy import Policy
-from evo.text.wording import time_text
+from evo.text.wording import percent_text, time_text
 from evo.trial import Config, Trial
 from evo.trial.history import History
 from evo.trial.timing import Timing
@@ -39,6 +39,7 @@ class ChallengeLimit:
 
     Attributes:
         below: upper limit of a challenger's quick cost (exclusive).
+        gain: the policy's minimum gain, if `below` contains it; else None.
         cost: the incumbent's cost from which `below` is computed; see `bar`.
         binaries: digests of the incumbent's binaries. Trials with these binaries do not challenge.
         again: a measured trial of this search with the incumbent's config or binary; None if there is none.
@@ -49,6 +50,7 @@ class ChallengeLimit:
     binaries: frozenset[str]
     incumbent: Incumbent
     again: Trial | None
+    gain: float | None = None
 
     def missed_by(self, best: Trial, goal: Goal | None = None) -> str:
         """Return a sentence that explains why `best`, the best trial except the incumbent, did not challenge.
@@ -66,6 +68,8 @@ class ChallengeLimit:
         elif self.again is not None:
             known = f"{champion} {took} {shown(again)} here, as trial {self.again.number}"
         needed = f"a challenger needed less than {shown(self.below)}"
+        if self.gain is not None:
+            needed += f" (minimum_gain of the policy: {percent_text(self.gain)})"
         by = "" if goal is None else f" (cost: {goal.objective.goal})"
         return f"Trial {best.number} ({shown(best.cost)}) did not challenge: {known}, so {needed}{by}."
 
@@ -108,7 +112,8 @@ def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Chal
     cost = incumbent.cost if needed is None else needed
     below = cost * (1.0 + policy.session_drift if needed is None else 1.0 - policy.minimum_gain)
     binaries = frozenset(digest for digest in known if digest is not None)
-    return ChallengeLimit(below=below, cost=cost, binaries=binaries, incumbent=incumbent, again=again)
+    gain = None if needed is None else policy.minimum_gain
+    return ChallengeLimit(below=below, cost=cost, binaries=binaries, incumbent=incumbent, again=again, gain=gain)
 
 
 def is_incumbent(incumbent: Incumbent, trial: Trial) -> bool:

@@ -8,7 +8,16 @@ from evo.errors import Conflict
 from evo.space.coverage import Coverage
 from evo.trial import Trial
 from evo.trial.explain import detail_text, headline
-from evo.trial.outcome import CompileFailed, Crashed, InvalidConfig, LaunchFailed, Outcome, TimedOut, WrongAnswer
+from evo.trial.outcome import (
+    CompileFailed,
+    Crashed,
+    InvalidConfig,
+    LaunchFailed,
+    Outcome,
+    OverResources,
+    TimedOut,
+    WrongAnswer,
+)
 
 State: TypeAlias = Literal["running", "paused", "stopping", "finished", "cancelled", "failed", "ablating"]
 Command: TypeAlias = Literal["pause", "resume", "stop", "cancel", "finish", "fail", "ablate"]
@@ -130,7 +139,8 @@ def common_failure(
     Errors that the config may cause, e.g. those of ``#error`` and ``static_assert``, count in two cases:
 
     - Workers found the tunables on which these checks depend (`CompileFailed.decided_by`), and the trials had every
-      combination of the values of these tunables. Every config then fails.
+      combination of the values of these tunables. Every config then fails. The same holds for launches that need too
+      much shared memory (`OverResources.decided_by`).
     - At least `RUN_ALIKE` trials had the same error, and had every pair of values of two tunables.
 
     Args:
@@ -151,22 +161,20 @@ def common_failure(
 
 
 def _failed_checks(ended: Sequence[Trial], coverage: Coverage | None) -> str | None:
-    """Return the reason if every config fails in a check of the source, such as ``#error``, else None.
+    """Return the reason if every config fails in a check of the source, such as ``#error``, or needs too much memory.
 
-    The checks of two configs with equal values of all deciding tunables have the same result.
+    Two configs with equal values of all deciding tunables fail in the same way.
     """
-    if any(_BY_CHECK.search(_compile_error(trial) or "") is None or _unknown(trial) for trial in ended):
+    first, deciding = ended[0].outcome, _decided_by(ended)
+    if first is None or not all(map(_decided, ended)) or not _every_choice(ended, deciding, coverage):
         return None
-    deciding = _decided_by(ended)
-    if not _every_choice(ended, deciding, coverage):
-        return None
-    failed = f"the first {len(ended)} configs fail to compile: {(_compile_error(ended[0]) or '').rstrip('.')}"
+    failed = f"the first {len(ended)} configs {_FAILED[first.kind]}: {_cause(first).rstrip('.')}"
+    remedy = "Correct the source or family.toml"
     if not deciding:
-        return f"{failed}. No tunable decides whether the line is compiled, so every config fails. Correct the source"
+        return f"{failed}. No tunable has an influence on this, so every config fails. {remedy}"
     every = f"every value of {deciding[0]}" if len(deciding) == 1 else f"every combination of {', '.join(deciding)}"
     return (
-        f"{failed}. These configs have {every}, and no other tunable decides whether such a line is compiled, so every "
-        "config fails. Correct the source, or the values in family.toml"
+        f"{failed}. These configs have {every}, and no other tunable has an influence, so every config fails. {remedy}"
     )
 
 
@@ -177,16 +185,21 @@ def _every_choice(ended: Sequence[Trial], tunables: Sequence[str], coverage: Cov
 
 
 def _decided_by(ended: Sequence[Trial]) -> tuple[str, ...]:
-    """Return the tunables that decide whether the lines with the compile errors of these trials are compiled.
+    """Return the tunables that decide whether these trials fail.
 
     Trials for which these tunables are unknown are ignored.
     """
-    known = [trial.outcome.decided_by or () for trial in ended if isinstance(trial.outcome, CompileFailed)]
+    outcomes = [trial.outcome for trial in ended]
+    known = [each.decided_by or () for each in outcomes if isinstance(each, CompileFailed | OverResources)]
     return tuple(sorted({name for each in known for name in each}))
 
 
-def _unknown(trial: Trial) -> bool:
-    return not isinstance(trial.outcome, CompileFailed) or trial.outcome.decided_by is None
+def _decided(trial: Trial) -> bool:
+    """Return True if a check or a limit refused a trial, and the tunables that decide this are known."""
+    outcome = trial.outcome
+    if not isinstance(outcome, CompileFailed | OverResources) or outcome.decided_by is None:
+        return False
+    return isinstance(outcome, OverResources) or _BY_CHECK.search(_cause(outcome)) is not None
 
 
 def _failed_start(ended: Sequence[Trial]) -> str | None:

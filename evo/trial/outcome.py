@@ -123,11 +123,17 @@ class CompileFailed:
 
 @dataclass(frozen=True, kw_only=True)
 class OverResources:
-    """The kernel was compiled, but the target cannot launch it, or it exceeds a resource limit of the policy."""
+    """The kernel was compiled, but the target cannot launch it, or it exceeds a resource limit of the policy.
+
+    Attributes:
+        decided_by: tunables in the launch that decide whether the limit is exceeded, whatever the kernel itself uses.
+            None if they are unknown.
+    """
 
     resource: str
     used: float
     limit: float
+    decided_by: tuple[str, ...] | None = None
     kind: Literal["over_resources"] = "over_resources"
 
 

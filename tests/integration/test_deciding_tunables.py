@@ -17,7 +17,7 @@ from evo.messages.job import FamilyRef, SearchTerms
 from evo.promotion.policy import Policy
 from evo.space import Tunable
 from evo.trial.objective import Objective
-from evo.trial.outcome import CompileFailed
+from evo.trial.outcome import CompileFailed, Outcome, OverResources
 from templates.failing_line import deciding_tunables
 from templates.registry import find
 from tests.unit.family_document import document
@@ -125,6 +125,30 @@ def compiler_for(kind: DeviceKind) -> Compiler:
         pytest.skip("NVRTC is not installed")
 
 
+def built(tmp_path: Path, kind: DeviceKind, source: str, launch: str = LAUNCH) -> Outcome | None:
+    """Build a config of a family with two tunables A and B, and return why it was refused."""
+    folder, file = tmp_path / "checked", "kernel.cu" if kind == "cuda" else "kernel.cpp"
+    folder.mkdir()
+    (folder / file).write_text(source)
+    (folder / "size.h").write_text("#define SIZE (B * 3)\n")
+    (folder / "reference.py").write_text("def inputs(*_): ...\ndef reference(*_): ...\n")
+    text = SPEC.replace("KIND", kind).replace("FILE", file) + (launch if kind == "cuda" else "")
+    (folder / "family.toml").write_text(text)
+    package, device = find(str(folder)), known("sm_89") if kind == "cuda" else CPU
+    terms = SearchTerms(
+        search_id=1,
+        family=FamilyRef(name="checked", digest=package.digest),
+        problem=package.family.problem("", kind),
+        device=device,
+        objective=Objective(),
+        policy=Policy(),
+        seed=0,
+    )
+    work = Assignment(terms=terms, copy=Families(tmp_path / "families").add(package))
+    builder = Builder(compiler_for(kind), Cache(tmp_path / "cache"), tmp_path / "built")
+    return builder.build(work, {"A": 2, "B": 1}).refusal
+
+
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 @pytest.mark.parametrize(
     ("check", "names"),
@@ -139,25 +163,28 @@ def compiler_for(kind: DeviceKind) -> Compiler:
 def test_failed_build_reports_the_tunables_that_decide(
     tmp_path: Path, kind: DeviceKind, check: str, names: tuple[str, ...]
 ) -> None:
-    folder, file = tmp_path / "checked", "kernel.cu" if kind == "cuda" else "kernel.cpp"
-    folder.mkdir()
     head = f'extern "C" {HEAD[kind]}' if kind == "cpu" else HEAD[kind]
-    (folder / file).write_text(f"{check}\n{head} {{ out[0] = A + B + N; }}\n")
-    (folder / "size.h").write_text("#define SIZE (B * 3)\n")
-    (folder / "reference.py").write_text("def inputs(*_): ...\ndef reference(*_): ...\n")
-    text = SPEC.replace("KIND", kind).replace("FILE", file) + (LAUNCH if kind == "cuda" else "")
-    (folder / "family.toml").write_text(text)
-    package, device = find(str(folder)), known("sm_89") if kind == "cuda" else CPU
-    terms = SearchTerms(
-        search_id=1,
-        family=FamilyRef(name="checked", digest=package.digest),
-        problem=package.family.problem("", kind),
-        device=device,
-        objective=Objective(),
-        policy=Policy(),
-        seed=0,
-    )
-    work = Assignment(terms=terms, copy=Families(tmp_path / "families").add(package))
-    built = Builder(compiler_for(kind), Cache(tmp_path / "cache"), tmp_path / "built").build(work, {"A": 2, "B": 1})
-    assert isinstance(built.refusal, CompileFailed)
-    assert built.refusal.decided_by == names, built.refusal.log
+    refusal = built(tmp_path, kind, f"{check}\n{head} {{ out[0] = A + B + N; }}\n")
+    assert isinstance(refusal, CompileFailed)
+    assert refusal.decided_by == names, refusal.log
+
+
+@pytest.mark.parametrize(
+    ("size", "static", "names"),
+    [
+        ("300000 + A", 1, ("A",)),
+        ("300000 * A * B", 1, ("A", "B")),
+        ("300000", 1, ()),
+        ("90000 + A", 5000, None),
+    ],
+)
+def test_launch_with_too_much_shared_memory_reports_the_tunables_of_its_size(
+    tmp_path: Path, size: str, static: int, names: tuple[str, ...] | None
+) -> None:
+    """In the last case, the array in the kernel has a share in the sum, so its tunables are unknown."""
+    body = f"__shared__ float s[{static}]; extern __shared__ float d[]; int i = threadIdx.x; s[i] = d[i] = A + B + N;"
+    body += "__syncthreads(); out[i] = s[(i * 7) % 31] + d[i ^ 1];"
+    launch = f'{LAUNCH}shared_memory = "{size}"\n'
+    refusal = built(tmp_path, "cuda", f"{HEAD['cuda']} {{ {body} }}\n", launch)
+    assert isinstance(refusal, OverResources) and refusal.resource == "shared_memory_bytes"
+    assert refusal.decided_by == names

@@ -334,10 +334,20 @@ def test_error_does_not_end_a_search_before_every_combination_of_the_deciding_tu
     assert reason is None and ended <= 192
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_shared_memory_above_the_limit_in_all_combinations_ends_a_search(strategy: str) -> None:
+    over = OverResources(resource="shared_memory_bytes", used=300_000, limit=101_376, decided_by=("A",))
+    reason, ended = searched(large(), lambda _: over, strategy=strategy)
+    assert reason is not None and "exceed a limit: shared_memory_bytes: 300,000" in reason
+    assert "These configs have every value of A" in reason and ended < 60
+    unknown = replace(over, decided_by=None)
+    assert searched(large(), lambda _: unknown, strategy=strategy) == (None, 60)
+
+
 def test_combinations_that_constraints_exclude_need_not_fail() -> None:
     reason, ended = searched(large("A == B"), lambda _: decided("#error unsupported", "A", "B"), most=24)
     assert reason is not None and ended < 24
-    assert "These configs have every combination of A, B, and no other tunable decides" in reason
+    assert "These configs have every combination of A, B, and no other tunable has an influence" in reason
 
 
 def test_checks_with_different_texts_end_a_search_if_all_combinations_of_their_tunables_failed() -> None:

@@ -313,6 +313,8 @@ def test_challenger_must_beat_the_time_of_the_champion_in_this_search_if_measure
     assert again.missed_by(other).startswith(
         "Trial 1 (117 µs) did not challenge: champion 3 took 120 µs here, as trial 0"
     )
+    assert again.missed_by(other).endswith("needed less than 117.6 µs (minimum_gain of the policy: 2.0%).")
+    assert "minimum_gain" not in bar(old, [other], Policy()).missed_by(other)
     assert bar(old, [other], Policy()).below == pytest.approx(110.0)
     assert bar(replace(old, here=100.0), [other], Policy(minimum_gain=0.02)).below == pytest.approx(98.0)
     lucky = replace(own, outcome=lasting(90))

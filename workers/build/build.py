@@ -281,8 +281,24 @@ class _Build:
             refusal = launch_refusal(ptx, step, device)
         if refusal is None and self.gated:
             refusal = gate(resources, self.terms.policy)
+        if isinstance(refusal, OverResources) and step is not None:
+            refusal = self._with_deciding_tunables(refusal, step)
         if refusal is not None:
             raise _Refused(refusal)
+
+    def _with_deciding_tunables(self, refusal: OverResources, step: Step) -> OverResources:
+        """Add the tunables of the expression `shared_memory` if its value alone exceeds the limit.
+
+        As in `_decided_by`, they are unknown for problems of further cases, and also for further launches.
+        """
+        implementation = self.copy.family.implementation(self.terms.device.kind)
+        dynamic_bytes, geometry = step.launch.shared_memory_bytes, implementation.geometry
+        if refusal.resource != "shared_memory_bytes" or dynamic_bytes <= refusal.limit:
+            return refusal
+        if self.compiled or geometry is None or geometry.further:
+            return refusal
+        names = geometry.shared_memory.names
+        return replace(refusal, decided_by=tuple(each.name for each in implementation.tunables if each.name in names))
 
     def _render(self, problem: Problem) -> tuple[Candidate, str]:
         terms = self.terms
