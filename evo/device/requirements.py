@@ -105,7 +105,7 @@ def parse_toolkit(text: str) -> tuple[str, str]:
         InvalidInput: the text does not have the form ``NAME>=VERSION``.
     """
     if (found := _TERM.fullmatch(text)) is None:
-        parts = re.fullmatch(r"\s*([A-Za-z_]+)\D*?(\d+(?:\.\d+)*)\s*", text[:80])
+        parts = re.fullmatch(r"\s*([A-Za-z_]+)[^\d<]*?(\d+(?:\.\d+)*)\s*", text[:80])
         written = "e.g. cuda>=13" if parts is None else f'write "{parts[1]}>={parts[2]}"'
         raise InvalidInput("--toolkit", f"{literal_text(text)} is not of the form NAME>=VERSION; {written}")
     return found[1], found[2]

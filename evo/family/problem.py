@@ -15,7 +15,7 @@ from evo.space import Constraint, EmptySpace
 from evo.space.expression.arithmetic import INTEGER_LIMIT
 from evo.text.assignments import split_assignments
 from evo.text.document import literal_text
-from evo.text.suggestion import closest, number_meant, unknown
+from evo.text.suggestion import closest, number_meant, truth_meant, unknown
 from evo.text.toml_values import as_toml
 from evo.trial import Value
 
@@ -72,7 +72,8 @@ class Field:
             case "bool":
                 value = BOOLS.get(given.strip().lower()) if isinstance(given, str) else given
                 if not isinstance(value, bool):
-                    written = _truth(given) or self.instead
+                    truth = truth_meant(str(given))
+                    written = self.instead if truth is None else f"; write {str(truth).lower()}"
                     raise InvalidInput(where, f"{literal_text(given)} is neither true nor false{written}")
                 return value
             case "choice":
@@ -151,17 +152,6 @@ class Field:
         if not self.min <= value <= self.max:
             raise self._out_of_range(str(value), where)
         return value
-
-
-def _truth(given: object) -> str:
-    """Return the truth value that a text or number means, as the end of an error; empty if unclear."""
-    text = str(given).strip().lower()
-    meant = text in ("t", "y", "enable", "enabled", "1")
-    return (
-        f"; write {str(meant).lower()}"
-        if meant or text in ("f", "n", "none", "null", "disable", "disabled", "0")
-        else ""
-    )
 
 
 def _word(given: object) -> str:

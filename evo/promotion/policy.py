@@ -382,21 +382,27 @@ def _check(field: str, value: object) -> None:
         fits = least <= value < 1.0 if field in _FRACTIONS else least <= value <= most
         if not fits:
             upper = " and below 1, as a fraction: 0.02 is 2 %" if field in _FRACTIONS else _upper(most, value)
-            percent = f"; write {value / 100:g}" if field in _FRACTIONS and 1 <= value < 100 else ""
+            percent = f"; write {value / 100:g}" if field in _FRACTIONS and 1 <= value < 100 else _example(field)
             raise InvalidInput(where, f"must be at least {least}{upper}; not {literal_text(value)}{percent}")
 
 
 def _meant(field: str, value: object) -> str:
-    """Return the value that a string such as ``"5 %"`` means, as the end of an error; empty if unclear."""
+    """Return the value that a string such as ``"5 %"`` means, or the default, as the end of an error."""
     if not isinstance(value, str):
-        return ""
+        return _example(field)
     words: Mapping[str, object] = {"true": True, "false": False, "yes": True, "no": False, "none": None, "null": None}
     meant = words.get(value.strip().lower(), number_meant(value, {"": 1, "%": 0.01, "s": 1, "us": 1, "gb": 1, "mb": 1}))
     try:
         _check(field, meant)
     except InvalidInput:
-        return ""
+        return _example(field)
+    if meant is None and value.strip().lower() not in words:
+        return _example(field)
     return f"; write {literal_text(meant)}"
+
+
+def _example(field: str) -> str:
+    return f", e.g. {literal_text(getattr(Policy(), field))}"
 
 
 def _check_thresholds(value: object) -> None:

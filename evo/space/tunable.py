@@ -12,7 +12,7 @@ import numpy.typing as npt
 from evo.errors import InvalidInput
 from evo.space.expression import Expression
 from evo.space.expression.arithmetic import INTEGER_LIMIT, Array
-from evo.text.suggestion import closest, number_meant
+from evo.text.suggestion import closest, number_meant, truth_meant
 from evo.text.toml_values import as_toml, numbers_in
 from evo.trial import Value
 
@@ -79,7 +79,7 @@ class Tunable:
         """
         position = self._position.get(identity(value))
         if position is None:
-            raise InvalidInput(field, f"{show(value)} is not one of {self.listed}")
+            raise InvalidInput(field, f"{show(value)} is not one of {self.listed}{self._meant(_plain(value))}")
         return position
 
     def parse(self, text: str, field: str) -> int:
@@ -96,6 +96,9 @@ class Tunable:
     def _meant(self, text: str) -> str:
         """Return the value that a text probably means, as the end of an error; empty if no value is similar."""
         number, first = number_meant(text), self.values[0]
+        if isinstance(first, bool):
+            truth = truth_meant(text)
+            return f"; write {show(truth)}" if truth in self.values else ""
         if number is not None and isinstance(first, int | float) and not isinstance(first, bool):
             return f"; write {min(self.values, key=lambda value: abs(float(value) - number))}"
         meant = closest(text, [show(value).strip("'") for value in self.values])
@@ -107,7 +110,7 @@ class Tunable:
         numbers = numbers_in(self.values)
         if numbers is not None and isinstance(self.default, int | float) and not isinstance(self.default, bool):
             return f"; the values are strings: write values = {as_toml(numbers)}"
-        meant = self._meant(str(self.default)).removeprefix("; write ")
+        meant = self._meant(_plain(self.default)).removeprefix("; write ")
         value = next((each for each in self.values if show(each).strip("'") == meant), self.values[0])
         clause = "; write" if meant else ", e.g."
         return f"{clause} default = {json.dumps(value, ensure_ascii=False)}"
@@ -161,6 +164,11 @@ def identity(value: object) -> tuple[str, object]:
         case str():
             return "text", value
     return "other", repr(value)
+
+
+def _plain(value: object) -> str:
+    """Return a scalar as text without quotes; empty for other values."""
+    return show(value).strip("'") if isinstance(value, str | int | float) else ""
 
 
 def _number(text: str) -> tuple[str, object]:

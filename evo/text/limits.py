@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from evo.errors import InvalidInput
 from evo.text.document import literal_text
-from evo.text.suggestion import closest, numbers_meant
+from evo.text.suggestion import closest, numbers_meant, truth_meant
 from evo.text.visible import one_line
 
 MOST = 10**9
@@ -115,9 +115,6 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
     return f"{reason}, e.g. 1" if reason.endswith("number") else reason
 
 
-_TRUTHS = {**dict.fromkeys(("true", "yes", "on", "1"), "true"), **dict.fromkeys(("false", "no", "off", "0"), "false")}
-
-
 def _converted(kind: str, value: object) -> str:
     """Return a value of the wrong type in the right type, as the end of an error; empty if its meaning is unclear.
 
@@ -127,7 +124,8 @@ def _converted(kind: str, value: object) -> str:
     if kind in ("list_type", "tuple_type") and value is not None and (scalar or isinstance(value, Mapping)):
         return f"; write {json.dumps([value], ensure_ascii=False)}" if len(str(value)) <= _SHOWN else ""
     if kind == "bool_type":
-        return f"; write {_TRUTHS[str(value).lower()]}" if str(value).lower() in _TRUTHS else ", e.g. true"
+        truth = truth_meant(str(value))
+        return ", e.g. true" if truth is None else f"; write {json.dumps(truth)}"
     if kind not in ("string_type", "dict_type", "model_type", "model_attributes_type"):
         return ""
     if isinstance(value, list) and len(value) == 1:

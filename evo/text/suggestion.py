@@ -171,6 +171,17 @@ _OPERATORS: Mapping[str, Callable[[float, float], float]] = {
 }
 
 
+def truth_meant(text: str) -> bool | None:
+    """Return the truth value that a word or number such as ``yes``, ``T`` or ``0`` means; None if unclear."""
+    return next((truth for truth, words in _TRUTHS.items() if text.strip().lower() in words), None)
+
+
+_TRUTHS: Mapping[bool, Collection[str]] = {
+    True: ("true", "t", "yes", "y", "on", "1", "1.0", "enable", "enabled"),
+    False: ("false", "f", "no", "n", "off", "0", "0.0", "disable", "disabled", "none", "null"),
+}
+
+
 def _parsed(text: str) -> float:
     return int(text, 16) if text.startswith("0x") else float(text)
 

@@ -5,15 +5,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evo.text.suggestion import number_meant
+from evo.text.suggestion import number_meant, truth_meant
 
 MAX_SHOWN = 100
 """Maximum number of characters of a wrong value that an error repeats."""
 _LARGEST = 1 << 62
-_TRUTHS: Mapping[str, str] = {
-    **dict.fromkeys(("true", "yes", "on", "1", "1.0"), "true"),
-    **dict.fromkeys(("false", "no", "off", "0", "0.0"), "false"),
-}
 
 
 def as_text(key: str, value: object) -> str:
@@ -23,8 +19,8 @@ def as_text(key: str, value: object) -> str:
 
 def as_flag(key: str, value: object) -> str:
     """Return a suggestion to write a bool, if a string or number means true or false; otherwise an example."""
-    meant = _TRUTHS.get(str(value).strip().lower())
-    return f", e.g. {_assigned(key, 'true')}" if meant is None else _write(key, meant)
+    meant = truth_meant(str(value))
+    return f", e.g. {_assigned(key, 'true')}" if meant is None else _write(key, _text(meant))
 
 
 def as_number(key: str, value: object, *, whole: bool) -> str:

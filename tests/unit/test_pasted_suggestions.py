@@ -199,18 +199,42 @@ def test_value_without_an_accepted_meaning_gets_no_suggestion(wrong: str) -> Non
     assert "write" not in raised.value.reason
 
 
-TUNABLES = Space([Tunable(name="BLOCK", values=(32, 64)), Tunable(name="ORDER", values=("rows", "columns"))])
+TUNABLES = Space(
+    [
+        Tunable(name="BLOCK", values=(32, 64)),
+        Tunable(name="ORDER", values=("rows", "columns")),
+        Tunable(name="ON", values=(False, True)),
+    ]
+)
 
 
 @pytest.mark.parametrize(
     ("wrong", "meant"),
-    [("BLOCK=60", "BLOCK=64"), ("BLOCK=1k", "BLOCK=64"), ("ORDER=row", "ORDER=rows"), ("64", "BLOCK=64")],
+    [
+        ("BLOCK=60", "BLOCK=64"),
+        ("BLOCK=1k", "BLOCK=64"),
+        ("ORDER=row", "ORDER=rows"),
+        ("64", "BLOCK=64"),
+        ("ON=1", "ON=true"),
+        ("ON=off", "ON=false"),
+    ],
 )
 def test_suggested_value_of_a_tunable_is_accepted(wrong: str, meant: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         parse_config(wrong, TUNABLES)
     assert raised.value.reason.strip("`").endswith(meant.partition("=")[2])
     assert parse_config(meant, TUNABLES) in TUNABLES
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "meant"), [("BLOCK", "32", 32), ("BLOCK", 60, 64), ("ORDER", "ROWS", "rows"), ("ON", 1, True)]
+)
+def test_suggested_typed_value_of_a_tunable_is_accepted(name: str, wrong: object, meant: object) -> None:
+    config = TUNABLES.default()
+    with pytest.raises(InvalidInput) as raised:
+        TUNABLES.check({**config, name: wrong})  # type: ignore[dict-item]
+    assert raised.value.reason.endswith(f"; write {str(meant).lower()}")
+    TUNABLES.check({**config, name: meant})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize("target", ["8.9", "sm89", "SM_89", "sm_89a", "compute_89", "89", "rtx4090", "RTX 4090", "ada"])
@@ -257,13 +281,17 @@ def test_text_without_a_number_gets_no_suggested_number(text: str) -> None:
         ("minimum_gain", "0.02", 0.02),
         ("minimum_gain", 5, 0.05),
         ("quick_samples", "10", 10),
+        ("quick_samples", [5], policy_from({}).quick_samples),
+        ("quick_samples", "many", policy_from({}).quick_samples),
+        ("minimum_gain", -1, policy_from({}).minimum_gain),
+        ("max_registers", "many", policy_from({}).max_registers),
     ],
 )
-def test_suggested_value_of_a_policy_field_is_accepted(field: str, wrong: object, meant: float) -> None:
+def test_suggested_value_of_a_policy_field_is_accepted(field: str, wrong: object, meant: float | None) -> None:
     with pytest.raises(InvalidInput) as raised:
         policy_from({field: wrong})
     assert raised.value.field == f"policy.{field}"
-    assert raised.value.reason.endswith(f"; write {meant}")
+    assert raised.value.reason.endswith((f"; write {meant}", f", e.g. {json.dumps(meant)}"))
     assert getattr(policy_from({field: meant}), field) == meant
 
 
