@@ -217,14 +217,16 @@ class Family:
             kind: device kind whose defaults and requirements apply. If None, only the fields' own defaults apply.
 
         Raises:
-            InvalidInput: a field is wrong (the error's field is ``problem.<field>``), or the problem violates a
-                requirement.
+            InvalidInput: a field is wrong (the error's field is ``problem.<field>``), the problem violates a
+                requirement, or its work is negative.
         """
         if kind is None:
             return parse_problem(self.fields, given)
         implementation = self.implementation(kind)
         problem = parse_problem(self.fields, given, implementation.defaults)
         implementation.check_problem(problem)
+        if self.work_formula is not None:
+            self.work_formula.check(problem)
         return problem
 
     def problem_key(self, problem: Problem) -> str:

@@ -53,6 +53,16 @@ class WorkFormula:
             special={name: float(count.number(problem)) for name, count in self.special.items()},
         )
 
+    def check(self, problem: Problem) -> None:
+        """Check that no count is negative for a problem.
+
+        Raises:
+            InvalidInput: a count is negative or not a number.
+        """
+        for count in (self.flops, self.bytes, *self.special.values()):
+            if (value := count.number(problem)) < 0:
+                raise InvalidInput(count.field, f"`{count.text}` is {value} here, but must be at least 0")
+
 
 def read_work(table: Table, fields: Sequence[Field]) -> WorkFormula:
     names = {field.name: field.values for field in fields}

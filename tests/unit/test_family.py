@@ -122,6 +122,15 @@ def test_operands_and_work_depend_only_on_the_problem(family: Family) -> None:
     assert Family.from_document(edited("work", None)).work(problem) is None
 
 
+@pytest.mark.parametrize("count", ["flops", "bytes", "exponentials"])
+def test_problem_with_negative_work_is_refused(count: str) -> None:
+    family = Family.from_document(edited(f"work.{count}", "(ROWS - 8) * COLS"))
+    assert family.problem("ROWS=8,COLS=7", "cuda")["ROWS"] == 8
+    with pytest.raises(InvalidInput, match=r"`\(ROWS - 8\) \* COLS` is -21 here, but must be at least 0") as refusal:
+        family.problem("ROWS=5,COLS=7", "cuda")
+    assert refusal.value.field.endswith(f"work.{count}")
+
+
 def test_cases_are_the_searched_problem_and_its_variations(family: Family) -> None:
     nominal, tail = family.case_problems(family.problem("ROWS=100", "cpu"), "cpu")
     assert nominal.problem == family.problem("ROWS=100", "cpu")

@@ -94,6 +94,12 @@ def test_option_and_value_in_one_flag_are_refused_and_the_error_shows_two_flags(
     check_flags(['-DTEXT="a b"'], "cpu", "flags")
 
 
+def test_folder_with_a_blank_in_one_flag_is_accepted() -> None:
+    check_flags(["-Imy headers", "-Lmy libraries", "-isystemmy headers"], "cpu", "flags")
+    with pytest.raises(InvalidInput, match='write two flags, "-Iinclude", "-O3"'):
+        check_flags(["-Iinclude -O3"], "cpu", "flags")
+
+
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 @pytest.mark.parametrize("flags", [["-D"], ["-I"], ["-O2", "-include"], ["-U"], ["-L"], ["-isystem"], ["-l"]])
 def test_option_without_its_value_is_refused(kind: DeviceKind, flags: list[str]) -> None:

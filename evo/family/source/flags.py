@@ -258,6 +258,8 @@ def _check_value(option: Option, field: str) -> None:
 def _check_blank(flag: str, name: str, field: str) -> None:
     """Refuse a flag with several options, because the compiler would read them as one option with a long value."""
     if (match := _JOINED_WITH_BLANK.fullmatch(flag)) is not None:
+        if name in _FOLDERS and match[1] != name and not match[2].startswith("-"):  # -Imy folder
+            return
         parts = [match[1], match[2]]
     elif name in _FOLDERS or name in _STAGES:  # folder names may contain blanks; other stages accept lists
         return
