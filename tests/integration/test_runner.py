@@ -211,6 +211,21 @@ def test_detached_processes_end_with_a_killed_or_crashed_runner(
         detached.wait(timeout=60)
 
 
+def test_runner_excludes_its_modules_from_garbage_collection(
+    child: Child, tmp_path: Path, device: Device, folder: Path
+) -> None:
+    seen = tmp_path / "seen"
+    (tmp_path / "reference.py").write_text(
+        f"import gc\nopen({str(seen)!r}, 'w').write(f'{{gc.isenabled()}} {{gc.get_freeze_count()}}')\nbroken"
+    )
+    opening = Open(**{**vars(request(tmp_path, device, folder)), "reference": str(tmp_path / "reference.py")})
+    prove(child, device, folder)
+    assert isinstance(child.ask(opening, 60), Trouble)
+    enabled, frozen = seen.read_text().split()
+    assert enabled == "True"
+    assert int(frozen) > 10_000
+
+
 def test_runner_does_not_import_packages_from_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
