@@ -154,11 +154,14 @@ def test_nondeterministic_kernel_is_measured_if_the_objective_does_not_require_d
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [
-        ("crash", "killed by SIGSEGV"),
-        ("exit", "ended with status 0 before it was finished"),
-        ("abort", "killed by SIGABRT"),
-    ],
+    one_in(
+        2,
+        [
+            ("crash", "killed by SIGSEGV"),
+            ("abort", "killed by SIGABRT"),
+            ("exit", "ended with status 0 before it was finished"),
+        ],
+    ),
 )
 def test_crash_is_reported_with_its_cause_and_the_next_trial_is_measured(
     workshop: Workshop, fault: str, reason: str
@@ -306,7 +309,7 @@ def test_slow_kernel_is_verified_on_every_case_if_trials_are_ranked_by_a_metric(
     assert isinstance(workshop.report("slow_tail", objective=by_block).outcome, WrongAnswer)
 
 
-@pytest.mark.parametrize(("fault", "hopeless_us"), [("tail", 1e-3), ("slow_tail", 1e6), ("slow_tail", None)])
+@pytest.mark.parametrize(("fault", "hopeless_us"), one_in(2, [("tail", 1e-3), ("slow_tail", None), ("slow_tail", 1e6)]))
 def test_candidate_within_the_hopeless_limit_is_verified_on_every_case(
     workshop: Workshop, fault: str, hopeless_us: float | None
 ) -> None:
@@ -548,12 +551,15 @@ def test_fault_without_wrong_output_is_found_by_the_sanitizer(workshop: Workshop
 
 @pytest.mark.parametrize(
     ("challenger", "incumbent", "failed", "kind"),
-    [
-        ("nan", "none", "challenger", WrongAnswer),
-        ("syntax", "none", "challenger", CompileFailed),
-        ("none", "crash", "incumbent", Crashed),
-        ("none", "render", "incumbent", InvalidConfig),
-    ],
+    one_in(
+        2,
+        [
+            ("nan", "none", "challenger", WrongAnswer),
+            ("syntax", "none", "challenger", CompileFailed),
+            ("none", "crash", "incumbent", Crashed),
+            ("none", "render", "incumbent", InvalidConfig),
+        ],
+    ),
 )
 def test_failed_confirmation_names_the_failed_kernel_and_its_failure(
     workshop: Workshop, challenger: str, incumbent: str, failed: str, kind: type
