@@ -153,7 +153,7 @@ class Leasing(RuleBasedStateMachine):
 
 EXAMPLES = [int(os.environ["KERNEL_EVO_FUZZ_EXAMPLES"])] if "KERNEL_EVO_FUZZ_EXAMPLES" in os.environ else [3, 8]
 """Numbers of random sequences. Tests with several service processes try half as many."""
-pytestmark = pytest.mark.timeout(3600 if "KERNEL_EVO_FUZZ_EXAMPLES" in os.environ else 300)
+pytestmark = pytest.mark.timeout(3600 if "KERNEL_EVO_FUZZ_EXAMPLES" in os.environ else 900)
 
 ANYTHING = settings(
     stateful_step_count=40,

@@ -1,5 +1,6 @@
 """Sources and flags of variants that name files outside the family are refused."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -187,10 +188,11 @@ HOSTILE = {
 }
 
 
-@pytest.mark.timeout(10)
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_variant_sources_are_checked_without_excessive_time(text: str) -> None:
     package = registry.package_of(family_of(FILES), {**FILES, "kernel.c": text.encode()})
     implementation = replace(package.family.implementation("cpu"), mode="source", file="kernel.c")
+    began_s = time.process_time()
     outside(text)
     macro_uses({"kernel.c": text}, implementation, ["N", "WIDTH"])
+    assert time.process_time() - began_s < 10

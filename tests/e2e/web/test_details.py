@@ -2,13 +2,10 @@
 
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.web.browser import NARROW, PATIENCE_MS, assert_accessible, reading
 from tests.e2e.web.site import Site
-
-pytestmark = pytest.mark.timeout(180)
 
 SECTIONS = ("best", "parallel", "importances", "outcomes", "slices", "contour", "resources", "lineage", "timeline")
 

@@ -12,8 +12,6 @@ from tests.e2e.web.puppet import Puppet, faster
 from tests.e2e.web.wire import wire_to
 from tests.integration.serving import served
 
-pytestmark = pytest.mark.timeout(180)
-
 SLOW_MS = 60_000
 """Longest wait for an update in milliseconds. After a slow answer, a page waits up to 10 s before it asks again."""
 

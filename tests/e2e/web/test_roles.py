@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from evo.client import Client
@@ -10,8 +9,6 @@ from evo.messages.access import Role
 from tests.e2e.web.browser import assert_accessible, reading
 from tests.integration.serving import served
 from tests.integration.stage import Stage
-
-pytestmark = pytest.mark.timeout(180)
 
 
 def sign_in(page: Page, secret: str) -> None:

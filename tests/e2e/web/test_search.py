@@ -2,13 +2,10 @@
 
 import re
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.web.browser import assert_accessible
 from tests.e2e.web.site import Site
-
-pytestmark = pytest.mark.timeout(240)
 
 
 def test_double_click_on_the_start_form_starts_one_search(site: Site, page: Page) -> None:

@@ -18,8 +18,6 @@ from tests.integration.blank import prepared
 from tests.integration.serving import listening, wait_until
 from tests.tiers import one_in
 
-pytestmark = pytest.mark.timeout(240)
-
 CONNECTIONS = 6
 """Maximum number of connections that a browser opens to one service over HTTP/1.1."""
 
