@@ -20,7 +20,6 @@ pytestmark = [
     pytest.mark.skipif(
         importlib.util.find_spec("mcp") is None, reason="needs the optional dependencies of the extra `mcp`"
     ),
-    pytest.mark.timeout(600),
 ]
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "agents.md"

@@ -22,7 +22,6 @@ except OSError as error:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_fleet_measures_trials_under_every_injected_fault() -> None:
     faults, answers = run(11, services=2, workers=2, seed=7)
     assert len(faults) == 10

@@ -88,7 +88,6 @@ def cost(proposal: dict[str, Any]) -> float:
     return float(PRICES["in"] * proposal["tokens_in"] + PRICES["out"] * proposal["tokens_out"]) / 1e6
 
 
-@pytest.mark.timeout(900)
 def test_evolve_stores_every_unusable_answer_of_the_model_and_its_cost(tmp_path: Path) -> None:
     with serving([*BROKEN, GOOD]) as (address, script):
         more = ("--proposals", "9", "--repairs", "0", "--budget-usd", "1")

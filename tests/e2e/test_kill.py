@@ -21,7 +21,6 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     return CommandLine.fresh(tmp_path_factory)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.long
 @pytest.mark.parametrize("rounds", [3])
 def test_search_with_killed_processes_neither_loses_nor_repeats_trials(line: CommandLine, rounds: int) -> None:
