@@ -27,7 +27,7 @@ from tests.integration.serving import announcing
 from tests.measured import measured
 from workers.daemon.daemon import Settings, serve
 
-PATIENCE_S = 200.0
+PATIENCE_S = 600.0
 BUSY_MEASUREMENTS = 5
 
 

@@ -19,7 +19,7 @@ from db.engine.location import Location
 from db.engine.ownership import running_service
 from tests.integration.blank import prepared
 
-PATIENCE_S = 200.0
+PATIENCE_S = 600.0
 
 
 @contextmanager

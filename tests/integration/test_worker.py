@@ -31,7 +31,7 @@ from workers.daemon.daemon import Settings, serve
 
 RECORDING = FAMILIES.parent / "synthetic.json"
 
-PATIENCE_S = 200.0
+PATIENCE_S = 600.0
 
 POLICY = {
     "quick_samples": 5,
@@ -70,7 +70,7 @@ class Bench:
             yield
         finally:
             stopping.set()
-            thread.join(120)  # on a busy machine, a confirmation in progress may take this long
+            thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
     @contextmanager
