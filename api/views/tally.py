@@ -12,6 +12,7 @@ from db.repositories.champions import Champions
 from evo.messages.event import SearchEvent
 from evo.messages.view import BestView
 from evo.promotion.leading import fastest_of, leading_speedup, leading_time
+from evo.trial import quick_cost
 from evo.trial.outcome import Estimated
 from evo.trial.timing import Timing
 
@@ -81,6 +82,7 @@ def _best_view(row: TrialRow | None, baselines: Mapping[str, Timing]) -> BestVie
         source=time.source,
         interval=time.interval,
         quick_us=row.quick_us,
+        quick_cost=quick_cost(row.outcome),
         speedup=leading_speedup(row.time_us, row.confirmed, baselines, estimated=estimated),
     )
 

@@ -63,7 +63,7 @@ class Counted:
 
 @dataclass(frozen=True, kw_only=True)
 class Relative:
-    """A trial and the numbers of its parents."""
+    """A trial with its quick time and the numbers of its parents."""
 
     number: int
     time_us: float | None
@@ -75,7 +75,10 @@ class Relative:
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """An ended trial, with its quick time and the digest of its binary, each None if the trial has none."""
+    """An ended trial, with its quick time and the digest of its binary, each None if the trial has none.
+
+    A trial whose kernel a confirmation found invalid has no time.
+    """
 
     number: int
     config: Config
@@ -146,22 +149,28 @@ class Landscape:
         return self._points(self._read().where(self._even(most)).order_by(TrialRow.number))
 
     def fastest(self, most: int) -> list[Point]:
-        """Return the `most` fastest trials, fastest first."""
-        return self._points(self._read().order_by(TrialRow.time_us, TrialRow.number).limit(most))
+        """Return the `most` trials with the shortest quick times, fastest first.
+
+        Confirmed trials are read separately, because the index contains their confirmed times.
+        """
+        quick = self._read().where(TrialRow.quick_us.is_(None)).order_by(TrialRow.time_us, TrialRow.number)
+        confirmed = self._read().where(TrialRow.quick_us.is_not(None))
+        found = self._points(quick.limit(most)) + self._points(confirmed)
+        return sorted(found, key=lambda point: (point.time_us, point.number))[:most]
 
     def weighed(self, most: int, *, joint: bool) -> list[tuple[int, float, float]]:
         """Return (trial number, first value, second value) of trials for a drawing, sorted by number.
 
-        The trials are the Pareto front, the `most` trials with the lowest first value, and the `most` trials with the
-        lowest second value.
+        The trials are the Pareto front, the confirmed trials, the `most` other trials with the lowest first value, and
+        the `most` other trials with the lowest second value. All values are quick (see `front`).
 
         Args:
             joint: True if the values are the costs by both objectives, False if they are the time in µs and the cost.
         """
-        first, second = _figures(joint=joint)
-        query = select(TrialRow.number, first, second).where(*self._weighable(joint=joint))
-        parts = [query.order_by(key, TrialRow.number).limit(most) for key in (first, second)]
-        parts.append(query.where(TrialRow.number.in_(self.front(joint=joint))))
+        query = select(TrialRow.number, *_figures(joint=joint)).where(*self._weighable(joint=joint))
+        unconfirmed = query.where(TrialRow.quick_us.is_(None))
+        parts = [unconfirmed.order_by(key, TrialRow.number).limit(most) for key in _columns(joint=joint)]
+        parts.append(query.where(or_(TrialRow.quick_us.is_not(None), TrialRow.number.in_(self.front(joint=joint)))))
         rows = (row for part in parts for row in self.session.execute(part))
         found = {number: (number, one or 0.0, other or 0.0) for number, one, other in rows}
         return [found[number] for number in sorted(found)]
@@ -169,21 +178,24 @@ class Landscape:
     def front(self, *, joint: bool) -> list[int]:
         """Return the trial numbers of the Pareto front, sorted by the first value, at most `MOST_FRONT` numbers.
 
-        If several trials have equal values, only the earliest trial is returned.
+        The front is that of `evo.trial.objective.front`: trials with equal values are all on the front. The values are
+        those of the quick samples, because confirmed values of different runs are not comparable. Trials whose kernel a
+        confirmation found invalid are left out.
 
         Args:
             joint: True if the values are the costs by both objectives, False if they are the time in µs and the cost.
         """
         first, second = _figures(joint=joint)
-        order = (first, second, TrialRow.number)
-        least = func.min(second).over(order_by=order, rows=(None, -1)).label("least")
-        columns = (TrialRow.number, first.label("first"), second.label("second"), least)
-        each = select(*columns).where(*self._weighable(joint=joint)).subquery()
-        ahead = or_(each.c.least.is_(None), each.c.second < each.c.least)
-        return list(self.session.scalars(select(each.c.number).where(ahead).order_by(each.c.first).limit(MOST_FRONT)))
+        values = select(first.label("first"), second.label("second")).where(*self._weighable(joint=joint))
+        pairs = values.distinct().subquery()
+        least = func.min(pairs.c.second).over(order_by=(pairs.c.first, pairs.c.second), rows=(None, -1)).label("least")
+        each = select(pairs, least).subquery()
+        best = select(each.c.first, each.c.second).where(or_(each.c.least.is_(None), each.c.second < each.c.least))
+        members = select(TrialRow.number).where(*self._weighable(joint=joint), tuple_(first, second).in_(best))
+        return list(self.session.scalars(members.order_by(first, TrialRow.number).limit(MOST_FRONT)))
 
     def _weighable(self, *, joint: bool) -> tuple[ColumnElement[bool], ...]:
-        return (*self._measured(), TrialRow.second_cost.is_not(None)) if joint else self._measured()
+        return (*self._ranked(), TrialRow.second_cost.is_not(None)) if joint else self._ranked()
 
     def ended(self, most: int) -> list[End]:
         """Return ended trials, sorted by number.
@@ -194,14 +206,14 @@ class Landscape:
             TrialRow.number,
             TrialRow.proposal,
             TrialRow.outcome_kind,
-            _QUICK_US,
+            case((TrialRow.cost.is_not(None), _QUICK_US)),
             TrialRow.binary_digest,
         )
         query = select(*columns).where(TrialRow.search_id == self.search_id, TrialRow.outcome_kind.is_not(None))
         queries = [query]
         if self.extent() > most:
-            fastest = query.where(TrialRow.time_us.is_not(None)).order_by(TrialRow.time_us, TrialRow.number)
-            queries = [fastest.limit(most // 2), query.where(self._even(most - most // 2))]
+            numbers = [point.number for point in self.fastest(most // 2)]
+            queries = [query.where(TrialRow.number.in_(numbers)), query.where(self._even(most - most // 2))]
         found = {
             number: End(number=number, config=proposal.config, kind=kind or "", time_us=time_us, binary=binary)
             for each in queries
@@ -228,7 +240,7 @@ class Landscape:
 
     def relatives(self, numbers: Collection[int]) -> dict[int, Relative]:
         """Return the trials with these numbers, by number. Each trial contains the numbers of its parents."""
-        columns = (TrialRow.number, TrialRow.time_us, TrialRow.outcome_kind, TrialRow.proposal)
+        columns = (TrialRow.number, _QUICK_US, TrialRow.outcome_kind, TrialRow.proposal)
         query = select(*columns).where(TrialRow.search_id == self.search_id, TrialRow.number.in_(numbers))
         return {
             number: Relative(
@@ -290,7 +302,7 @@ class Landscape:
 
     def _read(self) -> Select[Any]:
         resources = type_coerce(TrialRow.outcome, JSON)["resources"].label("resources")
-        return select(TrialRow.number, _QUICK_US, TrialRow.proposal, resources).where(*self._measured())
+        return select(TrialRow.number, _QUICK_US, TrialRow.proposal, resources).where(*self._ranked())
 
     def _points(self, query: Select[Any]) -> list[Point]:
         return [
@@ -307,15 +319,22 @@ class Landscape:
     def _even(self, most: int) -> ColumnElement[bool]:
         return TrialRow.number % max(1, -(-self.extent() // most)) == 0
 
-    def _measured(self) -> tuple[ColumnElement[bool], ...]:
-        return TrialRow.search_id == self.search_id, TrialRow.time_us.is_not(None)
-
     def _ranked(self) -> tuple[ColumnElement[bool], ...]:
-        return *self._measured(), TrialRow.cost.is_not(None)
+        """Return the condition that a trial has a rank, i.e. that no confirmation found its kernel invalid."""
+        return TrialRow.search_id == self.search_id, TrialRow.time_us.is_not(None), TrialRow.cost.is_not(None)
 
 
-def _figures(*, joint: bool) -> tuple[InstrumentedAttribute[float | None], InstrumentedAttribute[float | None]]:
+def _columns(*, joint: bool) -> tuple[InstrumentedAttribute[float | None], InstrumentedAttribute[float | None]]:
     return (TrialRow.cost, TrialRow.second_cost) if joint else (TrialRow.time_us, TrialRow.cost)
+
+
+def _figures(*, joint: bool) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+    """Return SQL for the quick values of both objectives. The columns of confirmed trials have confirmed values."""
+    outcome, quick = type_coerce(TrialRow.outcome, JSON), TrialRow.quick_us
+    cost = case((quick.is_(None), TrialRow.cost), else_=func.coalesce(outcome["cost"].as_float(), quick))
+    if not joint:
+        return _QUICK_US, cost
+    return cost, case((quick.is_(None), TrialRow.second_cost), else_=outcome["second_cost"].as_float())
 
 
 def _believable(span_s: ColumnElement[float]) -> ColumnElement[float]:

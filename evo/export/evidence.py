@@ -26,19 +26,19 @@ class Limit:
         floor_us: the limit in µs.
         bound: ``compute`` or ``memory``, whichever takes longer. With a hot cache, only data that exceed the cache
             count as memory traffic.
-        share: the limit divided by the kernel's time.
+        share: the limit divided by the kernel's time; None if the limit is 0.
     """
 
     floor_us: float
     bound: str
-    share: float
+    share: float | None
 
 
 def limit_of(roofline: RooflineView | None, time_us: float) -> Limit | None:
     """Return the roofline limit; None if the device's limits or the family's work are unknown."""
     if roofline is None:
         return None
-    return Limit(floor_us=roofline.floor_us, bound=roofline.bound, share=roofline.floor_us / time_us)
+    return Limit(floor_us=roofline.floor_us, bound=roofline.bound, share=roofline.share(time_us))
 
 
 @dataclass(frozen=True, kw_only=True)

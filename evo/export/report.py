@@ -86,8 +86,7 @@ def _times(champion: ChampionView, search: SearchView) -> str:
 
 
 def _time_row(name: str, timing: Timing, champion: ChampionView, search: SearchView) -> tuple[str, ...]:
-    floor_us = search.roofline.floor_us if search.roofline else 0.0
-    share = percent_text(floor_us / timing.median_us) if floor_us else "–"
+    share = percent_text(None if search.roofline is None else search.roofline.share(timing.median_us))
     own = None if champion.report is None else champion.report.challenger
     beside = own is not None and name != "champion" and len(own.samples_us) == len(timing.samples_us)
     faster = f"{factor_text(times_as_fast(own, timing))} as fast" if own is not None and beside else ""

@@ -17,6 +17,8 @@ from sqlalchemy import event, select
 
 from api.views import search_view, trial_views
 from api.views.tally import search_summaries
+from api.web.address import Address
+from api.web.content.leaderboard import listing_of
 from api.web.pages.search.board import board_of
 from api.web.pages.search_report.sheet import read
 from api.web.pages.trial.sheet import sheet_of
@@ -35,6 +37,7 @@ from evo.cli.console.search_result import print_report
 from evo.messages.job import Lease
 from evo.messages.view import SearchView
 from evo.messages.view.runs import DIFFERENT_RUNS, RANKING
+from evo.promotion.leading import Confirmation
 from evo.report import Terms, search_report, to_markdown
 from evo.text.wording import time_text
 from evo.trial.outcome import Measured
@@ -233,11 +236,12 @@ def test_final_table_lists_confirmed_trials_before_baselines_and_quick_times(sta
     out = Console(file=io.StringIO(), width=200)
     print_report(out, view, trials, "", "toy")
     assert isinstance(out.file, io.StringIO) and view.best is not None
-    rows = re.findall(r"^ +(\d+) +(\d+|) +[\d.]+ [µm]s +(quick|confirmed)", out.file.getvalue(), re.MULTILINE)
+    rows = re.findall(r"^ +(\d+|) +(\d+|) +[\d.]+ [µm]s +(quick|confirmed)", out.file.getvalue(), re.MULTILINE)
     assert rows[0] == ("1", str(view.best.number), "confirmed")
     assert [source for *_, source in rows] == sorted(source for *_, source in rows)
     proven = [int(rank) for rank, _, source in rows if source == "confirmed"]
     assert proven == list(range(1, len(proven) + 1)) and len(rows) == 6
+    assert [int(rank) for rank, *_ in rows if rank] == [1, 2, 3, 4], "baselines have no rank"
     assert RANKING in " ".join(out.file.getvalue().split())
 
 
@@ -280,12 +284,97 @@ def test_kernel_found_wrong_by_its_confirmation_is_not_the_best_trial(stage: Sta
     best, unconfirmed = stage.view(view.id).best, trials.keys() - confirmed
     assert (None if best is None else best.source) == ("quick" if unconfirmed else None)
     with stage.database.read() as session:
+        listing = listing_of(session, Address(), (), search=stage.view(view.id))
+        ranks = {row.trial.number: row.rank for row in listing.rows if row.trial is not None}
+        assert {number: ranks[number] for number in confirmed} == dict.fromkeys(confirmed)
+        assert sorted(ranks[number] or 0 for number in unconfirmed) == list(range(1, len(unconfirmed) + 1))
         for outcomes in ((), ("measured",), ("measured", "estimated")):
             selection = Selection(searches=(view.id,), outcomes=outcomes)
             listed = [row.number for row in Leaderboard(session).page(selection, limit=99)]
             assert set(listed) == trials.keys(), outcomes
             assert set(listed[: len(unconfirmed)]) == unconfirmed, "refuted trials must be last"
             assert Leaderboard(session).count(selection, most=99) == len(trials)
+
+
+def refute(stage: Stage, search: int, number: int) -> None:
+    """Store that a confirmation found the kernel of a trial wrong, and retire the search's champions."""
+    with stage.database.write() as session:
+        row = Archive(session).numbered(search, number)
+        known = row.confirmed or Confirmation(time=None)
+        Archive(session).confirm(row, replace(known, refuted="3 calls gave a wrong answer"), None, None)
+        for champion in stage.champions():
+            session.merge(champion).current = False
+
+
+def test_plots_and_findings_use_quick_times_of_valid_kernels_only(stage: Stage) -> None:
+    view = confirmed_search(stage)
+    assert view.champion is not None
+    champion = view.champion.trial_number
+    quick = {each.number: each.quick_us or each.time_us for each in stage.trials(view.id)}
+    with stage.database.read() as session:
+        landscape = Landscape(session, view.id)
+        assert [(each.number, each.time_us) for each in landscape.fastest(2)] == sorted(
+            quick.items(), key=lambda each: each[1] or 0.0
+        )[:2], "the confirmed time, 30 times as long, must not hide the champion"
+        assert {number: each.time_us for number, each in landscape.relatives(quick).items()} == quick
+    refute(stage, view.id, champion)
+    del quick[champion]
+    with stage.database.read() as session:
+        landscape = Landscape(session, view.id)
+        for points in (landscape.even(99), landscape.fastest(99)):
+            assert {each.number: each.time_us for each in points} == quick
+        assert {each.number: each.time_us for each in landscape.ended(99) if each.time_us is not None} == quick
+        few = landscape.ended(2)
+        assert {each.number: each.time_us for each in few if each.time_us is not None}.items() <= quick.items()
+
+
+def test_progress_and_start_of_a_search_are_the_same_everywhere(stage: Stage) -> None:
+    search = stage.submit(budget={"cost": 1.0, "cost_per_hour": 3600.0, "trials": 100})
+    with stage.database.read() as session:
+        catalogue = stage.conductor.catalogue
+        subject = to_markdown(search_report(read(session, catalogue, search, stage.now).material, Terms()))
+    assert "not yet" in subject.partition("begun")[2].partition("\n")[0]
+    stage.wait(60.0)
+    stage.one()
+    started = stage.now
+    stage.wait(0.5)
+    view = stage.view(search)
+    with stage.database.read() as session:
+        assert board_of(session, search, stage.now).done == view.share_done == pytest.approx(0.5, abs=0.01)
+        subject = to_markdown(search_report(read(session, catalogue, search, stage.now).material, Terms()))
+    assert f"{started:%H:%M} UTC" in subject.partition("begun")[2].partition("\n")[0]
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_front_compares_quick_figures_of_valid_kernels_only(stage: Stage, *, second: bool) -> None:
+    """The champion's confirmed time, 30 times as long, must not take it off the front."""
+    objective = {"second_metric": "UNROLL"} if second else {"metric": "UNROLL + 0 * time_us"}
+    view = confirmed_search(stage, objective=objective)
+    confirmed = next(each for each in stage.trials(view.id) if each.source == "confirmed")
+
+    def expected() -> list[int]:
+        points = {
+            each.number: (each.quick_us or each.time_us or 0.0, float(each.config["UNROLL"]))
+            for each in stage.trials(view.id)
+            if each.cost is not None
+        }
+        best = [
+            number
+            for number, (x, y) in points.items()
+            if not any(a <= x and b <= y and (a, b) != (x, y) for a, b in points.values())
+        ]
+        return sorted(best, key=lambda number: (points[number][0], number))
+
+    def shown() -> tuple[list[int], list[int]]:
+        with stage.database.read() as session:
+            board = board_of(session, view.id, stage.now)
+            assert board.trade_off is not None
+            return Landscape(session, view.id).front(joint=second), [each.number for each in board.trade_off.front.rows]
+
+    assert shown() == (expected(), expected())
+    refute(stage, view.id, confirmed.number)
+    assert confirmed.number not in expected()
+    assert shown() == (expected(), expected())
 
 
 def test_rest_exports_and_pages_state_whether_times_are_confirmed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from evo.cli.console.display import LineScreen, LiveScreen, head, left_text, screen, share_done, speedup_text
+from evo.cli.console.display import LineScreen, LiveScreen, head, left_text, screen, speedup_text
 from evo.cli.console.output import console, facts, styled, table
 from evo.cli.console.search_result import print_failures, print_report
 from evo.messages.view import (
@@ -108,7 +108,7 @@ def test_live_panel_states_that_nothing_was_measured_yet() -> None:
 )
 def test_remaining_budget_is_shown_in_the_unit_of_its_limit(changes: dict[str, object], left: str, done: float) -> None:
     assert left_text(view(**changes)) == left
-    assert share_done(view(**changes)) == pytest.approx(done)
+    assert view(**changes).share_done == pytest.approx(done)
 
 
 def test_output_to_a_pipe_has_one_line_per_change() -> None:
@@ -181,14 +181,14 @@ def test_report_names_missing_baselines_with_the_reason() -> None:
     assert "Not compared" not in reported(finished(), [], "", "sdpa")
 
 
-def test_report_ranks_trials_and_baselines_together() -> None:
+def test_report_ranks_trials_and_lists_baselines_among_them_without_a_rank() -> None:
     text = reported(finished(), [trial(12, 812.34), trial(3, 2850.0, BLOCK=16)], "", "sdpa")
-    rows = [" ".join(line.split()) for line in text.splitlines() if line[:8].strip().isdigit()]
+    rows = [" ".join(line.split()) for line in text.splitlines() if "BLOCK=" in line[40:] or "baseline n" in line[40:]]
     assert rows == [
         "1 12 812.3 µs quick 3.45× 60% BLOCK=8",
-        "2 2.8 ms quick 1.00× 18% baseline numpy",
-        "3 3 2.85 ms quick 0.982× 17% BLOCK=16",
-        "4 9 ms quick 0.311× 5.4% baseline naive",
+        "2.8 ms quick 1.00× 18% baseline numpy",
+        "2 3 2.85 ms quick 0.982× 17% BLOCK=16",
+        "9 ms quick 0.311× 5.4% baseline naive",
     ]
     assert "The same in all configs: FAST=true" in text
 
@@ -299,7 +299,7 @@ def test_display_shows_the_warm_start_and_the_cost() -> None:
     text = shown(head(view(warm_start=given, budget=Budget(cost=5.0, cost_per_hour=0.68)), ""))
     assert "20 configs of cache.json first (3 not in this space)" in text
     assert "a cost of 5.00, plus the confirmation of the best trial" in text
-    assert share_done(view(budget=Budget(cost=5.0, cost_per_hour=1.0), cost=2.5)) == 0.5
+    assert view(budget=Budget(cost=5.0, cost_per_hour=1.0), cost=2.5).share_done == 0.5
     ended = finished(budget=Budget(cost=5.0, cost_per_hour=1.0), cost=5.0, reason="cost")
     assert "the cost limit was reached. 43 trials in 2 min 01 s, which cost 5.00." in reported(ended, [], "", "sdpa")
 
@@ -313,11 +313,11 @@ def test_table_wider_than_the_terminal_becomes_a_list() -> None:
     assert "notes" not in str(narrow), "the list omits empty rows"
 
 
-def test_report_gives_equal_times_the_same_rank() -> None:
-    ranking = [trial(4, 3.0, BLOCK=8), trial(9, 3.0, BLOCK=16), trial(2, 5.0, BLOCK=4)]
+def test_report_ranks_trials_in_the_order_of_the_service_even_if_their_times_are_equal() -> None:
+    ranking = [trial(9, 3.0, BLOCK=8), trial(10, 3.0, BLOCK=16), trial(2, 5.0, BLOCK=4)]
     lines = reported(finished(), ranking, "", "sdpa").splitlines()
     numbered = [line.split()[:2] for line in lines if "BLOCK=" in line and line.split()[0].isdigit()]
-    assert numbered == [["1", "4"], ["1", "9"], ["3", "2"]]
+    assert numbered == [["1", "9"], ["2", "10"], ["3", "2"]]
 
 
 @pytest.mark.parametrize("width", [1, 5, 10, 14])

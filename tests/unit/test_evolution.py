@@ -14,6 +14,8 @@ import pytest
 
 from evo.errors import InvalidInput
 from evo.messages.view import BestView, FailureView, ProposalView, VariantView
+from evo.messages.view.variant import elites
+from evo.promotion.leading import Source
 from evo.variants.evolve.answer import read_idea
 from evo.variants.evolve.chat import ATTEMPTS, Chat, Message, ModelFailed, Prices, Protocol, chat_of
 from evo.variants.evolve.evolution import Evolution, Limits
@@ -386,3 +388,14 @@ def test_hosted_model_without_its_key_variable_is_refused(
     assert chat_of(provider, "large", "http://127.0.0.1:1/v1").key == "of-another-service"
     monkeypatch.setenv(variable, "own")
     assert chat_of(provider, "large", None).key == "own"
+
+
+def test_variants_are_ranked_by_quick_times_after_the_variant_of_the_champion() -> None:
+    def timed(number: int, quick_us: float, *, confirmed: bool = False, champion: bool = False) -> VariantView:
+        source: Source = "confirmed" if confirmed else "quick"
+        time_us = 30.0 * quick_us if confirmed else quick_us
+        best = BestView(number=0, config={}, time_us=time_us, source=source, quick_cost=quick_us)
+        return replace(view(number, time_us=quick_us), best=best, champion=champion, mechanisms=(f"m{number}",))
+
+    views = [timed(0, 10.0), timed(1, 8.0, confirmed=True), timed(2, 9.0), timed(3, 8.5, confirmed=True, champion=True)]
+    assert [each.number for each in elites(views)] == [3, 1, 2, 0]

@@ -7,6 +7,7 @@ import pytest
 from evo.device import Ceilings, Device
 from evo.device.estimate.roofline import Roofline, device_roofline, roofline
 from evo.family import Work
+from evo.messages.view import RooflineView
 from evo.trial.objective import Objective
 
 CEILINGS = Ceilings(flops_per_s={"float32": 100e9}, bytes_per_s=10e9, source="measured")
@@ -109,3 +110,11 @@ def test_roofline_of_a_hot_measurement_counts_only_bytes_beyond_the_cache(
 def test_recording_has_no_roofline() -> None:
     replay = Device(kind="replay", model="m", architecture="a", uuid="u")
     assert device_roofline(replay, work(1, 1), Objective()) is None
+
+
+@pytest.mark.parametrize(("floor_us", "time_us", "share"), [(10.0, 40.0, 0.25), (0.0, 40.0, None), (10.0, None, None)])
+def test_share_of_an_unknown_limit_or_time_is_unknown(
+    floor_us: float, time_us: float | None, share: float | None
+) -> None:
+    assert Roofline(floor_us=floor_us, bound="memory").share(time_us) == share
+    assert RooflineView(floor_us=floor_us, bound="memory", share_of_best=None).share(time_us) == share

@@ -42,7 +42,7 @@ class RelativeTime:
 
     Attributes:
         speedup: speedup over the fastest baseline. It is the confirmed speedup if the time is confirmed.
-        share: roofline time divided by the time, a fraction from 0 to 1.
+        share: share of the roofline limit, a fraction from 0 to 1.
     """
 
     speedup: float | None
@@ -53,7 +53,7 @@ class RelativeTime:
         speedup = leading_speedup(time_us, confirmation, search.baselines)
         return cls(
             speedup=None if speedup is None else speedup.value,
-            share=None if search.roofline is None or not time_us else search.roofline.floor_us / time_us,
+            share=None if search.roofline is None else search.roofline.share(time_us),
         )
 
 
@@ -183,7 +183,7 @@ def listing_of(
     found, counted = board.look(selection, offset=offset, limit=PAGE, most=COUNTED)
     known = None if searches else _known_count(search, selection)
     trials = trial_views(session, found)
-    places = {row.id: offset + index for index, row in enumerate(found, 1) if row.time_us is not None}
+    places = {row.id: offset + index for index, row in enumerate(found, 1) if row.cost is not None}
     ranks = places if selection.plain else board.ranks(ids, list(places)) if places else {}
     measurers = board.measurers([row.id for row in found])
     shared = _shared([trial.config for trial in trials])

@@ -81,23 +81,12 @@ def budget_text(view: SearchView) -> str:
     )
 
 
-def share_done(view: SearchView) -> float:
-    """Return the used fraction of the budget, 0 to 1. Of several limits, the one with the largest fraction counts."""
-    used = [
-        view.elapsed_s / (60 * view.budget.minutes) if view.budget.minutes else 0.0,
-        (view.cost or 0.0) / view.budget.cost if view.budget.cost else 0.0,
-        view.finished / view.budget.trials if view.budget.trials else 0.0,
-        view.finished / view.space.valid_count if view.space.valid_count else 0.0,
-    ]
-    return min(1.0, max(used))
-
-
 def left_text(view: SearchView) -> str:
     """Return the remaining budget as text, or the state of a search that proposes no trials."""
     if (waits := view.obstacle or view.unserved) is not None and view.state in SERVED:
         return f"waits: {waits.rstrip('.')}"
     idle = view.asked == view.finished
-    if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
+    if idle and (view.state == "stopping" or (view.state == "running" and view.share_done >= 1.0)):
         timed = view.baselines or view.baselines_done or view.device.runs != "kernels"
         alone = "confirming the best trial" if timed else "timing the baselines, then confirming the best trial"
         alone = alone if view.best is not None else "ending"
@@ -195,7 +184,7 @@ class LiveScreen:
 
     def panel(self, view: SearchView) -> RenderableType:
         status = Table.grid(padding=(0, 1))
-        bar = ProgressBar(total=1.0, completed=share_done(view), width=32)
+        bar = ProgressBar(total=1.0, completed=view.share_done, width=32)
         running = f"Search {view.id}: {count_text(view.finished, 'trial')} in {duration_text(view.elapsed_s)}"
         left, grid = Text(left_text(view), "cyan"), facts()
         beside = [] if len(left) > SHORT else [left]

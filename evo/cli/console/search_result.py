@@ -1,8 +1,7 @@
 """Prints the result of a search, with the ranked table, the champion and its evidence, and the next commands."""
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from math import inf, isinf
+from math import inf
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -124,66 +123,57 @@ def print_failures(out: Console, trials: Sequence[TrialView]) -> None:
 def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     """Return a table of the best trials and the baselines. Values that all configs share are in the title.
 
-    Confirmed trials come first, in the order of `ranking`. Trials with quick times and baselines follow, sorted by time
-    or by the metric of the search. Baselines have no value of a metric.
+    Confirmed trials come first. Baselines are listed among the trials with quick times or, if the search has a metric,
+    after them. Only trials have a rank, which is their position in `ranking`.
     """
     metric = view.objective.metric
     shared = _shared([trial.config for trial in ranking])
     duplicates, runs = same_binary(ranking), _runs(view, ranking)
-    configs = [f"{_remaining_text(each.config, shared)}{duplicates_text(each, duplicates)}" for each in ranking]
-    rows = [
-        (
-            each.cost or 0.0,
-            each.time_us or 0.0,
-            str(each.number),
-            runs.source(each),
-            _speedup_cell(view, each),
-            cells,
-            "",
-        )
-        for each, cells in zip(ranking, configs, strict=True)
-    ]
-    rows += [
-        (
-            timing.median_us if metric is None else inf,
-            timing.median_us,
-            *("", "quick", _against(view, timing.median_us), f"baseline {name}", "yellow"),
-        )
-        for name, timing in view.baselines.items()
-    ]
-    against = view.fastest_baseline or "baseline"
+    confirmed = sum(each.source == "confirmed" for each in ranking)
+    rows: list[tuple[float, tuple[str, ...], str]] = []
+    for rank, trial in enumerate(ranking, 1):
+        value = () if metric is None else (view.objective.metric_text(trial.cost),)
+        time = _time_cells(view, trial.time_us, runs.source(trial))
+        config = f"{_remaining_text(trial.config, shared)}{duplicates_text(trial, duplicates)}"
+        over, share = _speedup_cell(view, trial), _share(view, trial.time_us)
+        rows.append((trial.cost or 0.0, (str(rank), str(trial.number), *value, *time, over, share, config), ""))
+    for name, timing in view.baselines.items():
+        value, time_us = () if metric is None else ("–",), timing.median_us
+        time, over = _time_cells(view, time_us, "quick"), _against(view, time_us)
+        cells = ("", "", *value, *time, over, _share(view, time_us), f"baseline {name}")
+        rows.append((time_us if metric is None else inf, cells, "yellow"))
     heads = (">estimate",) if view.estimated else (">time", "source")
     heads = heads if metric is None else (f">{metric}", *heads)
-    made = table(">rank", ">trial", *heads, f">vs {against}", ">of limit", "config")
+    made = table(">rank", ">trial", *heads, f">vs {view.fastest_baseline or 'baseline'}", ">of limit", "config")
     made.title = f"The same in all configs: {spaced_text(shared)}" if shared else None
     made.title_style = "dim"
-    confirmed = sum(each.source == "confirmed" for each in ranking)
-    provisional = sorted(rows[confirmed:])
-    costs = [*([-inf] * confirmed), *(cost for cost, *_ in provisional)]
-    for place, (cost, time_us, number, source, over, what, style) in enumerate([*rows[:confirmed], *provisional], 1):
-        if place == confirmed + 1:
+    provisional = sorted(rows[confirmed:], key=lambda row: row[0])  # equal costs keep their order
+    for place, (_, cells, style) in enumerate([*rows[:confirmed], *provisional]):
+        if place == confirmed:
             made.add_section()
-        shown = time_text(time_us, estimated=view.estimated)
-        cells = (shown,) if view.estimated else (shown, source)
-        cells = cells if metric is None else (view.objective.metric_text(None if isinf(cost) else cost), *cells)
-        shared_rank = place if place <= confirmed else 1 + bisect_left(costs, cost)  # equal estimates share a rank
-        rank = "" if isinf(cost) else str(shared_rank)
-        made.add_row(rank, number, *cells, over, _share(view, time_us), Text(what), style=style)
+        made.add_row(*cells[:-1], Text(cells[-1]), style=style)
     return made
 
 
+def _time_cells(view: SearchView, time_us: float | None, source: str) -> tuple[str, ...]:
+    shown = time_text(time_us, estimated=view.estimated)
+    return (shown,) if view.estimated else (shown, source)
+
+
 def front_table(view: SearchView, front: Sequence[TrialView]) -> Table:
-    """Return a table of the Pareto front of two objectives, sorted by the first objective."""
+    """Return a table of the Pareto front of two objectives, sorted by the first objective, with quick figures."""
     shared = _shared([trial.config for trial in front])
     made = table(">trial", *(f">{axis.called}" for axis in view.objective.axes or ()), "config")
-    made.title = f"Pareto front of {count_text(len(front), 'trial')}"
+    made.title = f"Pareto front of {count_text(len(front), 'trial')}{'' if view.estimated else ', by quick samples'}"
     made.title += f"; the same in all configs: {spaced_text(shared)}" if shared else ""
     made.title_style = "dim"
     for trial in front[:FRONT]:
-        first = view.objective.metric_text(trial.cost)
-        first = first if view.objective.metric else time_text(trial.time_us, estimated=view.estimated)
-        second = "–" if view.objective.second is None else view.objective.second.metric_text(trial.second_cost)
-        made.add_row(str(trial.number), first, second, Text(_remaining_text(trial.config, shared)))
+        costs = trial.quick_cost, getattr(trial.outcome, "second_cost", None)
+        cells = [
+            axis.metric_text(cost) if axis.metric else time_text(cost, estimated=view.estimated)
+            for axis, cost in zip(view.objective.axes or (), costs, strict=False)
+        ]
+        made.add_row(str(trial.number), *cells, Text(_remaining_text(trial.config, shared)))
     if len(front) > FRONT:
         made.caption = f"{len(front) - FRONT:,} further trials: `kernel-evo trials {view.id} --json` has all"
     return made
@@ -285,8 +275,7 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
         grid.add_row("", Text(f"{speedup_text(verdict.first_process)} in the first process alone", "dim"))
     if verdict is not None and verdict.behind_every_baseline:
         grid.add_row("", Text("slower than every baseline: keep using a baseline", "bold yellow"))
-    if view.roofline is not None and view.roofline.floor_us > 0:
-        share = view.roofline.floor_us / champion.time_us
+    if view.roofline is not None and (share := view.roofline.share(champion.time_us)) is not None:
         limit = f"{percent_text(share)} of this device's limit ({time_text(view.roofline.floor_us)}, "
         grid.add_row("limit", Text(f"{limit}bound by {bound_text(view.roofline.bound)})"))
         grid.add_row("", Text(limit_words(view.objective.cache), "dim"))
@@ -377,9 +366,7 @@ def _against(view: SearchView, time_us: float) -> str:
 
 
 def _share(view: SearchView, time_us: float | None) -> str:
-    if view.roofline is None or not view.roofline.floor_us or not time_us:
-        return "–"
-    return percent_text(view.roofline.floor_us / time_us)
+    return percent_text(None if view.roofline is None else view.roofline.share(time_us))
 
 
 def _mark(rule: Rule) -> Text:

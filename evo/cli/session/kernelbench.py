@@ -146,7 +146,7 @@ class Contest:
         result = Result(problem=name, search_id=search_id, attempts=attempts, usd=usd, seconds=seconds)
         if not timed:
             return result
-        best = min(timed, key=lambda each: each.best.time_us if each.best else float("inf"))
+        best = min(timed, key=lambda each: each.rank)
         tuning = client.search(best.tuning_id)
         assert best.best is not None
         return Result(

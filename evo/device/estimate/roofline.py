@@ -45,13 +45,21 @@ class Roofline:
         """Lower bound of a correct kernel's time in µs. It may be too high by the tolerance."""
         return self.floor_us if self.certain_us is None else self.certain_us
 
-    def share(self, time_us: float) -> float:
-        """Return the share of the roofline limit that a kernel with this time reaches; 1.0 is the limit itself."""
-        return self.floor_us / time_us
+    def share(self, time_us: float | None) -> float | None:
+        """Return the share of the limit that a kernel with this time reaches; see `share_of_limit`."""
+        return share_of_limit(self.floor_us, time_us)
 
     def impossible(self, time_us: float) -> bool:
         """Return True if a time is below `least_us` by more than the tolerance."""
         return time_us < self.least_us * (1.0 - self.tolerance)
+
+
+def share_of_limit(floor_us: float, time_us: float | None) -> float | None:
+    """Return the share of the roofline limit that a kernel with this time reaches; 1.0 is the limit itself.
+
+    The result is None if the time is unknown, or if the limit is 0 because all bytes stay in the cache.
+    """
+    return floor_us / time_us if floor_us and time_us else None
 
 
 KEPT_WHOLE, KEPT_NOTHING = 0.5, 1.0

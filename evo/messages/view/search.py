@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal
 
 from evo.device import Device
+from evo.device.estimate.roofline import share_of_limit
 from evo.device.estimate.target import place_text
 from evo.device.requirements import Requirements
 from evo.messages.view.champion import ChampionView, RetiredView
@@ -46,6 +47,7 @@ class BestView:
         estimated: True if the time is an estimate and the kernel never ran.
         interval: confidence interval of a confirmed time, in µs.
         quick_us: median of the quick samples in µs, if `time_us` is confirmed.
+        quick_cost: cost or time by the quick samples, or the estimate; see `evo.trial.quick_cost`.
         speedup: speed-up over the fastest baseline, from the same source as `time_us`.
     """
 
@@ -57,11 +59,17 @@ class BestView:
     source: Source = "quick"
     interval: Interval | None = None
     quick_us: float | None = None
+    quick_cost: float | None = None
     speedup: Figure | None = None
 
     @property
     def rank(self) -> float:
-        """Number that ranks trials, lowest first: the cost under the search's metric or, without a metric, the time."""
+        """Number that compares the best trials of several searches or moments, lowest first: the cost or time.
+
+        It comes from quick samples, because confirmed times of different runs are not comparable.
+        """
+        if self.quick_cost is not None:
+            return self.quick_cost
         return self.time_us if self.cost is None else self.cost
 
     @property
@@ -77,12 +85,17 @@ class RooflineView:
     Attributes:
         floor_us: shortest possible time in µs.
         bound: resource that limits the time, ``compute`` or ``memory``.
-        share_of_best: fraction of the limit that the best trial reaches; None if there is no best trial.
+        share_of_best: fraction of the limit that the best trial reaches; None if there is no best trial, or if the
+            limit is 0.
     """
 
     floor_us: float
     bound: str
     share_of_best: float | None
+
+    def share(self, time_us: float | None) -> float | None:
+        """Return the fraction of the limit that a time reaches; see `share_of_limit`."""
+        return share_of_limit(self.floor_us, time_us)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,6 +320,17 @@ class SearchView(Deferred):
         if self.roofline is not None:
             return None if self.roofline.floor_us > 0 else "none: all bytes stay in the cache"
         return "the device's limits are unknown" if self.device.ceilings is None else "the family has no [work] table"
+
+    @property
+    def share_done(self) -> float:
+        """The used fraction of the budget, 0 to 1. Of several limits, the one with the largest fraction counts."""
+        used = [
+            self.elapsed_s / (60 * self.budget.minutes) if self.budget.minutes else 0.0,
+            (self.cost or 0.0) / self.budget.cost if self.budget.cost else 0.0,
+            self.finished / self.budget.trials if self.budget.trials else 0.0,
+            self.finished / self.space.valid_count if self.space.valid_count else 0.0,
+        ]
+        return min(1.0, max(used))
 
     @property
     def quick_gaps(self) -> tuple[str, ...]:

@@ -132,9 +132,12 @@ class VariantView:
         return "" if found is None else f"{found.text} over {found.against}, the fastest baseline"
 
     @property
-    def rank(self) -> tuple[float, int]:
-        """Sort key of variants that have a time; the best variant has the lowest key."""
-        return (0.0 if self.best is None else self.best.rank), self.number
+    def rank(self) -> tuple[bool, float, int]:
+        """Sort key of variants that have a time; the best variant has the lowest key.
+
+        The variant of the champion comes first. All others are compared by their quick times or costs.
+        """
+        return not self.champion, (0.0 if self.best is None else self.best.rank), self.number
 
     @property
     def niche(self) -> str:
@@ -159,7 +162,7 @@ def elites(views: Sequence[VariantView]) -> list[VariantView]:
     return list(found.values())
 
 
-def _rank(view: VariantView) -> tuple[float, int]:
+def _rank(view: VariantView) -> tuple[bool, float, int]:
     return view.rank
 
 

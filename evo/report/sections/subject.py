@@ -36,7 +36,7 @@ def subject_blocks(material: Material) -> Iterator[Block]:
         "strategy": f"{search.strategy}, seed {search.seed}",
         "policy": search.policy.name,
         "state": f"{search.state}{reason} after {duration_text(search.elapsed_s)}",
-        "begun": f"{search.created_at:%Y-%m-%d %H:%M} UTC",
+        "begun": "not yet" if search.started_at is None else f"{search.started_at:%Y-%m-%d %H:%M} UTC",
         "lowest estimate" if search.estimated else "winner": _winner(material),
     }
     if search.best is not None and not search.estimated:

@@ -44,7 +44,7 @@ def best_so_far(landscape: Landscape, search: SearchView) -> Plot:
             "hovertemplate": "best from trial %{x}: %{text}<extra></extra>",
         },
         *(_level(name, time_us, last) for name, time_us in lines.items()),
-        *_confirmations(search, landscape),
+        *_confirmations(search),
     ]
     layout = {"xaxis": {"title": "Trial"}, "yaxis": time_axis(times_us)}
     return Plot(
@@ -84,12 +84,13 @@ def _level(name: str, time_us: float, last: int) -> dict[str, object]:
     }
 
 
-def _confirmations(search: SearchView, landscape: Landscape) -> list[dict[str, object]]:
+def _confirmations(search: SearchView) -> list[dict[str, object]]:
     """Return the stars: confirmed times of the best trial and of all promoted trials."""
-    promoted = {each.trial for each in search.challenges if each.verdict.promote}
-    best = {search.best.number} if search.best is not None and search.best.time.confirmed else set[int]()
-    found = landscape.relatives(promoted | best)
-    stars = [(number, each.time_us) for number, each in sorted(found.items()) if each.time_us is not None]
+    promoted = [each for each in search.challenges if each.verdict.promote]
+    found = {each.trial: each.verdict.challenger.estimate for each in promoted if each.verdict.challenger is not None}
+    if search.best is not None and search.best.time.confirmed:
+        found[search.best.number] = search.best.time_us
+    stars = sorted(found.items())
     if not stars:
         return []
     return [

@@ -28,14 +28,16 @@ def lineage(landscape: Landscape, search: SearchView) -> Plot:
     summary = f"{head} trial {number} descends from trial {oldest.number} ({origin_text(oldest.origin)}) in {steps}."
     if len(line) == 1:
         summary = f"{head} trial {number} has no parent; its config: {origin_text(oldest.origin)}."
+    timed = "Estimate" if search.estimated else "Quick time"
     return Plot(
         summary=summary,
         figures=(_figure(family, line),),
         table=Table(
-            head=("Trial", "Origin", "Parents", "Time", "Changes from the first parent"),
+            head=("Trial", "Origin", "Parents", timed, "Changes from the first parent"),
             rows=tuple(_row(family[each], family) for each in line),
         ),
-        note="Read from right to left, back to the first ancestor. The thick line follows the first parents.",
+        note="Read from right to left, back to the first ancestor. The thick line follows the first parents."
+        f"{'' if search.estimated else ' All times are quick times, which are comparable within a search.'}",
     )
 
 

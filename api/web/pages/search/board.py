@@ -104,13 +104,7 @@ class Board:
     @property
     def done(self) -> float | None:
         """Used fraction of the budget, 0 to 1. None if the search has not used its budget yet, or has none."""
-        budget, search = self.search.budget, self.search
-        parts = [
-            search.elapsed_s / (60 * budget.minutes) if budget.minutes else None,
-            search.finished / budget.trials if budget.trials else None,
-            search.finished / search.space.valid_count if search.space.valid_count else None,
-        ]
-        return min(1.0, max((part for part in parts if part is not None), default=0.0)) or None
+        return self.search.share_done or None
 
 
 def boards_of(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[Board, ...]:

@@ -129,8 +129,7 @@ class Sheet:
     @property
     def share(self) -> float | None:
         """Roofline time divided by the trial's time, 0 to 1. None if one of the times is unknown."""
-        roofline, time_us = self.search.roofline, self.trial.time_us
-        return None if roofline is None or not time_us or not roofline.floor_us else roofline.floor_us / time_us
+        return None if self.search.roofline is None else self.search.roofline.share(self.trial.time_us)
 
 
 def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *, against: str | None = None) -> Sheet:
