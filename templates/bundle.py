@@ -33,7 +33,7 @@ from templates.render import check_source
 SCHEME = "bundle:"
 """Prefix of a family's location if the location is the digest of an artefact, not a path."""
 
-MAX_SPEC_BYTES = 1 << 20
+MAX_SPEC_BYTES = 256 << 10
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 """Matches valid names of folders and files in a family."""
@@ -109,7 +109,9 @@ def family_of(files: Mapping[str, bytes]) -> Family:
         InvalidInput: family.toml is invalid, or names a file that is missing.
     """
     if len(files[SPEC]) > MAX_SPEC_BYTES:
-        raise InvalidInput(SPEC, f"is larger than {MAX_SPEC_BYTES >> 20} MiB")
+        raise InvalidInput(
+            SPEC, f"is larger than {MAX_SPEC_BYTES >> 10} KiB; move data into another file of the bundle"
+        )
     try:
         document = read_toml(utf8_text(files[SPEC]))
     except UnicodeDecodeError as error:

@@ -267,7 +267,7 @@ def _no_worker_text(family: Family, wanted: str, uuid: str | None, offered: Sequ
     what += "" if uuid is None else f" with uuid {uuid}"
     connected = ", ".join(sorted({f"{row.kind} ({row.model})" for row in offered})) or "none"
     meant = None if wanted in ("auto", *kinds()) else closest(wanted, kinds())
-    remedy = "" if meant is None else f"; write --device {meant}"
+    remedy = "" if meant is None else f"; write {meant!r} in place of {wanted!r}"
     return (
         f"no connected worker offers {family.name} a {what}; connected now: {connected}. "
         f"Start a worker on a machine that has one of: {', '.join(family.implementations)}{remedy}"

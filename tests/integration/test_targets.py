@@ -172,3 +172,9 @@ def test_automatic_device_choice_never_selects_the_estimator(stage: Stage) -> No
     stage.register_worker("w1", STAND_IN)
     with pytest.raises(Conflict, match="no connected worker offers toy a device"):
         submit(stage)
+
+
+def test_misspelt_device_kind_is_corrected_without_an_option_of_the_command_line(stage: Stage) -> None:
+    """REST clients get the same text."""
+    with pytest.raises(Conflict, match="write 'cpu' in place of 'cpuu'"):
+        submit(stage, device="cpuu")
