@@ -12,8 +12,9 @@ _ACTIVE = re.compile(
     "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"  # C0 without tab and newline, DEL, C1
     "\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069"  # writing direction
     "\\u2028\\u2029\\u200b\\u2060\\ufeff"  # invisible line breaks and blanks
-    "\\u00ad\\u034f\\u180e\\u2061-\\u2064\\u206a-\\u206f\\ufff9-\\ufffb"  # soft hyphen and other format characters
-    "\\u115f\\u1160\\u17b4\\u17b5\\u3164\\uffa0"  # letters that are blank
+    "\\u00ad\\u034f\\u180b-\\u180f\\u2061-\\u2065\\u206a-\\u206f\\ufff0-\\ufffb"  # soft hyphen, other format characters
+    "\\u115f\\u1160\\u17b4\\u17b5\\u2800\\u3164\\uffa0"  # letters and patterns that are blank
+    "\\ufe00-\\ufe0d"  # variation selectors, except those of emoji
     "\\U00013430-\\U0001343f\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a"  # format characters of scripts and music
     "\\ud800-\\udfff\\U000e0000-\\U000e0fff"  # surrogates, tags and supplementary variation selectors: invisible
     "]"

@@ -33,6 +33,11 @@ ACTIVE = [
     "\u034f",
     "\u115f",
     "\u180e",
+    "\u180b",
+    "\u2065",
+    "\u2800",
+    "\ufe00",
+    "\ufff0",
     "\u2063",
     "\u206e",
     "\u3164",
@@ -40,7 +45,7 @@ ACTIVE = [
     "\U0001d173",
     "\U000e0101",
 ]
-SAFE = "tab\tline\nµs × ü 日本語 👩‍💻 [bold] \\x1b"
+SAFE = "tab\tline\nµs × ü 日本語 👩‍💻 ⚠\ufe0f [bold] \\x1b"
 
 
 def _acts(text: str) -> list[str]:
