@@ -469,7 +469,7 @@ def test_kernel_found_wrong_by_its_confirmation_has_no_cost(lab: Lab) -> None:
     search = lab.search(budget={"trials": 4})
     lab.play()
     with lab.stage.database.write() as session:
-        row = Variants(session).best(search)
+        row = Archive(session).best(search)
         assert row is not None
         number, row.cost, row.quick_us = row.number, None, row.time_us
     with lab.stage.database.read() as session:
