@@ -133,7 +133,10 @@ def test_brief_describes_an_operand_with_its_tolerance() -> None:
             Operand(name="x", role="output", dtype="int32", shape=(8,), init=-1, init_timed=False, verified=True),
             "filled with -1 before each call, not timed; checked by verify() of the family",
         ),
-        (Operand(name="x", role="workspace", dtype="int32", shape=(8,), init=0), "filled with 0 before each call, in"),
+        (
+            Operand(name="x", role="workspace", dtype="int32", shape=(8,), init=0),
+            "filled with 0 before each call, as part of the timed call",
+        ),
     ],
 )
 def test_brief_describes_the_contents_and_the_alignment_of_a_buffer(operand: Operand, text: str) -> None:
