@@ -128,6 +128,11 @@ def find(name_or_path: str) -> Package:
         return _folder(_package_folder(name_or_path, installed[name_or_path]), built_in=False)
     if name_or_path in (shipped := recordings()):
         return _at(shipped[name_or_path])
+    name, _, problem = re.sub(r"[\s:;@({\[]+", " ", name_or_path).strip(" )}]").partition(" ")
+    if "=" in problem and name in {*builtins, *installed, *shipped}:
+        raise NotFound(
+            f"{quoted(name_or_path)} is no family; write {name} --problem {quoted(problem.replace(' ', ','))}"
+        )
     reason = unknown(name_or_path, [*builtins, *installed], "families")
     if Path(name_or_path).exists():
         reason += f"; for the family in this directory, write {quoted(f'./{name_or_path}')}"

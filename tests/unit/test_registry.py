@@ -73,6 +73,12 @@ def test_digests_of_builtin_families_equal_the_digests_of_their_packages() -> No
     assert registry.builtin_digests() == {each.family.name: each.digest for each in registry.builtin()}
 
 
+@pytest.mark.parametrize("text", ["sdpa:S=64,D=32", "sdpa S=64 D=32", "sdpa(S=64, D=32)", "sdpa[S=64,D=32]"])
+def test_error_of_a_family_with_a_problem_shows_the_option_for_the_problem(text: str) -> None:
+    with pytest.raises(NotFound, match=r"is no family; write sdpa --problem S=64,D=32$"):
+        registry.find(text)
+
+
 def test_error_of_an_unknown_family_suggests_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_builtin_folders", lambda: {"softmax": folder, "sdpa": folder})
     with pytest.raises(NotFound, match=r"there is no `sofmax`, did you mean `softmax`\? Families: sdpa, softmax$"):
