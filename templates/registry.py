@@ -128,11 +128,10 @@ def find(name_or_path: str) -> Package:
         return _folder(_package_folder(name_or_path, installed[name_or_path]), built_in=False)
     if name_or_path in (shipped := recordings()):
         return _at(shipped[name_or_path])
-    name, _, problem = re.sub(r"[\s:;@({\[]+", " ", name_or_path).strip(" )}]").partition(" ")
-    if "=" in problem and name in {*builtins, *installed, *shipped}:
-        raise NotFound(
-            f"{quoted(name_or_path)} is no family; write {name} --problem {quoted(problem.replace(' ', ','))}"
-        )
+    name, *fields = re.split(r"[\s,:;@(){}\[\]]+", name_or_path.strip(" )}]"))
+    if any("=" in each for each in fields) and name in {*builtins, *installed, *shipped}:
+        problem = quoted(",".join(fields))
+        raise NotFound(f"{quoted(name_or_path)} is no family; write {name} --problem {problem}")
     reason = unknown(name_or_path, [*builtins, *installed], "families")
     if Path(name_or_path).exists():
         reason += f"; for the family in this directory, write {quoted(f'./{name_or_path}')}"

@@ -83,6 +83,9 @@ def test_error_of_an_unknown_family_suggests_names(folder: Path, monkeypatch: py
     monkeypatch.setattr(registry, "_builtin_folders", lambda: {"softmax": folder, "sdpa": folder})
     with pytest.raises(NotFound, match=r"there is no `sofmax`, did you mean `softmax`\? Families: sdpa, softmax$"):
         registry.find("sofmax")
+    for blank in ("", " ", ":", "=", "sdpa:"):
+        with pytest.raises(NotFound, match=r"^there is no `[^`]*`.* Families: sdpa, softmax$"):
+            registry.find(blank)
     monkeypatch.chdir(folder.parent)
     with pytest.raises(NotFound, match=r"for the family in this directory, write \./scale$"):
         registry.find("scale")
