@@ -133,7 +133,7 @@ def find(name_or_path: str) -> Package:
         problem = quoted(",".join(fields))
         raise NotFound(f"{quoted(name_or_path)} is no family; write {name} --problem {problem}")
     reason = unknown(name_or_path, [*builtins, *installed], "families")
-    if Path(name_or_path).exists():
+    if name_or_path and Path(name_or_path).exists():
         reason += f"; for the family in this directory, write {quoted(f'./{name_or_path}')}"
     raise NotFound(reason)
 
