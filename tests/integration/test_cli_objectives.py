@@ -99,7 +99,8 @@ def test_two_objective_search_shows_its_pareto_front_in_table_and_report(line: C
     table = line.run("trials", str(number)).out
     report = line.run("report", str(number), "--to", str(line.home / "joint"))
     champion = line.run("searches", "--json").json[0]["champion"]
-    costs = {at: (each["time_us"], each["second_cost"]) for at, each in trials.items() if each["second_cost"]}
+    second_costs = {at: each["second_cost"] for at, each in trials.items() if each["second_cost"]}
+    costs = {at: (trials[at]["quick_us"] or trials[at]["time_us"], second) for at, second in second_costs.items()}
     assert len(costs) == 8
     for at, (_, second) in costs.items():
         assert second == trials[at]["config"]["WIDTH"] * (1 + trials[at]["config"]["UNROLL"])

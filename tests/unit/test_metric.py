@@ -1,5 +1,7 @@
 """A user's metric can be the second objective, and time and metric have a Pareto front."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -99,3 +101,11 @@ def test_too_many_or_equal_metrics_for_a_pareto_front_are_refused(metrics: list[
 
 def test_search_without_times_has_no_pareto_front() -> None:
     assert weighed([trial(2, None)], ["registers"], PROBLEM, "--metric") == []
+
+
+def test_front_compares_quick_times_of_valid_kernels() -> None:
+    """The confirmed time of trial 1 comes from another run, and trial 3 gave a wrong answer in its confirmation."""
+    confirmed = replace(TRIALS[0], time_us=300.0, quick_us=10.0, source="confirmed")
+    refuted = replace(TRIALS[2], source="refuted")
+    found = weighed([confirmed, refuted, TRIALS[3]], ["registers"], PROBLEM, "--metric")
+    assert [(each.trial.number, each.time_us, each.front) for each in found] == [(1, 10.0, True), (4, 12.5, True)]

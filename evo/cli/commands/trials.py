@@ -120,7 +120,8 @@ def _print_weighed(found: "Sequence[Weighed]", device: str) -> None:
     from evo.messages.view.metric import TIME
 
     shown = [name for name in (found[0].metrics if found else ()) if name != TIME]
-    rows = table(">trial", ">time", *(f">{name}" for name in shown), "front", "config")
+    quick = any(each.trial.source in ("quick", "confirmed") for each in found)
+    rows = table(">trial", ">quick time" if quick else ">time", *(f">{name}" for name in shown), "front", "config")
     for each in found:
         mark = "●" if each.front else ""
         estimated = each.trial.outcome is not None and each.trial.outcome.kind == "estimated"

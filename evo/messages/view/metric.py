@@ -51,6 +51,7 @@ class Weighed:
     """A trial with the values of two metrics.
 
     Attributes:
+        time_us: quick time or estimate in µs.
         metrics: values of the two metrics, by expression; ``time_us`` is the first if only one metric was given.
         front: True if the trial is on the Pareto front, i.e. no other trial is at least as good in both metrics and
             better in one.
@@ -70,6 +71,9 @@ def weighed(
 ) -> list[Weighed]:
     """Return the trials for which both metrics can be computed, in the given order.
 
+    Metrics are computed from quick times, because confirmed times of different runs are not comparable. Trials whose
+    kernel a confirmation found invalid are left out.
+
     Args:
         metrics: one or two expressions over ``time_us``, the resources of a build (e.g. ``registers``), the tunables
             and the problem's fields. Each can have a direction before a colon. A single metric is paired with the time.
@@ -84,7 +88,8 @@ def weighed(
     both = [Metric.parse(each, field) for each in ((TIME, *metrics) if len(metrics) == 1 else metrics)]
     if both[0].text == both[1].text:
         raise InvalidInput(field, f"`{both[0].text}` is compared with itself; give another expression")
-    figures = [(trial, _figures(trial, problem)) for trial in trials if trial.time_us is not None]
+    valid = [trial for trial in trials if trial.time_us is not None and trial.source != "refuted"]
+    figures = [(trial, _figures(trial, problem)) for trial in valid]
     known = sorted({name for _, each in figures for name in each})
     if figures:
         for metric in both:
@@ -96,7 +101,7 @@ def weighed(
     return [
         Weighed(
             trial=trial,
-            time_us=trial.time_us or 0.0,
+            time_us=_quick_us(trial),
             metrics={metric.text: value for metric, value in zip(both, found, strict=True)},
             front=index in best,
         )
@@ -106,6 +111,10 @@ def weighed(
 
 def _figures(trial: TrialView, problem: Mapping[str, Value]) -> dict[str, Value]:
     resources: Mapping[str, float] = getattr(trial.outcome, "resources", {})
-    time_us, power = trial.time_us or 0.0, trial.outcome.timing.power if isinstance(trial.outcome, Measured) else None
+    time_us, power = _quick_us(trial), trial.outcome.timing.power if isinstance(trial.outcome, Measured) else None
     energy = {} if power is None else {"power_w": power.median_w, "energy_uj": power.median_w * time_us}
     return {**resources, **energy, **problem, **trial.config, TIME: time_us}
+
+
+def _quick_us(trial: TrialView) -> float:
+    return trial.quick_us or trial.time_us or 0.0
