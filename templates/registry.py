@@ -244,6 +244,7 @@ def _read_family(path: Path) -> Family:
     except ValueError as error:
         raise InvalidInput(where, f"is not TOML: {error}") from error
     family = Family.from_document(document, SPEC)
+    family.check_new(SPEC)
     if family.name != path.name:
         raise InvalidInput(
             where, f'name = "{family.name}" differs from the folder\'s name: {_common_name(family, path)}'
@@ -265,6 +266,7 @@ def _read_python(path: Path, own: Mapping[str, bytes]) -> tuple[Family, dict[str
             f"generates {clashing[0]}, but its folder contains a file with this name; remove the file",
         )
     family = Family.from_document(document, PYTHON_SPEC)
+    family.check_new(PYTHON_SPEC)
     if family.name != path.name:
         where = str(path / PYTHON_SPEC)
         raise InvalidInput(where, f"`class {family.name}` differs from the folder's name: {_common_name(family, path)}")

@@ -44,6 +44,7 @@ def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> Fa
     location.
     """
     family = parsed(body.document)
+    family.check_new("document")
     if family.name != body.name:
         raise InvalidInput("name", f"{body.name!r} differs from the name in the document, {family.name!r}")
     _check_location(body.location)
@@ -75,6 +76,7 @@ async def upload_family(digest: Digest, request: Request, service: ServiceDep) -
 def _upload(service: Service, digest: str, content: bytes) -> FamilyView:
     files = bundle.unpack(content)
     family = bundle.family_of(files)
+    family.check_new()
     bundle.check_sources(family, files)
     if (actual := bundle.digest_of(files)) != digest:
         reason = f"the service computes the digest {actual} for these files; use this digest, or use the version of "

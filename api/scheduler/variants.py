@@ -227,7 +227,9 @@ def _family_of(files: Mapping[str, bytes], kind: DeviceKind) -> Family:
         InvalidInput: a key of the document is invalid.
     """
     try:
-        return bundle.family_of(files)
+        family = bundle.family_of(files)
+        family.check_new()
+        return family
     except InvalidInput as error:
         own = error.field.removeprefix(f"family.toml: {kind_of(kind).implementation}.")
         raise InvalidInput(error.field if own == error.field else f"document.{own}", error.reason) from error

@@ -16,6 +16,7 @@ from evo.family.launch.geometry import Launch
 from evo.family.launch.tensor_map import TensorMap
 from evo.family.problem import Field, Problem, in_problem_terms, parse_problem, problem_key, read_fields
 from evo.family.scope import WORD, WORD_RULE, device_scope
+from evo.family.source.flags import check_optimised
 from evo.family.source.triton.compiled import SCRATCH, read_note
 from evo.family.table import Table
 from evo.family.work import Work, WorkFormula, check_memory, read_work
@@ -256,6 +257,15 @@ class Family:
     def begin(self, problem: Problem, device: Device) -> list[Config]:
         """Return the configs that the author recommends as first trials, best first. They may lack some tunables."""
         return self.implementation(device.kind).begin(problem, device)
+
+    def check_new(self, where: str = "family.toml") -> None:
+        """Check rules that apply only to new families, because families of stored searches may violate them.
+
+        Raises:
+            InvalidInput: a family cannot have one of the flags. `where` names the document.
+        """
+        for kind, implementation in self.implementations.items():
+            check_optimised(implementation.flags, kind, f"{where}: {kind}.flags")
 
     def space(
         self,

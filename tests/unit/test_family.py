@@ -338,6 +338,13 @@ def test_error_names_the_key_of_an_invalid_family_document(path: str, value: Any
     assert reason in raised.value.reason
 
 
+def test_stored_families_may_break_rules_that_apply_to_new_families() -> None:
+    stored = Family.from_document(edited("cpu.flags", ["-O0"]))
+    with pytest.raises(InvalidInput, match="turns off optimisations") as refused:
+        stored.check_new()
+    assert refused.value.field == "family.toml: cpu.flags[0]"
+
+
 def test_document_without_an_implementation_is_refused() -> None:
     whole = document()
     del whole["cpu"], whole["cuda"]

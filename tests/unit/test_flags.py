@@ -6,7 +6,14 @@ import pytest
 
 from evo.device import DeviceKind
 from evo.errors import InvalidInput
-from evo.family.source.flags import anchored, check_flags, check_flags_of_macros, header_folders, linked_files
+from evo.family.source.flags import (
+    anchored,
+    check_flags,
+    check_flags_of_macros,
+    check_optimised,
+    header_folders,
+    linked_files,
+)
 
 TAKING_OVER: dict[DeviceKind, list[list[str]]] = {
     "cpu": [
@@ -71,18 +78,22 @@ HARMLESS: dict[DeviceKind, list[list[str]]] = {
 def test_reserved_compiler_flags_are_refused_with_the_reason(kind: DeviceKind, flags: list[str]) -> None:
     with pytest.raises(InvalidInput, match=r"`.+` .*(cannot be a flag|is a file and not a flag)") as refused:
         check_flags(flags, kind, "family.toml: k.flags")
+        check_optimised(flags, kind, "family.toml: k.flags")
     assert refused.value.field.startswith("family.toml: k.flags[")
 
 
 @pytest.mark.parametrize(("kind", "flag"), [("cpu", "-O0"), ("cuda", "-G"), ("cuda", "-Xptxas=-O0")])
-def test_error_of_a_flag_that_turns_off_optimisations_states_the_remedy(kind: DeviceKind, flag: str) -> None:
-    with pytest.raises(InvalidInput, match=f"`{flag}` cannot be a flag .* turns off optimisations, .* remove it"):
-        check_flags([flag], kind, "flags")
+def test_flag_that_turns_off_optimisations_is_refused_in_new_families_only(kind: DeviceKind, flag: str) -> None:
+    check_flags(["-g", flag], kind, "flags")
+    with pytest.raises(InvalidInput, match=f"`{flag}` cannot be a flag .* turns off optimisations, .* remove it") as e:
+        check_optimised(["-g", flag], kind, "flags")
+    assert e.value.field == "flags[1]"
 
 
 @pytest.mark.parametrize(("kind", "flags"), [(kind, flags) for kind in HARMLESS for flags in HARMLESS[kind]])
 def test_error_names_the_reserved_flag_after_accepted_flags(kind: DeviceKind, flags: list[str]) -> None:
     check_flags(flags, kind, "flags")
+    check_optimised(flags, kind, "flags")
     with pytest.raises(InvalidInput) as refused:
         check_flags([*flags, *next(iter(TAKING_OVER[kind]))], kind, "flags")
     assert refused.value.field == f"flags[{len(flags)}]"

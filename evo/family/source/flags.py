@@ -208,12 +208,40 @@ def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
         _check_blank(flag, option.name, field)
         _check_value(option, field)
         _check_file(option, kind, field, flags[option.place - 1] if option.place else "")
-        for pattern, reason in _REFUSED.get(kind_of(kind).sources, ()):
-            if re.fullmatch(pattern, flag) and option.name not in _OF_MACROS:
-                raise InvalidInput(field, f"`{' '.join(option.flags):.100}` cannot be a flag of a family: {reason}")
-        if _ARCHITECTURE.match(_macro(option)):
-            raise InvalidInput(field, f"`{' '.join(option.flags):.100}` cannot be a flag of a family: {_TARGET}")
-        _check_later_stages(option, field)
+        for reason in _refusals(option, kind):
+            if reason != _UNOPTIMISED:
+                raise _no_flag(option, field, reason)
+
+
+def check_optimised(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
+    """Refuse flags that turn off optimisations.
+
+    Earlier versions accepted them. Only new families are therefore checked, so that stored searches stay readable.
+
+    Args:
+        flags, kind, where: as in `check_flags`.
+
+    Raises:
+        InvalidInput: `flags` contains such a flag.
+    """
+    for option in options(flags):
+        if _UNOPTIMISED in _refusals(option, kind):
+            raise _no_flag(option, f"{where}[{option.place}]", _UNOPTIMISED)
+
+
+def _no_flag(option: Option, field: str, reason: str) -> InvalidInput:
+    return InvalidInput(field, f"`{' '.join(option.flags):.100}` cannot be a flag of a family: {reason}")
+
+
+def _refusals(option: Option, kind: DeviceKind) -> Iterator[str]:
+    """Yield the reasons why an option cannot be a flag of a family."""
+    flag = option.flags[0]
+    for pattern, reason in _REFUSED.get(kind_of(kind).sources, ()):
+        if re.fullmatch(pattern, flag) and option.name not in _OF_MACROS:
+            yield reason
+    if _ARCHITECTURE.match(_macro(option)):
+        yield _TARGET
+    yield from _refusals_of_later_stages(option)
 
 
 def check_flags_of_macros(flags: Sequence[str], macros: Mapping[str, str], where: str) -> None:
@@ -290,17 +318,15 @@ def _check_file(option: Option, kind: DeviceKind, field: str, before: str) -> No
     )
 
 
-def _check_later_stages(option: Option, field: str) -> None:
+def _refusals_of_later_stages(option: Option) -> Iterator[str]:
     flag = option.flags[0]
     for prefix, stage in _STAGES.items():
         if flag.startswith(prefix):
             handed = option.value or flag.removeprefix(prefix).removeprefix("=")
-            words = [handed] if stage == "ptxas" else handed.split(",")
-            for word in words:
+            for word in [handed] if stage == "ptxas" else handed.split(","):
                 for pattern, reason in {r"@.*|-optf.*|--options-file.*": _HIDDEN, **_INNER[stage]}.items():
                     if re.fullmatch(pattern, word):
-                        text = " ".join(option.flags)
-                        raise InvalidInput(field, f"`{text}` cannot be a flag of a family: {reason}")
+                        yield reason
 
 
 @lru_cache(maxsize=64)
