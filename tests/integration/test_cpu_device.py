@@ -99,13 +99,13 @@ def test_peak_rates_are_measured_while_no_other_process_measures(
 def test_peak_rates_are_measured_without_the_lock_only_if_none_are_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = cpu(tmp_path).ceilings
+    before = cpu(tmp_path)
     monkeypatch.setattr(support, "_WAIT_S", 0.05)
     monkeypatch.setattr(support, "_FRESH_S", -1.0)
-    with exclusive(cpu(tmp_path).uuid):
+    with exclusive(before.uuid):
         assert cpu(tmp_path / "new").ceilings is not None
         monkeypatch.setattr(support, "_measure", lambda *_: pytest.fail("measured on a busy device"))
-        assert cpu(tmp_path).ceilings == before
+        assert cpu(tmp_path).ceilings == before.ceilings
 
 
 def test_machine_without_a_compiler_offers_no_cpu_device(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,7 +233,8 @@ def _constant(node: ast.expr) -> Any:
     if free_names(node):
         return None
     try:
-        value = Evaluation(field="", environment={}).value(node, np.asarray(True)).item()
+        with np.errstate(all="ignore"):
+            value = Evaluation(field="", environment={}).value(node, np.asarray(True)).item()
     except InvalidInput:
         return None
     return None if isinstance(value, str) else value
