@@ -93,8 +93,13 @@ class Verdict:
     @property
     def refuted(self) -> str | None:
         """Reason why the challenger is not a valid kernel; None if no rule shows that it is invalid."""
+        return None if self.refuting is None else self.refuting.text
+
+    @property
+    def refuting(self) -> Rule | None:
+        """The first rule that shows that the challenger is not a valid kernel; None if there is none."""
         unmet = (rule for rule in self.unmet if rule.conclusive)
-        return next((rule.text for rule in unmet if rule.name in INVALIDATING), None)
+        return next((rule for rule in unmet if rule.name in INVALIDATING), None)
 
     @property
     def processes(self) -> int:
