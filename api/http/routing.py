@@ -11,7 +11,6 @@ from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.responses import Response
-from starlette.routing import compile_path
 
 from api.auth.permission import authorise
 from api.http import errors
@@ -27,32 +26,7 @@ BEARER = HTTPBearer(
 """Documents the token in OpenAPI. `api.auth.admission` checks the token before any route runs."""
 
 
-class LateRoute(APIRoute):
-    """Route whose parameters and response FastAPI analyses on first use, not at import.
-
-    The analysis of all routes takes half a second of processor time. Most services receive requests for few of them.
-    """
-
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        self._options = options
-        self.path, self.endpoint = path, endpoint
-        self.path_regex, self.path_format, self.param_convertors = compile_path(path)
-        self.methods = set(options["methods"])
-        self.name = options["name"] or endpoint.__name__
-        self.include_in_schema = options["include_in_schema"]
-
-    def __getattr__(self, name: str) -> Any:
-        """Analyse the route, which sets all attributes, and return one of them.
-
-        Two threads may do this at the same time, because both set the same values.
-        """
-        if options := self._options:  # a local name, because another thread may clear the attribute meanwhile
-            super().__init__(self.path, self.endpoint, **options)
-            self._options = {}
-        return object.__getattribute__(self, name)
-
-
-class StrictRoute(LateRoute):
+class StrictRoute(APIRoute):
     """Route that reads its body with `StrictRequest`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -90,20 +64,14 @@ def rest_router(prefix: str = "", *, tag: str) -> APIRouter:
 
 def bare_router() -> APIRouter:
     """Return a router without path prefix. Its routes are not in the OpenAPI document."""
-    return APIRouter(include_in_schema=False, route_class=LateRoute, **_common())
+    return APIRouter(include_in_schema=False, **_common())
 
 
 def page_router(prefix: str = "") -> APIRouter:
     """Return a router of pages. Its routes refuse unknown query parameters."""
     common = _common()
     common["dependencies"].append(Depends(known_parameters))
-    return APIRouter(
-        prefix=prefix,
-        include_in_schema=False,
-        default_response_class=HTMLResponse,
-        route_class=LateRoute,
-        **common,
-    )
+    return APIRouter(prefix=prefix, include_in_schema=False, default_response_class=HTMLResponse, **common)
 
 
 def _common() -> _Common:

@@ -50,13 +50,13 @@ from db.engine.location import Location
 
 settings = Settings(db=Location.of(Path(sys.argv[1])))
 opened = open_database(settings)
-app = create_app(settings, opened=opened)
-print('alembic' in sys.modules, sum('dependant' in vars(route) for route in app.routes))
+create_app(settings, opened=opened)
+print('alembic' in sys.modules)
 """
 
 
-def test_service_starts_without_importing_alembic_or_analysing_routes(tmp_path: Path) -> None:
+def test_service_starts_without_importing_alembic(tmp_path: Path) -> None:
     """A user of the command line waits for the start. A new database needs no migration."""
     command = [sys.executable, "-c", START, str(tmp_path / "evo.db")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.split() == ["False", "0"]
+    assert done.stdout.split() == ["False"]
