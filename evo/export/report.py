@@ -119,7 +119,7 @@ def _limit(search: SearchView, timings: Mapping[str, Timing | None]) -> str:
         return ""
     limit = f"{time_text(search.roofline.floor_us)}, bound by {bound_text(search.roofline.bound)}"
     fastest_us = min((timing.median_us for timing in timings.values() if timing is not None), default=math.inf)
-    reason = over_limit_text(search.roofline.floor_us / fastest_us)
+    reason = over_limit_text(search.roofline.share(fastest_us))
     return f" The device's limit for this problem is {limit}.{' ' * bool(reason)}{reason}"
 
 

@@ -82,9 +82,12 @@ def _defined(node: ast.expr, fault: OperationError) -> ast.expr | None:
     return None
 
 
-def _remedy(node: ast.expr, fault: OperationError, environment: Environment) -> str:
-    """Return what to write for a part of an expression that has no value, as the end of a message."""
-    meant = _defined(node, fault)
+def _remedy(node: ast.expr, fault: OperationError, environment: Environment, meant: ast.expr | None) -> str:
+    """Return what to write for a part of an expression that has no value, as the end of a message.
+
+    Args:
+        meant: operation with a value, from `_defined`.
+    """
     if isinstance(meant, ast.IfExp):
         return f"; write `({ast.unparse(meant)})`, with the value for this case after `else`"
     if meant is not None:
@@ -110,9 +113,9 @@ class Evaluation:
         try:
             return self._value(node, active)
         except OperationError as fault:
-            where = self._values_at(node, fault)
-            reason = f"`{ast.unparse(node)}` {fault}{where}{_remedy(node, fault, self.environment)}"
-            raise Undefined(self.field, reason, node=node, meant=_defined(node, fault)) from fault
+            where, meant = self._values_at(node, fault), _defined(node, fault)
+            reason = f"`{ast.unparse(node)}` {fault}{where}{_remedy(node, fault, self.environment, meant)}"
+            raise Undefined(self.field, reason, node=node, meant=meant) from fault
 
     def _value(self, node: ast.expr, active: Mask) -> Array:  # noqa: PLR0911
         match node:

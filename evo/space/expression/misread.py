@@ -202,7 +202,7 @@ class _Defined(ast.NodeTransformer):
         right = _constant(node.right)
         if isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod) and right == 0:
             return self._divided(node, "{0} " + _SIGNS[type(node.op)] + " 2", node.left)
-        if isinstance(node.op, ast.Pow | ast.Mult) and not free_names(node) and _too_large(node):
+        if isinstance(node.op, ast.Pow | ast.Mult) and _too_large(node):
             self._found(f"`{ast.unparse(node)}` is too large, because numbers must be below 2**62; write")
             return ast.Constant(value=INTEGER_LIMIT - 1)
         if isinstance(node.op, ast.Pow) and right is not None and right > EXPONENT_LIMIT and free_names(node.left):
