@@ -31,6 +31,13 @@ STAGES = tuple(entry.name for entry in fields(Stages))
 _QUICK_US = func.coalesce(TrialRow.quick_us, TrialRow.time_us).label("time_us")
 """Quick time of a trial. Plots show the quick time also for confirmed trials, so that all times are comparable."""
 
+_OUTCOME = type_coerce(TrialRow.outcome, JSON)
+QUICK_COST = case(
+    (TrialRow.quick_us.is_(None), TrialRow.cost),
+    else_=func.coalesce(_OUTCOME["cost"].as_float(), TrialRow.quick_us),
+)
+"""SQL for `evo.trial.quick_cost` of a trial that has a cost. The column of a confirmed trial has the confirmed cost."""
+
 MOST_FRONT = 1000
 
 MOST_RECORDS = 300
@@ -330,11 +337,11 @@ def _columns(*, joint: bool) -> tuple[InstrumentedAttribute[float | None], Instr
 
 def _figures(*, joint: bool) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
     """Return SQL for the quick values of both objectives. The columns of confirmed trials have confirmed values."""
-    outcome, quick = type_coerce(TrialRow.outcome, JSON), TrialRow.quick_us
-    cost = case((quick.is_(None), TrialRow.cost), else_=func.coalesce(outcome["cost"].as_float(), quick))
     if not joint:
-        return _QUICK_US, cost
-    return cost, case((quick.is_(None), TrialRow.second_cost), else_=outcome["second_cost"].as_float())
+        return _QUICK_US, QUICK_COST
+    return QUICK_COST, case(
+        (TrialRow.quick_us.is_(None), TrialRow.second_cost), else_=_OUTCOME["second_cost"].as_float()
+    )
 
 
 def _believable(span_s: ColumnElement[float]) -> ColumnElement[float]:

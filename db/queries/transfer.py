@@ -9,9 +9,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from db.models import FamilyRow, SearchRow, TrialRow
+from db.queries.landscape import QUICK_COST
 from evo.family.problem import distance
 from evo.strategy.parts.transfer import NEAREST, Earlier
-from evo.trial import Config, quick_cost
+from evo.trial import Config
 
 LATEST = 200
 """Maximum number of searches of the family that are considered, latest first."""
@@ -50,9 +51,8 @@ def earlier_results(session: Session, search: SearchRow, family: str) -> list[Ea
 
 def _results(session: Session, searches: Sequence[int]) -> list[tuple[Config, float]]:
     """Return the config and quick cost of the fastest trials. Costs of confirmations come from separate runs."""
-    query = select(TrialRow.proposal, TrialRow.cost, TrialRow.outcome, TrialRow.quick_us)
+    query = select(TrialRow.proposal, QUICK_COST)
     query = query.where(TrialRow.search_id.in_(searches), TrialRow.outcome_kind == "measured")
     query = query.where(TrialRow.cost.is_not(None), TrialRow.suspect.is_(False))
     ranked = session.execute(query.order_by(TrialRow.cost, TrialRow.search_id, TrialRow.number).limit(RESULTS))
-    found = [(row.proposal.config, row.cost if row.quick_us is None else quick_cost(row.outcome)) for row in ranked]
-    return [(config, cost) for config, cost in found if cost is not None]
+    return [(proposal.config, cost) for proposal, cost in ranked if cost is not None]
