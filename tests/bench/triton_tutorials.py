@@ -471,7 +471,8 @@ def _line(name: str, found: SearchView) -> tuple[str, float | None]:
     helion = found.baselines.get("helion")
     others = f"{helion.median_us:>10.2f}" if helion else f"{'–':>10}"
     return (
-        f"{name:<16}{found.best.time_us:>10.2f}{own.median_us:>12.2f}{others}{ratio:>9.3f}  {shown:<10} {config}",
+        f"{name:<16}{found.finished:>7}{found.best.time_us:>10.2f}{own.median_us:>12.2f}{others}{ratio:>9.3f}"
+        f"  {shown:<10} {config}",
         ratio,
     )
 
@@ -512,7 +513,7 @@ def main() -> int:
             lines.append(line)
             ratios += [ratio] if ratio else []
             print(line, flush=True)
-    print(f"\n{'tutorial':<16}{'found µs':>10}{'tutorial µs':>12}{'Helion µs':>10}{'ratio':>9}  confirmed  config")
+    print(f"\n{'tutorial':<16}{'trials':>7}{'found µs':>10}{'tutorial µs':>12}{'Helion µs':>10}{'ratio':>9}  confirmed  config")
     print("\n".join(lines))
     if ratios:
         print(f"geometric mean {math.prod(ratios) ** (1 / len(ratios)):.3f} of {len(ratios)}")
