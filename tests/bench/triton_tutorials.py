@@ -11,7 +11,9 @@ dozens of configs, which takes longer than a worker waits for a baseline. In tut
 baseline is the launch that the tutorial computes itself.
 
 With ``--helion SECONDS``, Helion's autotuner searches the config of a Helion kernel for the same operation
-(`helion_kernels.py`) for SECONDS, also in a separate process. This kernel is then another baseline.
+(`helion_kernels.py`) for SECONDS with its effort ``quick``, also in a separate process. This kernel is then another
+baseline. With the effort ``full``, compiling the first configs alone takes longer than a minute. If Helion finds no
+config, the reason is printed, and the tutorial is compared without Helion.
 
 The benchmark needs a GPU, PyTorch and Triton, and Helion for ``--helion``; with ``--compile-only``, it needs only
 Triton.
@@ -414,7 +416,10 @@ def compare(name: str, files: Path, folder: Path, seconds: float, helion_s: floa
     place = family_of(TUTORIALS[name], files, folder / name)
     choose(place)
     if helion_s:
-        choose_with_helion(place, TUTORIALS[name].helion, helion_s)
+        try:
+            choose_with_helion(place, TUTORIALS[name].helion, helion_s)
+        except BenchError as error:
+            print(f"{name}: {error}", file=sys.stderr, flush=True)
     effort = Effort(trials=100_000, minutes=seconds / 60, sample=0, rounds=0, seed=0, device="cuda")
     found = search(Match(family=str(place), problem="", minutes=seconds / 60), effort, folder / "searches")
     return _line(name, found)
@@ -437,8 +442,8 @@ def choose_with_helion(place: Path, kernel: str, seconds: float) -> None:
         BenchError: see `choose`.
     """
     shutil.copy(HELION_KERNELS, place)
-    budget = {"HELION_AUTOTUNE_BUDGET_SECONDS": f"{seconds:g}"}
-    _run(place, [HELION_KERNELS.name, kernel], "Helion's choice", budget)
+    effort = {"HELION_AUTOTUNE_BUDGET_SECONDS": f"{seconds:g}", "HELION_AUTOTUNE_EFFORT": "quick"}
+    _run(place, [HELION_KERNELS.name, kernel], "Helion's choice", effort)
 
 
 def _run(place: Path, program: list[str], what: str, environment: Mapping[str, str]) -> None:
