@@ -69,7 +69,9 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
     """
     array, where = array_of(made, operand, maker), f"{maker}: `{operand.name}` of case {case}"
     if array.shape != operand.shape:
-        raise FamilyError(f"{where} has shape {array.shape}; family.toml says {operand.shape}")
+        shorter = array.ndim == 1 == len(operand.shape) and array.size < operand.shape[0]
+        remedy = ". If the inputs determine its length, declare `init` and `verified = true`, and write verify()"
+        raise FamilyError(f"{where} has shape {array.shape}; family.toml says {operand.shape}{remedy * shorter}")
     if is_floating(operand.dtype):
         _refuse_rounded(operand, array, where)
         return _of_floats(operand, array, where)
