@@ -93,6 +93,9 @@ def test_import_declares_const_arguments_as_inputs() -> None:
         ("uint8_t", "uint8"),
         ("std::int64_t", "int64"),
         ("unsigned char", "uint8"),
+        ("uchar", "uint8"),
+        ("uint", "uint32"),
+        ("ulong", "uint64"),
         ("unsigned", "uint32"),
         ("__half", "float16"),
         ("__nv_fp8_e4m3", "float8_e4m3"),
@@ -1117,3 +1120,38 @@ def test_proposed_work_counts_the_bytes_of_each_array_once_and_of_an_inout_twice
     work = text.partition("# [work]")[2].partition("[cpu]")[0]
     table = tomllib.loads(work.replace("# ", ""))
     assert table == {"flops": "N", "bytes": "4 * N + 8 * N + 4 * N + 8 * N", "dtype": "float32"}
+
+
+@pytest.mark.parametrize(
+    "head", ["", "\n", "/* License:\n   none */\n\n", "// first line\n", "\n\n#include <math.h>\n"]
+)
+def test_imported_copy_guards_the_line_of_each_macro_whatever_precedes_the_first_statement(head: str) -> None:
+    source = read_source(
+        f"{head}#define CHUNK 32\nvoid f(float *x) {{ for (int i = 0; i < N; i += CHUNK) x[i] = 0; }}\n", "c"
+    )
+    body = "void f(float *x) { for (int i = 0; i < N; i += CHUNK) x[i] = 0; }\n"
+    assert source.compilable({"CHUNK"}) == f"{head}#ifndef CHUNK\n#define CHUNK 32\n#endif\n{body}"
+
+
+def test_source_without_an_entry_names_its_last_function_not_a_macro_or_main() -> None:
+    text = (
+        "#define POWER(x) ((x) * (x))\nstatic void solve(float *x) { *x = POWER(*x); }\nint main(void) { return 0; }\n"
+    )
+    with pytest.raises(InvalidInput, match=r"void entry\(…\) \{ solve\(…\); \}"):
+        draft(text)
+
+
+@pytest.mark.parametrize("end", ["a < n ? a : n", "(n < a) ? n : a", "a > n ? n : a", "n >= a ? a : n"])
+def test_import_reads_a_conditional_expression_that_is_a_minimum(end: str) -> None:
+    loop = f"for (int r = 0; r < n; r += CHUNK) {{ int a = r + CHUNK, end = {end}; for (int i = r; i < end; ++i) "
+    found = draft(
+        f"#define CHUNK 8\nvoid f(const float *x, float *y, int n, int k) {{ {loop} y[i] = x[i * k + k - 1]; }} }}"
+    )
+    assert {each.name: each.shape for each in found.arguments if each.shape} == {"x": ("N", "K"), "y": ("N",)}
+
+
+@pytest.mark.parametrize("end", ["a < n ? n : a", "a == n ? a : n", "a < n ? a : k"])
+def test_import_does_not_take_another_conditional_expression_for_a_minimum(end: str) -> None:
+    loop = f"for (int r = 0; r < n; r += CHUNK) {{ int a = r + CHUNK, end = {end}; for (int i = r; i < end; ++i) "
+    found = draft(f"#define CHUNK 8\nvoid f(float *y, int n, int k) {{ {loop} y[i] = k; }} }}")
+    assert next(each.shape for each in found.arguments if each.name == "y") == ("N", "K")

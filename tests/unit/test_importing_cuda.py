@@ -204,3 +204,23 @@ def test_import_infers_shapes_from_indices_with_block_and_thread_numbers(
 ) -> None:
     found = draft(f"__global__ void k(const float *x, float *y, int m, int n) {{ {body} }}")
     assert [each.shape for each in found.arguments[:2]] == expected
+
+
+def test_macros_in_lower_case_that_a_cuda_source_does_not_define_become_fields_and_tunables() -> None:
+    found = draft(
+        "\n#define image_width 640\n#define image_height 480\n#define halo_rows (2 * radius_of(tile_size_y))\n"
+        "__global__ void shift(const float *from, float *to) {\n"
+        "    const int column = blockIdx.x * block_size_x + threadIdx.x, own_step = halo_rows;\n"
+        "    const int row = (blockIdx.y * block_size_y + threadIdx.y) * tile_size_y + own_step;\n"
+        "    if (row < image_height && column < image_width)\n"
+        "        to[row * image_width + column] = from[row * image_width + column];\n}\n"
+    )
+    assert [(each.name, each.default) for each in found.fields] == [("image_width", 640), ("image_height", 480)]
+    assert {each.name: each.values for each in found.tunables} == {
+        "block_size_x": (32, 64, 128, 256),
+        "block_size_y": (1, 2, 4, 8),
+        "tile_size_y": (1, 2, 4, 8),
+    }
+    assert found.block == ("block_size_x", "block_size_y")
+    assert found.grid == ("ceil_div(image_width, block_size_x)", "ceil_div(image_height, block_size_y)")
+    assert {each.shape for each in found.arguments} == {("image_height", "image_width")}

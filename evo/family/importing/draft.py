@@ -20,16 +20,27 @@ from evo.family.importing.source import (
     used_names,
     with_values,
 )
-from evo.family.importing.syntax import Code, declared, names_in, operator, part, written
-from evo.family.importing.tunables import DraftTunable, MacroUses, is_fixed, is_thread_count, tunable, undefined
+from evo.family.importing.syntax import Code, declared, last_name, names_in, operator, part, written
+from evo.family.importing.tunables import (
+    DraftTunable,
+    MacroUses,
+    is_fixed,
+    is_thread_count,
+    is_tunable,
+    tunable,
+    undefined,
+    undefined_names,
+)
 from evo.family.importing.types import Element, element, plain_type
 from evo.family.table import MAX_ENTRIES
 from evo.text.suggestion import unknown
 from evo.trial import Value
 
 _FIELD = re.compile(
-    r"[NMKHWBCSDL]|N[XYZ]|HEIGHT|WIDTH|DEPTH|ROWS|COLS|COLUMNS|SIZE|LEN|LENGTH|COUNT|BATCH|CHANNELS|HEADS|DIM"
+    r"[NMKHWBCSDL]|N[XYZ]|SIZE|LEN|LENGTH|COUNT|BATCH|CHANNELS|HEADS|DIM|"
+    r"(?i:(?:[a-z]+_)?(?:HEIGHT|WIDTH|DEPTH|ROWS|COLS|COLUMNS))"
 )
+_ACROSS = re.compile(r"(?i)N|W|NX|(?:[a-z]+_)?(?:WIDTH|COLS|COLUMNS)")
 _RADIUS = re.compile(r"(?:\w+_)?(?:RADIUS|HALO|GHOST|BORDER|APRON)(?:_\w+)?")
 _AMOUNT = re.compile(r"PAD|PADDING|DILATION|(?:N_|NUM_)?(?:STEPS|ITERATIONS|ITERS)")
 """Matches names of numbers that, like radii, are not extents of an argument."""
@@ -165,7 +176,7 @@ def drafted(source: Source, entry: str | None) -> Draft:
     fixed = [
         name
         for name, values in _definitions(used).items()
-        if is_fixed(name, values, macro_uses.of(name)) and not _FIELD.fullmatch(name)
+        if is_fixed(name, values, macro_uses.of(name)) and not _is_field(name)
     ]
     own = own_names(source.code) | set(types)
     fields = _fields(function, used, radii, steps, fixed, whole=whole, own=own)
@@ -257,6 +268,11 @@ def with_roles(draft: Draft, roles: Mapping[str, str], taken: Collection[str]) -
     return replace(draft, arguments=tuple(found))
 
 
+def _is_field(name: str) -> bool:
+    """Return True if the name of a macro looks like an extent of the problem, e.g. ``ROWS`` or ``image_width``."""
+    return _FIELD.fullmatch(name) is not None and not is_tunable(name)
+
+
 def _definitions(macros: Sequence[Macro]) -> dict[str, list[int]]:
     """Return the values of each macro, by name: one value for each definition of the macro."""
     values: dict[str, list[int]] = {}
@@ -289,7 +305,8 @@ def _chosen(source: Source, entry: str | None) -> Function:
     names = [each.name for each in source.functions]
     if not names:
         rule = "It must return void, be outside namespaces and classes, and not be static, inline or a template"
-        if own := list(helpers(source.code)):
+        defined = (declared(part(each, "declarator")) for each in source.code.nodes("function_definition"))
+        if own := [name for name in map(last_name, defined) if name not in ("", "main")]:
             rule += f". Add one that calls yours, e.g. `void entry(…) {{ {own[-1]}(…); }}`; a result that `{own[-1]}` "
             rule += "returns can be an output (`int *status`)"
         kind = "kernel (`__global__`)" if source.language == "cuda" else f"function that can be the entry. {rule}"
@@ -372,7 +389,7 @@ def _fields(
             decide=MOVE if each.guarded or each.name in fixed else "",
         )
         for each in reversed(macros)
-        if each.name in radii or each.name in fixed or (_FIELD.fullmatch(each.name) and each.name not in steps)
+        if each.name in radii or each.name in fixed or (_is_field(each.name) and each.name not in steps)
     }
     fields = list(reversed(known.values()))
     taken = {each.name for each in macros}
@@ -386,11 +403,10 @@ def _fields(
             )
     taken |= {each.name for each in fields} | set(own)
     stated = " ".join(extent for each in function.parameters for extent in each.extents)
-    undefined = dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]*\b", f"{stated} {function.body.text}"))
     fields += [
         DraftField(name=name, default=UNSTATED, decide="its usual value, which the source does not define")
-        for name in undefined
-        if _FIELD.fullmatch(name) and name not in taken
+        for name in undefined_names(f"{stated} {function.body.text}", taken)
+        if _is_field(name)
     ]
     if all(each.flag for each in fields):
         fields.insert(
@@ -558,7 +574,7 @@ def _block(function: Function, tunables: Sequence[DraftTunable], fields: Collect
         return tuple(factors) if two else (" * ".join(factors),)
     if known and re.fullmatch(r"[\w\s*/+()-]+", function.bounds):
         return (function.bounds.replace("/", "//"),)
-    named = [name for name in names if is_thread_count(name)]
+    named = sorted(filter(is_thread_count, names), key=lambda name: name[-1] in "yY")
     if "threadIdx.y" in function.body.text and named:
         return (named[0], named[1] if len(named) > 1 else named[0])
     return (named[0],) if named else (str(_DEFAULT_THREADS),)
@@ -566,7 +582,7 @@ def _block(function: Function, tunables: Sequence[DraftTunable], fields: Collect
 
 def _grid(fields: Sequence[str], block: Sequence[str], tunables: Sequence[DraftTunable]) -> tuple[str, ...]:
     if len(block) == 2 and len(fields) >= 2:
-        across = next((each for each in ("N", "W", "WIDTH", "COLS", "COLUMNS", "NX") if each in fields), fields[-1])
+        across = next((each for each in fields if _ACROSS.fullmatch(each)), fields[-1])
         down = next((each for each in fields if each != across), fields[0])
         return (f"ceil_div({across}, {block[0]})", f"ceil_div({down}, {block[1]})")
     items = [each.name for each in tunables if re.search(r"ITEMS|PER_THREAD|VEC", each.name)]

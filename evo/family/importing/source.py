@@ -360,8 +360,8 @@ def aliases(code: Code) -> dict[str, str]:
 
 
 def own_names(code: Code) -> set[str]:
-    """Return the names of the variables, parameters and types that a source declares. They are never macros."""
-    found = set[str]()
+    """Return the names that a source declares or defines: variables, parameters, types and macros."""
+    found = {written(part(node, "name")) for node in code.nodes("preproc_def", "preproc_function_def")}
     for node in code.nodes(*_DECLARATIONS):
         named = node.children_by_field_name("declarator") or node.children_by_field_name("name") or node.named_children
         found.update(written(declared(each)) for each in named)

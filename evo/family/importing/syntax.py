@@ -53,7 +53,9 @@ class Code:
 
     @property
     def text(self) -> str:
-        return self.content[self.root.start_byte : self.root.end_byte].decode("utf-8", "surrogateescape")
+        """The text of the root. A whole source includes the blank lines before its first statement."""
+        start = self.root.start_byte if self.root.parent else 0
+        return self.content[start : self.root.end_byte].decode("utf-8", "surrogateescape")
 
     def line(self, position: int) -> int:
         """Return the number, from 0, of the line at a position in the code."""
@@ -242,7 +244,22 @@ def expression(node: Node, depth: int = 0) -> ast.expr:  # noqa: PLR0911, PLR091
             if left is not None and right is not None:
                 operation = _OPERATORS[operator(node)]()
                 return ast.BinOp(expression(left, depth + 1), operation, expression(right, depth + 1))
+        case "conditional_expression":
+            return _minimum(node, depth)
     return UNKNOWN
+
+
+def _minimum(node: Node, depth: int) -> ast.expr:
+    """Return ``min(a, b)`` for ``a < b ? a : b`` and its other spellings; `UNKNOWN` for other conditions."""
+    condition, *values = (part(node, name) for name in ("condition", "consequence", "alternative"))
+    while condition is not None and condition.type == "parenthesized_expression":
+        condition = condition.named_children[0]
+    if condition is None or (sign := operator(condition)) not in ("<", "<=", ">", ">="):
+        return UNKNOWN
+    sides = [part(condition, name) for name in (("left", "right") if "<" in sign else ("right", "left"))]
+    compared, chosen = ([expression(each, depth + 1) if each else UNKNOWN for each in pair] for pair in (sides, values))
+    same = [*map(ast.unparse, compared)] == [*map(ast.unparse, chosen)]
+    return ast.Call(ast.Name("min"), chosen, []) if same else UNKNOWN
 
 
 def _number(text: str) -> ast.expr:

@@ -10,9 +10,13 @@ from evo.family.importing.source import Macro, whole_number
 from evo.family.importing.syntax import Code, descendants, is_name, names_in, operator, part, written
 from evo.trial import Value
 
-_THREADS = re.compile(r"(?:N_?|NUM_?)?THREADS(?:_PER_BLOCK)?|BLOCK(?:_?SIZE|_?DIM)?|TPB|BLOCK_?[XY]|TILE(?:_?[XY])?")
-_TUNABLE = re.compile(r"TILE|BLOCK|THREADS|WARPS|UNROLL|ITEMS|VEC|STAGES|STEP|CHUNK|SPLIT|PREFETCH")
-_SIZE = re.compile(r"UNROLL|ITEMS|VEC|TILE|BLOCK|STEP")
+_THREADS = re.compile(r"(?i)(?:N_?|NUM_?)?THREADS(?:_PER_BLOCK)?|TPB|BLOCK(?:_?SIZE|_?DIM)?(?:_?[XY])?|TILE(?:_?[XY])?")
+_TUNABLE = re.compile(r"(?i)TILE|BLOCK|THREADS|WARPS|UNROLL|ITEMS|VEC|STAGES|STEP|CHUNK|SPLIT|PREFETCH")
+_SIZE = re.compile(r"(?i)UNROLL|ITEMS|VEC|TILE|BLOCK|STEP")
+_UNDEFINED = re.compile(r"(?<!::)(?<!->)(?<!\.)\b(?:[A-Z][A-Z0-9_]*|[a-z0-9]+(?:_[a-z0-9]+)+)\b(?!\s*(?:\(|::))")
+"""Matches a name that may be a macro which the source does not define."""
+_ACROSS, _DOWN = (32, 64, 128, 256), (1, 2, 4, 8)
+"""Values for the threads of a block in x, and in y or z."""
 _AMOUNTS = frozenset({"/", "%", "*", "<<", ">>"})
 """Operators whose right operand is not 0 in useful code."""
 
@@ -191,6 +195,16 @@ def is_fixed(name: str, defined: Sequence[int], use: MacroUse) -> bool:
     return use.extent or not (defined[0] < 1 or defined[0] & (defined[0] - 1) == 0)
 
 
+def is_tunable(name: str) -> bool:
+    """Return True if a name looks like that of a tunable, e.g. ``TILE_H`` or ``block_size_x``."""
+    return _TUNABLE.search(name) is not None
+
+
+def undefined_names(text: str, taken: Collection[str]) -> list[str]:
+    """Return the names in a text that look like macros, but are not among the names that the source defines."""
+    return [name for name in dict.fromkeys(_UNDEFINED.findall(text)) if name not in taken]
+
+
 def undefined(text: str, taken: Collection[str]) -> Iterator[DraftTunable]:
     """Yield a tunable for each name that looks like a macro but is not defined, so that ``-D`` must set it.
 
@@ -198,11 +212,13 @@ def undefined(text: str, taken: Collection[str]) -> Iterator[DraftTunable]:
         text: code of the function.
         taken: names that the source defines or declares.
     """
-    for name in dict.fromkeys(re.findall(r"(?<!::)\b[A-Z][A-Z0-9_]*\b", text)):
-        if _TUNABLE.search(name) and name not in taken:
-            values = (64, 128, 256, 512) if "THREADS" in name or name.startswith("BLOCK") else (1, 2, 4, 8)
-            decide = "its values (the source does not define it)"
-            yield DraftTunable(name=name, values=values, default=values[-2], decide=decide)
+    names = [name for name in undefined_names(text, taken) if is_tunable(name)]
+    for name in names:
+        values = (64, 128, 256, 512) if "THREADS" in name or is_thread_count(name) else (1, 2, 4, 8)
+        if is_thread_count(name) and f"{name[:-1]}{'yY'[name[-1].isupper()]}" in names:
+            values = _DOWN if name[-1] in "yY" else _ACROSS
+        decide = "its values (the source does not define it)"
+        yield DraftTunable(name=name, values=values, default=values[-2], decide=decide)
 
 
 def is_thread_count(name: str) -> bool:

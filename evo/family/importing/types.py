@@ -29,6 +29,8 @@ _DTYPES = {
     "unsigned long long": "uint64",
     "size_t": "uint64",
 }
+_SHORT = {"uchar": "unsigned char", "ushort": "unsigned short", "uint": "unsigned int", "ulong": "unsigned long"}
+"""Types by the names that glibc and OpenCL give them."""
 _VECTOR = re.compile(r"(u?(?:char|short|int|long|longlong)|float|double)([1-4])")
 _PAIRS = {"half2": "__half", "__half2": "__half", "__nv_bfloat162": "__nv_bfloat16"}
 _COMPLEX = {
@@ -126,6 +128,7 @@ def _several(dtype: str, count: int) -> Element:
 def _number(c_type: str) -> str | None:
     """Return the dtype of a numeric C type; None for other types."""
     name = c_type.removeprefix("cuda::").removeprefix("std::")
+    name = _SHORT.get(name, name)
     if (fixed := re.fullmatch(r"(u?int(?:8|16|32|64))_t", name)) is not None:
         return fixed[1]
     words = name.split()
