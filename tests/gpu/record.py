@@ -90,7 +90,7 @@ class Recorder:
         for fault, tools in FAULTS.items():
             with self.subject(str(FAULTY), "N=256", {"FAULT": fault, "REPEAT": 1}) as subject:
                 for tool in tools:
-                    status, log = CudaSanitizer.here().run_tool(tool, subject, timeout_s=LIMIT_S)
+                    status, log = CudaSanitizer.here().run_tool(tool, [subject], timeout_s=LIMIT_S)
                     self._keep(f"{tool}-{fault}.log", f"{log}\n[status {status}]\n")
                     print(fault, read_log(tool, log), flush=True)
 

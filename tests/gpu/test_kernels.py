@@ -44,7 +44,7 @@ def races(kernels: Changeable, name: str) -> bool:
     """Return True if racecheck finds a race. The outputs on this GPU may be right despite a race."""
     recorder = Recorder(kernels.gpu, kernels.cache, kernels.copies)
     with recorder.subject(str(kernels.copies / name), "", None) as subject:
-        _, log = CudaSanitizer.here().run_tool("racecheck", subject, timeout_s=60)
+        _, log = CudaSanitizer.here().run_tool("racecheck", [subject], timeout_s=60)
     return bool(read("racecheck", log).findings)
 
 

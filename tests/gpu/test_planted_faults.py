@@ -153,8 +153,30 @@ def test_memcheck_reports_reads_beyond_a_buffer_of_1024_bytes(gpu: Device, tmp_p
         pytest.skip("compute-sanitizer is not installed on this machine")
     recorder = Recorder(gpu, tmp_path, tmp_path)
     with recorder.subject(str(FAMILY), "N=256", {"FAULT": "out_of_bounds_read", "REPEAT": 1}) as subject:
-        _, log = CudaSanitizer.here().run_tool("memcheck", subject, timeout_s=60)
+        _, log = CudaSanitizer.here().run_tool("memcheck", [subject], timeout_s=60)
     assert "Invalid __global__ read of size 4 bytes" in " ".join(read("memcheck", log).findings)
+
+
+@pytest.mark.parametrize(
+    ("fault", "tool"),
+    [
+        ("out_of_bounds_read", "memcheck"),
+        ("race", "racecheck"),
+        ("uninitialised_workspace", "initcheck"),
+    ],
+)
+def test_fault_is_found_after_another_case_in_the_same_run(gpu: Device, tmp_path: Path, fault: str, tool: str) -> None:
+    """The buffers of the second case may have the addresses of the first, whose bytes were written."""
+    if find_tool("compute-sanitizer") is None:
+        pytest.skip("compute-sanitizer is not installed on this machine")
+    recorder = Recorder(gpu, tmp_path, tmp_path)
+    with (
+        recorder.subject(str(FAMILY), "N=256", {"FAULT": "none", "REPEAT": 1}) as correct,
+        recorder.subject(str(FAMILY), "N=256", {"FAULT": fault, "REPEAT": 1}) as faulty,
+    ):
+        assert not any(each.findings for each in CudaSanitizer.here().examine([correct, correct], timeout_s=60))
+        found = {each.tool: each for each in CudaSanitizer.here().examine([correct, faulty], timeout_s=60)}
+    assert found[tool].findings, found
 
 
 def test_correct_faster_kernel_passes_sanitizers_and_all_confirmation_processes_and_is_promoted(

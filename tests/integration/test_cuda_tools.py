@@ -159,7 +159,7 @@ def pretender(folder: Path, text: str) -> tuple[str, ...]:
 
 
 def test_every_sanitizer_tool_runs_the_kernel_program(subject: Subject, tmp_path: Path) -> None:
-    found = CudaSanitizer(pretender(tmp_path, f"print({CLEAN!r})")).examine(subject, timeout_s=30)
+    found = CudaSanitizer(pretender(tmp_path, f"print({CLEAN!r})")).examine([subject], timeout_s=30)
     assert found == tuple(Sanitized(tool=tool) for tool in TOOLS)
     asked = sorted((tmp_path / "asked").read_text().splitlines(), key=lambda line: TOOLS.index(line.split()[1]))
     assert [line.split()[1] for line in asked] == list(TOOLS)
@@ -182,19 +182,19 @@ def test_profile_is_repeated_without_metrics_that_the_gpu_lacks(subject: Subject
 
 
 def test_missing_tool_is_reported_and_slow_tool_is_stopped(subject: Subject, tmp_path: Path) -> None:
-    assert {each.skipped for each in CudaSanitizer(None).examine(subject, timeout_s=1)} == {
+    assert {each.skipped for each in CudaSanitizer(None).examine([subject], timeout_s=1)} == {
         "compute-sanitizer is not installed on this machine"
     }
     assert NcuProfiler(None).profile(subject, cold=True, timeout_s=1) == Profiled(
         tool=profiler.TOOL, skipped="ncu is not installed on this machine"
     )
     slow = CudaSanitizer(pretender(tmp_path, "import time; time.sleep(30)"))
-    assert slow.run_tool("memcheck", subject, timeout_s=0.5)[0] is None
+    assert slow.run_tool("memcheck", [subject], timeout_s=0.5)[0] is None
 
 
 def test_kernel_program_reports_a_missing_driver(subject: Subject) -> None:
     """The test runs the kernel program without a sanitizer or profiler."""
-    status, log = CudaSanitizer((sys.executable, "-c", RUN)).run_tool("memcheck", subject, timeout_s=60)
+    status, log = CudaSanitizer((sys.executable, "-c", RUN)).run_tool("memcheck", [subject], timeout_s=60)
     if status == 0:
         pytest.skip("an NVIDIA driver is installed")
     assert "kernel-evo: " in log
@@ -234,8 +234,36 @@ def test_kernel_program_initialises_only_the_scratch_memory_of_triton(
     )
     monkeypatch.setattr(solo, "library", Driver)
     monkeypatch.setattr(solo, "BoundCall", lambda *_, **__: lambda: None)
-    solo.run(solo.Plan(kernel=kernel, inputs=str(tmp_path)))
+    solo.run([solo.Plan(kernel=kernel, inputs=str(tmp_path))])
     assert written == [sizes["triton_global_scratch"]]
+
+
+def test_kernel_program_frees_the_buffers_of_a_case_before_the_next_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise, an access out of bounds could hit a buffer of another case, which no tool reports."""
+    calls = list[str]()
+
+    class Driver:
+        def __getattr__(self, name: str) -> Callable[..., int]:
+            def call(*_: Any) -> int:
+                calls.append(name)
+                return 0
+
+            return call
+
+    (tmp_path / "kernel.cubin").write_bytes(b"")
+    kernel = KernelFile(
+        path=str(tmp_path / "kernel.cubin"),
+        entry="f",
+        arguments=(Argument(name="y", role="output", dtype="float32", shape=(4,)),),
+        launch=Launch(grid=(1, 1, 1), block=(32, 1, 1)),
+    )
+    monkeypatch.setattr(solo, "library", Driver)
+    monkeypatch.setattr(solo, "BoundCall", lambda *_, **__: lambda: calls.append("launch"))
+    solo.run([solo.Plan(kernel=kernel, inputs=str(tmp_path))] * 2)
+    case = ["cuMemAlloc_v2", "launch", "cuMemFree_v2"]
+    assert [each for each in calls if each in case] == case * 2
 
 
 def test_cuda_tools_are_found_in_the_folder_of_cuda_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

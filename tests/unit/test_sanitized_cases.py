@@ -1,13 +1,18 @@
 """Sanitizers run on as many correctness cases as the time allows."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from evo.trial.results import Sanitized
+from workers.backends.tools import Subject
+from workers.build import Unit
 from workers.build.kernel import Argument, KernelFile
-from workers.jobs.sanitized_cases import case_order, examine_cases
+from workers.jobs import sanitized_cases
+from workers.jobs.sanitized_cases import case_order, examine_cases, sanitized
 
 
 def kernel(elements: int) -> KernelFile:
@@ -87,3 +92,59 @@ def test_no_sanitized_case_begins_after_an_exception() -> None:
     with pytest.raises(RuntimeError, match="interrupted"):
         examine_cases(["tail", "nominal", "odd"], examine, limit_s=30.0)
     assert seen == ["tail"]
+
+
+KERNELS = {"nominal": kernel(64), "tail": kernel(3), "odd": kernel(7)}
+
+
+class Tools:
+    """A sanitizer with one tool that finds a fault in the cases `faulty`, and skips runs of more than `most` cases."""
+
+    at_once = 1
+
+    def __init__(self, *faulty: str, together: bool = True, most: int = 9) -> None:
+        self.together, self._faulty, self._most = together, faulty, most
+        self.calls: list[list[str]] = []
+
+    def examine(self, subjects: Sequence[Subject], *, timeout_s: float) -> Sequence[Sanitized]:
+        self.calls.append([each.inputs.name for each in subjects])
+        if len(subjects) > self._most:
+            return [Sanitized(tool="memcheck", skipped="it did not end in time")]
+        return [
+            Sanitized(tool="memcheck", findings=("overflow",) * any(case in self._faulty for case in self.calls[-1]))
+        ]
+
+
+@contextmanager
+def subject(case: str) -> Iterator[Subject]:
+    unit = Unit(source="", architecture="", entry="f", language="cuda")
+    yield Subject(kernel=KERNELS[case], unit=unit, inputs=Path(case), threads=1, device_uuid="GPU-0")
+
+
+def test_cases_without_faults_are_examined_in_one_run_of_each_tool() -> None:
+    tools = Tools()
+    assert sanitized(tools, KERNELS, subject, searched="nominal", limit_s=30.0) == (
+        Sanitized(tool="memcheck", cases=("tail", "nominal", "odd")),
+    )
+    assert tools.calls == [["tail", "nominal", "odd"]]
+
+
+def test_fault_in_a_common_run_is_attributed_to_its_case_by_separate_runs() -> None:
+    tools = Tools("nominal")
+    (memcheck,) = sanitized(tools, KERNELS, subject, searched="nominal", limit_s=30.0)
+    assert memcheck.findings == ("case nominal: overflow",)
+    assert tools.calls == [["tail", "nominal", "odd"], ["tail"], ["nominal"]]
+
+
+@pytest.mark.parametrize("tools", [Tools(most=1), Tools(together=False)])
+def test_cases_are_examined_separately_if_a_common_run_is_impossible(tools: Tools) -> None:
+    (memcheck,) = sanitized(tools, KERNELS, subject, searched="nominal", limit_s=30.0)
+    assert (memcheck.skipped, memcheck.cases, memcheck.left_out) == (None, ("tail", "nominal", "odd"), ())
+    assert tools.calls[-3:] == [["tail"], ["nominal"], ["odd"]]
+
+
+def test_common_runs_have_a_maximum_size_of_their_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sanitized_cases, "TOGETHER_BYTES", 4 * (7 + 64))
+    kernels = {"large": kernel(100), "nominal": kernel(64), "tail": kernel(3), "odd": kernel(7)}
+    order = ["tail", "nominal", "odd", "large"]
+    assert sanitized_cases.groups_of(order, kernels) == [["tail", "nominal"], ["odd"], ["large"]]

@@ -44,15 +44,20 @@ class Sanitizer(Protocol):
 
     Attributes:
         at_once: maximum number of concurrent calls of `examine`.
+        together: True if one call of `examine` may examine several cases.
 
     Raises:
         GaveUp: the job was interrupted.
     """
 
     at_once: int
+    together: bool
 
-    def examine(self, subject: Subject, *, timeout_s: float) -> Sequence[Sanitized]:
-        """Examine one case of a candidate. Return one result per tool, in an order that does not depend on the case."""
+    def examine(self, subjects: Sequence[Subject], *, timeout_s: float) -> Sequence[Sanitized]:
+        """Examine cases of a candidate in one run of each tool. A finding does not name its case.
+
+        Return one result per tool, in an order that does not depend on the cases.
+        """
         ...
 
 

@@ -3,7 +3,7 @@
 If the samples would promote the challenger, it is also examined with sanitizers and a profiler.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -21,7 +21,7 @@ from evo.trial.results import ConfirmReport, OutputChecks, Profiled, Repeat, San
 from workers.backends.tools import Profiler, Sanitizer, Subject
 from workers.build.build import Built
 from workers.build.families import Assignment
-from workers.jobs.sanitized_cases import case_order, examine_cases
+from workers.jobs.sanitized_cases import sanitized
 from workers.jobs.stopwatch import Status, Stopwatch
 from workers.measure.checks.output import refusal, together
 from workers.runner.child import Child
@@ -288,15 +288,16 @@ class Confirmation:
     def _sanitized(self, child: Child, sanitizer: Sanitizer, report: ConfirmReport) -> tuple[Sanitized, ...]:
         """Return the sanitizer's results for the challenger, on as many cases as the time limit permits."""
         call_us = None if report.challenger is None else report.challenger.median_us
-        asking, limit_s = Lock(), self._terms.policy.verify_timeout_s
-        cases = case_order(self._built["challenger"].kernels, searched=self._work.cases[0].case.name)
+        asking, kernels = Lock(), self._built["challenger"].kernels
         with scratch() as builds:
 
-            def examine(case: str, timeout_s: float) -> Sequence[Sanitized]:
-                with self._subject(child, "challenger", case, asking) as subject:
-                    return sanitizer.examine(replace(subject, builds=builds, call_us=call_us), timeout_s=timeout_s)
+            @contextmanager
+            def subject(case: str) -> Iterator[Subject]:
+                with self._subject(child, "challenger", case, asking) as made:
+                    yield replace(made, builds=builds, call_us=call_us)
 
-            return examine_cases(cases, examine, limit_s=limit_s, at_once=sanitizer.at_once)
+            searched, limit_s = self._work.cases[0].case.name, self._terms.policy.verify_timeout_s
+            return sanitized(sanitizer, kernels, subject, searched=searched, limit_s=limit_s)
 
     def _profiles(self, child: Child, profiler: Profiler) -> dict[str, Profiled]:
         """Return the profiles of the challenger and the incumbent on the searched problem, by role."""

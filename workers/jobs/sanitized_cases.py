@@ -1,11 +1,85 @@
-"""Runs sanitizers on the correctness cases: first the smallest case, then the searched problem, then all others."""
+"""Runs sanitizers on the correctness cases: first the smallest case, then the searched problem, then all others.
+
+If the sanitizer can do so, each tool examines many cases in one run. If a tool finds a fault, the cases are examined
+separately, so that the report names the case.
+"""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from typing import TypeAlias
 
 from evo.trial.results import Sanitized
+from workers.backends.tools import Sanitizer, Subject
 from workers.build.kernel import KernelFile
+
+SubjectOf: TypeAlias = Callable[[str], AbstractContextManager[Subject]]
+"""Function that yields the subject of a case while its inputs are stored in files."""
+
+TOGETHER_BYTES = 1 << 30
+"""Maximum size in bytes of the buffers of all cases in one run, whose inputs are stored in files at the same time."""
+
+_TOGETHER_SHARE = 0.5
+"""Fraction of the time limit that runs of several cases may use. The rest is left for separate runs."""
+
+
+def sanitized(
+    sanitizer: Sanitizer, kernels: Mapping[str, KernelFile], subject: SubjectOf, *, searched: str, limit_s: float
+) -> tuple[Sanitized, ...]:
+    """Return one result per tool, with the cases that the tool examined within the time limit.
+
+    Args:
+        kernels: kernels by case name.
+        subject: function that yields the subject of a case. Several threads may call it concurrently.
+        searched: name of the case that is the searched problem.
+        limit_s: time limit for all cases together in seconds.
+    """
+    cases, began_s = case_order(kernels, searched=searched), time.monotonic()
+    if sanitizer.together:
+        found = _examined_together(sanitizer, subject, groups_of(cases, kernels), limit_s=_TOGETHER_SHARE * limit_s)
+        if found is not None:
+            return tuple(replace(each, cases=tuple(cases)) for each in found)
+
+    def examine(case: str, timeout_s: float) -> Sequence[Sanitized]:
+        with subject(case) as made:
+            return sanitizer.examine([made], timeout_s=timeout_s)
+
+    left_s = limit_s - (time.monotonic() - began_s)
+    return examine_cases(cases, examine, limit_s=left_s, at_once=sanitizer.at_once)
+
+
+def groups_of(cases: Sequence[str], kernels: Mapping[str, KernelFile]) -> list[list[str]]:
+    """Return the cases in order, divided into groups whose buffers have at most `TOGETHER_BYTES`, or one case."""
+    groups: list[list[str]] = []
+    held = 0
+    for case in cases:
+        size = sum(each.bytes for each in kernels[case].arguments)
+        if not groups or held + size > TOGETHER_BYTES:
+            groups, held = [*groups, []], 0
+        groups[-1].append(case)
+        held += size
+    return groups
+
+
+def _examined_together(
+    sanitizer: Sanitizer, subject: SubjectOf, groups: Sequence[Sequence[str]], *, limit_s: float
+) -> Sequence[Sanitized] | None:
+    """Examine each group of cases in one run of each tool.
+
+    Return one result per tool if every tool ran on all cases and found no fault. Otherwise return None.
+    """
+    end_s = time.monotonic() + limit_s
+    found: Sequence[Sanitized] = ()
+    for group in groups:
+        with ExitStack() as files:
+            subjects = [files.enter_context(subject(case)) for case in group]
+            left_s = end_s - time.monotonic()
+            found = sanitizer.examine(subjects, timeout_s=left_s) if left_s > 0 else ()
+        if not found or any(each.findings or each.skipped is not None for each in found):
+            return None
+    return found
 
 
 def case_order(kernels: Mapping[str, KernelFile], *, searched: str) -> list[str]:

@@ -88,8 +88,11 @@ class CSanitizer:
         self._compiler = compiler
         self._locks: dict[str, threading.Lock] = {}
         self.at_once = max(1, len(machine.cores()))
+        self.together = False
+        """Each case is a separate program, because the sizes of its arrays are constants."""
 
-    def examine(self, subject: Subject, *, timeout_s: float) -> tuple[Sanitized, ...]:
+    def examine(self, subjects: Sequence[Subject], *, timeout_s: float) -> tuple[Sanitized, ...]:
+        (subject,) = subjects
         return tuple(self._run(tool, subject, timeout_s) for tool in TOOLS)
 
     def _run(self, tool: Tool, subject: Subject, timeout_s: float) -> Sanitized:

@@ -67,7 +67,7 @@ class NcuProfiler:
             *("--metrics", ",".join(names)),
         ]
         with scratch() as folder:
-            return watched(command, subject, folder, launches=warm + 1, timeout_s=timeout_s)
+            return watched(command, [subject], folder, launches=warm + 1, timeout_s=timeout_s)
 
 
 def read(log: str) -> Profiled:

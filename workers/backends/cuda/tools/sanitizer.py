@@ -43,31 +43,35 @@ class CudaSanitizer:
     def __init__(self, command: Sequence[str] | None) -> None:
         self._command = command
         self.at_once = max(1, min(MOST_CASES, len(machine.cores()) // len(TOOLS)))
+        self.together = command is not None
 
     @classmethod
     def here(cls) -> "CudaSanitizer":
         found = find_tool("compute-sanitizer")
         return cls(None if found is None else (str(found),))
 
-    def examine(self, subject: Subject, *, timeout_s: float) -> tuple[Sanitized, ...]:
+    def examine(self, subjects: Sequence[Subject], *, timeout_s: float) -> tuple[Sanitized, ...]:
         if self._command is None:
             return tuple(
                 Sanitized(tool=tool, skipped="compute-sanitizer is not installed on this machine") for tool in TOOLS
             )
         with ThreadPoolExecutor(len(TOOLS)) as pool:  # each tool uses one core
-            return tuple(pool.map(lambda tool: self._examined(tool, subject, timeout_s), TOOLS))
+            return tuple(pool.map(lambda tool: self._examined(tool, subjects, timeout_s), TOOLS))
 
-    def _examined(self, tool: str, subject: Subject, timeout_s: float) -> Sanitized:
-        status, log = self.run_tool(tool, subject, timeout_s=timeout_s)
+    def _examined(self, tool: str, subjects: Sequence[Subject], timeout_s: float) -> Sanitized:
+        status, log = self.run_tool(tool, subjects, timeout_s=timeout_s)
         if status is None:
             return Sanitized(tool=tool, skipped=f"it did not end within {timeout_s:g} s")
         return read(tool, log)
 
-    def run_tool(self, tool: str, subject: Subject, *, timeout_s: float) -> tuple[int | None, str]:
-        """Run one tool, and return its exit status and log. The status is None if the time limit was reached."""
+    def run_tool(self, tool: str, subjects: Sequence[Subject], *, timeout_s: float) -> tuple[int | None, str]:
+        """Run one tool on some cases, and return its exit status and log.
+
+        The status is None if the time limit was reached.
+        """
         command = [*(self._command or ()), "--tool", tool, "--print-limit", str(MAX_FINDINGS), *OPTIONS.get(tool, ())]
         with scratch() as folder:
-            return watched(command, subject, folder, launches=1, timeout_s=timeout_s)
+            return watched(command, subjects, folder, launches=1, timeout_s=timeout_s)
 
 
 def read(tool: str, log: str) -> Sanitized:

@@ -1,12 +1,13 @@
-"""Runs one CUDA kernel in a process that launches no other kernel, for tools such as sanitizers.
+"""Runs one candidate in a process that launches no other kernel, for tools such as sanitizers.
 
-The only command-line argument is the path of a file with a `Plan`. Every buffer is a separate allocation of exact size,
-so that a tool can detect accesses out of bounds. Only inputs, initial values and Triton's own scratch memory are
-written, so that a tool can detect reads of unwritten memory.
+The only command-line argument is the path of a file with a list of `Plan`, one for each case. Each buffer is a separate
+allocation of exact size, so that a tool can detect accesses out of bounds. Only inputs, initial values and Triton's own
+scratch memory are written, so that a tool can detect reads of unwritten memory.
 """
 
 import ctypes
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ _DYNAMIC_SHARED_BYTES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The kernel to run, its inputs, and the number of launches.
+    """The kernel of a case, its inputs, and the number of launches.
 
     Attributes:
         inputs: folder with the bytes of each input, ``NAME.bin``.
@@ -38,20 +39,26 @@ class Plan:
     launches: int = 1
 
 
-PLANS: TypeAdapter[Plan] = TypeAdapter(Plan)
+PLANS: TypeAdapter[Sequence[Plan]] = TypeAdapter(Sequence[Plan])
 
 
 class Failed(Exception):
     """Raised if a call of the CUDA driver failed, or the kernel has no launch."""
 
 
-def run(plan: Plan) -> None:
-    """Run all launches of a plan.
+def run(plans: Sequence[Plan]) -> None:
+    """Run all launches of each plan in order.
 
     Raises:
         Failed: a call of the CUDA driver failed, or the kernel has no launch.
     """
     _open()
+    for plan in plans:
+        _run(plan)
+
+
+def _run(plan: Plan) -> None:
+    """Run all launches of a plan. At the end, free the buffers, so that they exist together with no other buffers."""
     kernel = plan.kernel
     if kernel.launch is None:
         raise Failed("the kernel has no launch")
@@ -72,6 +79,9 @@ def run(plan: Plan) -> None:
                 _fill(each, pointers[each.name], Path(plan.inputs))
         bound()
         _call("cuCtxSynchronize")
+    for pointer in pointers.values():
+        _call("cuMemFree_v2", ctypes.c_uint64(pointer))
+    _call("cuModuleUnload", module)
 
 
 def _open() -> None:

@@ -28,14 +28,15 @@ def _places() -> Iterator[str]:
 
 
 def watched(
-    command: Sequence[str], subject: Subject, folder: Path, *, launches: int, timeout_s: float
+    command: Sequence[str], subjects: Sequence[Subject], folder: Path, *, launches: int, timeout_s: float
 ) -> tuple[int | None, str]:
     """Run the launches of a candidate under a tool.
 
     Args:
         command: command line of the tool.
+        subjects: one or more cases of the candidate, which run one after another in one process.
         folder: folder for the file that describes the launches.
-        launches: number of launches.
+        launches: number of launches per case.
         timeout_s: time limit of the whole run in seconds. A tool makes the kernel many times slower.
 
     Returns:
@@ -45,7 +46,9 @@ def watched(
         GaveUp: the job was interrupted.
     """
     plan = folder / "plan.json"
-    plan.write_bytes(PLANS.dump_json(Plan(kernel=subject.kernel, inputs=str(subject.inputs), launches=launches)))
-    environment = {**os.environ, "PYTHONPATH": python_path(os.environ), "CUDA_VISIBLE_DEVICES": subject.device_uuid}
+    plans = [Plan(kernel=each.kernel, inputs=str(each.inputs), launches=launches) for each in subjects]
+    plan.write_bytes(PLANS.dump_json(plans))
+    first = subjects[0]
+    environment = {**os.environ, "PYTHONPATH": python_path(os.environ), "CUDA_VISIBLE_DEVICES": first.device_uuid}
     program = [sys.executable, "-P", "-m", "workers.backends.cuda.tools.solo", str(plan)]
-    return run([*command, *program], folder, timeout_s, environment, interruption=subject.interruption)
+    return run([*command, *program], folder, timeout_s, environment, interruption=first.interruption)
