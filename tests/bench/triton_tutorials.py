@@ -33,12 +33,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from db.engine.session import Database
+from db.models import AttemptRow, JobRow, TrialRow
 from evo.cli.files.imported import write_imported
 from evo.device.estimate.target import known
 from evo.messages.view import SearchView
+from evo.promotion.statistics import CONFIDENCE, Interval, order_interval, rounds_ratio
 from evo.text.document import toml_text
+from evo.trial.results import ConfirmReport
 from templates.registry import find
-from tests.bench.searching import BenchError, Effort, Match, search
+from tests.bench.searching import BenchError, Effort, Match, database_of, search
 
 CHOOSING_S = 900.0
 """Time limit of ``@triton.autotune`` or of Helion's autotuner in seconds."""
@@ -421,8 +425,24 @@ def compare(name: str, files: Path, folder: Path, seconds: float, helion_s: floa
         except BenchError as error:
             print(f"{name}: {error}", file=sys.stderr, flush=True)
     effort = Effort(trials=100_000, minutes=seconds / 60, sample=0, rounds=0, seed=0, device="cuda")
-    found = search(Match(family=str(place), problem="", minutes=seconds / 60), effort, folder / "searches")
-    return _line(name, found)
+    match = Match(family=str(place), problem="", minutes=seconds / 60)
+    found = search(match, effort, folder / "searches")
+    return _line(name, found, confirmation_of(database_of(match, folder / "searches"), found))
+
+
+def confirmation_of(database: Path, found: SearchView) -> ConfirmReport | None:
+    """Return the report of the last confirmation of the best trial; None if it was not confirmed."""
+    if found.best is None:
+        return None
+    store = Database.open(database)
+    try:
+        with store.read() as session:
+            query = session.query(AttemptRow).join(JobRow).join(TrialRow, TrialRow.id == JobRow.trial_id)
+            chosen = query.where(JobRow.kind == "confirm", TrialRow.number == found.best.number)
+            reports = [each.result for each in chosen.order_by(AttemptRow.ended_at)]
+    finally:
+        store.close()
+    return next((each for each in reversed(reports) if isinstance(each, ConfirmReport) and each.challenger), None)
 
 
 def choose(place: Path) -> None:
@@ -465,21 +485,44 @@ def _run(place: Path, program: list[str], what: str, environment: Mapping[str, s
         raise BenchError(f"{what} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
 
 
-def _line(name: str, found: SearchView) -> tuple[str, float | None]:
-    own = found.baselines.get("tutorial")
-    if found.best is None or own is None:
-        return f"{name:<16} no {'baseline' if found.best else 'valid config'}. {found.not_compared or ''}", None
-    speedup = None if found.speedup is None else found.speedup
-    ratio = own.median_us / found.best.time_us
-    config = ", ".join(f"{key}={value}" for key, value in found.best.config.items())
-    shown = "–" if speedup is None else f"{speedup}"
-    helion = found.baselines.get("helion")
-    others = f"{helion.median_us:>10.2f}" if helion else f"{'–':>10}"
-    return (
-        f"{name:<16}{found.finished:>7}{found.best.time_us:>10.2f}{own.median_us:>12.2f}{others}{ratio:>9.3f}"
-        f"  {shown:<10} {config}",
-        ratio,
-    )
+BASELINES = ("tutorial", "helion")
+
+
+def _line(name: str, found: SearchView, report: ConfirmReport | None) -> tuple[str, float | None]:
+    """Return the line of a tutorial, and the speed-up over the tutorial's config.
+
+    All figures come from the first process of the best trial's confirmation, which times the baselines in the same
+    rounds. Without a confirmation, they come from quick samples.
+    """
+    best, own = found.best, found.baselines.get("tutorial")
+    if best is None or own is None:
+        return f"{name:<16} no {'baseline' if best else 'valid config'}. {found.not_compared or ''}", None
+    if report is not None and report.challenger is not None and "tutorial" in report.baselines:
+        timings, best_us = report.baselines, report.challenger.median_us
+        samples_us = report.challenger.samples_us
+        over = {
+            each: order_interval(rounds_ratio(timings[each].samples_us, samples_us), CONFIDENCE)
+            for each in BASELINES
+            if each in timings
+        }
+    else:
+        timings, best_us = found.baselines, best.time_us
+        over = {
+            each: Interval(low=ratio, estimate=ratio, high=ratio)
+            for each in BASELINES
+            if each in timings
+            for ratio in [timings[each].median_us / best_us]
+        }
+    times = "".join(f"{timings[each].median_us:>12.2f}" if each in over else f"{'–':>12}" for each in BASELINES)
+    ratios = "".join(f"{_shown(over.get(each)):>24}" for each in BASELINES)
+    config = ", ".join(f"{key}={value}" for key, value in best.config.items())
+    source = "confirmed" if timings is not found.baselines else "quick"
+    line = f"{name:<16}{found.finished:>7}{best_us:>12.2f}{times}{ratios}  {source:<9}  {config}"
+    return line, over["tutorial"].estimate
+
+
+def _shown(ratio: Interval | None) -> str:
+    return "–" if ratio is None else f"{ratio.estimate:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
 
 
 def compiled(name: str, files: Path, folder: Path) -> str:
