@@ -129,11 +129,16 @@ class Transport:
             repeat: True if the service may receive the request twice. Otherwise, the request is repeated only if it was
                 never sent, or if the service refused it temporarily.
             options: options of httpx.
+
+        Raises:
+            InvalidInput: a text of the request contains half of a surrogate pair, which UTF-8 cannot represent.
         """
         for attempt in range(1, self._attempts + 1):
             last, again_s = attempt == self._attempts, 0.0
             try:
                 response = self._http.request(method, path, **options)
+            except UnicodeEncodeError:
+                raise InvalidInput("body", "contains half of a surrogate pair, which is not text; remove it") from None
             except httpx.TransportError as error:
                 if last or not (repeat or isinstance(error, httpx.ConnectError)):
                     raise self._unreachable(error) from None

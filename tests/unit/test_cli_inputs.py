@@ -13,6 +13,7 @@ from evo.cli import main as entry
 from evo.cli.arguments.config import parse_config
 from evo.cli.commands.fleet.services import _token
 from evo.cli.commands.search import search
+from evo.cli.commands.variants.evolve import prices_of
 from evo.cli.service.child import RESTARTS, ChildFailed, Deaths
 from evo.cli.service.devices import choose
 from evo.cli.service.local import Local
@@ -283,3 +284,18 @@ def test_service_options_replace_the_parameter_where_of_a_command() -> None:
     command(4, db=Path("x.db"))
     assert list(inspect.signature(command).parameters) == ["number", "url", "token", "db", "as_json"]
     assert found == [(3, ServiceRef(url="http://h", token="t"), True), (4, ServiceRef(database=Path("x.db")), False)]
+
+
+@pytest.mark.parametrize(
+    ("price_in", "price_out", "field"),
+    [(None, None, "--price-in"), (3.0, None, "--price-out"), (None, 7.0, "--price-in"), (0.0, 0.0, "--price-in")],
+)
+def test_budget_in_usd_needs_both_prices(price_in: float | None, price_out: float | None, field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        prices_of(price_in, price_out, 1.0)
+    assert refused.value.field == field
+
+
+def test_price_that_is_given_as_zero_is_accepted() -> None:
+    assert prices_of(0.0, 7.0, 1.0).of(1_000_000, 1_000_000) == 7.0
+    assert prices_of(None, None, None).of(1_000_000, 1_000_000) == 0.0

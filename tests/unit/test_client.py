@@ -110,6 +110,13 @@ def test_edit_search_sends_the_etag_of_the_state_that_was_read() -> None:
     assert json.loads(service.asked[0].content) == {"notes": "", "archived": False}
 
 
+def test_text_that_utf8_cannot_represent_is_refused_before_it_is_sent() -> None:
+    service = Service()
+    with pytest.raises(InvalidInput, match="half of a surrogate pair"):
+        service.client().edit_search(3, notes="a\ud800b", archived=False, seen='"abc"')
+    assert service.asked == []
+
+
 def test_worker_id_is_quoted_as_one_url_segment() -> None:
     service = Service(*[httpx.Response(200, json={})] * 2)
     client = service.client()

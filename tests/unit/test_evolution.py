@@ -1,6 +1,8 @@
 """The evolution of variants works with a scripted model behind a real HTTP server, and a service in memory."""
 
 import importlib.util
+import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -184,6 +186,66 @@ def test_invalid_model_answers_are_stored_with_their_cost(step: Any) -> None:
     assert useless.answer is not None
     assert useless.usd > 0
     assert repaired.variant == 1
+
+
+@pytest.mark.parametrize(
+    ("ended", "text", "error"),
+    [
+        ("length", '{"name": "x", "table": {"tunables": {"STEP": [1]}}, "files"', "was cut off at the maximum number"),
+        ("length", "", "was cut off at the maximum number"),
+        ("tool_calls", "", r"is empty \(the model's service ended it with `tool_calls`\)"),
+        ("", "", "is empty; answer with one object"),
+    ],
+)
+def test_error_of_an_answer_without_a_variant_states_why_the_model_stopped(ended: str, text: str, error: str) -> None:
+    choice = {"message": {"content": text or None}, "finish_reason": ended or None}
+    memory = Memory()
+    with model({"raw": json.dumps({"choices": [choice]})}, GOOD) as (chat, script):
+        evolved(chat, memory, proposals=2)
+    assert re.match(f"answer: {error}", memory.kept[0].error or "")
+    assert re.search(error, script.requests[1]["body"]["messages"][-1]["content"])
+    assert memory.kept[1].variant == 1
+
+
+def test_repair_prompts_do_not_grow_with_the_answers_of_the_model() -> None:
+    memory = Memory()
+    with model(*["long prose " * 100_000] * 4, GOOD) as (chat, script):
+        evolved(chat, memory, proposals=5, repairs=4)
+    sent = [each["body"]["messages"] for each in script.requests]
+    assert [len(each) for each in sent] == [2, 4, 4, 4, 4]
+    assert all(len(each.prompt) < 300_000 for each in memory.kept)
+    assert memory.kept[-1].variant == 1
+
+
+def test_restarted_evolution_waits_for_variants_of_the_earlier_run() -> None:
+    memory = Memory()
+    waited: list[int] = []
+
+    def wait(variant: VariantView) -> VariantView:
+        waited.append(variant.number)
+        memory.found[variant.number] = replace(variant, state="finished")
+        return memory.found[variant.number]
+
+    with model(GOOD) as (chat, _):
+        evolved(chat, memory, proposals=1)
+        memory.found[1] = replace(memory.found[1], state="running")
+        Evolution(
+            service=lambda: memory,  # type: ignore[arg-type,return-value]
+            search_id=SEARCH,
+            chat=chat,
+            prices=PRICES,
+            limits=Limits(proposals=1),
+            information="insights",
+            wait=wait,
+        ).run()
+    assert waited == [1]
+
+
+def test_insight_is_stored_before_its_variant_is_submitted() -> None:
+    memory = Memory(dies_before_submitting=True)
+    with model(GOOD) as (chat, _), pytest.raises(KeyboardInterrupt):
+        evolved(chat, memory, proposals=1)
+    assert memory.kept[0].insight == "wide is fast"
 
 
 def test_busy_model_service_is_retried_after_the_requested_time() -> None:

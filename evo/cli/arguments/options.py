@@ -107,16 +107,19 @@ BudgetUsd = Annotated[
     float | None,
     typer.Option(
         min=0.0,
+        max=1e6,
         metavar="X",
         help="Maximum cost of all requests to the model; needs --price-in and --price-out.",
         rich_help_panel=_MODEL,
     ),
 ]
 PriceIn = Annotated[
-    float, typer.Option(min=0.0, metavar="USD", help="Price per million prompt tokens.", rich_help_panel=_MODEL)
+    float | None,
+    typer.Option(min=0.0, max=1e4, metavar="USD", help="Price per million prompt tokens.", rich_help_panel=_MODEL),
 ]
 PriceOut = Annotated[
-    float, typer.Option(min=0.0, metavar="USD", help="Price per million answer tokens.", rich_help_panel=_MODEL)
+    float | None,
+    typer.Option(min=0.0, max=1e4, metavar="USD", help="Price per million answer tokens.", rich_help_panel=_MODEL),
 ]
 
 

@@ -1,8 +1,10 @@
 """Reads a variant from a language model's answer, which contains one JSON object."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from evo.errors import InvalidInput
@@ -16,6 +18,11 @@ SHAPE = """{
   "files": {"kernel.c": "the whole source"}
 }"""
 MOST_INSIGHT = 2000
+MOST_STARTS = 1000
+"""Maximum number of places in an answer at which an object may begin. Each failed attempt reads up to the whole text.
+"""
+
+_START = re.compile(r'\{\s*"')
 _FIELDS = ("name", "idea", "insight", "table", "files")
 
 
@@ -48,28 +55,26 @@ def read_idea(text: str) -> Idea:
         InvalidInput: the text contains no JSON object with the fields of `SHAPE`. The caller sends the message to the
             model.
     """
-    refusal = InvalidInput("answer", "contains no JSON object; answer with one object of the given shape")
+    refusal = None
     for candidate in _objects(text):
         try:
             return _idea(read_json(candidate, "answer"))
         except InvalidInput as error:
-            refusal = error
-    raise refusal
+            refusal = refusal or error
+    raise refusal or InvalidInput("answer", "contains no JSON object; answer with one object of the given shape")
 
 
 def _objects(text: str) -> Iterator[str]:
     """Yield the parts of an answer that may be the variant's JSON object, longest first."""
-    decoder, place, found = json.JSONDecoder(), 0, []
-    while (start := text.find("{", place)) >= 0:
+    decoder, end, found = json.JSONDecoder(), 0, []
+    for start in islice((each.start() for each in _START.finditer(text)), MOST_STARTS):
+        if start < end:
+            continue  # the object that begins here is part of the last one
         try:
             _, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
-            place = start + 1
-        else:
-            found.append(text[start:end])
-            place = end
-        if len(found) > 20 or place > start + 400_000:
-            break
+            continue
+        found.append(text[start:end])
     yield from sorted(found, key=len, reverse=True)
     if not found and "{" in text and "}" in text:
         yield text[text.index("{") : text.rindex("}") + 1]

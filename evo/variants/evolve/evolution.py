@@ -1,6 +1,7 @@
 """Evolution of variants by a language model: requests, submits and repairs variants until a limit is reached."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from evo.errors import Conflict, InvalidInput
 from evo.messages.view import ProposalView, VariantView
 from evo.messages.view.variant import ABANDONED
 from evo.variants.evolve.answer import Idea, read_idea
-from evo.variants.evolve.chat import Answer, Chat, Message, ModelFailed, Prices
+from evo.variants.evolve.chat import LENGTH, Answer, Chat, Message, ModelFailed, Prices
 from evo.variants.evolve.operators import (
     REPAIR,
     Information,
@@ -32,6 +33,9 @@ EARLIER_SEARCHES = 20
 """Maximum number of earlier searches of the family on the same device model whose insights are used."""
 
 MOST_INSIGHTS = 8
+MOST_REPEATED = 100_000
+"""Maximum number of characters of a failed answer that the request to repair it repeats."""
+
 MODEL_FAILURES = 3
 """Maximum number of consecutive requests without an answer before the run ends."""
 
@@ -43,7 +47,8 @@ class Limits:
     Attributes:
         proposals: maximum number of requests to the model over all runs on the search. Repairs count, too.
         usd: maximum cost of all requests for the search in US dollars. A request that could exceed it is not sent.
-        minutes: maximum duration of this run.
+        minutes: duration of this run after which no request is sent. The last request and its variant's trials may
+            end later.
         share: the run ends when a variant reaches this fraction of the roofline limit (shortest possible time divided
             by the variant's time).
         repairs: maximum number of repair requests per idea.
@@ -99,17 +104,25 @@ class Evolution:
         return end
 
     def _finish_earlier(self) -> None:
-        """Submit answers that an earlier run received but did not submit, and wait for their variants.
+        """Submit answers that an earlier run received but did not submit, and wait for the variants of earlier runs.
 
         If an earlier run's request has no answer and is older than `Chat.longest_s`, it is marked as abandoned. Its
         maximum cost still counts for `Limits.usd`, but the request no longer counts for `Limits.proposals`.
         """
         now = datetime.now(UTC)
+        tuned = {each.number: each for each in self.client.variants(self.search_id) if not each.ended}
         for proposal in self.client.proposals(self.search_id):
             if proposal.state == "asked" and _age_s(proposal, now) > self.chat.longest_s:
                 self._note(proposal.number, answer="", usd=proposal.usd, error=ABANDONED)
             if proposal.answer and proposal.error is None and proposal.variant is None:
                 self._try(proposal, proposal.answer, self._parents(proposal))
+            if proposal.variant in tuned:
+                self.report(proposal, self.wait(tuned[proposal.variant]))
+
+    @property
+    def _until_s(self) -> float:
+        """Time of `time.monotonic` at which this run ends."""
+        return math.inf if self.limits.minutes is None else self._begun_s + 60 * self.limits.minutes
 
     def _end(self) -> End | None:
         limits = self.limits
@@ -118,7 +131,7 @@ class Evolution:
             return "model"
         if limits.proposals is not None and len(proposals) >= limits.proposals:
             return "proposals"
-        if limits.minutes is not None and time.monotonic() - self._begun_s >= 60 * limits.minutes:
+        if time.monotonic() >= self._until_s:
             return "minutes"
         shares = [each.share for each in self.client.variants(self.search_id) if each.share is not None]
         if limits.share is not None and max(shares, default=0.0) >= limits.share:
@@ -139,18 +152,19 @@ class Evolution:
             insights=self._insights(proposals, variants),
             most_tokens=self.prompt_tokens,
         )
-        asked, first = str(operator), None
+        asked, first, prompt = str(operator), None, messages
         for _ in range(1 + self.limits.repairs):
             if (end := self._end() or self._over_budget(messages)) is not None:
                 return end
             proposal, answer = self._ask(asked, messages, repairs=first)
             if answer is None:
                 return None
-            failure = self._try(proposal, answer.text, parents)
+            failure = self._try(proposal, answer.text, parents, ended=answer.ended)
             if failure is None:
                 return None
             first, asked = first or proposal.number, REPAIR
-            messages = [*messages, Message(role="assistant", text=answer.text or "(empty)"), repair_message(failure)]
+            repeated = answer.text[:MOST_REPEATED] or "(empty)"
+            messages = [*prompt, Message(role="assistant", text=repeated), repair_message(failure)]
         return None
 
     def _insights(self, proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> list[str]:
@@ -202,7 +216,7 @@ class Evolution:
             repairs=repairs,
         )
         try:
-            answer = self.chat.ask(messages)
+            answer = self.chat.ask(messages, until_s=self._until_s)
         except ModelFailed as error:
             self._unanswered += 1
             usd = most_usd if error.charged else 0.0
@@ -212,27 +226,26 @@ class Evolution:
         self._unanswered = 0
         counted = answer.tokens_in is not None and answer.tokens_out is not None
         usd = self.prices.of(answer.tokens_in or 0, answer.tokens_out or 0) if counted else most_usd
-        text = answer.text[:900_000]
         known = self._note(
             proposal.number,
-            answer=text,
+            answer=answer.text,
             tokens_in=answer.tokens_in or 0,
             tokens_out=answer.tokens_out or 0,
             usd=usd,
-            error=None if text else "the answer is empty",
+            error=None if answer.text else "the answer is empty",
         )
         return known, answer
 
-    def _try(self, proposal: ProposalView, text: str, parents: Sequence[int]) -> str | None:
+    def _try(self, proposal: ProposalView, text: str, parents: Sequence[int], *, ended: str = "") -> str | None:
         """Submit an answer's variant and wait for its trials. Return the reason if the variant fails, else None."""
         try:
-            idea = read_idea(text)
+            idea = _read(text, ended)
+            if idea.insight:  # stored first, because the program may be killed after it has submitted the variant
+                proposal = self._note_of(proposal, text, insight=idea.insight)
             view = self._submitted(proposal, idea, parents)
         except (InvalidInput, Conflict) as error:
             self.report(self._note_of(proposal, text, error=str(error)), None)
             return str(error)
-        if idea.insight:
-            proposal = self._note_of(proposal, text, insight=idea.insight)
         view = self.wait(view)
         self.report(proposal, view)
         return failure_of(view)
@@ -275,6 +288,20 @@ class Evolution:
         known = [each for each in self.client.variants(self.search_id) if each.number == 0 or each.number in made_from]
         ideas = ideas_in(earlier)
         return parents_of(operator_of(ideas, known), known, ideas)
+
+
+def _read(text: str, ended: str) -> Idea:
+    """Return the idea in an answer. If there is none, the error states why the model stopped, if that is the cause."""
+    try:
+        return read_idea(text)
+    except InvalidInput:
+        if ended in LENGTH:
+            remedy = "give a shorter one, or raise --answer-tokens"
+            raise InvalidInput("answer", f"was cut off at the maximum number of tokens; {remedy}") from None
+        if not text:
+            reason = f" (the model's service ended it with `{ended}`)" if ended else ""
+            raise InvalidInput("answer", f"is empty{reason}; answer with one object of the given shape") from None
+        raise
 
 
 def _age_s(proposal: ProposalView, now: datetime) -> float:

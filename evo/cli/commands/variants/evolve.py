@@ -82,10 +82,15 @@ def evolve(
     budget_usd: BudgetUsd = None,
     minutes: Annotated[
         float | None,
-        typer.Option(min=0.01, metavar="M", help="Maximum duration of this run in minutes.", rich_help_panel=_BUDGET),
+        typer.Option(
+            min=0.01,
+            metavar="M",
+            help="Minutes after which this run sends no further request.",
+            rich_help_panel=_BUDGET,
+        ),
     ] = None,
-    price_in: PriceIn = 0.0,
-    price_out: PriceOut = 0.0,
+    price_in: PriceIn = None,
+    price_out: PriceOut = None,
     stop_at_share: Annotated[
         float | None,
         typer.Option(
@@ -108,7 +113,11 @@ def evolve(
     answer_tokens: Annotated[
         int,
         typer.Option(
-            min=256, metavar="N", help="Maximum length of the model's answer in tokens.", rich_help_panel=_MODEL
+            min=256,
+            max=1_000_000,
+            metavar="N",
+            help="Maximum length of the model's answer in tokens.",
+            rich_help_panel=_MODEL,
         ),
     ] = 8192,
     search_id: Annotated[
@@ -166,17 +175,20 @@ def evolve(
         _conclude(out, end, found, spent)
 
 
-def prices_of(price_in: float, price_out: float, budget_usd: float | None) -> "Prices":
-    """Return the prices of a model.
+def prices_of(price_in: float | None, price_out: float | None, budget_usd: float | None) -> "Prices":
+    """Return the prices of a model. A missing price is 0.
 
     Raises:
-        InvalidInput: there is a budget in USD, but no price is given.
+        InvalidInput: there is a budget in USD, but a price is missing, or both are 0.
     """
     from evo.variants.evolve.chat import Prices
 
+    for option, price in (("--price-in", price_in), ("--price-out", price_out)):
+        if budget_usd is not None and price is None:
+            raise InvalidInput(option, "is needed for a budget in USD; give both prices, 0 for free tokens")
     if budget_usd is not None and not (price_in or price_out):
-        raise InvalidInput("--price-in", "is needed for a budget in USD, together with --price-out")
-    return Prices(tokens_in=price_in, tokens_out=price_out)
+        raise InvalidInput("--price-in", "must be more than 0 for a budget in USD, or --price-out must be")
+    return Prices(tokens_in=price_in or 0.0, tokens_out=price_out or 0.0)
 
 
 def _search(connection: "Connection", search_id: int | None, *, family: str, **terms: Any) -> "SearchView":
