@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from evo.messages.view import BriefView, FailureView, TriedView
-from evo.text.visible import visible
+from evo.text.visible import fenced, one_line, visible
 from evo.text.wording import (
     count_text,
     outcome_text,
@@ -31,42 +31,75 @@ RULES = (
     "Each tunable must change the code. A constraint states which combinations are valid, and why.",
 )
 
-_CUT = "\n… cut here: {} more characters; `kernel-evo variant source {} {}` prints all of it\n"
+LEAST_SOURCE = 200
+"""Number of characters below which a shortened source is omitted."""
+
+MOST_NOTE = 500
+"""Maximum number of characters of an idea, or of the list of a variant's tunables."""
+
+MOST_FAILURE = 1200
+"""Maximum number of characters of the reason why a variant's trials failed."""
+
+FIRST = 3
+"""Number of the fastest variants that are described before the failed variants if not all fit."""
+
+_CUT = "… cut here: {} more characters; `kernel-evo variant source {} {}` prints all of it\n"
+_MORE = "Omitted: {}. `kernel-evo variant list {}` lists all variants.\n"
 
 
 def brief_markdown(brief: BriefView, *, most_tokens: int = MOST_TOKENS) -> str:
     """Return the brief as Markdown with at most about `most_tokens` tokens.
 
-    The same brief always gives the same text. If the text is too long, the sources of failed and slow variants are
-    omitted first; the source of the fastest variant is shortened only if it does not fit alone.
+    The same brief always gives the same text. If the text is too long, sources are shortened or omitted, those of
+    failed and slow variants first. If the descriptions of the variants need more than half of the room, slow variants
+    are omitted.
     """
     most = most_tokens * CHARACTERS_PER_TOKEN
-    head = "\n".join(_head(brief))
-    sections = [*map(_failed, brief.failed), *(_tried(brief, each) for each in brief.tried)]
-    summaries = [section for section, _ in sections]
-    room = most - _weight(head) - sum(_weight(each) + 1 for each in summaries)
-    parts = [head, *_fitting(brief, sections, max(0, room))]
-    return visible(_limited("\n".join(parts), most))
+    head = visible("\n".join(_head(brief)))
+    room = most - _weight(head) - 2 * len(_MORE)
+    summaries = [
+        visible(each) for each in (*(_tried(brief, each) for each in brief.tried), *map(_failed, brief.failed))
+    ]
+    shown = _shown(summaries, len(brief.tried), room // 2)
+    room -= sum(_weight(summaries[index]) + 2 for index in shown)
+    parts = [head, *_sections(brief, summaries, shown, room)]
+    if omitted := len(summaries) - len(shown):
+        parts.append(_MORE.format(count_text(omitted, "variant"), brief.search_id))
+    return _limited("\n".join(parts), most)
 
 
-def _fitting(brief: BriefView, sections: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
-    """Yield the summary of every variant, and the sources that fit into `room` characters, fastest variant first.
+def _shown(summaries: Sequence[str], timed: int, room: int) -> list[int]:
+    """Return the indices of the summaries that fit into `room`: the first `FIRST`, then failed variants, then others.
 
     Args:
-        sections: summary and source of each variant: first the failed variants, then the others, fastest first.
+        timed: number of timed variants, whose summaries come before those of failed variants.
     """
-    failed = len(brief.failed)
-    order = [*sections[failed:], *sections[:failed]]
-    spent = accumulate((_weight(source) for _, source in order), initial=0)
+    order = [*range(min(FIRST, timed)), *range(timed, len(summaries)), *range(FIRST, timed)]
+    shown: list[int] = []
+    for index in order:
+        weight = _weight(summaries[index]) + 2
+        if weight <= room or not shown:
+            shown.append(index)
+            room -= weight
+    return sorted(shown)
+
+
+def _sections(brief: BriefView, summaries: Sequence[str], shown: Sequence[int], room: int) -> Iterator[str]:
+    """Yield the summary of each shown variant with its source. A source that would use more than half of the remaining
+    room is cut, except the first source if it fits.
+    """
     variants = [*brief.tried, *brief.failed]
-    for index, ((summary, source), before) in enumerate(zip(order, spent, strict=False)):
-        yield summary
-        if before + _weight(source) <= room:
-            yield source
-        elif before < room:
-            left = max(0, room - before - _weight(_CUT) - 20)
-            number = variants[index].view.number
-            yield source[:left] + "\n```" + _CUT.format(len(source) - left, brief.search_id, number)
+    for index in shown:
+        source, number = visible(_source(variants[index])), variants[index].view.number
+        most = room if index == shown[0] and _weight(source) <= room else room // 2
+        if _weight(source) <= most:
+            text = fenced(source, "c")
+        else:
+            kept = _limited(source, most - 2 * len(_CUT))
+            cut = _CUT.format(len(source) - len(kept), brief.search_id, number)
+            text = fenced(kept, "c") + cut if len(kept) > LEAST_SOURCE else ""
+        room -= _weight(text) + 1
+        yield f"{summaries[index]}\n{text}"
 
 
 def _limited(text: str, most: int) -> str:
@@ -74,7 +107,7 @@ def _limited(text: str, most: int) -> str:
     if _weight(text) <= most:
         return text
     mark = "…\n"
-    return text[: bisect_right(list(accumulate(map(_weight, text))), most - _weight(mark))] + mark
+    return text[: bisect_right(list(accumulate(map(_weight, text))), max(0, most - _weight(mark)))] + mark
 
 
 def _weight(text: str) -> int:
@@ -113,7 +146,7 @@ def _head(brief: BriefView) -> Iterator[str]:
     yield "\n## Variants, fastest first, then failed variants\n"
 
 
-def _tried(brief: BriefView, tried: TriedView) -> tuple[str, str]:
+def _tried(brief: BriefView, tried: TriedView) -> str:
     view, best = tried.view, tried.view.best
     lines = [_title(tried)]
     if best is not None:
@@ -130,32 +163,39 @@ def _tried(brief: BriefView, tried: TriedView) -> tuple[str, str]:
         if figures:
             lines.append(f"{name}: {', '.join(f'{key} {significant(value)}' for key, value in figures.items())}.")
     lines += [_failure(each) for each in view.failures[:3]]
-    return "\n".join(lines), _source(tried)
+    return "\n".join([*lines, _tunables(tried)])
 
 
-def _failed(tried: TriedView) -> tuple[str, str]:
-    return "\n".join([_title(tried), *map(_failure, tried.view.failures[:3])]), _source(tried)
+def _failed(tried: TriedView) -> str:
+    return "\n".join([_title(tried), *map(_failure, tried.view.failures[:3]), _tunables(tried)])
 
 
 def _title(tried: TriedView) -> str:
     view = tried.view
-    author = f", by {view.author}" if view.author else ""
+    author = f", by {one_line(view.author)}" if view.author else ""
     parents = f", from {', '.join(map(str, view.parents))}" if view.parents else ""
-    idea = f"\n{view.idea}" if view.idea else ""
+    idea = f"\nIdea: {_short(' '.join(view.idea.split()))}" if view.idea else ""
     return f"### Variant {view.number}: {view.name}{author}{parents}{idea}"
 
 
 def _failure(failure: FailureView) -> str:
-    text = failure.detail if "\n" not in failure.detail else f"\n```\n{failure.detail}\n```"
+    detail = _short(failure.detail, MOST_FAILURE)
+    text = detail if "\n" not in detail else f"\n{fenced(detail).rstrip()}"
     return f"{count_text(failure.count, 'trial')} {outcome_text(failure.outcome)}: {text}"
 
 
-def _source(tried: TriedView) -> str:
+def _tunables(tried: TriedView) -> str:
     tunables = tried.source.table.get("tunables", {})
     values = {name: each["values"] if isinstance(each, dict) else each for name, each in tunables.items()}
-    texts = "\n".join(f"// {name}\n{text}" for name, text in tried.source.files.items())
-    listed = "; ".join(f"{name} {values[name]}" for name in values)
-    return f"Tunables: {listed}\n```c\n{texts}\n```\n"
+    return f"Tunables: {_short('; '.join(f'{name} {values[name]}' for name in values))}"
+
+
+def _source(tried: TriedView) -> str:
+    return "\n".join(f"// {name}\n{text}" for name, text in tried.source.files.items())
+
+
+def _short(text: str, most: int = MOST_NOTE) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _value(value: object) -> str:

@@ -20,6 +20,7 @@ _ACTIVE = re.compile(
     "]"
 )
 
+_BACKTICKS = re.compile("`+")
 _AROUND_BREAK = re.compile(r".?[\n\t]+.?")
 
 
@@ -42,6 +43,13 @@ def on_one_line(text: str, words: Iterable[str]) -> str:
         for part in set(_AROUND_BREAK.findall(word)):
             text = text.replace(part, one_line(part))
     return text
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Return a text as a code block of Markdown. Its fence is longer than each row of backticks in the text."""
+    longest = max((len(row) for row in _BACKTICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.removesuffix(chr(10))}\n{fence}\n"
 
 
 def visible_json(text: str) -> str:

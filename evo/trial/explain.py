@@ -144,6 +144,9 @@ def _share(error: float, limit: float) -> float:
 ERROR_LINES = 16
 """Maximum number of lines of compiler output that a failure shows."""
 
+LONGEST_LINE = 400
+"""Maximum number of characters of such a line."""
+
 _FOLDER = re.compile(r"(?<![\w.])/(?:[\w.+@-]+/)+")
 _ERROR = re.compile(r"\berror\b|\bundefined reference\b", re.IGNORECASE)
 
@@ -167,11 +170,15 @@ def failure_text(outcome: Outcome) -> str | None:
 
 
 def error_lines(log: str, count: int = ERROR_LINES) -> str:
-    """Return the lines of a compiler's output that contain an error, each with the two lines that follow it."""
+    """Return the lines of a compiler's output that contain an error, each with the two lines that follow it.
+
+    Long lines are shortened.
+    """
     lines = log.strip().splitlines()
     kept = sorted({index + more for index, line in enumerate(lines) if _ERROR.search(line) for more in range(3)})
     chosen = [lines[index] for index in kept if index < len(lines)] or lines
-    return first_lines("\n".join(chosen), count)
+    short = [line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…" for line in chosen]
+    return first_lines("\n".join(short), count)
 
 
 def _case_text(case: CaseError) -> str:

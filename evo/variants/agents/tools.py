@@ -9,7 +9,7 @@ from evo.client import Client
 from evo.errors import InvalidInput
 from evo.messages.view import VariantSource, VariantView
 from evo.report.brief import MOST_TOKENS, brief_markdown
-from evo.text.visible import visible
+from evo.text.visible import fenced, visible
 from evo.text.wording import count_text, outcome_text, over_limit_text, percent_text, settings_text
 
 LOOK_S = 0.5
@@ -82,12 +82,12 @@ class Tools:
         views = [client.variant(search, number) for number in (one, other)]
         difference = "".join(differences(*(client.variant_source(search, number) for number in (one, other))))
         figures = "\n\n".join(map(feedback, views))
-        return f"{figures}\n\n```diff\n{visible(difference)}```"
+        return f"{figures}\n\n{fenced(visible(difference), 'diff')}"
 
     def source(self, search: int, variant: int) -> str:
         """Return the source files of a variant, and its table (the keys of [cpu] or [cuda] in family.toml)."""
         found = self._service().variant_source(search, variant)
-        texts = "\n".join(f"### {name}\n```\n{text}\n```" for name, text in found.files.items())
+        texts = "\n".join(f"### {name}\n{fenced(text)}" for name, text in found.files.items())
         return visible(f"table: {dict(found.table)}\n\n{texts}")
 
     @property

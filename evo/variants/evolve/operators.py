@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from evo.messages.view import BriefView, ProposalView, VariantView, elites
 from evo.report.brief import brief_markdown
+from evo.text.visible import fenced, visible
 from evo.variants.evolve.answer import SHAPE
 from evo.variants.evolve.chat import Message
 
@@ -162,10 +163,8 @@ def idea_messages(
 
 def repair_message(reason: str) -> Message:
     """Return the message that requests a repair of the last answer."""
-    words = reason[:MOST_FEEDBACK]
-    text = (
-        f"That did not work:\n\n```\n{words}\n```\n\nAnswer with the whole corrected JSON object, including all files."
-    )
+    words = fenced(visible(reason[:MOST_FEEDBACK]))
+    text = f"That did not work:\n\n{words}\nAnswer with the whole corrected JSON object, including all files."
     return Message(role="user", text=text)
 
 
