@@ -31,7 +31,7 @@ from evo.messages.job import Baseline
 from evo.search.halving import next_rung
 from templates import bundle
 from templates.registry import SPEC, package_of
-from templates.variant import Proposal, composed, read_proposal
+from templates.variant import FOLDER, Proposal, composed, read_proposal
 
 log = structlog.get_logger("conductor")
 
@@ -175,7 +175,6 @@ class VariantDesk:
         note = replace(proposal.note, parents=names, author=proposal.note.author or author)
         files = self._files(session, base, rows[0], replace(proposal, note=note), device.kind)
         family = _family_of(files, device.kind)
-        bundle.check_sources(family, files)
         package = package_of(family, files)
         return _Composed(
             family=family,
@@ -224,13 +223,16 @@ def _family_of(files: Mapping[str, bytes], kind: DeviceKind) -> Family:
     """Return the family that the files of a variant form.
 
     Raises:
-        InvalidInput: a key of the document is invalid.
+        InvalidInput: a key of the document or a source is invalid.
     """
     try:
         family = bundle.family_of(files)
         family.check_new()
+        bundle.check_sources(family, files)
         return family
     except InvalidInput as error:
+        if error.field == f"{SPEC}: {kind}":
+            raise InvalidInput("files", error.reason.removeprefix(f"{FOLDER}/")) from error
         own = error.field.removeprefix(f"family.toml: {kind_of(kind).implementation}.")
         raise InvalidInput(error.field if own == error.field else f"document.{own}", error.reason) from error
 

@@ -117,7 +117,7 @@ def test_error_of_an_unusable_proxy_for_a_model_names_the_variables(monkeypatch:
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://", "http:///v1", "ftp://127.0.0.1/v1"])
 def test_invalid_base_url_of_a_model_is_refused(url: str) -> None:
-    with pytest.raises(InvalidInput, match="base_url"):
+    with pytest.raises(InvalidInput, match="--base-url"):
         Chat(model="m", base_url=url)
 
 

@@ -5,6 +5,7 @@ from functools import wraps
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
 
 from evo.errors import EvoError, InvalidInput
 from evo.text.visible import visible
@@ -23,9 +24,18 @@ def server(tools: Tools) -> MCPServer:
 
     The server logs only warnings, because agents show its standard error to the user.
     """
-    made = MCPServer("kernel-evo", instructions=INSTRUCTIONS, log_level="WARNING")
-    for tool in tools.all:
-        made.add_tool(_explained(tool), structured_output=False)
+    return MCPServer(
+        "kernel-evo", instructions=INSTRUCTIONS, log_level="WARNING", tools=[_strict(tool) for tool in tools.all]
+    )
+
+
+def _strict(tool: Callable[..., str]) -> Tool:
+    """Return a tool that refuses unknown arguments. The SDK would ignore them, for example `parent` for `parents`."""
+    made = Tool.from_function(_explained(tool), structured_output=False)
+    model = made.fn_metadata.arg_model
+    model.model_config["extra"] = "forbid"
+    model.model_rebuild(force=True)
+    made.parameters = model.model_json_schema(by_alias=True)
     return made
 
 
@@ -51,4 +61,6 @@ def _text(error: EvoError) -> str:
     if not isinstance(error, InvalidInput):
         return str(error)
     field, dot, rest = error.field.partition(".")
+    if field == "document" and rest in ("name", "idea"):
+        return f"{rest}: {error.reason}"
     return f"{_PARAMETERS.get(field, field)}{dot}{rest}: {error.reason}"
