@@ -175,3 +175,94 @@ def test_triton_import_turns_extents_of_a_block_into_tunables_with_small_values(
         "BLOCK": (64, 1024, 8192),
         "num_warps": (1, 4, 16),
     }
+
+
+ROWS = """
+@triton.jit
+def norm(x, weight, out, sums, row_stride, n_cols, count, eps: tl.constexpr, mode: tl.constexpr, WEIGHTED: tl.constexpr,
+         BLOCK_SIZE: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    x += row * row_stride
+    out += row * row_stride
+    cols = tl.arange(0, BLOCK_SIZE)
+    inside = cols < n_cols
+    value = tl.load(x + cols, mask=inside, other=0)
+    if WEIGHTED:
+        value *= tl.load(weight + cols, inside, 0)
+    if mode == "mean":
+        value = value / count
+    tl.store(out + cols, value + eps, inside)
+    tl.store(sums + row, tl.sum(value, axis=0))
+"""
+
+
+def rows(launch: str, kernel: str = ROWS) -> Draft:
+    return drafted_from_triton(f"{HEAD}{kernel}\n{launch}", "rows.py", None)
+
+
+def test_triton_import_turns_a_number_of_the_host_code_into_a_problem_field() -> None:
+    passed = "x, weight, out, sums, x.stride(-2), x.shape[-1], 7, 1e-6, mode='sum', WEIGHTED=True, BLOCK_SIZE=1024"
+    found = rows(f"def run(x, weight, out, sums):\n    n_rows = x.shape[0]\n    norm[(n_rows,)]({passed})\n")
+    assert (found.grid, found.notes) == (("n_rows",), ())
+    assert [(each.name, each.type, each.default) for each in found.fields] == [
+        ("n_rows", "int", 1024),
+        ("n_cols", "int", 768),
+        ("count", "int", 512),
+        ("eps", "float", 1e-5),
+        ("mode", "text", "mean"),
+        ("WEIGHTED", "bool", False),
+    ]
+    assert {each.name: each.shape for each in found.arguments} == {
+        "x": ("n_rows", "n_cols"),
+        "weight": ("n_cols",),
+        "out": ("n_rows", "n_cols"),
+        "sums": ("n_rows",),
+    }
+    assert found.derived == {"row_stride": "n_cols"}
+
+
+@pytest.mark.parametrize(
+    ("host", "grid", "made"),
+    [
+        ("norm[(x.shape[0],)](x, n_cols=k)", ("x_shape_0",), ["x_shape_0"]),
+        ("norm[x.size(0), x.numel() // k](x, n_cols=k)", ("x_size_0", "x_numel // n_cols"), ["x_size_0", "x_numel"]),
+        ("B, T = x.shape\n    norm[(B * T, 2)](x, n_cols=T)", ("B * n_cols", "2"), ["B"]),
+        (
+            "N = triton.cdiv(k, BLOCK_SIZE) if order is None else len(order)\n"
+            "    norm[(N, b)](x, n_cols=k, BLOCK_SIZE=BLOCK_SIZE)",
+            ("ceil_div(n_cols, BLOCK_SIZE)", "b"),
+            ["b"],
+        ),
+        (
+            "chips = torch.cuda.get_device_properties(x.device).multi_processor_count\n"
+            "    norm[lambda meta: (min(chips, triton.cdiv(k, meta['BLOCK_SIZE'])),)](x, n_cols=k)",
+            ("min(sm_count, ceil_div(n_cols, BLOCK_SIZE))",),
+            [],
+        ),
+        ("norm[(f(k),)](x)\n    norm[(k,)](x, n_cols=k)", ("n_cols",), []),
+    ],
+)
+def test_triton_import_reads_the_grid_from_host_code(host: str, grid: tuple[str, ...], made: list[str]) -> None:
+    found = rows(f"def other():\n    N = 3\n\ndef run(x, k, b, order):\n    {host}\n")
+    assert found.grid == grid
+    assert [each.name for each in found.fields if "host code" in each.decide] == made
+
+
+def test_triton_import_reads_shapes_from_loops_and_block_pointers() -> None:
+    kernel = """
+@triton.jit
+def scan(x, y, T, D: tl.constexpr, BD: tl.constexpr):
+    i_d, i_b = tl.program_id(0), tl.program_id(1)
+    p = tl.make_block_ptr(x + i_b * T * D, (T, D), (D, 1), (0, i_d * BD), (1, BD), (1, 0))
+    for t in range(0, T):
+        tl.store(y + t, tl.sum(tl.load(p)))
+"""
+    found = rows("def run(x, y, B, T, D):\n    scan[(triton.cdiv(D, 64), B)](x, y, T, D, 64)\n", kernel)
+    assert {each.name: each.shape for each in found.arguments} == {"x": ("B", "T", "D"), "y": ("T",)}
+
+
+def test_parameter_that_heuristics_compute_is_not_a_tunable() -> None:
+    decorator = "@triton.heuristics({'BLOCK': lambda args: 2 * args['n']})"
+    found = draft(decorators=f"{decorator}\n@triton.autotune(configs=CONFIGS, key=['n'])")
+    assert [each.name for each in found.tunables] == []
+    assert found.derived["BLOCK"] == "2 * n"

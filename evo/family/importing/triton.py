@@ -5,16 +5,25 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeGuard
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from evo.device import kind_of
 from evo.errors import InvalidInput
 from evo.family.importing.configs import OPTIONS, Configs, read_configs
 from evo.family.importing.draft import PRODUCT, UNSTATED, Draft, DraftArgument, DraftField, with_usual_values
+from evo.family.importing.triton_launches import (
+    Launch,
+    block_of,
+    expression_of,
+    found_grid,
+    launches_of,
+    parameter_of,
+    passed_number,
+)
+from evo.family.importing.triton_uses import Shapes, Uses, uses_of
 from evo.family.importing.tunables import DraftTunable
 from evo.family.source.triton.source import Kernel, Parameter, accesses, kernels_of, parsed
-from evo.space.expression import Expression
 from evo.text.suggestion import unknown
 from evo.trial import Value
 
@@ -23,9 +32,9 @@ MOST_STARTS = 12
 
 _TUNABLE = re.compile(r"BLOCK|TILE|GROUP|SPLIT|UNROLL|CHUNK|NUM_STAGES|STEPS?\b|^B[MNKHD]$", re.IGNORECASE)
 _FLAG = re.compile(r"^(is|has|use|even|causal|with)_?|_?(output|causal|specialize|bias|mask)$", re.IGNORECASE)
-_FLOAT = re.compile(r"eps|scale|alpha|beta|slope|temperature|^p$", re.IGNORECASE)
+_FLOAT = re.compile(r"eps|scale|alpha|beta|slope|temperature|smoothing|softcap|dropout|^p$", re.IGNORECASE)
 _STRIDE = re.compile(r"stride", re.IGNORECASE)
-_DESCRIPTORS = ("TensorDescriptor", "from_tensor")
+_HOST = "its usual value (the host code computes it for the grid)"
 _USUAL_BLOCK = 1024
 """Default value of a compile-time number, which may have to be a power of two."""
 _BLOCKS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
@@ -54,20 +63,32 @@ def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
     tree = parsed(text, file)
     kernels = kernels_of(tree)
     kernel = _chosen(kernels, tree, entry)
-    tuning = _tuning(kernel, tree)
-    tunables = tuple(_tunables(kernel, tuning, tree))
+    tuning, launches = _tuning(kernel, tree), launches_of(kernel, tree)
+    tunables = tuple(_tunables(kernel, tuning, launches))
     derived = dict(tuning.derived)
-    pointers = [each for each in kernel.parameters if _addressed(each, kernel, kernels)]
-    taken = {*(each.name for each in pointers), *(each.name for each in tunables), *derived}
-    others = [each for each in kernel.parameters if each.name not in taken]
-    fields = with_usual_values(tuple(_fields(others)))
-    fields = fields or (DraftField(name="N", default=65536, decide="name the problem's extents"),)
-    extents = [each.name for each in fields if each.type == "int" and not each.flag]
-    derived |= {each.name: _stride(each.name, extents) for each in others if _STRIDE.search(each.name)}
     used = accesses(kernel, kernels)
+    pointers = [each for each in kernel.parameters if not each.constant and (each.pointer or each.name in used)]
     names = [each.name for each in tunables]
-    grid, decided = _grid(kernel, tree, [*extents, *names, *derived])
-    passed = tuple(_argument(each, used.get(each.name, set()), tuning, extents) for each in pointers)
+    taken = {*(each.name for each in pointers), *names, *derived}
+    others = [each for each in kernel.parameters if each.name not in taken]
+    own = tuple(_fields(others, uses_of(kernel)))
+    if all(each.flag for each in own):
+        own = tuple(replace(each, flag=each.type != "int") for each in own)
+    derived |= dict.fromkeys((each.name for each in others if _STRIDE.search(each.name)), "1")
+    grid, made = found_grid(launches, tree, {*(each.name for each in own), *names, *derived, *kind_of("cuda").limits})
+    fields = with_usual_values((*(DraftField(name=name, default=UNSTATED, decide=_HOST) for name in made), *own))
+    if all(each.flag for each in fields):
+        fields = (DraftField(name="N", default=65536, decide="name the problem's extents"), *fields)
+    extents = [each.name for each in fields if not each.flag]
+    derived |= {each.name: _stride(each.name, extents) for each in others if _STRIDE.search(each.name)}
+    shapes = Shapes(kernel, extents, {word for each in grid for word in re.findall(r"[A-Za-z_]\w*", each)})
+    described = {each.name: block_of(each.name, launches, tree, {*names, *extents, *derived}) for each in pointers}
+    matrix = {"M", "N", "K"} <= set(extents)
+    passed = tuple(
+        _argument(each, used.get(each.name, set()), tuning, shape=shape, matrix=matrix)
+        for each in pointers
+        for shape in [shapes.shape(each.name) or tuple(extents)[-len(described[each.name]) :]]
+    )
     return Draft(
         kind="triton",
         entry=kernel.name,
@@ -75,16 +96,16 @@ def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
         arguments=passed,
         tunables=tunables,
         macros=(),
-        grid=grid,
+        grid=grid or _guessed_grid(extents, names),
         block=(),
         derived=derived,
         starts=_starts(tuning.configs, tunables),
         descriptors={
-            argument.name: block
+            argument.name: described[parameter.name]
             for parameter, argument in zip(pointers, passed, strict=True)
-            if (block := _block(parameter.name, kernel, tree, {*names, *extents, *derived})) or parameter.described
+            if described[parameter.name] or parameter.described
         },
-        notes=(*tuning.notes, *(() if decided else ("the grid (no launch in the file states it)",))),
+        notes=(*tuning.notes, *(() if grid else ("the grid (no launch in the file states it)",))),
     )
 
 
@@ -146,52 +167,25 @@ def _heuristics(decorator: ast.Call, tuning: _Tuning) -> dict[str, object]:
     pairs = zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ()
     for key, value in pairs:
         name = str(key.value) if isinstance(key, ast.Constant) else ""
-        expression = _expression(value.body, _parameter_of(value)) if isinstance(value, ast.Lambda) else None
+        expression = expression_of(value.body, parameter_of(value)) if isinstance(value, ast.Lambda) else None
         if expression is None:
             notes.append(f"heuristic {name}: write it under [triton.derived], {ast.unparse(value)}")
         derived[name] = expression or "1"
     return {"derived": derived, "notes": tuple(notes)}
 
 
-def _parameter_of(function: ast.Lambda) -> str:
-    return function.args.args[0].arg if function.args.args else ""
-
-
-def _expression(node: ast.expr, meta: str) -> str | None:
-    """Return a Python expression in the syntax of family.toml, with N for ``meta["N"]``; None if that is impossible."""
-
-    class Names(ast.NodeTransformer):
-        def visit_Subscript(self, found: ast.Subscript) -> ast.expr:
-            if isinstance(found.value, ast.Name) and found.value.id == meta and isinstance(found.slice, ast.Constant):
-                return ast.Name(id=str(found.slice.value))
-            return found
-
-        def visit_Call(self, found: ast.Call) -> ast.expr:
-            self.generic_visit(found)
-            if ast.unparse(found.func) in ("triton.cdiv", "tl.cdiv", "cdiv"):
-                return ast.Call(func=ast.Name(id="ceil_div"), args=found.args, keywords=[])
-            return found
-
-    text = ast.unparse(Names().visit(ast.parse(ast.unparse(node), mode="eval").body))
-    try:
-        return Expression.parse(text, "import").text
-    except InvalidInput:
-        return None
-
-
-def _tunables(kernel: Kernel, tuning: _Tuning, tree: ast.Module) -> Iterator[DraftTunable]:
+def _tunables(kernel: Kernel, tuning: _Tuning, launches: Sequence[Launch]) -> Iterator[DraftTunable]:
     configs = tuning.configs.values
-    parameters = {each.name for each in kernel.parameters}
-    names = dict.fromkeys(name for each in configs for name in each if name in parameters | set(OPTIONS))
+    parameters = {each.name: each for each in kernel.parameters if each.name not in tuning.derived}
+    names = dict.fromkeys(name for each in configs for name in each if name in (*parameters, *OPTIONS))
     for name in names:
         values = list(dict.fromkeys(each[name] for each in configs))
         ordered = sorted(values) if all(isinstance(each, int) for each in values) else values
         if len(ordered) > 1 or name in parameters:
             yield DraftTunable(name=name, values=tuple(ordered), default=configs[0][name])
-    for each in kernel.parameters:
+    for each in parameters.values():
         if each.constant and each.name not in names and each.default is None and _TUNABLE.search(each.name):
-            passed = _passed_value(kernel.name, each.name, tree)
-            yield _guessed(each.name, passed)
+            yield _guessed(each.name, passed_number(launches, each.name))
     if not configs:
         yield DraftTunable(name="num_warps", values=(1, 2, 4, 8, 16), default=4)
 
@@ -206,45 +200,24 @@ def _guessed(name: str, passed: int | None) -> DraftTunable:
     return DraftTunable(name=name, values=values, default=passed or usual, decide="its values")
 
 
-def _passed_value(kernel: str, name: str, tree: ast.Module) -> int | None:
-    """Return the number that a launch in the file passes for a parameter; None if there is none."""
-    for call in _launches(kernel, tree):
-        for each in call.keywords:
-            if each.arg == name and isinstance(each.value, ast.Constant) and isinstance(each.value.value, int):
-                return each.value.value
-    return None
-
-
-def _launches(kernel: str, tree: ast.Module) -> Iterator[ast.Call]:
-    for each in ast.walk(tree):
-        if (
-            isinstance(each, ast.Call)
-            and isinstance(each.func, ast.Subscript)
-            and ast.unparse(each.func.value) == kernel
-        ):
-            yield each
-
-
-def _addressed(parameter: Parameter, kernel: Kernel, kernels: Sequence[Kernel]) -> bool:
-    return not parameter.constant and (parameter.pointer or parameter.name in accesses(kernel, kernels))
-
-
-def _fields(parameters: Sequence[Parameter]) -> Iterator[DraftField]:
+def _fields(parameters: Sequence[Parameter], uses: Uses) -> Iterator[DraftField]:
     for each in parameters:
         if _STRIDE.search(each.name) or (each.constant and each.default is not None):
             continue
         name = each.name
-        if _FLOAT.search(name) and not each.constant:
-            yield DraftField(
-                name=name, type="float", default=1e-5 if "eps" in name.lower() else 1.0, decide="its value"
-            )
-        elif _FLAG.search(name):
-            yield DraftField(name=name, type="bool", default=False, decide="its value")
+        if _FLAG.search(name) or (each.constant and name in uses.switches):
+            yield DraftField(name=name, type="bool", default=False, decide="its value", flag=True)
+        elif name in uses.texts:
+            yield DraftField(name=name, type="text", default=uses.texts[name], decide="its value", flag=True)
+        elif _FLOAT.search(name):
+            default = 1e-5 if "eps" in name.lower() else 1.0
+            yield DraftField(name=name, type="float", default=default, decide="its value", flag=True)
         elif each.constant and name.upper() == name and re.search(r"ACTIVATION|MODE|TYPE|KIND|DTYPE|PRECISION", name):
-            yield DraftField(name=name, type="text", default="none", decide="its value")
+            yield DraftField(name=name, type="text", default="none", decide="its value", flag=True)
         else:
-            default = _USUAL_BLOCK if each.constant else UNSTATED
-            yield DraftField(name=name, default=default, decide="its usual value", flag=each.constant and len(name) > 2)
+            flag = name not in uses.extents and (each.constant or name in uses.others)
+            number = _USUAL_BLOCK if each.constant else UNSTATED
+            yield DraftField(name=name, default=number, decide="its usual value", flag=flag)
 
 
 def _stride(name: str, extents: Sequence[str]) -> str:
@@ -259,7 +232,15 @@ def _stride(name: str, extents: Sequence[str]) -> str:
     return extents[-1] if extents else "1"
 
 
-def _argument(parameter: Parameter, used: set[str], tuning: _Tuning, extents: Sequence[str]) -> DraftArgument:
+def _argument(
+    parameter: Parameter, used: set[str], tuning: _Tuning, *, shape: tuple[str, ...], matrix: bool
+) -> DraftArgument:
+    """Return the argument for a pointer or descriptor.
+
+    Args:
+        used: kinds of access.
+        matrix: True if the kernel multiplies matrices, so that the names of arguments show their extents.
+    """
     name = parameter.name
     atomic = any(each.startswith("atomic") for each in used)
     read, written = "load" in used, "store" in used or atomic
@@ -271,8 +252,7 @@ def _argument(parameter: Parameter, used: set[str], tuning: _Tuning, extents: Se
     if name in tuning.restored:
         role = "inout"
     plain = re.sub(r"(^desc_?|_?(ptr|pointer|desc)$)", "", name, flags=re.IGNORECASE) or name
-    shape = tuple(extents)
-    if {"M", "N", "K"} <= set(extents):
+    if matrix:
         shape = PRODUCT.get(plain.lower()[:1], shape)
     return DraftArgument(
         name=plain,
@@ -286,97 +266,9 @@ def _argument(parameter: Parameter, used: set[str], tuning: _Tuning, extents: Se
     )
 
 
-def _block(name: str, kernel: Kernel, tree: ast.Module, known: Collection[str]) -> tuple[str, ...]:
-    """Return the block shape of the tensor descriptor that the file passes for a parameter; empty if unknown.
-
-    The shape is read from a ``pre_hook`` of the configs (``nargs["a"].block_shape = [BLOCK_M, BLOCK_K]``) or, without a
-    ``pre_hook``, from the ``TensorDescriptor`` that the launch passes.
-    """
-    hooked = (
-        each.value
-        for each in ast.walk(tree)
-        if isinstance(each, ast.Assign)
-        and any(re.fullmatch(rf"\w+\['{name}'\]\.block_shape", ast.unparse(target)) for target in each.targets)
-    )
-    for found in (*hooked, *_described_blocks(name, kernel, tree)):
-        if not isinstance(found, ast.List | ast.Tuple):
-            continue
-        extents = [_expression(each, "nargs") for each in found.elts]
-        named = {word for each in extents for word in re.findall(r"[A-Za-z_]\w*", each or "?")}
-        if extents and all(extents) and named <= set(known):
-            return tuple(each for each in extents if each)
-    return ()
-
-
-def _described_blocks(name: str, kernel: Kernel, tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield the block shapes of the tensor descriptors that launches in the file pass for this parameter."""
-    for call in _launches(kernel.name, tree):
-        passed = dict(zip((each.name for each in kernel.parameters), call.args, strict=False))
-        passed |= {each.arg: each.value for each in call.keywords if each.arg}
-        value = passed.get(name)
-        made = [value, *(each.value for each in ast.walk(tree) if _assigns(each, value))]
-        for each in made:
-            if isinstance(each, ast.Call) and ast.unparse(each.func).rpartition(".")[2] in _DESCRIPTORS:
-                by_name = {keyword.arg: keyword.value for keyword in each.keywords}
-                yield from (by_name[key] for key in ("block_shape",) if key in by_name)
-                yield from each.args[-1:]
-
-
-def _assigns(node: ast.AST, name: ast.expr | None) -> TypeGuard[ast.Assign]:
-    return (
-        isinstance(node, ast.Assign)
-        and isinstance(name, ast.Name)
-        and any(isinstance(target, ast.Name) and target.id == name.id for target in node.targets)
-    )
-
-
-def _grid(kernel: Kernel, tree: ast.Module, known: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """Return the grid of a launch in the file, and True; if no grid was understood, a guessed grid, and False."""
-    for call in _launches(kernel.name, tree):
-        node = call.func.slice if isinstance(call.func, ast.Subscript) else None
-        passed = _passed_names(kernel, call)
-        for meta, extents in _extents(node, tree):
-            found = [_renamed(_expression(each, meta), passed) for each in extents]
-            names = {name for each in found if each for name in re.findall(r"[A-Za-z_]\w*", each)}
-            if all(found) and names <= {*known, "ceil_div", "min", "max"}:
-                return tuple(each for each in found if each), True
-    block = next((name for name in known if "BLOCK" in name.upper()), "")
-    first = known[0] if known else "1"
-    return ((f"ceil_div({first}, {block})" if block else first,), False)
-
-
-def _passed_names(kernel: Kernel, call: ast.Call) -> dict[str, str]:
-    """Return the names of the kernel's parameters, by the name of the variable that the launch passes."""
-    passed = zip((each.name for each in kernel.parameters), call.args, strict=False)
-    pairs = [*passed, *((each.arg, each.value) for each in call.keywords if each.arg)]
-    return {value.id: name for name, value in pairs if isinstance(value, ast.Name)}
-
-
-def _renamed(text: str | None, names: Mapping[str, str]) -> str | None:
-    return text and re.sub(r"[A-Za-z_]\w*", lambda found: names.get(found[0], found[0]), text)
-
-
-def _extents(node: ast.expr | None, tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
-    """Yield the grids that an expression may denote, each as the name of a parameter and the extents.
-
-    The expression is a tuple, a lambda, or the name of a variable or function. The parameter is that of the lambda or
-    function, which the extents may use; for a tuple, its name is empty.
-    """
-    match node:
-        case ast.Tuple(elts=elements):
-            yield "", elements
-        case ast.Lambda(body=ast.Tuple(elts=elements)):
-            yield _parameter_of(node), elements
-        case ast.Name(id=name):
-            for each in ast.walk(tree):
-                if isinstance(each, ast.Assign) and any(ast.unparse(target) == name for target in each.targets):
-                    if not isinstance(each.value, ast.Name):
-                        yield from _extents(each.value, tree)
-                elif isinstance(each, ast.FunctionDef) and each.name == name and each.args.args:
-                    returned = [found.value for found in ast.walk(each) if isinstance(found, ast.Return)]
-                    yield from (
-                        (each.args.args[0].arg, found.elts) for found in returned if isinstance(found, ast.Tuple)
-                    )
+def _guessed_grid(extents: Sequence[str], tunables: Sequence[str]) -> tuple[str, ...]:
+    block = next((name for name in tunables if "BLOCK" in name.upper()), "")
+    return (f"ceil_div({extents[0]}, {block})" if block else extents[0],)
 
 
 def _starts(configs: Configs, tunables: Sequence[DraftTunable]) -> tuple[Mapping[str, Value], ...]:

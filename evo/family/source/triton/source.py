@@ -130,7 +130,7 @@ def _pointers(node: ast.FunctionDef) -> set[str]:
     """Return the parameters that are named like pointers or used as addresses, directly or through variables."""
     names = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
     named = {name for name in names if name.lower().endswith(("_ptr", "_pointer", "ptr", "_ptrs"))}
-    return named | {name for name in names if name in addressed(node)}
+    return named | (names & addressed(node).keys())
 
 
 def _described(node: ast.FunctionDef) -> set[str]:
@@ -147,7 +147,7 @@ def _described(node: ast.FunctionDef) -> set[str]:
                 found.add(name)
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=access)) if _access(access):
                 found.add(name)
-    return (found & names) - _assigned(node).keys()
+    return (found & names) - assigned(node).keys()
 
 
 def _access(name: str) -> str | None:
@@ -162,13 +162,12 @@ def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
 
     Addresses are followed through assignments: after ``p = x + offsets``, ``tl.load(p)`` makes ``x`` an address, too.
     """
-    made = _assigned(node)
+    made = assigned(node)
     found: dict[str, set[str]] = {}
     for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
-        access, address = _access(_called(call)), _address(call)
-        if address is not None and access is not None:
-            for name in _bases(address, made, set()):
-                found.setdefault(name, set()).add(access)
+        address = address_of(call)
+        for name in bases(address, made, set()) if address is not None else ():
+            found.setdefault(name, set()).add(_access(_called(call)) or "")
     return found
 
 
@@ -178,7 +177,7 @@ def accesses(kernel: Kernel, kernels: Sequence[Kernel]) -> dict[str, set[str]]:
 
 
 def _accesses(kernel: Kernel, kernels: Mapping[str, Kernel], above: tuple[str, ...]) -> dict[str, set[str]]:
-    found, made = addressed(kernel.node), _assigned(kernel.node)
+    found, made = addressed(kernel.node), assigned(kernel.node)
     for call in (each for each in ast.walk(kernel.node) if isinstance(each, ast.Call)):
         name = _called(call)
         if name not in kernels or name in (*above, kernel.name) or not isinstance(call.func, ast.Name):
@@ -188,48 +187,62 @@ def _accesses(kernel: Kernel, kernels: Mapping[str, Kernel], above: tuple[str, .
         passed = [*zip(parameters, call.args, strict=False), *((each.arg, each.value) for each in call.keywords)]
         for parameter, given in passed:
             for access in inner.get(parameter or "", ()):
-                for base in _bases(given, made, set()):
+                for base in bases(given, made, set()):
                     found.setdefault(base, set()).add(access)
     return found
 
 
-def _address(call: ast.Call) -> ast.expr | None:
-    """Return the address in a memory access: the object of a method, or the first argument of a function."""
+def address_of(call: ast.Call) -> ast.expr | None:
+    """Return the address in a memory access: the object of a method, or the first argument; None for other calls."""
+    if _access(_called(call)) is None:
+        return None
     if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) not in ("tl", "triton.language"):
         return call.func.value
     return call.args[0] if call.args else None
 
 
-def _assigned(node: ast.FunctionDef) -> dict[str, list[ast.expr]]:
+def assigned(node: ast.FunctionDef) -> dict[str, list[ast.expr]]:
+    """Return the values that a kernel assigns to each variable, also in ``i, j = a, b``."""
     made: dict[str, list[ast.expr]] = {}
-    for each in ast.walk(node):
-        if isinstance(each, ast.Assign):
-            for target in each.targets:
-                if isinstance(target, ast.Name):
-                    made.setdefault(target.id, []).append(each.value)
+    for each in (each for each in ast.walk(node) if isinstance(each, ast.Assign)):
+        for name, value in (pair for target in each.targets for pair in _pairs(target, each.value)):
+            made.setdefault(name, []).append(value)
     return made
 
 
-def _bases(node: ast.expr, made: dict[str, list[ast.expr]], seen: set[str]) -> Iterator[str]:
-    """Yield the base pointers of an address, e.g. ``x`` for ``x + i * n``."""
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    match target, value:
+        case ast.Name(id=name), _:
+            yield name, value
+        case ast.Tuple(elts=targets), ast.Tuple(elts=values):
+            yield from (pair for each in zip(targets, values, strict=False) for pair in _pairs(*each))
+
+
+def bases(node: ast.expr, made: Mapping[str, list[ast.expr]], seen: set[str]) -> Iterator[str]:
+    """Yield the base pointers of an address, e.g. ``x`` for ``x + i * n``.
+
+    Args:
+        made: values that are assigned to variables, by variable.
+        seen: variables that were already followed; extended.
+    """
     match node:
         case ast.Name(id=name) if name not in seen:
             seen.add(name)
             yield name
             for value in made.get(name, ()):
-                yield from _bases(value, made, seen)
+                yield from bases(value, made, seen)
         case ast.BinOp(op=ast.Add(), left=left, right=right):
-            yield from _bases(left, made, seen)
+            yield from bases(left, made, seen)
             if not isinstance(left, ast.Name):
-                yield from _bases(right, made, seen) if isinstance(right, ast.Name) else ()
+                yield from bases(right, made, seen) if isinstance(right, ast.Name) else ()
         case ast.Call(func=ast.Attribute(value=ast.Name() as base)) if base.id not in ("tl", "triton"):
-            yield from _bases(base, made, seen)
+            yield from bases(base, made, seen)
         case ast.Call(args=[first, *_]) if _called(node) in ("make_block_ptr", "make_tensor_descriptor", "advance"):
-            yield from _bases(first, made, seen)
+            yield from bases(first, made, seen)
         case ast.Call(keywords=keywords) if _called(node) in ("make_block_ptr", "make_tensor_descriptor"):
             for each in keywords:
                 if each.arg == "base":
-                    yield from _bases(each.value, made, seen)
+                    yield from bases(each.value, made, seen)
 
 
 def sliced(text: str, entry: str, file: str) -> str:
