@@ -266,3 +266,15 @@ def test_parameter_that_heuristics_compute_is_not_a_tunable() -> None:
     found = draft(decorators=f"{decorator}\n@triton.autotune(configs=CONFIGS, key=['n'])")
     assert [each.name for each in found.tunables] == []
     assert found.derived["BLOCK"] == "2 * n"
+
+
+def test_array_whose_elements_are_indices_gets_a_dtype_of_integers() -> None:
+    kernel = """
+@triton.jit
+def gather(x, order, out, n, BLOCK: tl.constexpr):
+    here = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    index = tl.load(order + here, mask=here < n)
+    tl.store(out + here, tl.load(x + index, mask=here < n), mask=here < n)
+"""
+    found = rows("", kernel)
+    assert {each.name: each.dtype for each in found.arguments} == {"x": "float32", "order": "int64", "out": "float32"}

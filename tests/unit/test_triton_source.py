@@ -253,3 +253,32 @@ def test_tensor_maps_in_the_compiler_note_are_passed_between_arguments_and_scrat
     expected = TensorMap(of="a", dtype="float16", shape=(2048, 2048), box=(128, 64), swizzle=128, passes_shape=True)
     assert launch.tensor_maps == (expected,)
     assert launch.maps_at == 3, "tensor maps follow the arguments a, b and c"
+
+
+def test_sliced_source_keeps_the_first_of_several_conditional_imports() -> None:
+    imports = (
+        "if newest():\n"
+        "    try:\n"
+        "        from triton.language.extra.libdevice import (\n            tanh,\n        )\n"
+        "    except ImportError:\n"
+        "        from triton.language.extra.cuda.libdevice import tanh\n"
+        "else:\n"
+        "    from triton.language.math import tanh\n"
+        "    FACTOR = 3\n"
+    )
+    text = FILE.replace("UNUSED = 5\n", imports).replace("x * FACTOR", "tanh(x) * FACTOR")
+    kept = sliced(text, "scale", "kernel.py")
+    assert [line for line in kept.splitlines() if "tanh" in line or "newest" in line] == [
+        "from triton.language.extra.libdevice import tanh",
+        "    return tanh(x) * FACTOR",
+    ]
+    assert kept.splitlines().index("    return tanh(x) * FACTOR") == text.splitlines().index(
+        "    return tanh(x) * FACTOR"
+    )
+    assert "FACTOR = tl.constexpr(2.0)" in kept
+
+
+def test_modules_that_are_imported_conditionally_are_refused_in_kernels() -> None:
+    text = FILE.replace("UNUSED = 5\n", "if True:\n    import os as system\n")
+    with pytest.raises(InvalidInput, match=r"`system\.remove` is not part of Triton's language"):
+        sliced(text.replace("x * FACTOR", "system.remove(x)"), "scale", "kernel.py")

@@ -83,9 +83,15 @@ def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
     derived |= {each.name: _stride(each.name, extents) for each in others if _STRIDE.search(each.name)}
     shapes = Shapes(kernel, extents, {word for each in grid for word in re.findall(r"[A-Za-z_]\w*", each)})
     described = {each.name: block_of(each.name, launches, tree, {*names, *extents, *derived}) for each in pointers}
-    matrix = {"M", "N", "K"} <= set(extents)
+    matrix, indices = {"M", "N", "K"} <= set(extents), shapes.indices()
     passed = tuple(
-        _argument(each, used.get(each.name, set()), tuning, shape=shape, matrix=matrix)
+        _argument(
+            each,
+            used.get(each.name, set()),
+            tuning,
+            dtype="int64" if each.name in indices else "float32",
+            shape=PRODUCT.get(_plain(each.name).lower()[:1], shape) if matrix else shape,
+        )
         for each in pointers
         for shape in [shapes.shape(each.name) or tuple(extents)[-len(described[each.name]) :]]
     )
@@ -233,13 +239,12 @@ def _stride(name: str, extents: Sequence[str]) -> str:
 
 
 def _argument(
-    parameter: Parameter, used: set[str], tuning: _Tuning, *, shape: tuple[str, ...], matrix: bool
+    parameter: Parameter, used: set[str], tuning: _Tuning, *, dtype: str, shape: tuple[str, ...]
 ) -> DraftArgument:
     """Return the argument for a pointer or descriptor.
 
     Args:
         used: kinds of access.
-        matrix: True if the kernel multiplies matrices, so that the names of arguments show their extents.
     """
     name = parameter.name
     atomic = any(each.startswith("atomic") for each in used)
@@ -251,19 +256,20 @@ def _argument(
         role = "output"
     if name in tuning.restored:
         role = "inout"
-    plain = re.sub(r"(^desc_?|_?(ptr|pointer|desc)$)", "", name, flags=re.IGNORECASE) or name
-    if matrix:
-        shape = PRODUCT.get(plain.lower()[:1], shape)
     return DraftArgument(
-        name=plain,
+        name=_plain(name),
         role=role,
-        dtype="float32",
+        dtype=dtype,
         shape=shape,
         init=name in tuning.zeroed or (atomic and role == "output"),
         decide=decide,
         alignment=16,
         dtype_decide="its dtype (the Triton source does not state it)",
     )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"(^desc_?|_?(ptr|pointer|desc)$)", "", name, flags=re.IGNORECASE) or name
 
 
 def _guessed_grid(extents: Sequence[str], tunables: Sequence[str]) -> tuple[str, ...]:

@@ -95,6 +95,13 @@ class Shapes:
                 case ast.For(target=ast.Name(id=name), iter=value):
                     self._loops[name] = value
 
+    def indices(self) -> set[str]:
+        """Return the arrays whose elements are part of the address of another access, as in ``x + tl.load(order)``."""
+        addresses = (address for call in self._calls if (address := address_of(call)) is not None)
+        loads = (each for address in addresses for each in self._parts(address, set()) if isinstance(each, ast.Call))
+        loaded = (address for each in loads if (address := address_of(each)) is not None)
+        return {name for each in loaded for name in bases(each, self._made, set())}
+
     def shape(self, name: str) -> tuple[str, ...]:
         """Return the extents that limit the addresses of an array; empty if none do.
 

@@ -319,9 +319,12 @@ def _of_signature(node: ast.FunctionDef) -> list[ast.expr]:
 
 
 def _statements_by_name(tree: ast.Module) -> dict[str, ast.stmt]:
-    """Return the kernels, constants and imports of Triton by name. Of several statements, the last one counts."""
+    """Return the kernels, constants and imports of Triton by name.
+
+    Of several statements, the last one counts.
+    """
     found: dict[str, ast.stmt] = {}
-    for node in tree.body:
+    for node in _statements(tree.body):
         match node:
             case ast.Import(names=names) if all(each.name.split(".")[0] in _MODULES for each in names):
                 found |= {(each.asname or each.name.split(".")[0]): node for each in names}
@@ -335,6 +338,20 @@ def _statements_by_name(tree: ast.Module) -> dict[str, ast.stmt]:
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value) if _constant_value(value):
                 found[name] = node
     return found
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a file, and the imports in the branches of ``if`` and ``try``, the first branch last.
+
+    Usually, such branches import the same functions from several versions of Triton, the newest version first.
+    """
+    for node in body:
+        if isinstance(node, ast.If | ast.Try):
+            handlers = [each.body for each in node.handlers] if isinstance(node, ast.Try) else []
+            inner = (each for branch in (node.orelse, *reversed(handlers), node.body) for each in _statements(branch))
+            yield from (each for each in inner if isinstance(each, ast.Import | ast.ImportFrom))
+        else:
+            yield node
 
 
 def _importable(module: str, name: str) -> bool:
@@ -361,6 +378,8 @@ def _constant_value(node: ast.expr) -> bool:
 def _keep(node: ast.stmt, lines: Sequence[str], kept: list[str]) -> None:
     first = node.lineno - 1
     kept[first : node.end_lineno] = lines[first : node.end_lineno]
+    if node.col_offset:  # an import in a branch
+        kept[first : node.end_lineno] = [ast.unparse(node), *[""] * ((node.end_lineno or node.lineno) - node.lineno)]
     if isinstance(node, ast.FunctionDef):
         start = node.decorator_list[0].lineno - 1
         end = max(each.end_lineno or each.lineno for each in node.decorator_list)
@@ -410,7 +429,7 @@ def _of_language(node: ast.Attribute, modules: Collection[str], bases: Collectio
 def _modules(tree: ast.Module) -> set[str]:
     """Return the names under which a file imports modules, and ``triton``."""
     found = {"triton"}
-    for node in tree.body:
+    for node in _statements(tree.body):
         match node:
             case ast.Import(names=names):
                 found |= {(each.asname or each.name.partition(".")[0]) for each in names}

@@ -157,18 +157,21 @@ def _failure(error: BaseException | None, printed: str, source: str, folder: Pat
 def _with_file_lines(reason: BaseException, source: str) -> str:
     """Return the message of an error with line numbers of the kernel's file.
 
-    Triton's messages count lines from the start of the function.
+    Triton's messages count lines from the start of the function, and state the reason last, below an excerpt of the
+    source. Reports show the first lines of a log, so the reason comes first.
     """
-    function = getattr(reason, "src", None)
+    function, stated = getattr(reason, "src", None), getattr(reason, "error_message", None)
     if not isinstance(function, str) or function not in source:
         return str(reason)
     before = source[: source.index(function)].count("\n")
-    return re.sub(
+    text = re.sub(
         r"^at (\d+):(\d+):",
         lambda found: f"{FILE}:{before + int(found[1])}:{found[2]}:",
         str(reason),
         flags=re.MULTILINE,
     )
+    place, _, excerpt = text.partition("\n")
+    return f"{place} {stated}\n{excerpt.removesuffix(stated).rstrip()}" if stated else text
 
 
 def serve() -> None:
