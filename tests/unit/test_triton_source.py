@@ -278,7 +278,6 @@ def test_sliced_source_keeps_the_first_of_several_conditional_imports() -> None:
     assert "FACTOR = tl.constexpr(2.0)" in kept
 
 
-def test_modules_that_are_imported_conditionally_are_refused_in_kernels() -> None:
-    text = FILE.replace("UNUSED = 5\n", "if True:\n    import os as system\n")
-    with pytest.raises(InvalidInput, match=r"`system\.remove` is not part of Triton's language"):
-        sliced(text.replace("x * FACTOR", "system.remove(x)"), "scale", "kernel.py")
+def test_sliced_source_keeps_no_conditional_import_of_another_package() -> None:
+    text = FILE.replace("UNUSED = 5\n", "if True:\n    import os as system\n").replace("x * FACTOR", "system.remove(x)")
+    assert "import os" not in sliced(text, "scale", "kernel.py")
