@@ -12,7 +12,7 @@ import pytest
 
 from evo.cli.files.imported import write_imported
 from evo.errors import Conflict, EvoError, InvalidInput
-from evo.family.importing import Draft, drafted, read_source
+from evo.family.importing import Draft, drafted, read_source, with_roles
 from evo.family.importing.writing import Answer, family_toml, reference_py
 from evo.family.source.language import Language
 from templates.registry import find
@@ -1105,6 +1105,15 @@ def test_reference_that_returns_too_few_outputs_is_reported_with_a_remedy() -> N
         ValueError, match=r"^f\(\) must return x, sums; if one is scratch memory, import with --role NAME="
     ):
         scope["reference"]({"N": 3}, {"x": np.zeros(3)})
+
+
+@pytest.mark.parametrize("result", ["x.sum()", "{'sums': x.sum()}"])
+def test_reference_of_one_output_may_return_the_array_or_a_dict(result: str) -> None:
+    found = draft("void f(const float *x, float *sums, int n) { for (int i = 0; i < n; ++i) sums[0] += x[i]; }")
+    scope: dict[str, Any] = {}
+    answer = Answer(text=f"def f(x):\n    return {result}", function="f", parameters=("x",))
+    exec(reference_py(with_roles(found, {"sums": "output"}, ()), answer), scope)
+    assert scope["reference"]({"N": 3}, {"x": np.ones(3)}) == {"sums": 3}
 
 
 def test_entry_with_a_return_value_or_a_structure_argument_is_refused_with_a_remedy() -> None:

@@ -308,10 +308,10 @@ def _outputs(draft: Draft, answer: Answer | None) -> Iterator[str]:
         return
     function = "answer" if answer.function == "reference" else answer.function
     call = f"{function}({', '.join(_call_arguments(draft, answer))})"
-    if len(judged) == 1:
-        yield f'    return {{"{judged[0]}": np.asarray({call})}}'
-        return
     yield f"    found = {call}"
+    if len(judged) == 1:
+        yield f'    return found if isinstance(found, dict) else {{"{judged[0]}": np.asarray(found)}}'
+        return
     names = ", ".join(_quoted(each) for each in judged)
     yield "    if isinstance(found, dict):"
     yield "        return found"
