@@ -80,6 +80,11 @@ def built(
     return partial, scale * partial.rows
 
 
+def pool(plan: Plan, prefix: Partial, number: int, *, groups: Sequence[int] = ()) -> tuple[Partial, float]:
+    """Return the points and the estimate of `built`, with a random generator seeded by `number`."""
+    return built(plan, prefix, np.random.default_rng(number), WIDTH, groups=groups)
+
+
 def balanced(
     columns: Sequence[npt.NDArray[np.integer]], rows: int, count: int, rng: np.random.Generator
 ) -> npt.NDArray[np.intp]:
@@ -113,10 +118,13 @@ class Listing:
             the listing takes too long.
         prefix: partial points after the last step whose points fit in memory. If `points` is None, random points are
             built from `prefix`.
+        pool: random valid points that extend `prefix`, and the estimated number of all such points; see `pool`. None if
+            they were not needed.
     """
 
     points: Partial | None
     prefix: Partial
+    pool: tuple[Partial, float] | None = None
 
 
 class Lister:
@@ -138,8 +146,10 @@ class Lister:
             prefix = grown
             if not prefix.rows:
                 break
-            if prefix.rows >= ESTIMATED_FROM and self._hopeless(prefix):
-                return Listing(points=None, prefix=prefix)
+            if prefix.rows >= ESTIMATED_FROM:
+                first = pool(self.plan, prefix, 0)
+                if first[1] > FAR_BEYOND * self.limit:
+                    return Listing(points=None, prefix=prefix, pool=first)
         return Listing(points=prefix, prefix=prefix)
 
     @property
@@ -156,10 +166,6 @@ class Lister:
         for grown in self._grow(partial, level):
             if grown.rows:
                 yield from self.complete(grown)
-
-    def _hopeless(self, prefix: Partial) -> bool:
-        """Return True if far more valid points than `limit` are estimated to extend the partial points `prefix`."""
-        return built(self.plan, prefix, np.random.default_rng(0), WIDTH)[1] > FAR_BEYOND * self.limit
 
     def _gather(self, blocks: Iterator[Partial]) -> Partial | None:
         """Return all blocks as one; None if there are more rows than the limit, or if the effort limit is reached."""

@@ -274,7 +274,7 @@ class Space:
     def _valid_points(self, plan: Plan) -> ValidPoints:
         listing = Lister(plan, limit=ENUMERATION_LIMIT).list()
         if listing.points is None:
-            return Drawn(plan, listing.prefix)
+            return Drawn(plan, listing)
         if not listing.points.rows:
             raise explain(self.tunables, self.constraints, self.constants, ENUMERATION_LIMIT)
         return Listed(plan, plan.declared(listing.points))

@@ -1,5 +1,6 @@
 """Valid points of a space, either enumerated in memory or drawn at random on demand."""
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evo.space.emptiness import EmptySpace
-from evo.space.enumeration import WIDTH, Lister, balanced, built, drawn
+from evo.space.enumeration import Lister, Listing, balanced, drawn, pool
 from evo.space.expression.arithmetic import INTEGER_LIMIT, Mask
 from evo.space.plan import START, Indices, Partial, Plan
 
@@ -210,13 +211,15 @@ class Drawn:
         EmptySpace: none of these methods found a valid point.
     """
 
-    def __init__(self, plan: Plan, prefix: Partial) -> None:
+    def __init__(self, plan: Plan, listing: Listing) -> None:
         self._plan = plan
-        self._prefix = prefix
-        self._pools: dict[tuple[int, tuple[int, ...]], Indices] = {}
+        self._prefix = prefix = listing.prefix
+        points, estimate = listing.pool or pool(plan, prefix, 0)
+        self._pools: dict[tuple[int, tuple[int, ...]], Indices] = {(0, ()): plan.declared(points)}
         completions = math.prod(len(step.tunable.values) for step in plan.steps[len(prefix.columns) :])
-        self._rare = self._pool_and_estimate(0)[1] < LEAST_SHARE * prefix.rows * completions
-        block = next((rows for rows in self.draws(np.random.default_rng(0), 1) if len(rows)), None)
+        self._rare = estimate < LEAST_SHARE * prefix.rows * completions
+        blocks = itertools.chain([self._pool(0)], self.draws(np.random.default_rng(0), 1))
+        block = next((rows for rows in blocks if len(rows)), None)
         if block is None:
             raise EmptySpace("constraints", "none of millions of random configs is valid", ["loosen them"])
         self._known_valid = block[:1]
@@ -255,12 +258,9 @@ class Drawn:
             groups: see `built`.
         """
         if (number, groups) not in self._pools:
-            self._pools[number, groups] = self._pool_and_estimate(number, groups)[0]
+            points, _ = pool(self._plan, self._prefix, number, groups=groups)
+            self._pools[number, groups] = self._plan.declared(points)
         return self._pools[number, groups]
-
-    def _pool_and_estimate(self, number: int, groups: tuple[int, ...] = ()) -> tuple[Indices, float]:
-        points, estimate = built(self._plan, self._prefix, np.random.default_rng(number), WIDTH, groups=groups)
-        return self._plan.declared(points), estimate
 
     def _subtrees(self, rng: np.random.Generator) -> Iterator[Indices]:
         lister = Lister(self._plan, limit=MAX_DRAWS, max_effort=MAX_SUBTREE_EFFORT)

@@ -9,7 +9,7 @@ from evo.device.estimate.target import known
 from evo.space import Space
 from evo.space.expression import Expression
 from evo.space.tunable import Constraint, Tunable
-from evo.strategy.parts.transfer import LEAST, Earlier, nearest_row, predicted
+from evo.strategy.parts.transfer import LEAST, Earlier, NearestRows, predicted
 from evo.trial import Config
 from evo.trial.objective import Objective
 from templates.recorded import shipped
@@ -65,10 +65,10 @@ def test_too_few_results_predict_no_config() -> None:
 
 def test_config_of_a_different_space_maps_to_nearest_numbers_and_defaults() -> None:
     space = Space(TUNABLES)
-    row = nearest_row(space, {"TILE": 80, "COPY": "async", "OTHER": 1})
+    row = NearestRows(space).of({"TILE": 80, "COPY": "async", "OTHER": 1})
     assert row is not None
     assert space.decode(row) == {"TILE": 64, "COPY": "async", "UNROLL": 2}
-    assert nearest_row(space, {"TILE": 80, "COPY": "bulk", "UNROLL": 1}) is None
+    assert NearestRows(space).of({"TILE": 80, "COPY": "bulk", "UNROLL": 1}) is None
 
 
 def test_results_of_the_same_problem_predict_its_best_config() -> None:

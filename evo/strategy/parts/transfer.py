@@ -9,6 +9,7 @@ of being learned.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -81,10 +82,11 @@ class _Task:
 
 
 def _task(space: Space, earlier: Earlier) -> _Task | None:
-    """Return the results that can be transferred to the new space (`nearest_row`); None if fewer than `LEAST` can."""
+    """Return the results that can be transferred to the new space (`NearestRows`); None if fewer than `LEAST` can."""
     found: dict[bytes, tuple[Indices, float]] = {}
+    nearest = NearestRows(space)
     for config, cost in sorted(earlier.results, key=lambda each: each[1]):
-        if (row := nearest_row(space, config)) is not None and math.isfinite(cost):
+        if (row := nearest.of(config)) is not None and math.isfinite(cost):
             found.setdefault(row.tobytes(), (row, cost))
     if len(found) < LEAST:
         return None
@@ -92,15 +94,24 @@ def _task(space: Space, earlier: Earlier) -> _Task | None:
     return _Task(problem=earlier.problem, rows=np.array(rows), slowness=slowness(np.array(costs, dtype=np.float64)))
 
 
-def nearest_row(space: Space, config: Config) -> Indices | None:
-    """Return the row of `space` that is nearest to a config of another space.
+class NearestRows:
+    """Finds the rows of a space that are nearest to configs of other spaces."""
 
-    Values that `space` has are kept. Other numbers are replaced by the nearest number, and missing tunables get their
-    default. The result is None if `space` lacks a value that is not a number, such as the name of a mechanism, because
-    results for one mechanism do not predict results for another.
-    """
-    indices = [_nearest_index(tunable, config.get(tunable.name)) for tunable in space.tunables]
-    return None if None in indices else np.array(indices, dtype=np.int32)
+    def __init__(self, space: Space) -> None:
+        self._index_of = {
+            tunable.name: lru_cache(maxsize=None, typed=True)(partial(_nearest_index, tunable))
+            for tunable in space.tunables
+        }
+
+    def of(self, config: Config) -> Indices | None:
+        """Return the nearest row, or None if there is none.
+
+        Values that the space has are kept. Other numbers are replaced by the nearest number, and missing tunables get
+        their default. The result is None if the space lacks a value that is not a number, such as the name of a
+        mechanism, because results for one mechanism do not predict results for another.
+        """
+        indices = [index_of(config.get(name)) for name, index_of in self._index_of.items()]
+        return None if None in indices else np.array(indices, dtype=np.int32)
 
 
 def _nearest_index(tunable: Tunable, value: Value | None) -> int | None:
