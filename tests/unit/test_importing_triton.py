@@ -278,3 +278,16 @@ def gather(x, order, out, n, BLOCK: tl.constexpr):
 """
     found = rows("", kernel)
     assert {each.name: each.dtype for each in found.arguments} == {"x": "float32", "order": "int64", "out": "float32"}
+
+
+@pytest.mark.parametrize(("access", "deterministic"), [("atomic_add", False), ("atomic_max", True), ("store", True)])
+def test_order_of_the_sums_is_declared_as_undefined_if_a_triton_kernel_adds_atomically(
+    access: str, deterministic: bool
+) -> None:
+    kernel = f"""
+@triton.jit
+def collect(x, out, n, BLOCK: tl.constexpr):
+    here = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.{access}(out, tl.sum(tl.load(x + here, mask=here < n, other=0), axis=0))
+"""
+    assert rows("", kernel).deterministic is deterministic

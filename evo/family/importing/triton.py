@@ -102,6 +102,9 @@ def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
         arguments=passed,
         tunables=tunables,
         macros=(),
+        deterministic=not any(
+            "atomic_add" in used.get(each.name, ()) and each.name not in indices for each in pointers
+        ),
         grid=grid or _guessed_grid(extents, names),
         block=(),
         derived=derived,
