@@ -281,3 +281,23 @@ def test_sliced_source_keeps_the_first_of_several_conditional_imports() -> None:
 def test_sliced_source_keeps_no_conditional_import_of_another_package() -> None:
     text = FILE.replace("UNUSED = 5\n", "if True:\n    import os as system\n").replace("x * FACTOR", "system.remove(x)")
     assert "import os" not in sliced(text, "scale", "kernel.py")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import torch, triton, triton.language as tl",
+        "import os; import triton; import triton.language as tl; os.remove('x')",
+        "import triton, os as torch; import triton.language as tl",
+    ],
+)
+def test_sliced_source_keeps_only_the_triton_imports_of_a_line(line: str) -> None:
+    text = FILE.replace("import torch\nimport triton\nimport triton.language as tl\n", f"{line}\n")
+    kept = sliced(
+        text.replace("UNUSED = 5", "TWO = 2; os.remove('y')").replace("x * FACTOR", "x * TWO"), "scale", "k.py"
+    )
+    first, *rest = [each for each in kept.splitlines() if each]
+    assert set(first.replace("import ", "").replace("; ", ", ").split(", ")) == {"triton", "triton.language as tl"}
+    assert rest[0] == "TWO = 2"
+    assert "remove" not in kept
+    assert "torch" not in kept

@@ -326,8 +326,9 @@ def _statements_by_name(tree: ast.Module) -> dict[str, ast.stmt]:
     found: dict[str, ast.stmt] = {}
     for node in _statements(tree.body):
         match node:
-            case ast.Import(names=names) if all(each.name.split(".")[0] in _MODULES for each in names):
-                found |= {(each.asname or each.name.split(".")[0]): node for each in names}
+            case ast.Import(names=names):
+                own = (each for each in names if each.name.split(".")[0] in _MODULES)
+                found |= {(each.asname or each.name.split(".")[0]): node for each in own}
             case ast.ImportFrom(module=str(module), names=names, level=0) if _IMPORTED.fullmatch(module):
                 if all(_importable(module, each.name) for each in names):
                     found |= {(each.asname or each.name): node for each in names}
@@ -376,15 +377,19 @@ def _constant_value(node: ast.expr) -> bool:
 
 
 def _keep(node: ast.stmt, lines: Sequence[str], kept: list[str]) -> None:
+    """Add a statement to the kept lines, without the imports of other packages and the statements on the same lines."""
     first = node.lineno - 1
-    kept[first : node.end_lineno] = lines[first : node.end_lineno]
-    if node.col_offset:  # an import in a branch
-        kept[first : node.end_lineno] = [ast.unparse(node), *[""] * ((node.end_lineno or node.lineno) - node.lineno)]
     if isinstance(node, ast.FunctionDef):
+        kept[first : node.end_lineno] = lines[first : node.end_lineno]
         start = node.decorator_list[0].lineno - 1
         end = max(each.end_lineno or each.lineno for each in node.decorator_list)
         kept[start:end] = [""] * (end - start)
         kept[first - 1] = "@triton.jit"
+        return
+    if isinstance(node, ast.Import):
+        node = ast.Import([each for each in node.names if each.name.split(".")[0] in _MODULES])
+    before, text = kept[first].split("; "), ast.unparse(node)
+    kept[first] = "; ".join([*filter(None, before), *([] if text in before else [text])])
 
 
 def _check(node: ast.stmt, modules: Collection[str], file: str) -> None:
