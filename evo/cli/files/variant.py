@@ -34,6 +34,8 @@ def read_variant_files(path: Path) -> VariantFiles:
         if not each.resolve().is_relative_to(path.resolve()):
             raise InvalidInput(str(each), "is a link that leads out of the folder: submit a copy of the file instead")
     files = {each.relative_to(path).as_posix(): _text(each) for each in found}
+    if not files.keys() - {DOCUMENT}:
+        raise InvalidInput(str(path), f"contains no source; put the kernel and {DOCUMENT} into the folder")
     try:
         document = read_toml(files.pop(DOCUMENT, ""))
     except ValueError as error:

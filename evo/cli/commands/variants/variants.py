@@ -13,7 +13,7 @@ from evo.cli.console.output import console, facts, print_json, table, written
 from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
-from evo.errors import EvoError
+from evo.errors import Conflict, EvoError
 from evo.text.visible import visible
 from evo.text.wording import count_text, outcome_text, over_limit_text, percent_text
 
@@ -96,12 +96,19 @@ def submit(
     files = read_variant_files(path)
     out, parents = progress(as_json), parent or [0]
     with ended_by_signals(), reached(out, where, measuring=wait and where.url is None) as connection:
-        view = connection.client.submit_variant(
-            search_id, files.files, document=files.document, parents=parents, trials=trials
-        )
+        try:
+            view = connection.client.submit_variant(
+                search_id, files.files, document=files.document, parents=parents, trials=trials
+            )
+        except Conflict as error:
+            if wait or where.url is not None or "no connected worker" not in str(error):
+                raise
+            raise Conflict(f"{error}; or add --wait, which runs a worker on this machine") from error
         if not as_json:
+            shown = f"kernel-evo variant show {view.search_id} {view.number}{where.options}"
             out.print(
-                f"Variant {view.number} of search {view.search_id} ({view.name}) is tuned by search {view.tuning_id}."
+                f"Variant {view.number} of search {view.search_id} ({view.name}) is tuned by search {view.tuning_id}; "
+                f"`{shown}` prints its results."
             )
         view = waited(connection, view) if wait else view
     if wait or as_json:
