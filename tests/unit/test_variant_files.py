@@ -80,5 +80,5 @@ def test_variants_of_the_operations_benchmark_are_accepted(place: Path) -> None:
 def test_variant_folder_without_a_source_is_refused(files: tuple[str, ...], tmp_path: Path) -> None:
     for name in files:
         (tmp_path / name).write_text('idea = "none"\n')
-    with pytest.raises(InvalidInput, match="contains no source; put the kernel and variant.toml into the folder"):
+    with pytest.raises(InvalidInput, match=r"contains no source; put the kernel and variant\.toml into the folder"):
         read_variant_files(tmp_path)
