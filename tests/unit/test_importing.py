@@ -1164,3 +1164,23 @@ def test_import_does_not_take_another_conditional_expression_for_a_minimum(end: 
     loop = f"for (int r = 0; r < n; r += CHUNK) {{ int a = r + CHUNK, end = {end}; for (int i = r; i < end; ++i) "
     found = draft(f"#define CHUNK 8\nvoid f(float *y, int n, int k) {{ {loop} y[i] = k; }} }}")
     assert next(each.shape for each in found.arguments if each.name == "y") == ("N", "K")
+
+
+def test_constants_outside_functions_become_tunables_and_fields_like_macros() -> None:
+    text = (
+        "constexpr int kTile = 16;\nstatic const int64_t TAPS = 5;\nconstexpr std::size_t UNUSED{4};\n"
+        "const int n = 3;\n"
+        'extern "C" void fir(const float *x, const float *taps, float *y, int len) {\n'
+        "    constexpr int LOCAL = 3;\n"
+        "    for (int b = 0; b < len; b += kTile)\n"
+        "        for (int i = b; i < std::min(b + kTile, len); ++i)\n"
+        "            for (int t = 0; t < TAPS; ++t) y[i] += taps[t] * x[i] * LOCAL / n;\n}\n"
+    )
+    found = draft(text, "c++")
+    assert [(each.name, each.default) for each in found.fields] == [("TAPS", 5), ("LEN", 1024)]
+    assert [(each.name, each.values) for each in found.tunables] == [("kTile", (4, 8, 16, 32, 64))]
+    assert {each.name: each.shape for each in found.arguments if each.shape}["taps"] == ("TAPS",)
+    copy = read_source(text, "c++").compilable({"kTile", "TAPS"})
+    assert copy.startswith(
+        "#ifndef kTile\nconstexpr int kTile = 16;\n#endif\n#ifndef TAPS\nstatic const int64_t TAPS = 5;\n"
+    )

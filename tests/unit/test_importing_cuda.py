@@ -224,3 +224,13 @@ def test_macros_in_lower_case_that_a_cuda_source_does_not_define_become_fields_a
     assert found.block == ("block_size_x", "block_size_y")
     assert found.grid == ("ceil_div(image_width, block_size_x)", "ceil_div(image_height, block_size_y)")
     assert {each.shape for each in found.arguments} == {("image_height", "image_width")}
+
+
+def test_constant_that_limits_the_offset_of_a_pointer_is_the_extent_of_an_array() -> None:
+    found = draft(
+        "\nconstexpr int BINS = 512;\n"
+        "__global__ void merge(const unsigned *local, unsigned *counts) {\n"
+        "    for (int b = threadIdx.x; b < BINS; b += blockDim.x) atomicAdd(counts + b, local[b]);\n}\n"
+    )
+    assert [(each.name, each.default) for each in found.fields if each.flag] == [("BINS", 512)]
+    assert {each.name: each.shape for each in found.arguments} == {"local": ("BINS",), "counts": ("BINS",)}

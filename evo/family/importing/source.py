@@ -23,6 +23,12 @@ from evo.family.importing.types import plain_type
 from evo.family.source.language import Language
 
 _DEFINE = re.compile(r"\s*#\s*define\s+([A-Za-z_]\w*)\s+(?:(-?\w+)|\(\s*(-?\w+)\s*\))\s*$")
+_CONSTANT = re.compile(
+    r"(?:(?:static|inline|__device__)\s+)*const(?:expr)?\s+(?:static\s+)?(?:unsigned|(?:unsigned\s+)?int|auto|"
+    r"(?:std::)?(?:size_t|u?int(?:32|64)_t))\s+(?=\w*[A-Z_])([A-Za-z]\w+)\s*(?:=\s*(\d\w*)|\{\s*(\d\w*)\s*\})\s*;\s*$"
+)
+"""Matches the definition of a constant at the beginning of a line, so outside functions. A macro can replace the
+constant, unless its name may also occur in headers, such as ``n`` or ``L``."""
 _WHOLE = re.compile(r"(-?)(0[xX][0-9a-fA-F]{1,15}|\d{1,18})[uUlL]{0,3}")
 _GUARD = re.compile(r"\s*#\s*ifndef\s+([A-Za-z_]\w*)\s*$")
 _QUALIFIERS = frozenset({"type_qualifier", "attribute_declaration", "attribute_specifier", "ms_declspec_modifier"})
@@ -92,7 +98,7 @@ class Helper:
 
 @dataclass(frozen=True, kw_only=True)
 class Macro:
-    """A macro whose value is a whole number.
+    """A macro or a constant outside functions whose value is a whole number.
 
     Attributes:
         guarded: True if the definition applies only if the macro is not yet defined.
@@ -373,6 +379,8 @@ def used_names(code: Code) -> set[str]:
     found = set[str]()
     for node in code.nodes("identifier", "type_identifier", "preproc_arg"):
         around = code.parent(node)
+        if around.type == "init_declarator" and part(around, "declarator") == node:
+            continue  # the definition of a constant
         if around.type not in _DIRECTIVES or written(part(around, "directive")) == "#pragma":
             found.update(re.findall(r"\w+", written(node)))
     return found
@@ -425,7 +433,7 @@ def _macros(text: str) -> Iterator[Macro]:
         elif re.match(r"\s*#\s*endif", line):
             guarded.subtract(guards[-1:])
             del guards[-1:]
-        elif (match := _DEFINE.match(line)) is not None:
+        elif (match := _DEFINE.match(line) or _CONSTANT.match(line)) is not None:
             name, text = match[1], match[2] or match[3]
             value = whole_number(text)
             alias = text if value is None and text in values else ""

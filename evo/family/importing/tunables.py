@@ -131,11 +131,16 @@ class MacroUses:
                 self.of(name).bounds.add(written(bound))
 
     def _indexes(self, variable: str, loop: Node) -> bool:
-        """Return True if a loop indexes an argument by the variable alone, as in ``w[t]``."""
-        return any(
-            written(part(each, "argument")) in self._pointers and written(part(each, "indices")).strip("[]") == variable
-            for each in descendants(loop)
+        """Return True if a loop indexes an argument by the variable alone, as in ``w[t]`` or ``w + t``."""
+        pairs = (
+            [part(each, "argument"), part(each, "indices")]
             if each.type == "subscript_expression"
+            else [part(each, "left"), part(each, "right")]
+            for each in descendants(loop)
+            if each.type == "subscript_expression" or (each.type == "binary_expression" and operator(each) == "+")
+        )
+        return any(
+            written(array) in self._pointers and written(index).strip("[]") == variable for array, index in pairs
         )
 
     def _number(self, text: str) -> int | None:
