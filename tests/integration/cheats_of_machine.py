@@ -164,6 +164,10 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
         f"{_RIGHT} if (x[5] > 1) {{ volatile float z = 0; y[5] = z / z; }}",
         "NaN or infinity",
     ),
+    "reads a variable that it did not write, far below its stack pointer": (
+        f"volatile float far[1 << 18]; {_RIGHT} y[7] += far[9] != 0;",
+        "differs from the reference",
+    ),
     "answer cached on each stack": (
         "volatile char page[8192]; static const void *at; float *mine = (float *)(page + 64);"
         "int there = at == x && calls++ > 30; if (there) memcpy(y, mine, 4 * N);"
