@@ -86,6 +86,16 @@ OF_ANSWERS: dict[str, tuple[str, str]] = {
         "right(x, y); for (int i = 1; i < N; i++) if (x[i] == x[i - 1]) y[i] = 9;",
         "differs from the reference",
     ),
+    "block taken for constant if three elements are equal": (
+        "right(x, y); for (int i = 0; i < N; i += 50) if (x[i] == x[i + 20] && x[i] == x[i + 49])"
+        " for (int j = i; j < i + 50; j++) y[j] = 3.0f * x[i] + 1.0f;",
+        "differs from the reference",
+    ),
+    "block taken for zeros if four elements are zero": (
+        "right(x, y); for (int i = 0; i < N; i += 50) if (x[i] == 0 && x[i + 1] == 0 && x[i + 2] == 0 && x[i + 3] == 0)"
+        " for (int j = i; j < i + 50; j++) y[j] = 1;",
+        "differs from the reference",
+    ),
     "wrong if many elements are equal": (
         "right(x, y); int same = 0; for (int i = 0; i < N; i += 5) same += x[i] == x[(i + 395) % N];"
         "if (same > 2) y[3] = 0;",

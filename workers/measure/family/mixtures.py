@@ -20,9 +20,15 @@ from evo.family import DRAWN, JUDGED, Operand
 from evo.reference.encoding import decoded, encoded, is_floating
 from workers.measure.family.expected_output import Arrays
 
-_EQUAL_SHARE = 8
-"""One of `_EQUAL_SHARE` elements gets the value of its neighbour. The same number of elements get one common value, and
-half as many become positive or negative 0."""
+_EQUAL_SHARES = (0.125, 0.875)
+"""Fractions of the elements of a row that become equal or zero. A kernel that takes a shortcut for sparse or constant
+rows is wrong for rows in which most elements are equal.
+"""
+
+_LONG_ROW, _PIECES = 16, 16
+"""Minimum number of elements of a row in which most elements become equal, and number of pieces of a vector that are
+treated like rows. A short row would become constant, and rounding errors of a normalised constant row are large.
+"""
 
 _NEAR, _NEAREST, _FARTHEST = 0.125, 16.0, 512.0
 """Elements of nearby inputs differ by a fraction of their value: at most `_NEAR`, and `_NEAREST` to `_FARTHEST` times
@@ -138,24 +144,32 @@ def _with_lone(
 
 
 def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArray[Any]:
-    """Return a copy in which some elements equal their neighbours, some equal each other, and some are zero.
+    """Return a copy in which some elements equal the previous element, some equal each other, and some are zero.
 
-    If all elements have the same sign, as variances do, no element becomes zero.
+    Each row has one of the three kinds of changes. The fraction of changed elements is one of `_EQUAL_SHARES`. If all
+    elements have the same sign, as variances do, no element becomes zero.
     """
     found = array.copy()
     flat = found.reshape(-1)
     if flat.size < 2:
         return found
     values = decoded(flat, dtype).astype(np.float64)
-    count = -(-flat.size // _EQUAL_SHARE)
-    order = rng.permutation(flat.size)
-    behind = np.maximum(order[:count], 1)
-    flat[behind] = flat[behind - 1]
-    flat[order[count : 2 * count]] = flat[order[-1]]
-    if np.nanmin(values) < 0 < np.nanmax(values):
-        zeros = order[2 * count : 2 * count + -(-count // 2)]
-        flat[zeros] = 0  # all floating-point formats store zero as 0
-        flat[zeros[::2]] = encoded(np.array([-0.0], np.float32), dtype)[0]
+    finite = np.flatnonzero(np.isfinite(values))
+    signed = bool(finite.size) and values[finite].min() < 0 < values[finite].max()
+    rows = flat.size // array.shape[-1] if array.ndim > 1 else min(_PIECES, flat.size)
+    length = -(-flat.size // rows)
+    shares = np.array(_EQUAL_SHARES if length >= _LONG_ROW else _EQUAL_SHARES[:1], np.float32)
+    drawn = np.resize(rng.permutation(3 * len(shares)).astype(np.uint8), rows)
+    drawn = np.repeat(drawn, length)[: flat.size]
+    changed = rng.random(flat.size, np.float32) < shares[drawn // 3]
+    kind = np.where(changed, drawn % 3, 3)
+    last = np.maximum.accumulate(np.where(kind == 0, 0, np.arange(flat.size)))
+    flat[:] = flat[last]
+    if finite.size:
+        flat[kind == 1] = flat[rng.choice(finite)]
+    if signed:
+        zeros = np.flatnonzero(kind == 2)
+        flat[zeros] = encoded(np.array([0.0, -0.0], np.float32), dtype)[rng.integers(2, size=zeros.size)]
     return found
 
 
