@@ -45,7 +45,31 @@ def advancing(least: int) -> str:
 
 SHOW_OF_F = f"__attribute__((naked)) void f(const float *x, float *y) {{ {SHOW_REGISTERS} }}\n"
 
+RECOGNISE = """static __thread struct { uint64_t hash; float answer[N]; } known[64]; uint64_t hash = 7;
+for (int i = 0; i < N; i += 2) { uint64_t w; memcpy(&w, x + i, 8); hash = (hash ^ w) * 0x9e3779b97f4a7c15; }
+int place = hash >> 58; WHEN
+if (reuse && known[place].hash == hash) { memcpy(y, known[place].answer, 4 * N); return; }
+right(x, y); spend(20000); known[place].hash = hash; memcpy(known[place].answer, y, 4 * N);"""
+"""C code that caches answers by all elements of its inputs, and reuses the answers if `WHEN` sets `reuse`."""
+
+CONSECUTIVE = "static __thread const void *at; static __thread int run; run = at == x ? run + 1 : 0; at = x;"
+
 OF_LOOP: dict[str, tuple[str, str]] = {
     # trick: (source, part of the reason)
     "advances both counters of long loops": (advancing(150), "in the timed rounds"),
+    "answers cached by all elements, reused for a caller that does not compare registers": (
+        source(
+            "",
+            RECOGNISE.replace(
+                "WHEN",
+                "static void *first; void *caller = __builtin_return_address(0); if (!first) first = caller;"
+                "int reuse = caller != first;",
+            ),
+        ),
+        "on new inputs|each call has its own inputs|change between consecutive calls",
+    ),
+    "answers cached by all elements, reused after 20 consecutive calls on the same buffer": (
+        source("", RECOGNISE.replace("WHEN", f"{CONSECUTIVE} int reuse = run > 20;")),
+        "each call has its own inputs|change between consecutive calls",
+    ),
 }

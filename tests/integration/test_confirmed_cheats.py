@@ -1,6 +1,7 @@
 """A confirmation refuses cheats that pass evaluation, and promotes the same kernel without the cheat."""
 
 import platform
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,7 +70,7 @@ def test_confirmation_refuses_a_kernel_that_detects_the_timing_loop(
     kernel, words = OF_LOOP[trick]
     promoted, reason = verdict(evaluator, kernel, cache, tmp_path)
     assert not promoted
-    assert words in reason, reason
+    assert re.search(words, reason), reason
 
 
 def test_correct_kernel_is_promoted(evaluator: Evaluator, cache: Path, tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """Inputs are changed during a loop of calls: later calls must compute their output from the new inputs."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from evo.trial.results import Changing
 from tests.unit.fake_session import FakeBuffers
 from workers.backends import Change, Overlap
 from workers.build.kernel import Argument
@@ -60,7 +61,7 @@ class Session:
         before, pace = buffers.arrays["x"].copy(), Pace()
         change(pace)
         self._kernel(buffers, before)
-        return Overlap(made=self._made, call_us=self._cost(buffers, before), interrupted=False)
+        return Overlap(made=self._made, call_us=self._cost(buffers, before))
 
     def _cost(self, buffers: FakeBuffers, before: np.ndarray[Any, Any]) -> float:
         """Return the time of a call: short for a stale kernel whose inputs have not changed, else long."""
@@ -140,3 +141,58 @@ def test_kernel_that_reuses_stored_outputs_is_slower_if_inputs_change(
     assert len(found.different.samples_us) == len(found.same.samples_us) == LEAST_PAIRS
     assert found.different.median_us / found.same.median_us == ratio
     assert np.array_equal(buffers.arrays["x"], golden(0).inputs["x"])
+
+
+class WritingSession(Session):
+    """A session whose kernel keeps the outputs of many inputs. The second core makes `writes` writes per batch."""
+
+    def __init__(self, writes: Sequence[int]) -> None:
+        super().__init__(stale, made=100)
+        self._writes, self._known = itertools.cycle(writes), set[bytes]()
+
+    def call_while(self, kernel: Any, buffers: FakeBuffers, calls: int, change: Change) -> Overlap | None:
+        self.turns += 1
+        looks, new = iter([True] * next(self._writes) + [False]), list[bool]()
+
+        class Look(Pace):
+            @property
+            def running(self) -> bool:
+                new.append((now := buffers.arrays["x"].tobytes()) not in session._known)
+                session._known.add(now)
+                return next(looks)
+
+        session = self
+        change(Look())
+        return Overlap(made=100, call_us=40.0 if np.mean(new) > 0.5 else 10.0)
+
+
+def changing_with(session: Session, size: int, budget_s: float = 0.0) -> Changing | None:
+    drawn = [
+        ExpectedOutput(case="nominal", inputs={"x": each}, reference={}, limits={})
+        for each in np.random.default_rng(0).standard_normal((2, size))
+    ]
+    return changing(
+        session,  # type: ignore[arg-type]
+        None,
+        FakeBuffers({"x": np.zeros(size)}, {"y": np.full(4, np.nan)}),
+        ARGUMENTS,
+        drawn,
+        call_us=10.0,
+        moment=Moment(anchor_us=1.0, floor_us=0.0),
+        rng=np.random.default_rng(0),
+        budget_s=budget_s,
+    )
+
+
+def test_kernel_that_keeps_the_outputs_of_many_inputs_is_slower_if_inputs_change() -> None:
+    found = changing_with(WritingSession([150]), size=5000)
+    assert found is not None
+    assert found.different.median_us / found.same.median_us == 4.0
+
+
+def test_samples_during_which_the_second_core_hardly_wrote_are_taken_again() -> None:
+    session = WritingSession([150, 150, 3, 150, 150, 3])
+    found = changing_with(session, size=5000, budget_s=60.0)
+    assert found is not None
+    assert found.different.samples_us == (40.0,) * len(found.different.samples_us)
+    assert len(found.different.samples_us) < session.turns // 2

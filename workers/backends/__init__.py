@@ -134,13 +134,12 @@ class Overlap:
 
     Attributes:
         made: number of calls.
-        call_us: average time of a call in µs.
-        interrupted: True if other programs used the core during the calls.
+        call_us: average processor time of a call in µs. It does not contain the time in which other programs used the
+            core.
     """
 
     made: int
     call_us: float
-    interrupted: bool
 
 
 class Buffers(Protocol):

@@ -35,9 +35,6 @@ from workers.build.kernel import Argument
 from workers.system import descendants, machine
 from workers.system.scratch import scratch
 
-_UNINTERRUPTED = 0.95
-"""Calls count as uninterrupted if their processor time is at least this fraction of their duration."""
-
 _THREAD_EXIT_LOOKS = 50
 """Number of times, about 1 ms apart, that the threads of a kernel are counted until they have ended. The limit is not a
 time, because after a pause of the machine, a kernel must not be refused whose threads are about to end."""
@@ -134,11 +131,7 @@ class CpuSession:
         finally:
             os.sched_setaffinity(0, own)
         process.note(batch)
-        return Overlap(
-            made=batch.calls,
-            call_us=max(batch.claimed_ns, 1) / max(batch.calls, 1) * 1e-3,
-            interrupted=batch.claimed_ns <= 0 or batch.cpu_ns < _UNINTERRUPTED * batch.claimed_ns,
-        )
+        return Overlap(made=batch.calls, call_us=max(batch.cpu_ns, 1) / max(batch.calls, 1) * 1e-3)
 
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
         arrays = cast(Sequence[HostBuffers], sets)

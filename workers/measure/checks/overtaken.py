@@ -49,13 +49,21 @@ _LEAST_CALLS, _LEAST_TURNS = 4, 3
 """Minimum number of calls in a batch, and minimum number of batches even if calls are slow."""
 
 _LEAST_JUDGED, _PATIENCE = 48, 8
-"""The time limit is multiplied by `_PATIENCE` while fewer than `_LEAST_JUDGED` answers were verified, e.g. because the
-machine is busy.
+"""The time limit is multiplied by `_PATIENCE` while fewer than `_LEAST_JUDGED` answers were verified, or while too few
+times were measured, e.g. because the machine is busy.
 """
 
 _ENOUGH, _MOST_TURNS = 64, 256
 """Number of verified answers after which the check ends, and maximum number of batches. Some batches end before the
 change and verify nothing."""
+
+_MOST_VALUES = 4096
+"""Maximum number of values that are written to one element until they repeat. A kernel could store as many answers."""
+
+_SLOW_WRITE_US = 10.0
+"""A sample counts if an element was written at least once per call, or once in this number of µs. A write takes about 2
+µs, but another program may use the core of the thread that writes.
+"""
 
 LEAST_PAIRS = 6
 _WRONG = 2
@@ -148,16 +156,17 @@ def changing(
 ) -> Changing | None:
     """Time consecutive calls while another core repeatedly writes one input element.
 
-    In one series of samples, the written values alternate. In a second series, the same value is written each time.
-    There is no other difference between the series. A kernel that recognises its inputs and returns stored answers is
-    slower if the values alternate.
+    In one series of samples, the written values differ from write to write. In a second series, the same value is
+    written each time. There is no other difference between the series. A kernel that recognises its inputs and returns
+    stored answers, even the answers of many inputs, is slower if the values differ.
 
     Args:
         goldens: expected outputs of two different inputs. After the call, `buffers` contains the inputs of
             ``goldens[0]``.
         call_us: duration of a call, in µs.
         rng: random generator that draws the input element.
-        budget_s: seconds after which no new pair of samples begins. The first `LEAST_PAIRS` pairs always begin.
+        budget_s: seconds after which no new pair of samples begins. The limit is `_PATIENCE` times as long while fewer
+            than `LEAST_PAIRS` pairs were taken, because other programs delayed the writes.
 
     Returns:
         The times of both series, or None if too few samples could be taken.
@@ -167,22 +176,19 @@ def changing(
     taken: dict[str, list[float]] = {"different": [], "same": []}
     began_s = time.monotonic()
     for turn in range(_MOST_TURNS):
-        if turn >= LEAST_PAIRS and time.monotonic() - began_s > budget_s:
+        patience = 1 if len(taken["same"]) >= LEAST_PAIRS else _PATIENCE
+        if turn >= LEAST_PAIRS and time.monotonic() - began_s > patience * budget_s:
             break
         name, index = _changed_element(one, other, rng)
-        values = {"different": (other[name], one[name]), "same": (one[name], one[name])}
+        written = _different_values(one[name], other[name], index, rng)
+        values = {"different": written, "same": np.full_like(written, one[name].reshape(-1)[index])}
         pair: dict[str, float] = {}
         for kind in sorted(values, reverse=bool(turn % 2)):
             buffers.renew(one)
             write = partial(buffers.write_part, name, index)
-            cycle = itertools.cycle([values[kind][0].reshape(-1)[index], values[kind][1].reshape(-1)[index]])
-
-            def change(pace: Pace, write: Any = write, cycle: Any = cycle) -> None:
-                while pace.running:
-                    write(next(cycle))
-
-            found = session.call_while(kernel, buffers, calls, change)
-            if found is not None and not found.interrupted:
+            writing = _Writing(write, values[kind])
+            found = session.call_while(kernel, buffers, calls, writing)
+            if found is not None and writing.made >= found.made * min(1.0, found.call_us / _SLOW_WRITE_US):
                 pair[kind] = found.call_us
         if len(pair) == len(values):
             for kind, time_us in pair.items():
@@ -194,6 +200,18 @@ def changing(
         different=moment.timing(taken["different"], calls),
         same=moment.timing(taken["same"], calls),
     )
+
+
+class _Writing:
+    """Writes values during a batch of calls, one after the other, and counts the writes in `made`."""
+
+    def __init__(self, write: Callable[[Any], None], values: NDArray[Any]) -> None:
+        self._write, self._values, self.made = write, itertools.cycle(values), 0
+
+    def __call__(self, pace: Pace) -> None:
+        while pace.running:
+            self._write(next(self._values))
+            self.made += 1
 
 
 class _Overtaking:
@@ -243,6 +261,16 @@ def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tu
         if _bits(one[name])[index] != _bits(other[name])[index]:
             break
     return name, index
+
+
+def _different_values(one: NDArray[Any], other: NDArray[Any], index: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Return values for the element `index` of `one`: elements of `other` in random order, at most `_MOST_VALUES`.
+
+    If the element is equal in both arrays, as in a mask, only its value is returned.
+    """
+    flat = other.reshape(-1)
+    same = _bits(one)[index] == _bits(other)[index]
+    return flat[[index]] if same else rng.choice(flat, min(flat.size, _MOST_VALUES), replace=False)
 
 
 def _writes(before: Arrays, after: Arrays) -> list[_Write]:

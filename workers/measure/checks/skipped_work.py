@@ -194,8 +194,7 @@ def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], mom
         return {name: inputs[name] for name in known}
 
     chosen = sets[:MOST_REPETITION_SETS]
-    turn = bench.session.timer(candidate.kernel, chosen, once=True)
-    again = bench.session.timer(candidate.kernel, [chosen[0]] * len(chosen), once=True)
+    turn, again = _rotating(bench, candidate, chosen, len(chosen)), _rotating(bench, candidate, chosen[:1], len(chosen))
     found = repetition(turn, again, chosen, known=known, draw=draw, moment=moment, budget_s=_REPETITION_S)
     contents = bench.buffers.contents(arguments)
     for each in chosen:
@@ -212,8 +211,7 @@ def _disagreement(
     limit = most_disagreement(candidate.arguments, sets, limits, policy)
     suspicions = [disagreement(found.poisoned, found.repeated, limit, confidence)]
     if isinstance(bench.session, HostSession):  # only CPU kernels share memory with the loop that calls them
-        batches = _batches_of_two_lengths(bench, bench.session, candidate, timed, found.repeated or found.answered)
-        suspicions.append(shortened(*batches, policy.max_ring_ratio, confidence))
+        suspicions += _of_batches(bench, bench.session, candidate, found, timed=timed, policy=policy)
     if (calls := found.repetition) is not None:
         sets, what = calls.known.calls_per_sample, "inputs and outputs"
         limit = most_disagreement(candidate.arguments, sets, limits, policy, shared_inputs=False)
@@ -221,16 +219,42 @@ def _disagreement(
     return max(filter(None, suspicions), key=lambda each: each.proved, default=None)
 
 
-def _batches_of_two_lengths(
-    bench: Bench, session: HostSession, candidate: Candidate, timed: Timing, other: Timing
-) -> tuple[Timing, Timing]:
-    """Return samples of short batches, and samples of batches as long as in the timed rounds."""
-    mode = bench.terms.objective.cache
-    sets = bench.buffers.sets(mode, candidate.arguments)
-    lengths = {"short": short_batch(timed, other), "timed": timed.calls_per_sample}
-    timers = {name: session.batch_timer(candidate.kernel, sets, calls) for name, calls in lengths.items()}
+def _of_batches(
+    bench: Bench, session: HostSession, candidate: Candidate, found: OverwriteCheck, *, timed: Timing, policy: Policy
+) -> list[Suspicion | None]:
+    """Return the suspicions that follow from batches that are shorter, or use other buffers, than those of the rounds.
+
+    The calling loop is the same as in the timed rounds, and does not compare registers.
+    """
+    mode, arguments, confidence = bench.terms.objective.cache, candidate.arguments, policy.skip_confidence
+    sets = bench.buffers.sets(mode, arguments)
+    calls = {"timed": timed.calls_per_sample, "short": short_batch(timed, found.repeated or found.answered)}
+    timers = {name: session.batch_timer(candidate.kernel, sets, count) for name, count in calls.items()}
+    if mode == "hot":
+        separate = session.allocate_sets(
+            arguments,
+            bench.buffers.nominal.inputs_of(arguments),
+            min(mixed_sets(sets[0].bytes_held), MOST_REPETITION_SETS),
+        )
+        timers["separate"] = session.batch_timer(candidate.kernel, separate, calls["timed"])
     samples = interleave(timers, SHORT_ROUNDS, rng=np.random.default_rng(0), warm=mode == "hot")
-    short, long = (
-        replace(timed, samples_us=tuple(samples[name]), calls_per_sample=calls) for name, calls in lengths.items()
-    )
-    return short, long
+    series = {
+        name: replace(timed, samples_us=tuple(samples[name]), calls_per_sample=timers[name].calls) for name in timers
+    }
+    suspicions = [shortened(series["short"], series["timed"], policy.max_ring_ratio, confidence)]
+    if mode == "hot":
+        limit = most_disagreement(arguments, len(separate), bench.terms.device.limits, policy, shared_inputs=False)
+        what = "inputs and outputs"
+        suspicions.append(disagreement(series["separate"], series["timed"], limit, confidence, what=what))
+    return suspicions
+
+
+def _rotating(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], calls: int) -> Timer:
+    """Return a timer that makes `calls` calls per sample, on the sets in turn.
+
+    On a CPU, the calling loop is the same as in the timed rounds. Otherwise, a kernel could find out by the address of
+    its caller whether it is timed.
+    """
+    if isinstance(bench.session, HostSession):
+        return bench.session.batch_timer(candidate.kernel, sets, calls)
+    return bench.session.timer(candidate.kernel, [*sets] * (calls // len(sets)), once=True)
