@@ -13,7 +13,7 @@ from evo.promotion.policy import Policy
 from evo.trial.results import ConfirmReport, OverwriteCheck, Repetition
 from evo.trial.timing import Timing
 from tests.unit.fake_session import FakeBuffers
-from workers.measure.checks.repetition import LEAST_ROUNDS, MOST_ROUNDS, repetition
+from workers.measure.checks.repetition import LEAST_ROUNDS, MOST_ROUNDS, repetition, separate_sets
 from workers.measure.timing import Moment
 
 MOMENT = Moment(anchor_us=1.0, floor_us=0.0)
@@ -176,3 +176,10 @@ def test_busy_machine_leaves_the_inputs_rule_undecided(
     (rule,) = (each for each in judged(seen).rules if each.name == "inputs")
     assert (rule.passed, rule.conclusive) == (passed, conclusive)
     assert ("Search again while fewer other programs run" in rule.text) is not conclusive
+
+
+@pytest.mark.parametrize(
+    ("bytes_held", "sets"), [(4_000, 16), (1 << 18, 16), (1 << 20, 4), (1_440_000, 2), (1 << 30, 2)]
+)
+def test_separate_buffer_sets_fit_in_a_small_part_of_the_last_level_cache(bytes_held: int, sets: int) -> None:
+    assert separate_sets(bytes_held, near_bytes=1 << 19, last_bytes=1 << 25) == sets

@@ -33,7 +33,7 @@ from workers.measure.checks.overwrite import (
     unsteady,
 )
 from workers.measure.checks.repetition import MOST_SETS as MOST_REPETITION_SETS
-from workers.measure.checks.repetition import repetition
+from workers.measure.checks.repetition import repetition, separate_sets
 from workers.measure.family.expected_output import Arrays
 from workers.measure.timing import Moment, interleave
 from workers.measure.verify import WrongAnswerError
@@ -193,7 +193,7 @@ def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], mom
         inputs = bench.reference.draw(plan, (*bench.terms.seed, _NEW, next(drawn)))
         return {name: inputs[name] for name in known}
 
-    chosen = sets[:MOST_REPETITION_SETS]
+    chosen = sets[: _separate_sets(bench, sets[0].bytes_held)]
     turn, again = _rotating(bench, candidate, chosen, len(chosen)), _rotating(bench, candidate, chosen[:1], len(chosen))
     found = repetition(turn, again, chosen, known=known, draw=draw, moment=moment, budget_s=_REPETITION_S)
     contents = bench.buffers.contents(arguments)
@@ -231,11 +231,8 @@ def _of_batches(
     calls = {"timed": timed.calls_per_sample, "short": short_batch(timed, found.repeated or found.answered)}
     timers = {name: session.batch_timer(candidate.kernel, sets, count) for name, count in calls.items()}
     if mode == "hot":
-        separate = session.allocate_sets(
-            arguments,
-            bench.buffers.nominal.inputs_of(arguments),
-            min(mixed_sets(sets[0].bytes_held), MOST_REPETITION_SETS),
-        )
+        inputs = bench.buffers.nominal.inputs_of(arguments)
+        separate = session.allocate_sets(arguments, inputs, _separate_sets(bench, sets[0].bytes_held))
         timers["separate"] = session.batch_timer(candidate.kernel, separate, calls["timed"])
     samples = interleave(timers, SHORT_ROUNDS, rng=np.random.default_rng(0), warm=mode == "hot")
     series = {
@@ -247,6 +244,13 @@ def _of_batches(
         what = "inputs and outputs"
         suspicions.append(disagreement(series["separate"], series["timed"], limit, confidence, what=what))
     return suspicions
+
+
+def _separate_sets(bench: Bench, bytes_held: int) -> int:
+    """Return the number of buffer sets, of `bytes_held` bytes each, for comparisons with calls on a single set."""
+    if not isinstance(bench.session, HostSession):
+        return MOST_REPETITION_SETS
+    return separate_sets(bytes_held, bench.terms.device.limits.get("l2_bytes", 0.0), bench.session.cold_bytes)
 
 
 def _rotating(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], calls: int) -> Timer:
