@@ -192,7 +192,10 @@ def _at(path: Path) -> Package:
         return _recording(path, _state(path))
     if path.name in (SPEC, PYTHON_SPEC):
         return _folder(path.parent, built_in=False)
-    raise NotFound(f"{path} is not {WANTED}")
+    remedy = f"rename a recording to {path.stem}.json"
+    if path.suffix in (".c", ".cc", ".cpp", ".cxx", ".cu", ".py"):
+        remedy = "`kernel-evo import FILE` creates a family from it"
+    raise NotFound(f"{path} is not {WANTED}; {remedy}")
 
 
 def _folder(path: Path, *, built_in: bool) -> Package:

@@ -265,7 +265,7 @@ def _placeholders(macros: Macros | None) -> Iterator[str]:
             if name in macros.kinds:
                 yield (
                     f"`{{{{ {name} }}}}` is syntax of templates, and {macros.file} is not one; "
-                    f"write `{name}`, or name the file {macros.file}.j2"
+                    f'write `{name}`, or declare `template = "{macros.file}.j2"` instead of the source'
                 )
                 return
 
