@@ -360,7 +360,7 @@ def _dynamic_array(body: Code) -> str:
 
 def _is_read_once(parameter: Parameter, body: Code, accesses: Accesses) -> bool:
     """Return True for a pointer to a single number that is only read. Fortran passes extents this way."""
-    return _is_single(parameter.name, body) and (parameter.constant or accesses.of(parameter).kinds == "r")
+    return _elements(parameter.name, body) == 1 and (parameter.constant or accesses.of(parameter).kinds == "r")
 
 
 def _fields(
@@ -443,11 +443,18 @@ def _with_value(each: DraftField, launch: FoundLaunch) -> DraftField:
     return replace(each, default=value, decide="") if each.argument and value > 0 else each
 
 
-def _is_single(name: str, body: Code) -> bool:
-    """Return True if every use of a pointer is ``*name``, i.e. the pointer refers to a single element."""
-    around = [body.parent(each) for each in body.uses.get(name, ())]
-    single = (each.type == "pointer_expression" and operator(each) == "*" for each in around)
-    return bool(around) and all(single)
+def _elements(name: str, body: Code) -> int:
+    """Return the number of elements to which a pointer refers if every use is ``*name`` or ``name[NUMBER]``; else 0."""
+    last = [-1]
+    for node in body.uses.get(name, ()):
+        around = body.parent(node)
+        index = written(part(around, "indices")).strip("[]") if part(around, "argument") == node else ""
+        if around.type == "pointer_expression" and operator(around) == "*":
+            index = "0"
+        if around.type not in ("pointer_expression", "subscript_expression") or not index.isdecimal():
+            return 0
+        last.append(int(index))
+    return max(last) + 1
 
 
 def _words_in_indices(name: str, body: Code) -> set[str]:
@@ -499,8 +506,8 @@ def _argument(
         if radius in words:
             shape = _with_halo(shape, words - {radius}, offsets.get(radius, set()), field_name)
     shape = _declared_shape(parameter, shape, passed)
-    if _is_single(parameter.name, body):
-        shape = ("1",)
+    if not parameter.extents and (elements := _elements(parameter.name, body)):
+        shape = (str(elements),)
     role, init, decide = _role(parameter, accesses, dtype)
     return DraftArgument(
         name=parameter.name,
