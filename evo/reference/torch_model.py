@@ -5,6 +5,7 @@ file runs, they are replaced by the problem's values. PyTorch is imported only w
 """
 
 import ast
+import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -126,7 +127,7 @@ def loaded(path: Path, values: Mapping[str, int]) -> ModuleType:
     key = (str(path), *sorted(values.items()))
     with _LOCK:
         if key not in _MODULES:
-            tree = ast.fix_missing_locations(_Replace(values).visit(ast.parse(path.read_text("utf-8"))))
+            tree = ast.fix_missing_locations(_Replace(values).visit(ast.parse(path.read_text("utf-8-sig"))))
             name = f"torch_model_{len(_MODULES)}_{path.stem}"
             module = ModuleType(name)
             module.__file__ = str(path)
@@ -176,8 +177,7 @@ class TorchModel:
         """
         import torch
 
-        with _LOCK, torch.random.fork_rng(devices=[]), torch.no_grad(), placed_on("cpu"):
-            torch.manual_seed(int(rng.integers(1 << 62)))
+        with _LOCK, seeded(int(rng.integers(1 << 62))), torch.no_grad(), placed_on("cpu"):
             module = self._module(problem)
             values = module.get_inputs()
             state = self._state(module.Model(*module.get_init_inputs()))
@@ -226,7 +226,7 @@ class TorchModel:
                 state[key].copy_(self._tensor(name, inputs))
             values = [None] * len(self.given)
             if None in self.given:
-                with torch.device("meta"), placed_on("meta"):
+                with seeded(0), torch.device("meta"), placed_on("meta"):
                     values = list(module.get_inputs())
         return model, [
             value if name is None else self._tensor(name, inputs)
@@ -291,6 +291,26 @@ class TorchModel:
             "torch": lambda inputs: prepare(inputs, compiling=False),
             "torch-compile": lambda inputs: prepare(inputs, compiling=True),
         }
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Context manager in which the global generators of PyTorch, NumPy and Python start from a seed.
+
+    The generators continue as before at the end.
+    """
+    import torch
+
+    before, numpy_before = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % (1 << 32))
+        try:
+            yield
+        finally:
+            random.setstate(before)
+            np.random.set_state(numpy_before)
 
 
 def placed_on(device: str) -> AbstractContextManager[Any]:

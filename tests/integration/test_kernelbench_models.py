@@ -78,6 +78,46 @@ def test_model_with_random_or_invalid_outputs_is_refused(forward: str, reason: s
         described_text(tmp_path, forward, "torch.rand(n, 9)")
 
 
+@pytest.mark.parametrize(
+    ("forward", "inputs", "reason"),
+    [
+        ("torch.cat(x)", "[torch.rand(n, 2), torch.rand(n, 2)]", r"returns tensors in a list \(item 0\)"),
+        ("x", "3, {'a': torch.rand(n)}", r"returns tensors in a dict \(item 1\)"),
+        ("x[x > 0.5]", "torch.rand(n)", "first run on tensors of PyTorch's device `meta`"),
+    ],
+)
+def test_inputs_that_no_kernel_can_take_are_named(forward: str, inputs: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        described_text(tmp_path, forward, inputs)
+
+
+@pytest.mark.parametrize("returned", ["{'x': torch.rand(8)}", "torch.rand(8, 2)", "None"])
+def test_get_inputs_must_return_a_list(returned: str, tmp_path: Path) -> None:
+    text = MODEL % "x" + f"def get_inputs():\n    return {returned}\ndef get_init_inputs():\n    return []\n"
+    (tmp_path / "p.py").write_text(text)
+    with pytest.raises(InvalidInput, match="it must return a list of tensors and numbers"):
+        describe(tmp_path / "p.py")
+
+
+def test_inputs_drawn_by_generators_of_python_and_numpy_depend_only_on_the_seed(tmp_path: Path) -> None:
+    from evo.reference.torch_model import TorchModel
+
+    drawn = "torch.tensor([random.random() for _ in range(n)]), torch.from_numpy(np.random.rand(n)), random.random()"
+    text = MODEL % "x + y * s" + INPUTS % drawn
+    text = f"import random\nimport numpy as np\n{text.replace('self, x', 'self, x, y, s')}"
+    (tmp_path / "p.py").write_text("\ufeff" + text, "utf-8")
+    assert "own" in describe(tmp_path / "p.py").distributions
+    model = TorchModel(
+        path=tmp_path / "p.py", fields={"N": "n"}, given=("x", "y", None), parameters={}, outputs=("out",)
+    )
+    first, again, other = (model.inputs({"N": 6}, "own", np.random.default_rng(seed)) for seed in (0, 0, 1))
+    for name in ("x", "y"):
+        assert np.array_equal(first[name], again[name])
+        assert not np.array_equal(first[name], other[name])
+    outputs = [model.reference({"N": 6}, first)["out"] for _ in range(2)]
+    assert np.array_equal(outputs[0], outputs[1])
+
+
 def test_input_structure_is_preserved_and_non_finite_distributions_are_omitted(tmp_path: Path) -> None:
     from evo.reference.torch_model import TorchModel
 

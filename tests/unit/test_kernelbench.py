@@ -121,8 +121,9 @@ def test_file_that_is_not_a_kernelbench_problem_is_refused_with_the_reason(
     text: str, reason: str, tmp_path: Path
 ) -> None:
     (tmp_path / "p.py").write_text(text)
-    with pytest.raises(InvalidInput, match=reason):
+    with pytest.raises(InvalidInput, match=reason) as refused:
         write_kernelbench(tmp_path / "p.py", tmp_path / "family")
+    assert str(refused.value).count("p.py") == 1
     assert not (tmp_path / "family").exists()
 
 

@@ -87,5 +87,6 @@ def _run(file: Path) -> dict[str, Any]:
             str(file), f"ended the process that runs it (status {done.returncode}): {last_line:.300}"
         ) from None
     if not isinstance(answer, dict) or "error" in answer:
-        raise InvalidInput(str(file), str(answer["error"]) if isinstance(answer, dict) else "printed no description")
+        reason = str(answer["error"]) if isinstance(answer, dict) else "printed no description"
+        raise InvalidInput(str(file), reason.removeprefix(f"{file.name}: "))
     return answer

@@ -19,7 +19,7 @@ import numpy as np
 
 from evo.errors import EvoError, InvalidInput
 from evo.family.importing.kernelbench.shapes import Fitted, Shapes, Values, fitted, values_of
-from evo.reference.torch_model import DISTRIBUTIONS, TorchModel, constants_of, loaded, placed_on
+from evo.reference.torch_model import DISTRIBUTIONS, TorchModel, constants_of, loaded, placed_on, seeded
 
 SAMPLE = 1 << 18
 """Approximate number of elements of the problem on which accuracy is measured."""
@@ -28,6 +28,11 @@ MOST_ELEMENTS = 1 << 26
 """Maximum number of elements of a problem on which accuracy is measured if the file does not run with smaller sizes.
 Larger problems are imported without a measurement.
 """
+
+_META = (
+    ". The file is first run on tensors of PyTorch's device `meta`, which have shapes but no values: forward() must "
+    "not read values (.item(), float(x), masks), and must return tensors"
+)
 
 WELL_CONDITIONED = 1e-3
 """Maximum relative error, in the model's own precision, of a distribution that becomes a case."""
@@ -162,13 +167,26 @@ class _File:
         from torch.utils.flop_counter import FlopCounterMode
 
         module = self.module(values)
-        with torch.device("meta"), placed_on("meta"), torch.no_grad():
-            inputs = list(module.get_inputs())
+        with seeded(0), torch.device("meta"), placed_on("meta"), torch.no_grad():
+            inputs = self._inputs(module)
             model = module.Model(*module.get_init_inputs())
             with FlopCounterMode(display=False) as counter:
                 made = model(*inputs)
         outputs = list(made) if isinstance(made, tuple | list) else [made]
         return model, inputs, outputs, float(counter.get_total_flops())
+
+    def _inputs(self, module: Any) -> list[Any]:
+        """Return the values of ``get_inputs()`` after checking that each is a tensor or a plain value."""
+        given = module.get_inputs()
+        if not isinstance(given, list | tuple):
+            reason = f"get_inputs() returns a {type(given).__name__}; it must return a list of tensors and numbers"
+            raise InvalidInput(self.path.name, reason)
+        for index, value in enumerate(given):
+            inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+            if any(map(_is_tensor, inner)):
+                reason = f"get_inputs() returns tensors in a {type(value).__name__} (item {index})"
+                raise InvalidInput(self.path.name, f"{reason}; let forward() take each tensor as an own parameter")
+        return [each.to("meta") if _is_tensor(each) else each for each in given]  # torch.from_numpy ignores the device
 
     def shapes(self, values: Values) -> Shapes | None:
         key = tuple(sorted(values.items()))
@@ -192,8 +210,11 @@ def describe(path: Path) -> Described:
     file = _checked(path)
     try:
         model, values, made, flops = file.run({})
+    except InvalidInput:
+        raise
     except Exception as error:
-        raise InvalidInput(path.name, f"does not run: {type(error).__name__}: {error}"[:600]) from error
+        reason = f"does not run: {type(error).__name__}: {error}"[:600]
+        raise InvalidInput(path.name, f"{reason}{_META if 'meta' in str(error) else ''}") from error
     _check_outputs(path, made)
     shapes = fitted(file.defaults, file.shapes)
     if shapes is None:
