@@ -9,7 +9,7 @@ from evo.promotion.goal import Costs
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction, fastest_baseline, predict, times_as_fast
 from evo.promotion.rules import RULES, Confirmation
-from evo.promotion.rules.base import Known
+from evo.promotion.rules.base import MARKED, Known
 from evo.promotion.rules.comparison import noise_between, relative_gain
 from evo.promotion.rules.sequential import sequential_state, shrunk
 from evo.promotion.statistics import Interval, order_interval, ratio_interval
@@ -29,26 +29,35 @@ _ADVICE = (
 def promising(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
     """Return True if the samples so far would lead to a promotion, provided that sanitizers and profiler find nothing.
 
-    If the result is False after the first process, no further processes run. If it is False after the last process,
-    sanitizers and the profiler do not run.
+    If the result is False after the last process, sanitizers and the profiler do not run.
     """
+    return _preliminary(report, policy, costs).promote
+
+
+def _preliminary(report: ConfirmReport, policy: Policy, costs: Costs | None) -> Verdict:
+    """Return the verdict on an unfinished report, without the rules on sanitizers, profiles and wrong calls."""
     lenient = replace(policy, require_sanitizers=False, require_profile=False, min_calls_per_error=None)
-    return judge(report, lenient, 1, np.random.default_rng(0), Known(costs=costs)).promote
+    return judge(report, lenient, 1, np.random.default_rng(0), Known(costs=costs))
 
 
 def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
     """Return True if a confirmation needs one more fresh process.
 
-    With an incumbent, the result is True while the sequential test is open. Without an incumbent, it is True until
+    The result is False if a rule is unmet that further processes cannot change, such as `correct`.
+
+    With an incumbent, the result is True while the sequential test is open. If a rule about the rounds of the first
+    process is unmet, the challenger will not be promoted. Up to `Policy.confirm_processes` processes then show whether
+    the gain is too small, or the machine cannot tell. Without an incumbent, the result is True until
     `Policy.confirm_processes` processes have run, because the prediction needs them.
     """
-    try:
-        prediction = predict(report if costs is None else costs.report(report), policy)
-    except InvalidInput:
+    verdict, more = _preliminary(report, policy, costs), len(report.repeats) + 1 < policy.confirm_processes
+    if report.incumbent is None or verdict.speedup is None:
+        return more and verdict.promote
+    subjects = {MARKED[rule.name].about if rule.name in MARKED else "other" for rule in verdict.unmet}
+    if policy.confirm_processes == 1 or not subjects <= {"rounds", "processes"}:
         return False
-    if prediction is None or prediction.against != "incumbent":
-        return len(report.repeats) + 1 < policy.confirm_processes
-    return policy.confirm_processes > 1 and sequential_state(prediction.found, policy).decision == "open"
+    found = (verdict.speedup.estimate,) if verdict.prediction is None else verdict.prediction.found
+    return sequential_state(found, policy).decision == "open" and (more or "rounds" not in subjects)
 
 
 def so_far(report: ConfirmReport, policy: Policy) -> str:
@@ -143,7 +152,7 @@ def _judged(confirmation: Confirmation) -> tuple[tuple[Rule, ...], tuple[Rule, .
     decisive: list[Rule] = []
     for marked in RULES:
         found = tuple(marked.judge(confirmation))
-        if marked.about == "rounds" and _may_gain_enough(confirmation):
+        if marked.about in ("rounds", "processes") and _may_gain_enough(confirmation):
             found = tuple(replace(rule, conclusive=rule.passed) for rule in found)
         rules += found
         decisive += found if marked.about == "kernel" else ()
@@ -151,11 +160,16 @@ def _judged(confirmation: Confirmation) -> tuple[tuple[Rule, ...], tuple[Rule, .
 
 
 def _may_gain_enough(confirmation: Confirmation) -> bool:
-    """Return True if the challenger is faster and the interval of its speed-up reaches the minimum gain."""
-    speedup = confirmation.speedup
+    """Return True unless the upper bound of the speed-up over the incumbent is below the minimum gain.
+
+    Several processes give a bound of their mean. A single process gives only the bound of its own speed-up.
+    """
+    speedup, prediction, policy = confirmation.speedup, confirmation.prediction, confirmation.policy
     if speedup is None:
         return False
-    return speedup.estimate > 1.0 and speedup.high >= 1.0 / (1.0 - confirmation.policy.minimum_gain)
+    if prediction is None:
+        return speedup.high >= 1.0 / (1.0 - policy.minimum_gain)
+    return prediction.against == "incumbent" and sequential_state(prediction.found, policy).decision != "too little"
 
 
 def _overall(prediction: Prediction | None, against: str, alone: Interval) -> Interval:

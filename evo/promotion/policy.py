@@ -36,8 +36,11 @@ class Policy:
             and only improve the prediction of the speed-up over the fastest baseline, or of the time.
         false_promotion: probability of promoting a kernel that is not faster than the incumbent, over all decision
             points.
-        futility: a challenger gets no further processes if its mean gain over processes reaches the minimum gain only
-            with a probability below this value.
+        futility: a challenger gets no further processes, and is refused, if its mean gain over processes reaches the
+            minimum gain only with a probability below this value.
+        assumed_spread: standard deviation of the speed-ups of processes that is assumed when the first processes of a
+            challenger are judged, because one process does not show how much processes differ (0.006 means 0.6 %). A
+            larger value refuses fewer challengers after one process.
         prune_ratio: after a fifth of the quick samples, a candidate is stopped (outcome Pruned) if its median is more
             than this factor times the time of the slowest elite. None disables this rule.
         shorten_ratio: after a fifth of the quick samples, a candidate gets only one more sample, and none in the second
@@ -139,8 +142,9 @@ class Policy:
     process_looks: int = 4
     process_samples: int = 50
     baseline_samples: int = 20
-    false_promotion: float = 0.001
+    false_promotion: float = 0.0007
     futility: float = 0.01
+    assumed_spread: float = 0.006
     prune_ratio: float | None = 1.5
     shorten_ratio: float | None = 1.02
     hopeless_ratio: float | None = 10.0
@@ -350,6 +354,7 @@ _FRACTIONS = {
     "first_round_error",
     "false_promotion",
     "futility",
+    "assumed_spread",
     "max_skipped",
     "skip_confidence",
     "session_drift",

@@ -5,7 +5,7 @@ SciPy is imported inside the functions because loading it takes a second and mos
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
 from typing import Any, TypeAlias
@@ -159,6 +159,9 @@ def independent_ratio_interval(a: Samples, b: Samples, confidence: float, rng: n
 def prediction_interval(values: Samples, confidence: float, *, least_spread: float = 0.0) -> Interval:
     """Return a prediction interval for a further value of a normal distribution with unknown mean and variance.
 
+    The interval contains all given values. From nine values on, one of them may be outside the limits for a normal
+    distribution; the interval is then extended to this value.
+
     Args:
         values: at least two values.
         confidence: probability as a fraction, e.g. 0.95.
@@ -166,7 +169,9 @@ def prediction_interval(values: Samples, confidence: float, *, least_spread: flo
 
     Source: Hahn and Meeker, Statistical Intervals (1991), section 4.6.
     """
-    return _student(values, math.sqrt(1.0 + 1.0 / len(values)), confidence, least_spread=least_spread)
+    normal = _student(values, math.sqrt(1.0 + 1.0 / len(values)), confidence, least_spread=least_spread)
+    low, high = float(np.min(values)), float(np.max(values))
+    return replace(normal, low=min(normal.low, low), high=max(normal.high, high))
 
 
 def median_error(series: Samples) -> float:

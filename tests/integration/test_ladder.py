@@ -533,6 +533,7 @@ def test_unpromising_challenger_skips_sanitizers_and_further_processes(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.jobs.confirmation.promising", lambda *_: False)
+    monkeypatch.setattr("workers.jobs.confirmation.undecided", lambda *_: False)
     work, job = workshop.work(), Confirm(challenger=config(), incumbent=config(unroll=2), seed=5)
     report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
     assert [each.skipped for each in report.sanitizers] == [NOT_WON]

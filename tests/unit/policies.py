@@ -14,6 +14,7 @@ STATED = Policy(
     process_samples=50,
     false_promotion=0.001,
     futility=0.01,
+    assumed_spread=0.006,
     minimum_gain=0.02,
     minimum_effect=0.8,
     effect_trim=0.2,

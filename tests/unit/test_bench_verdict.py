@@ -9,7 +9,7 @@ from evo.promotion.policy import Policy
 from tests.bench.verdict.__main__ import RECORDED, main
 from tests.bench.verdict.draws import SYNTHETIC, Recorded, Source, normal
 from tests.bench.verdict.noise import SERIES, Noise
-from tests.bench.verdict.rates import Rate, power, promoted
+from tests.bench.verdict.rates import Rate, power, predicted, promoted
 from tests.bench.verdict.simulate import as_recorded, covered, worked
 
 
@@ -51,6 +51,24 @@ def test_verdict_is_undecided_if_processes_differ_too_much() -> None:
     assert found.promoted.hits + found.cannot_tell.hits <= 12
     assert found.cannot_tell.hits > 0
     assert found.processes > 5
+
+
+def test_gain_of_five_percent_is_rarely_refused_if_processes_differ_by_five_percent() -> None:
+    """Most first processes that are too slow by chance give the verdict "cannot tell" after further processes."""
+    found = power(normal(0.05), 0.05, 60, Policy(), 0)
+    assert found.promoted.hits + found.cannot_tell.hits >= 48
+
+
+@pytest.mark.parametrize(("gain", "most"), [(-0.05, 1.0), (-0.01, 1.5)])
+def test_slower_kernel_is_refused_after_one_or_two_processes_if_processes_are_alike(gain: float, most: float) -> None:
+    found = power(normal(0.0), gain, 20, Policy(), 0)
+    assert (found.promoted.hits, found.cannot_tell.hits) == (0, 0)
+    assert found.processes <= most
+
+
+@pytest.mark.parametrize("processes", [5, 14])
+def test_prediction_interval_of_drawn_processes_covers_95_percent(processes: int) -> None:
+    assert predicted(normal(0.02), processes, 400, Policy(), 0).share == pytest.approx(0.95, abs=0.03)
 
 
 def test_work_rule_on_a_busy_machine_accepts_correct_kernels_and_refuses_skipped_work() -> None:

@@ -487,13 +487,67 @@ def test_challenger_whose_gain_is_smaller_than_the_skipped_work_is_not_promoted(
     assert rule(result, "rework").figure == pytest.approx(1 - 0.926 * max(1.0, rework), abs=0.005)
 
 
-def test_challenger_without_a_gain_in_further_processes_is_not_promoted() -> None:
-    report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 0.8, 0.9, 0.8, 0.9)
+@pytest.mark.parametrize(
+    ("further", "undecided", "summary"),
+    [
+        (
+            (0.8, 0.9, 0.8, 0.9),
+            True,
+            "Not promoted. This machine cannot tell which is better: 8.9% more time than the incumbent",
+        ),
+        ((0.8,) * 7, False, "Not promoted: 18.1% more time than the incumbent; not met: gain, processes."),
+    ],
+)
+def test_challenger_without_a_gain_in_further_processes_is_refused_if_the_bound_excludes_the_gain(
+    further: tuple[float, ...], undecided: bool, summary: str
+) -> None:
+    report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), *further)
     result = verdict(report)
     assert [each.name for each in result.rules if each.required and not each.passed] == ["gain", "processes"]
     assert not result.promote
-    assert not result.cannot_tell
-    assert result.summary.startswith("Not promoted: 8.9% more time than the incumbent")
+    assert result.cannot_tell is undecided
+    assert result.summary.startswith(summary)
+
+
+def constant(challenger_us: float) -> ConfirmReport:
+    """Return a report of one process without noise. The incumbent takes 100 µs."""
+    alike = Timing(samples_us=(challenger_us,) * 20)
+    return ConfirmReport(challenger=alike, challenger_again=alike, incumbent=Timing(samples_us=(100.0,) * 20))
+
+
+@pytest.mark.parametrize(("challenger_us", "more"), [(95.0, True), (99.0, True), (100.5, True), (101.5, False)])
+def test_first_process_refuses_a_challenger_only_if_the_bound_excludes_the_gain(
+    challenger_us: float, more: bool
+) -> None:
+    report = constant(challenger_us)
+    assert undecided(report, POLICY) is more
+    assert not undecided(report, replace(POLICY, confirm_processes=1))
+    wrong = replace(report, answers=OutputChecks(judged=500, wrong=2, first="verified call 97: NaN"))
+    assert not undecided(wrong, POLICY), "further processes cannot change the answers"
+
+
+def test_challenger_with_a_small_gain_in_the_first_process_is_promoted_by_further_processes() -> None:
+    report = repeated(constant(99.0), 1.035, 1.034, 1.035, 1.036, 1.034, 1.035, 1.036)
+    assert not verdict(constant(99.0)).promote
+    assert [undecided(replace(report, repeats=report.repeats[:further]), POLICY) for further in (1, 4, 6, 7)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert verdict(report).promote
+
+
+def test_challenger_without_a_gain_in_the_first_process_gets_the_verdict_cannot_tell_after_five_processes() -> None:
+    """The rules about the rounds of the first process are unmet, so further processes cannot promote the challenger."""
+    report = repeated(constant(100.0), 1.1, 0.95, 1.15, 1.05)
+    assert undecided(replace(report, repeats=report.repeats[:-1]), POLICY)
+    assert not undecided(report, POLICY)
+    result = verdict(report)
+    assert (result.promote, result.cannot_tell) == (False, True)
+    assert "cannot tell" in result.summary
+    assert "Search again while fewer other programs run" in result.summary
+    assert not verdict(repeated(constant(100.0), 1.001, 0.999)).cannot_tell, "the upper bound excludes the minimum gain"
 
 
 def test_speedup_estimate_is_the_mean_over_processes_of_the_median_round_ratio() -> None:

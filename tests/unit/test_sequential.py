@@ -39,6 +39,8 @@ def test_earlier_interim_analyses_have_smaller_error_probabilities() -> None:
     ("speedups", "decision"),
     [
         ([1.05], "open"),
+        ([0.995], "open"),
+        ([0.99], "too little"),
         ([1.05] * 5, "faster"),
         ([1.05] * 6, "open"),
         ([1.05, 1.051, 1.049, 1.05, 1.05], "faster"),
@@ -48,6 +50,8 @@ def test_earlier_interim_analyses_have_smaller_error_probabilities() -> None:
         ([1.0, 1.001], "too little"),
         ([1.019] * 5, "too little"),
         ([1.01, 1.012, 1.011, 1.01, 1.011], "too little"),
+        ([1.0, 1.002], "too little"),
+        ([0.97, 1.0], "open"),
         ([0.5, 0.9, 0.6], "open"),
         ([0.9, 0.91, 0.92], "too little"),
     ],
@@ -65,6 +69,31 @@ def test_sequential_bounds_equal_the_t_distribution_on_logarithms() -> None:
     assert at.level is not None
     against = ttest_1samp(np.log(found), math.log(at.low), alternative="greater")
     assert against.pvalue == pytest.approx(at.level)
+
+
+def test_upper_bound_of_a_single_process_uses_the_assumed_spread() -> None:
+    from scipy.stats import t
+
+    at = sequential_state([0.99], POLICY)
+    assert at.high == pytest.approx(0.99 * math.exp(float(t.ppf(0.99, 3)) * 0.006))
+    assert at.low is None
+
+
+def test_upper_bound_uses_only_the_observed_spread_if_it_exceeds_the_assumed_spread() -> None:
+    from scipy.stats import ttest_1samp
+
+    found = [0.97, 1.0]
+    at = sequential_state(found, POLICY)
+    assert at.spread > POLICY.assumed_spread
+    assert ttest_1samp(np.log(found), math.log(at.high), alternative="less").pvalue == pytest.approx(POLICY.futility)
+
+
+@pytest.mark.parametrize("spread", [0.002, 0.005, 0.01])
+def test_challenger_with_the_minimum_gain_is_rarely_refused(spread: float) -> None:
+    rng = np.random.default_rng(3)
+    gain = -math.log1p(-POLICY.minimum_gain)
+    refused = [_ended(np.exp(rng.normal(gain, spread, 15)).tolist()) == "too little" for _ in range(500)]
+    assert np.mean(refused) < 0.1
 
 
 def test_randomly_slow_processes_rarely_cause_promotion_of_a_kernel_over_itself() -> None:
@@ -85,10 +114,13 @@ def test_challenger_with_a_gain_of_five_percent_is_promoted_if_processes_differ_
 
 def _confirmed(speedups: list[float]) -> bool:
     """Return True if processes with these speed-ups, in the given order, lead to a promotion."""
-    for count in range(2, len(speedups) + 1):
-        if (at := sequential_state(speedups[:count], POLICY)).decision != "open":
-            return at.decision == "faster"
-    return False
+    return _ended(speedups) == "faster"
+
+
+def _ended(speedups: list[float]) -> Decision:
+    """Return the first decision that ends a confirmation with these speed-ups, in the given order."""
+    decisions = (sequential_state(speedups[:count], POLICY).decision for count in range(1, len(speedups) + 1))
+    return next(decision for decision in decisions if decision != "open")
 
 
 def test_promoted_gains_are_corrected_for_selection() -> None:

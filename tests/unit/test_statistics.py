@@ -186,6 +186,12 @@ def test_prediction_interval_assumes_at_least_the_given_spread() -> None:
     assert prediction_interval([1.0, 2.0], 0.95, least_spread=0.1) == prediction_interval([1.0, 2.0], 0.95)
 
 
+def test_prediction_interval_contains_all_given_values() -> None:
+    found = prediction_interval([0.0] * 10 + [1.0], 0.95)
+    assert found.high == 1.0
+    assert found.low == pytest.approx(1 / 11 - 2.228 * np.sqrt(1 / 11) * np.sqrt(12 / 11), rel=1e-3)
+
+
 @pytest.mark.parametrize("right", [1, 3, 60, 299, 4136])
 def test_error_rate_bound_after_correct_outputs_has_its_nominal_coverage(right: int) -> None:
     one_in = at_most_one_in(right, 0.95)

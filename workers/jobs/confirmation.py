@@ -133,11 +133,11 @@ class Confirmation:
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
         """Return the report with the comparisons of further processes.
 
-        Processes are added until the promotion is decided, and verify the challenger only on the timed case. If the
-        challenger is not promising, the report is returned unchanged.
+        Processes are added until the verdict is decided, and verify the challenger only on the timed case. If the first
+        process decides, the report is returned unchanged.
         """
         policy, given = self._terms.policy, [report.answers]
-        if policy.confirm_processes == 1 or not promising(report, policy, self._costs(report)):
+        if not undecided(report, policy, self._costs(report)):
             return report
         against = "incumbent" if report.incumbent is not None else fastest_baseline(report)
         report = replace(report, repeated_against=against)

@@ -62,7 +62,7 @@ def significance_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     return (Rule(name="significance", passed=passed, figure=p_value, threshold=policy.significance, text=text),)
 
 
-@rule("gain", about="rounds", rank=110)
+@rule("gain", about="processes", rank=110)
 def gain_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     policy, words, prediction = confirmation.policy, confirmation.words, confirmation.prediction
     if confirmation.speedup is None:

@@ -9,7 +9,7 @@ from evo.text.wording import time_text, times_text
 from evo.trial.results import ConfirmReport
 
 
-@rule("processes", rank=140)
+@rule("processes", about="processes", rank=140)
 def prediction_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Require that the sequential test finds the challenger faster, on average over fresh processes.
 
@@ -45,7 +45,7 @@ def _decided(at: SequentialState, policy: Policy, found: str, words: Words) -> R
     """Return the rule with the result of the sequential test."""
     figure, threshold = at.low or at.mean, 1.0
     if at.decision == "too little":
-        figure, threshold = at.high or at.mean, at.needed
+        figure, threshold = at.high, at.needed
         reason = f"on average it is at most {figure:.4g} {words.ratio}, and {threshold:.4g} times is needed"
     elif at.low is None:
         reason = f"a promotion is decided after {_numbers(looks(policy))} processes, not after {at.processes}"
@@ -63,7 +63,6 @@ def _decided(at: SequentialState, policy: Policy, found: str, words: Words) -> R
         figure=figure,
         threshold=threshold,
         text=f"{found}; {reason}.",
-        conclusive=at.decision in ("faster", "too little") or at.mean <= 1.0,
     )
 
 

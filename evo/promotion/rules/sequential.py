@@ -34,7 +34,7 @@ class SequentialState:
         processes: number of processes.
         mean: geometric mean of the speed-ups of the processes.
         low: one-sided lower bound of the mean; None if no decision is due at this number of processes.
-        high: one-sided upper bound of the mean at the level `Policy.futility`; None for a single process.
+        high: one-sided upper bound of the mean at the level `Policy.futility`.
         needed: minimum mean for a promotion, from `Policy.minimum_gain`.
         level: probability that `low` is above the true mean; None if `low` is None.
         spread: standard deviation of the logarithms of the speed-ups; 0 for a single process.
@@ -44,7 +44,7 @@ class SequentialState:
     processes: int
     mean: float
     low: float | None
-    high: float | None
+    high: float
     needed: float
     level: float | None
     spread: float
@@ -84,21 +84,43 @@ def sequential_state(speedups: Sequence[float], policy: Policy) -> SequentialSta
     spread = float(logs.std(ddof=1)) if count > 1 else 0.0
     needed = -math.log1p(-policy.minimum_gain)
     level = _level(count, policy)
-    low, high = None, None
-    if count > 1:
-        error = spread / math.sqrt(count)
-        high = mean + upper_quantile(policy.futility, count - 1) * error
-        low = None if level is None else mean - upper_quantile(level, count - 1) * error
+    high = mean + _reach(count, spread, policy)
+    low = None
+    if count > 1 and level is not None:
+        low = mean - upper_quantile(level, count - 1) * spread / math.sqrt(count)
     return SequentialState(
         decision=_decision(count, mean, low=low, high=high, needed=needed, policy=policy),
         processes=count,
         mean=math.exp(mean),
         low=None if low is None else math.exp(low),
-        high=None if high is None else math.exp(high),
+        high=math.exp(high),
         needed=math.exp(needed),
         level=level,
         spread=spread,
     )
+
+
+ASSUMED_FREEDOM = 3
+"""Degrees of freedom of `Policy.assumed_spread`: it counts as much as a spread that was estimated from four processes.
+"""
+
+
+def _reach(count: int, spread: float, policy: Policy) -> float:
+    """Return the distance of the upper bound from the mean, both as logarithms.
+
+    A single process has no observed spread, and a spread observed in few processes is imprecise. Unless the observed
+    spread is larger than `Policy.assumed_spread`, a second bound is computed from both spreads together, and the lower
+    of the two bounds applies.
+
+    Source of the combination: Gelman et al., Bayesian Data Analysis, 3rd ed. (2013), section 2.6 (scaled inverse χ²).
+    """
+    freedom, assumed = count - 1, policy.assumed_spread
+    reach = upper_quantile(policy.futility, freedom) * spread if freedom else math.inf
+    if spread <= assumed:
+        together = freedom + ASSUMED_FREEDOM
+        combined = math.sqrt((ASSUMED_FREEDOM * assumed**2 + freedom * spread**2) / together)
+        reach = min(reach, upper_quantile(policy.futility, together) * combined)
+    return reach / math.sqrt(count)
 
 
 def shrunk(at: SequentialState, policy: Policy) -> float:
@@ -145,12 +167,10 @@ def _level(count: int, policy: Policy) -> float | None:
     return due.get(min(count, looks(policy)[-1]))
 
 
-def _decision(
-    count: int, mean: float, *, low: float | None, high: float | None, needed: float, policy: Policy
-) -> Decision:
+def _decision(count: int, mean: float, *, low: float | None, high: float, needed: float, policy: Policy) -> Decision:
     if low is not None and low > 0.0 and mean >= needed:
         return "faster"
-    if high is not None and high < needed:
+    if high < needed:
         return "too little"
     return "open" if count < looks(policy)[-1] else "cannot tell"
 

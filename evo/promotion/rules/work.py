@@ -55,7 +55,7 @@ def work_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     )
 
 
-@rule("rework", about="rounds", rank=130)
+@rule("rework", about="processes", rank=130)
 def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Require the minimum gain even if the time of possibly skipped work is added to the challenger's time."""
     report, policy, speedup, costs = (

@@ -175,8 +175,8 @@ class ConfirmReport:
         uncovered: reasons why the challenger cannot run a case, by case name. These cases were not tested.
         overwrite_check: times that show whether calls do less work if their outputs already hold the result.
         answers: correctness of the outputs of timed calls, over all processes.
-        repeats: results of further fresh processes. These processes run only if the first process would lead to a
-            promotion.
+        repeats: results of further fresh processes. These processes run only if they may change the verdict on the
+            first process.
         repeated_against: kernel that the challenger is compared with in `repeats`: ``incumbent`` or a baseline's name.
             None if there is no such kernel.
         profiles: hardware counters, by ``challenger`` and ``incumbent``; empty if this kind of device has no profiler.

@@ -1,6 +1,6 @@
 """Random confirmations, drawn from recorded processes or from synthetic noise."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from evo.promotion import looks
 from evo.promotion.policy import Policy
 from evo.promotion.rules.sequential import STEP, hopeless, precise
-from evo.promotion.statistics import Samples
+from evo.promotion.statistics import Samples, paired_ratio
 from evo.trial.results import ConfirmReport, OverwriteCheck, Repeat
 from evo.trial.timing import Timing
 from tests.bench.verdict.noise import Noise
@@ -38,11 +38,21 @@ class Draw:
         """Return the draw with the challenger's time reduced by the fraction `gain`."""
         return replace(self, challenger=(1 - gain) * self.challenger, again=(1 - gain) * self.again)
 
-    def speedups(self, policy: Policy) -> list[float]:
-        """Return the speed-up of each process, as `evo.promotion.prediction` computes it."""
-        rounds = min(self.rounds(process, policy) for process in range(len(self.challenger)))
-        ratios: list[float] = np.median((self.incumbent / self.challenger)[:, :rounds], axis=1).tolist()
-        return ratios
+    def speedups(self, policy: Policy) -> Iterator[list[float]]:
+        """Yield the speed-up of the first process, then those of the first two, and so on.
+
+        They are computed as in `evo.promotion.prediction`.
+        """
+        ratios = self.incumbent / self.challenger
+        rounds = ratios.shape[1]
+        for process in range(len(ratios)):
+            rounds = min(rounds, self.rounds(process, policy))
+            yield np.median(ratios[: process + 1, :rounds], axis=1).tolist()
+
+    def speedup(self, process: int, policy: Policy) -> float:
+        """Return the speed-up of one process over the rounds that a worker would take in it."""
+        rounds = self.rounds(process, policy)
+        return paired_ratio(self.incumbent[process][:rounds], self.challenger[process][:rounds])
 
     def rounds(self, process: int, policy: Policy) -> int:
         """Return the number of rounds that a worker would take in a process."""
@@ -133,8 +143,11 @@ def one_in_five(slower: float) -> Synthetic:
     return Synthetic(effects=lambda shape, rng: np.where(rng.random(shape) < 0.2, 1.0 + slower, 1.0))
 
 
+NO_EFFECT = "no process effect"
+"""Name of the synthetic noise that is the same in all processes."""
+
 SYNTHETIC = {
-    "no process effect": normal(0.0),
+    NO_EFFECT: normal(0.0),
     "processes differ by 1 % (normal)": normal(0.01),
     "processes differ by 3 % (normal)": normal(0.03),
     "processes differ by 5 % (normal)": normal(0.05),

@@ -1,13 +1,14 @@
 """Error rates of verdicts on drawn confirmations, judged by the real rules."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from evo.promotion import Verdict, judge, sequential_state
+from evo.promotion import Verdict, judge, sequential_state, undecided
 from evo.promotion.policy import Policy
+from evo.promotion.prediction import predict
 from tests.bench.verdict.draws import Draw, Source
 
 
@@ -43,7 +44,7 @@ class Power:
     Attributes:
         promoted: rate of promotions.
         cannot_tell: rate of verdicts that stay undecided because of noise.
-        processes: average number of processes, over challengers that were faster in the first process.
+        processes: average number of processes.
         measured, corrected: average errors of the measured and of the corrected gains of promotions, in percentage
             points; NaN without promotions.
     """
@@ -63,10 +64,9 @@ def promoted(source: Source, gains: Sequence[float], confirmations: int, policy:
     rng, hits = np.random.default_rng(seed), np.zeros(len(gains), dtype=int)
     for _ in range(confirmations):
         draw = source.draw(0.0, policy, rng)
-        speedups = np.asarray(draw.speedups(policy))
         for index, gain in enumerate(gains):
-            if _faster((speedups / (1.0 - gain)).tolist(), policy):
-                hits[index] += _verdict(draw.faster(gain), policy, rng)[0].promote
+            if _faster(slower := draw.faster(gain), policy):
+                hits[index] += _verdict(slower, policy, rng)[0].promote
     return tuple(Rate(hits=int(each), tried=confirmations) for each in hits)
 
 
@@ -77,33 +77,49 @@ def power(source: Source, gain: float, confirmations: int, policy: Policy, seed:
     passed = [verdict for verdict, _ in found if verdict.promote]
     measured = [_gain(each.speedup.estimate) for each in passed if each.speedup is not None]
     corrected = [_gain(each.expected) for each in passed if each.expected is not None]
-    taken = [processes for _, processes in found if processes > 1]
     return Power(
         promoted=Rate(hits=len(passed), tried=confirmations),
         cannot_tell=Rate(hits=sum(verdict.cannot_tell for verdict, _ in found), tried=confirmations),
-        processes=float(np.mean(taken)) if taken else math.nan,
+        processes=float(np.mean([processes for _, processes in found])),
         measured=100.0 * (float(np.mean(measured)) - gain) if measured else math.nan,
         corrected=100.0 * (float(np.mean(corrected)) - gain) if corrected else math.nan,
     )
 
 
+def predicted(source: Source, processes: int, confirmations: int, policy: Policy, seed: int) -> Rate:
+    """Return how often the speed-up of one more process is in the interval that `processes` processes predict."""
+    rng, hits = np.random.default_rng(seed), 0
+    for _ in range(confirmations):
+        draw = source.draw(0.0, policy, rng)
+        prediction = predict(draw.report(processes, policy), policy)
+        assert prediction is not None
+        hits += prediction.speedup.low <= draw.speedup(processes, policy) <= prediction.speedup.high
+    return Rate(hits=hits, tried=confirmations)
+
+
 def _verdict(draw: Draw, policy: Policy, rng: np.random.Generator) -> tuple[Verdict, int]:
-    """Return the verdict and the number of processes. Further processes run only if the first one is favourable."""
-    alone = judge(draw.report(1, policy), policy, 1, rng)
-    if not alone.promote:
-        return alone, 1
-    processes = _stop(draw.speedups(policy), policy)
-    return judge(draw.report(processes, policy), policy, 1, rng), processes
+    """Return the verdict and the number of processes, which are added as by a worker.
+
+    `undecided` takes long. It is called only where its result may change: after the first process, after
+    `Policy.confirm_processes` processes, and where the sequential test ends.
+    """
+    for processes, decision in enumerate(_decisions(draw, policy), start=1):
+        if decision == "open" and processes not in (1, policy.confirm_processes):
+            continue
+        report = draw.report(processes, policy)
+        if not undecided(report, policy):
+            break
+    return judge(report, policy, 1, rng), processes
 
 
-def _faster(speedups: list[float], policy: Policy) -> bool:
-    return sequential_state(speedups[: _stop(speedups, policy)], policy).decision == "faster"
+def _faster(draw: Draw, policy: Policy) -> bool:
+    """Return True if the sequential test succeeds, which is a necessary condition of a promotion."""
+    return next(decision for decision in _decisions(draw, policy) if decision != "open") == "faster"
 
 
-def _stop(speedups: list[float], policy: Policy) -> int:
-    """Return the number of processes after which a worker stops."""
-    counts = range(2, len(speedups) + 1)
-    return next(count for count in counts if sequential_state(speedups[:count], policy).decision != "open")
+def _decisions(draw: Draw, policy: Policy) -> Iterator[str]:
+    """Yield the decision of the sequential test after each process."""
+    return (sequential_state(speedups, policy).decision for speedups in draw.speedups(policy))
 
 
 def _gain(speedup: float) -> float:
