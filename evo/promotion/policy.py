@@ -38,9 +38,10 @@ class Policy:
             points.
         futility: a challenger gets no further processes, and is refused, if its mean gain over processes reaches the
             minimum gain only with a probability below this value.
-        assumed_spread: standard deviation of the speed-ups of processes that is assumed when the first processes of a
-            challenger are judged, because one process does not show how much processes differ (0.006 means 0.6 %). A
-            larger value refuses fewer challengers after one process.
+        assumed_spread, assumed_freedom: standard deviation of the speed-ups of processes, with its degrees of freedom,
+            that is assumed when the first processes of a challenger are judged, because one process does not show how
+            much processes differ (0.006 means 0.6 %). A larger standard deviation refuses fewer challengers after one
+            process.
         prune_ratio: after a fifth of the quick samples, a candidate is stopped (outcome Pruned) if its median is more
             than this factor times the time of the slowest elite. None disables this rule.
         shorten_ratio: after a fifth of the quick samples, a candidate gets only one more sample, and none in the second
@@ -145,6 +146,7 @@ class Policy:
     false_promotion: float = 0.0007
     futility: float = 0.01
     assumed_spread: float = 0.006
+    assumed_freedom: int = 3
     prune_ratio: float | None = 1.5
     shorten_ratio: float | None = 1.02
     hopeless_ratio: float | None = 10.0
@@ -287,6 +289,7 @@ _LEAST = {
     "baseline_samples": 5,
     "false_promotion": 1e-9,
     "futility": 1e-9,
+    "assumed_freedom": 1,
     "prune_ratio": 1.0,
     "shorten_ratio": 1.0,
     "hopeless_ratio": 2.0,
@@ -325,6 +328,7 @@ _MOST = {
     "confirm_processes": 1_000,
     "most_processes": 1_000,
     "process_looks": 100,
+    "assumed_freedom": 1_000,
     "process_samples": 100_000,
     "baseline_samples": 100_000,
     "effect_trim": 0.4,

@@ -15,6 +15,7 @@ STATED = Policy(
     false_promotion=0.001,
     futility=0.01,
     assumed_spread=0.006,
+    assumed_freedom=3,
     minimum_gain=0.02,
     minimum_effect=0.8,
     effect_trim=0.2,

@@ -100,11 +100,6 @@ def sequential_state(speedups: Sequence[float], policy: Policy) -> SequentialSta
     )
 
 
-ASSUMED_FREEDOM = 3
-"""Degrees of freedom of `Policy.assumed_spread`: it counts as much as a spread that was estimated from four processes.
-"""
-
-
 def _reach(count: int, spread: float, policy: Policy) -> float:
     """Return the distance of the upper bound from the mean, both as logarithms.
 
@@ -114,11 +109,11 @@ def _reach(count: int, spread: float, policy: Policy) -> float:
 
     Source of the combination: Gelman et al., Bayesian Data Analysis, 3rd ed. (2013), section 2.6 (scaled inverse χ²).
     """
-    freedom, assumed = count - 1, policy.assumed_spread
+    freedom, assumed, known = count - 1, policy.assumed_spread, policy.assumed_freedom
     reach = upper_quantile(policy.futility, freedom) * spread if freedom else math.inf
     if spread <= assumed:
-        together = freedom + ASSUMED_FREEDOM
-        combined = math.sqrt((ASSUMED_FREEDOM * assumed**2 + freedom * spread**2) / together)
+        together = freedom + known
+        combined = math.sqrt((known * assumed**2 + freedom * spread**2) / together)
         reach = min(reach, upper_quantile(policy.futility, together) * combined)
     return reach / math.sqrt(count)
 
