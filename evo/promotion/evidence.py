@@ -22,7 +22,8 @@ class RequiredEvidence:
 
     Attributes:
         proof: True if the report must contain: the correctness cases; the check of the outputs of timed calls; the
-            comparison of calls on overwritten outputs with calls on outputs that already hold the result; and the
+            comparison of calls on overwritten outputs with calls on outputs that already hold the result; the
+            comparison of calls on new inputs with calls on known inputs, if the kernel has inputs; and the
             findings of sanitizers, or the reason why none ran.
         processes: True if the report must contain as many fresh processes as the policy demands.
         environment: keys that `ConfirmReport.environment` must contain.
@@ -52,18 +53,20 @@ def decide(
     known: Known = Known(),
     *,
     kind: DeviceKind,
+    inputs: bool = True,
 ) -> Verdict:
     """Return the verdict on a confirmation: all rules of `judge`, and the rules on separation and required evidence.
 
     Args:
         kind: kind of the device that measured the kernels. The remaining arguments are those of `judge`.
+        inputs: True if the kernels have inputs, so that times on new and known inputs can be compared.
     """
     verdict = judge(report, policy, challengers, rng, known)
     if report.failure is not None or report.challenger is None:
         return verdict
     added = [
         *_separation_rule(report, policy, kind),
-        _evidence_rule(report, policy, kind, promoted=verdict.promote),
+        _evidence_rule(report, policy, kind, promoted=verdict.promote, inputs=inputs),
     ]
     rules = (*verdict.rules, *added)
     unmet = [rule for rule in added if not rule.passed]
@@ -97,9 +100,9 @@ def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) ->
     )
 
 
-def _evidence_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind, *, promoted: bool) -> Rule:
+def _evidence_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind, *, promoted: bool, inputs: bool) -> Rule:
     wanted = required(kind)
-    lacking = [*_missing_samples(report, policy), *_missing_proof(report, wanted)]
+    lacking = [*_missing_samples(report, policy), *_missing_proof(report, wanted, inputs=inputs)]
     if promoted:  # a run that ends without a promotion skips the later processes
         lacking += _missing_after_the_first_process(report, policy, wanted)
     text = f"The report has all evidence that a device of kind {kind} must deliver."
@@ -116,7 +119,7 @@ def _missing_samples(report: ConfirmReport, policy: Policy) -> Iterator[str]:
         yield "a second series of the challenger (challenger_again)"
 
 
-def _missing_proof(report: ConfirmReport, required: RequiredEvidence) -> Iterator[str]:
+def _missing_proof(report: ConfirmReport, required: RequiredEvidence, *, inputs: bool) -> Iterator[str]:
     yield from (f"environment.{name}" for name in required.environment if not report.environment.get(name))
     if not required.proof:
         return
@@ -128,6 +131,8 @@ def _missing_proof(report: ConfirmReport, required: RequiredEvidence) -> Iterato
         yield f"checked outputs of timed calls (answers: {judged} of at least {rounds})"
     if report.overwrite_check is None:
         yield "times on outputs that hold the answer and on overwritten outputs (overwrite_check)"
+    elif inputs and report.overwrite_check.repetition is None:
+        yield "times on new inputs and on known inputs (overwrite_check.repetition)"
 
 
 def _missing_after_the_first_process(

@@ -29,6 +29,7 @@ from evo.trial.results import (
     OutputChecks,
     OverwriteCheck,
     Repeat,
+    Repetition,
     Report,
     Sanitized,
     Stages,
@@ -84,6 +85,9 @@ PROOF: dict[str, Any] = {
     "overwrite_check": OverwriteCheck(
         answered=Timing(samples_us=(10.0,) * 10),
         poisoned=Timing(samples_us=(10.0,) * 10),
+        repetition=Repetition(
+            new=Timing(samples_us=(10.0,) * 10), known=Timing(samples_us=(10.0,) * 10), elements=1000
+        ),
     ),
     "sanitizers": (Sanitized(tool="address", skipped="a toy"),),
     "environment": {"separation": "none"},

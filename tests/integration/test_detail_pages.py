@@ -21,11 +21,11 @@ from evo.promotion import Rule
 from evo.report.comparison import FEWEST
 from evo.text.visible import visible
 from evo.trial.outcome import CaseError, CompileFailed, Measured, Pruned, WrongAnswer
-from evo.trial.results import ConfirmReport, EvaluateReport, OutputChecks, OverwriteCheck, Profiled
+from evo.trial.results import ConfirmReport, EvaluateReport, OutputChecks, Profiled
 from evo.trial.timing import Power
 from tests.integration.inside import BROWSER
 from tests.integration.serving import served
-from tests.integration.stage import DEVICE, OTHER_DIGEST, TOY, Stage, answer, timing
+from tests.integration.stage import DEVICE, OTHER_DIGEST, PROOF, TOY, Stage, answer, timing
 from tests.integration.test_api_pages import HOSTILE, Outline, text_of
 
 COUNTED = Profiled(tool="Nsight Compute", figures={"l2_hit_rate": 0.5, "registers": 40.0})
@@ -73,7 +73,7 @@ def hand_in_with_files(stage: Stage, lease: Lease) -> None:
     if isinstance(report, ConfirmReport):
         profiles = {"challenger": COUNTED, "incumbent": Profiled(tool="ncu", skipped=HOSTILE)}
         assert report.challenger is not None
-        check = OverwriteCheck(answered=report.challenger, poisoned=report.challenger)
+        check = replace(PROOF["overwrite_check"], answered=report.challenger, poisoned=report.challenger)
         report = replace(report, profiles=profiles, cases=(RIGHT,), uncovered=LEFT_OUT)
         report = replace(report, answers=OutputChecks(judged=17), overwrite_check=check)
     stage.conductor.report(lease.attempt_id, lease.token, report)

@@ -12,7 +12,7 @@ from evo.device import DeviceKind, kinds
 from evo.promotion import Verdict, decide, required
 from evo.promotion.policy import Policy
 from evo.trial.outcome import CaseError, Crashed
-from evo.trial.results import ConfirmReport, OutputChecks, OverwriteCheck, Repeat, Report, Sanitized
+from evo.trial.results import ConfirmReport, OutputChecks, OverwriteCheck, Repeat, Repetition, Report, Sanitized
 from evo.trial.timing import Timing
 
 FAST = Timing(samples_us=(50.0,) * 20)
@@ -23,7 +23,9 @@ WHOLE = ConfirmReport(
     challenger_again=FAST,
     cases=(RIGHT,),
     answers=OutputChecks(judged=60),
-    overwrite_check=OverwriteCheck(answered=FAST, poisoned=FAST),
+    overwrite_check=OverwriteCheck(
+        answered=FAST, poisoned=FAST, repetition=Repetition(new=FAST, known=FAST, elements=1000)
+    ),
     sanitizers=(Sanitized(tool="address", skipped="not installed"),),
     repeats=(Repeat(challenger=FAST, other=None),) * 2,
     environment={"separation": "another user, Landlock, seccomp"},
@@ -42,6 +44,11 @@ def test_challenger_with_complete_evidence_is_promoted() -> None:
     assert verdict.rules[-1].passed
 
 
+def test_kernel_without_inputs_is_promoted_without_times_on_new_inputs() -> None:
+    report = replace(WHOLE, overwrite_check=OverwriteCheck(answered=FAST, poisoned=FAST))
+    assert decide(report, POLICY, 1, np.random.default_rng(0), kind="cpu", inputs=False).promote
+
+
 @pytest.mark.parametrize("kind", [ConfirmReport, Report])
 def test_overwrite_check_in_a_report_of_an_older_worker_is_read(kind: Any) -> None:
     written = TypeAdapter(kind).dump_python(WHOLE, mode="json")
@@ -58,6 +65,7 @@ def test_overwrite_check_in_a_report_of_an_older_worker_is_read(kind: Any) -> No
         ({"answers": None}, "(answers: 0 of at least 20)"),
         ({"answers": OutputChecks(judged=19)}, "(answers: 19 of at least 20)"),
         ({"overwrite_check": None}, "(overwrite_check)"),
+        ({"overwrite_check": OverwriteCheck(answered=FAST, poisoned=FAST)}, "(overwrite_check.repetition)"),
         ({"sanitizers": ()}, "(sanitizers)"),
         ({"repeats": ()}, "1 of 3 fresh processes (repeats)"),
         ({"repeats": WHOLE.repeats[:1]}, "2 of 3 fresh processes (repeats)"),

@@ -8,7 +8,7 @@ import numpy as np
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from api.families import goal_of
+from api.families import goal_of, parsed
 from api.scheduler import ablation
 from api.scheduler.active import ActiveSearch, family_ref
 from api.scheduler.leasing.transaction import SearchTransaction
@@ -22,6 +22,7 @@ from db.repositories.champions import Champions, IncumbentChanged
 from db.repositories.leases import Leases
 from evo import promotion
 from evo.errors import InvalidInput
+from evo.family import DRAWN
 from evo.messages.job import Ablate, Confirm, Evaluate, FamilyRef
 from evo.promotion import Known, Quick, Verdict
 from evo.promotion.ablation import Effect
@@ -194,6 +195,7 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
         np.random.default_rng(seed),
         Known(rolled_back=rolled_back, before=before, quick=_quick(search, job.trial), costs=costs),
         kind=search.device.kind,
+        inputs=any(each.role in DRAWN for each in parsed(search.family.document).operands(search.problem)),
     )
 
 
