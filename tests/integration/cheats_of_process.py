@@ -95,6 +95,10 @@ OF_PROCESS: dict[str, tuple[str, str]] = {
         "right(x, y); ask(SYS_brk, ask(SYS_brk, 0, 0, 0) + 4096, 0, 0);",
         "keeps .* bytes",
     ),
+    "leaks memory in one call of 2,000": (
+        "right(x, y); if (++calls % 2000 == 0) { void *volatile p = malloc(16); (void)p; }",
+        "keeps .* bytes",
+    ),
     "leaks memory in one call of fifty": (
         "right(x, y); if (++calls % 50 == 0) { void *volatile p = malloc(64); (void)p; }",
         "keeps .* bytes",

@@ -52,6 +52,12 @@ LEAST_TURN_NS = 500_000
 """Minimum total duration, in ns, of calls on several sets for a comparison with the counted processor time."""
 
 
+_LEAST_GROWTHS = 12
+"""Number of batches in which the memory grew, without ever shrinking, that count as a leak. Memory that a kernel
+allocates once and keeps, also once per thread, grows fewer times.
+"""
+
+
 @dataclass(kw_only=True, eq=False)
 class TimeAudit:
     """The batches of one kernel process, and checks of their times.
@@ -183,13 +189,21 @@ class TimeAudit:
 
 
 def leak(batches: Sequence[Batch]) -> str | None:
-    """Return a description of the leak if the memory of the process grows in most batches, else None."""
+    """Return a description of the leak, or None if there is none.
+
+    A leak is memory that grows in most batches, or that grows `_LEAST_GROWTHS` times and never shrinks.
+    """
     if len(batches) < LEAST_BATCHES:
         return None
     calls = [batch.calls for batch in batches[1:]]
     for sizes in zip(*((each.heap_bytes, *each.mapped_bytes) for each in batches), strict=False):
         steps = [after - before for before, after in pairwise(sizes)]
-        if min(sizes) > 0 and median_low(steps) >= _LEAST_LEAK_BYTES:
+        if median_low(steps) >= _LEAST_LEAK_BYTES:
             lost = median_low(step / made for step, made in zip(steps, calls, strict=True))
+        elif min(steps) >= 0 and sum(step >= _LEAST_LEAK_BYTES for step in steps) >= _LEAST_GROWTHS:
+            lost = sum(steps) / sum(calls)
+        else:
+            continue
+        if min(sizes) > 0:
             return f"keeps {lost:.{0 if lost >= 10 else 2}f} bytes of the memory that each call allocates"
     return None
