@@ -414,8 +414,10 @@ def test_variant_pages_show_cost_and_escape_text(lab: Lab, tmp_path: Path) -> No
         search, files={"fast.c": f"// {hostile}\nint w = BLOCK * UNROLL * N;"}, document={"name": "b"}, parents=[1]
     )
     with lab.stage.database.write() as session:
-        given = {"operator": "mutate", "information": "task", "model": "m", "prompt": hostile, "usd": 0.25}
-        Proposals(session).add(ProposalRow(search_id=search, asked_at=lab.stage.now, variant=1, **given))
+        given = {"operator": "mutate", "information": "task", "model": "m", "usd": 0.25}
+        long = hostile * 10_000
+        asked = ProposalRow(search_id=search, asked_at=lab.stage.now, variant=1, prompt=long, answer=long, **given)
+        Proposals(session).add(asked)
     with served(tmp_path / "evo.db") as url, httpx.Client(base_url=url, headers=BROWSER, timeout=60) as client:
         pages = [
             client.get(f"/searches/{search}/variants{path}")
@@ -423,7 +425,8 @@ def test_variant_pages_show_cost_and_escape_text(lab: Lab, tmp_path: Path) -> No
         ]
         tuning = client.get(f"/searches/{first.tuning_id}")
     assert [page.status_code for page in pages] == [200, 200, 200, 200, 404, 404]
-    assert "0.2500 USD" in pages[0].text
+    assert "m: 0 of 0 variants valid, from 1 request (0.2500 USD)" in pages[0].text
+    assert len(pages[0].text) < 60_000  # of each prompt and answer, only the beginning is shown
     assert "toy (fast)" in tuning.text
     for page in pages[:4]:
         assert hostile not in page.text

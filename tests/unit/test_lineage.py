@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from api.web.pages.variants.page import listed, niches, validity
 from evo.messages.view import VariantView
-from tests.unit.test_evolution import view
+from tests.unit.test_evolution import Memory, view
 
 
 def test_variant_list_is_ordered_by_first_parent() -> None:
@@ -42,5 +42,9 @@ def test_variant_niches_follow_from_the_mechanisms_of_the_binaries() -> None:
 
 def test_valid_variants_are_counted_by_author() -> None:
     views: list[VariantView] = [view(0, time_us=9.0), view(1, time_us=None), view(2, time_us=7.0)]
-    (found,) = validity(views)
-    assert (found.author, found.submitted, found.usable) == ("no name", 2, 1)
+    memory = Memory()
+    for usd in (0.5, 0.25):
+        memory.add_proposal(1, operator="mutate", information="task", model="large", prompt="", usd=usd)
+    people, model = validity([*views, replace(view(3, time_us=6.0), author="large")], memory.kept)
+    assert (people.author, people.submitted, people.usable, people.asked) == ("no name", 2, 1, 0)
+    assert (model.author, model.submitted, model.usable, model.asked, model.usd) == ("large", 1, 1, 2, 0.75)

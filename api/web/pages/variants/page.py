@@ -26,6 +26,9 @@ from evo.messages.view import ProposalView, VariantView, elites
 from evo.messages.view.runs import note_of_rivals
 from evo.text.document import toml_text
 
+MOST_SHOWN = 4000
+"""Maximum number of characters of a prompt or an answer on the page, which is sent again after each trial."""
+
 router = page_router("/searches/{search_id}/variants")
 
 
@@ -89,7 +92,8 @@ def _population(search_id: int, service: Service) -> dict[str, Any]:
         "note": note_of_rivals(base.id for each in views if each.best is not None and not each.best.estimated),
         "niches": niches(views),
         "proposals": proposals,
-        "proposers": validity(views),
+        "proposers": validity(views, proposals),
+        "most_shown": MOST_SHOWN,
         "cost": sum(each.usd for each in proposals),
     }
 
@@ -128,11 +132,18 @@ class Niche:
 
 @dataclass(frozen=True, kw_only=True)
 class Proposer:
-    """An author, with the numbers of submitted and of valid variants."""
+    """An author, with the numbers of submitted and of valid variants.
+
+    Attributes:
+        asked: number of requests, if the author is a language model. Some answers contain no variant.
+        usd: cost of these requests in US dollars.
+    """
 
     author: str
     submitted: int
     usable: int
+    asked: int
+    usd: float
 
 
 def listed(views: Sequence[VariantView], proposals: Sequence[ProposalView]) -> list[Entry]:
@@ -151,15 +162,24 @@ def niches(views: Sequence[VariantView]) -> list[Niche]:
     return [Niche(elite=each, variants=counts[each.niche]) for each in elites(views)]
 
 
-def validity(views: Sequence[VariantView]) -> list[Proposer]:
-    """Return the authors of variants, with their numbers of valid variants."""
+def validity(views: Sequence[VariantView], proposals: Sequence[ProposalView]) -> list[Proposer]:
+    """Return the authors of variants and the models, with their numbers of valid variants."""
     own: dict[str, list[VariantView]] = {}
     for view in views:
         if view.number > 0:
             own.setdefault(view.author or "no name", []).append(view)
+    asked: dict[str, list[ProposalView]] = {}
+    for proposal in proposals:
+        asked.setdefault(proposal.model, []).append(proposal)
     return [
-        Proposer(author=author, submitted=len(each), usable=sum(view.usable for view in each))
-        for author, each in own.items()
+        Proposer(
+            author=author,
+            submitted=len(own.get(author, ())),
+            usable=sum(view.usable for view in own.get(author, ())),
+            asked=len(asked.get(author, ())),
+            usd=sum(each.usd for each in asked.get(author, ())),
+        )
+        for author in {**own, **asked}
     ]
 
 
