@@ -340,7 +340,7 @@ void launch(const float *x, float *out, int rows, int cols) {
     softmax<<<rows, THREADS>>>(x, out, cols);
 }
 """
-    copy = read_source(text, "cuda").compilable({"THREADS"}, "softmax")
+    copy = read_source(text, "cuda").compilable({"THREADS"}, ["softmax"])
     unit = Unit(source=copy, architecture="sm_90", entry="softmax", language="cuda")
     assert isinstance(compiler.compile(unit, timeout_s=60), Artefact)
 

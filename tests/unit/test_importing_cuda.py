@@ -1,9 +1,11 @@
 """Imports of CUDA files skip the host code, but read the launches in it."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+from evo.cli.files.imported import write_imported
 from evo.family.importing import Draft, drafted, read_source
 
 
@@ -234,3 +236,29 @@ def test_constant_that_limits_the_offset_of_a_pointer_is_the_extent_of_an_array(
     )
     assert [(each.name, each.default) for each in found.fields if each.flag] == [("BINS", 512)]
     assert {each.name: each.shape for each in found.arguments} == {"local": ("BINS",), "counts": ("BINS",)}
+
+
+SEVERAL = """
+template <int N> __global__ void fill(float *x) { x[threadIdx.x] = N; }
+namespace own { __global__ void inner(float *x) { x[0] = 1; } }
+__global__ void twice(float *x) { x[0] *= 2; }
+__global__ void twice(double *x) { x[0] *= 2; }
+__global__ void parts(const float *x, float *sums) { sums[blockIdx.x] = x[threadIdx.x]; }
+static __global__ void total(float *sums) { sums[0] += sums[threadIdx.x]; }
+void run(const float *x, float *sums, int n) {
+    parts<<<n, 64>>>(x, sums);
+    total<<<1, 64>>>(sums);
+    total<<<1, 64>>>(sums);
+}
+void other(float *x) { fill<2><<<1, 64>>>(x); }
+"""
+
+
+def test_import_of_a_cuda_source_names_the_kernels_that_are_launched_together(tmp_path: Path) -> None:
+    (tmp_path / "several.cu").write_text(SEVERAL)
+    folder, found = write_imported(tmp_path / "several.cu", tmp_path / "family", entry="parts", reference=None)
+    assert found.notes == (
+        "the source launches parts, total together; if a call consists of all, write a [[cuda.launch]] for each",
+    )
+    assert re.findall(r'extern "C" __global__ void (\w+)', (folder / "several.cu").read_text()) == ["parts", "total"]
+    assert draft(SEVERAL, "fill").notes == ()

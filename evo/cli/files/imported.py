@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -154,7 +155,8 @@ def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tupl
     """Return the family drafted from a source, and the contents of the source and of changed headers, by file name.
 
     In these contents, each macro of the draft is defined within ``#ifndef``, so that ``-D`` can set the macro. An entry
-    in C++ or CUDA is declared ``extern "C"`` unless it is an instance of a template.
+    in C++ or CUDA is declared ``extern "C"`` unless it is an instance of a template. So are the other kernels of a CUDA
+    source, because one call may launch several kernels.
     """
     kind, name = _SUFFIXES[file.suffix], str(PurePosixPath(headers.folder, _name(file)))
     if kind == "triton":
@@ -172,8 +174,11 @@ def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tupl
         names = ", ".join(headers.missing)
         note = f"not found next to {file.name}: {names}; if the compiler does not find a file, put it into this folder"
         draft = replace(draft, notes=(*draft.notes, note))
-    mangled = language != "c" and lacks_c_linkage(draft.entry, (source, *read.values()))
-    declared, macros = draft.entry if mangled else "", set(draft.macros)
+    macros, exported = set(draft.macros), [draft.entry] if language != "c" else []
+    if language == "cuda":
+        plain = Counter(each.name for each in source.functions if not each.template and not source.namespace(each))
+        exported += [name for name, count in plain.items() if count == 1 and name != draft.entry]
+    declared = [each for each in exported if lacks_c_linkage(each, (source, *read.values()))]
     guarded = {each: found.compilable(macros, declared) for each, found in read.items()}
     changed = {each: written for each, written in guarded.items() if written != read[each].text}
     return draft, {**changed, name: source.compilable(macros, declared)}

@@ -8,7 +8,7 @@ from evo.errors import InvalidInput
 from evo.family.importing.access import Access, Accesses
 from evo.family.importing.constraints import DraftConstraint, Known, launch_constraints, loop_constraints, shared_arrays
 from evo.family.importing.indices import PITCH, Indices
-from evo.family.importing.launches import FoundLaunch, found_launch
+from evo.family.importing.launches import FoundLaunch, found_launch, launched_together
 from evo.family.importing.source import (
     Function,
     Macro,
@@ -47,6 +47,7 @@ _AMOUNT = re.compile(r"PAD|PADDING|DILATION|(?:N_|NUM_)?(?:STEPS|ITERATIONS|ITER
 
 _FLOATS = ("float", "bfloat")
 _SHARED = "`shared_memory` under [cuda.launch]: the bytes of the `extern __shared__` array `{}`"
+_SEVERAL = "the source launches {} together; if a call consists of all, write a [[cuda.launch]] for each"
 _WORDS = re.compile(r"\w+")
 PRODUCT = {"a": ("M", "K"), "b": ("K", "N"), "c": ("M", "N"), "out": ("M", "N")}
 _WHOLE = [Element(dtype=each) for each in ("int32", "int64", "uint32", "uint64")]
@@ -220,11 +221,12 @@ def drafted(source: Source, entry: str | None) -> Draft:
         constraints += launch_constraints(known, block=block, bounds=bounds, body=body, launch=launch)
     constraints += loop_constraints(known, macro_uses, body, passed)
     shared = _dynamic_array(body) if block and not launch.shared_memory else ""
+    several = ", ".join(launched_together(source.code, written_name)) if source.language == "cuda" else ""
     atomics = [each for each in arguments if each.init and each.dtype.startswith(_FLOATS)]
     return Draft(
         kind="cuda" if source.language == "cuda" else "cpu",
         entry=function.name,
-        notes=(_SHARED.format(shared),) if shared else (),
+        notes=(*([_SHARED.format(shared)] if shared else []), *([_SEVERAL.format(several)] if several else [])),
         fields=fields,
         arguments=arguments,
         tunables=tunables,

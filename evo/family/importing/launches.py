@@ -59,6 +59,20 @@ def found_launch(code: Code, kernel: str, parameters: Collection[str], names: Ma
     return next((each for each in launches if each.grid and each.block), launches[0] if launches else FoundLaunch())
 
 
+def launched_together(code: Code, kernel: str) -> tuple[str, ...]:
+    """Return the kernels that one function launches, in order: the first function that launches the given kernel.
+
+    The result is empty if the function launches no other kernel.
+
+    Args:
+        kernel: name of the kernel without namespaces and template arguments.
+    """
+    launches = [(called(code.parent(each)), _function(each, code)) for each in code.nodes("kernel_call_syntax")]
+    launching = next((function for name, function in launches if name == kernel), None)
+    names = tuple(dict.fromkeys(name for name, function in launches if launching and function == launching))
+    return names if len(names) > 1 else ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Definition:
     """A value that a variable gets, its position, and the function that contains it; None at file scope."""

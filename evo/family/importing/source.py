@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tree_sitter import Node
@@ -170,7 +170,7 @@ class Source:
         code = Code(content.decode("utf-8", "surrogateescape"))
         return _function(list(entries(code, self.language))[self.functions.index(function)], code)
 
-    def compilable(self, names: set[str], declared: str = "") -> str:
+    def compilable(self, names: set[str], declared: Collection[str] = ()) -> str:
         """Return the text with ``#ifndef`` around the definitions of some macros, so that ``-D`` can set the macros.
 
         In a CUDA source, host functions are guarded so that NVRTC skips them, and headers that NVRTC lacks are
@@ -178,15 +178,17 @@ class Source:
 
         Args:
             names: names of the macros.
-            declared: function that is declared ``extern "C"``; empty for none.
+            declared: functions that are declared ``extern "C"``.
         """
         lines = self.text.split("\n")
-        if declared and (node := _declaration(declared, self)) is not None:
+        for name, node in ((each, _declaration(each, self)) for each in declared):
+            if node is None:
+                continue
             line = self.code.line(node.start_byte)
             if self.language == "cuda":
                 lines[line] = re.sub(r"^(\s*)(?:static\s+|inline\s+)*(?=__global__)", r'\1extern "C" ', lines[line])
             else:
-                lines[line] = f'extern "C" void {declared}({_without_defaults(node, self.code)});\n{lines[line]}'
+                lines[line] = f'extern "C" void {name}({_without_defaults(node, self.code)});\n{lines[line]}'
         for macro in self.macros:
             if macro.name in names and not macro.guarded:
                 lines[macro.line] = f"#ifndef {macro.name}\n{lines[macro.line]}\n#endif"
