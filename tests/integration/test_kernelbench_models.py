@@ -91,6 +91,19 @@ def test_inputs_that_no_kernel_can_take_are_named(forward: str, inputs: str, rea
         described_text(tmp_path, forward, inputs)
 
 
+@pytest.mark.parametrize(
+    ("parameter", "forward", "inputs", "named"),
+    [("", "torch.arange(n) + 1.5", "", "out"), ("größe", "größe * 2", "torch.rand(n, 3)", "gr_e")],
+)
+def test_family_of_a_model_without_inputs_or_with_other_letters_is_valid(
+    parameter: str, forward: str, inputs: str, named: str, tmp_path: Path
+) -> None:
+    text = (MODEL % forward).replace("self, x", f"self, {parameter}") + INPUTS % inputs
+    (tmp_path / "p.py").write_text(text, "utf-8")
+    family = Family.from_document(read_toml(family_files(describe(tmp_path / "p.py"), text, "p")["family.toml"]))
+    assert named in {each.name for each in family.operands(family.problem({}))}
+
+
 @pytest.mark.parametrize("returned", ["{'x': torch.rand(8)}", "torch.rand(8, 2)", "None"])
 def test_get_inputs_must_return_a_list(returned: str, tmp_path: Path) -> None:
     text = MODEL % "x" + f"def get_inputs():\n    return {returned}\ndef get_init_inputs():\n    return []\n"

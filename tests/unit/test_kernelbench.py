@@ -1,6 +1,7 @@
 """KernelBench problems are imported without PyTorch: constants, shapes as expressions, files, and the summary."""
 
 import ast
+import time
 import tomllib
 from pathlib import Path
 
@@ -131,6 +132,14 @@ def test_kernelbench_file_that_ends_its_process_is_refused(tmp_path: Path) -> No
     (tmp_path / "p.py").write_text("import os\nos._exit(7)\n")
     with pytest.raises(InvalidInput, match="ended the process that runs it"):
         write_kernelbench(tmp_path / "p.py", tmp_path / "family")
+
+
+def test_kernelbench_file_with_an_endless_thread_is_answered(tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text("import threading\nthreading.Thread(target=threading.Event().wait).start()\n")
+    begun_s = time.monotonic()
+    with pytest.raises(InvalidInput, match="defines no `Model`"):
+        write_kernelbench(tmp_path / "p.py", tmp_path / "family")
+    assert time.monotonic() - begun_s < 60
 
 
 def test_kernelbench_file_cannot_read_secrets_of_the_environment(

@@ -313,7 +313,7 @@ class _Names:
         self._taken = set(macros) | _WORDS
 
     def of(self, text: str) -> str:
-        name = re.sub(r"\W+", "_", text).strip("_") or "x"
+        name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_") or "x"
         name = f"x{name}" if name[0].isdigit() else name
         while name in self._taken or keyword.iskeyword(name):
             name += "_"
@@ -454,7 +454,7 @@ def _flops(counted: float, shapes: Fitted, file: _File, outputs: Sequence[Tensor
     """Return the number of arithmetic operations as an expression.
 
     PyTorch counts only the operations of products and convolutions. If there are none, or no expression fits the
-    count, the expression states one operation per input element.
+    count, the expression states one operation per input element or, without inputs, per element of the largest output.
     """
     largest = max(outputs, key=lambda each: math.prod(values_of([each.shape], shapes.fields)[0]))
     produced = " * ".join(f"({each})" for each in largest.shape)
@@ -467,7 +467,7 @@ def _flops(counted: float, shapes: Fitted, file: _File, outputs: Sequence[Tensor
             continue
         if all(_counts(file, shapes, name, f"{int(ratio)} * {text}") for name in shapes.fields):
             return f"{int(ratio)} * {text}"
-    return " + ".join(" * ".join(f"({extent})" for extent in each.shape) for each in inputs)
+    return " + ".join(" * ".join(f"({extent})" for extent in each.shape) for each in inputs or [largest])
 
 
 def _counts(file: _File, shapes: Fitted, name: str, text: str) -> bool:
