@@ -20,6 +20,7 @@ from db.repositories.archive import Archive
 from db.repositories.variants import Proposals, Variants
 from evo.device.estimate.target import aimed_at
 from evo.errors import Conflict, InvalidInput, NotFound
+from evo.family.importing.kernelbench.writing import PROBLEM
 from evo.messages.view import BriefView, ProposalView, VariantSource, VariantView
 from templates.variant import FOLDER, table_of
 
@@ -61,7 +62,8 @@ def get_brief(search_id: Id, service: ServiceDep) -> BriefView:
         family = service.conductor.catalogue.family(base.family)
         if base.device.runs == "recordings":
             raise InvalidInput("search_id", f"search {base.id} replays a recording, which has no source to change")
-        return brief_view(session, base, family, lambda number: source_of(session, service, base, number))
+        model = _model_of(session, service, base)
+        return brief_view(session, base, family, lambda number: source_of(session, service, base, number), model=model)
 
 
 @router.get("/{number}")
@@ -96,6 +98,14 @@ def source_of(session: Session, service: Service, base: SearchRow, number: int) 
     except (Conflict, NotFound):
         files = {}
     return VariantSource(number=number, kind=kind, table=table, files=files)
+
+
+def _model_of(session: Session, service: Service, base: SearchRow) -> str:
+    """Return the source of the PyTorch model from which a family was imported; empty if there is none."""
+    try:
+        return _text(files_of(session, service.artefacts, base.family).get(PROBLEM, b""))
+    except (Conflict, NotFound):
+        return ""
 
 
 def _desk(service: Service) -> VariantDesk:

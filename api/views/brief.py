@@ -23,8 +23,12 @@ SourceOf = Callable[[int], VariantSource]
 SHOWN_FAILURES = 8
 
 
-def brief_view(session: Session, base: SearchRow, family: Family, source_of: SourceOf) -> BriefView:
-    """Return the brief for proposers of variants of a search."""
+def brief_view(session: Session, base: SearchRow, family: Family, source_of: SourceOf, *, model: str = "") -> BriefView:
+    """Return the brief for proposers of variants of a search.
+
+    Args:
+        model: see `BriefView`.
+    """
     device = aimed_at(base.device, base.objective)
     implementation = family.implementation(device.kind)
     default = base.space.default or family.space(base.problem, device, base.objective).default()
@@ -57,6 +61,7 @@ def brief_view(session: Session, base: SearchRow, family: Family, source_of: Sou
         tried=tried,
         failed=tuple(_tried(session, view, source_of(view.number)) for view in failed[:SHOWN_FAILURES]),
         unexplored=unexplored(sources, compiled, cuda=kind_of(device.kind).sources == "cuda"),
+        model=model,
     )
 
 

@@ -34,6 +34,9 @@ RULES = (
 LEAST_SOURCE = 200
 """Number of characters below which a shortened source is omitted."""
 
+MOST_MODEL = 9000
+"""Maximum number of characters of a PyTorch model."""
+
 MOST_NOTE = 500
 """Maximum number of characters of an idea, or of the list of a variant's tunables."""
 
@@ -130,6 +133,9 @@ def _head(brief: BriefView) -> Iterator[str]:
     yield "## Contract\n"
     yield f"```c\n{brief.signature};\n```\n"
     yield from (f"- {each}" for each in brief.arguments)
+    if brief.model:
+        yield "\nThe outputs are those of `Model.forward()` in this file. Its get_inputs() only shows typical inputs:\n"
+        yield fenced(_short(brief.model, MOST_MODEL), "python")
     hidden = count_text(brief.hidden_cases, "hidden case")
     yield f"\nCases: {'; '.join(brief.cases)}; and {hidden} with other shapes.\n"
     yield from (f"- {rule}" for rule in RULES)

@@ -22,6 +22,7 @@ from db.repositories.artefacts import Artefacts
 from db.repositories.retention import remove_search
 from db.repositories.variants import Proposals, Variants
 from evo.errors import Conflict, InvalidInput, NotFound
+from evo.family.importing.kernelbench.writing import PROBLEM
 from evo.messages.job import Baseline, Confirm, Evaluate, Lease
 from evo.messages.view import VariantView
 from evo.search.halving import FIRST, GROWTH, REPEATED
@@ -42,7 +43,7 @@ LOG = "/home/ana/scratch/variant/fast.c:3:5: error: 'b' undeclared\n  3 | b;\n  
 class Lab:
     """A `Stage` with a family whose files exist, so that variants can be composed."""
 
-    def __init__(self, stage: Stage, folder: Path) -> None:
+    def __init__(self, stage: Stage, folder: Path, *, model: str | None = None) -> None:
         self.stage, self.submitted = stage, 0
         self.desk = VariantDesk(
             database=stage.database,
@@ -56,6 +57,8 @@ class Lab:
         (family / "family.toml").write_text(toml_text(TOY))
         (family / "reference.py").write_text("")
         (family / "kernel.c.j2").write_text("{{ BLOCK }} {{ UNROLL }} {{ N }}")
+        if model is not None:
+            (family / PROBLEM).write_text(model)
         self.package = registry.find(str(family))
         with stage.database.write() as session:
             Archive(session).register_family(
@@ -403,6 +406,16 @@ def test_numbers_of_deleted_variants_are_not_reused(lab: Lab) -> None:
         remove_search(session, first.tuning_id)
     second = lab.submit(search, document={"name": "second"})
     assert (first.number, second.number) == (1, 2)
+
+
+@pytest.mark.parametrize("model", ["class Model:\n    def forward(self, x):\n        return 2 * x\n", None])
+def test_brief_has_the_source_of_the_model_from_which_a_family_was_imported(model: str | None, tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "evo.db")
+    search = Lab(stage, tmp_path, model=model).search(budget={"trials": 1})
+    with served(tmp_path / "evo.db") as url:
+        brief = httpx.get(f"{url}/api/v1/searches/{search}/variants/brief", timeout=60)
+    stage.database.close()
+    assert brief.json()["model"] == (model or "")
 
 
 def test_variant_pages_show_cost_and_escape_text(lab: Lab, tmp_path: Path) -> None:

@@ -251,6 +251,7 @@ class BriefView:
         tried: variants with a time, fastest first.
         failed: variants without a measured config, latest first.
         unexplored: hints at hardware mechanisms that no variant uses yet.
+        model: source of the PyTorch model whose outputs the kernel computes; empty if the family has none.
     """
 
     search_id: int
@@ -272,3 +273,4 @@ class BriefView:
     tried: tuple[TriedView, ...]
     failed: tuple[TriedView, ...]
     unexplored: tuple[str, ...]
+    model: str = ""
