@@ -262,3 +262,12 @@ def test_import_of_a_cuda_source_names_the_kernels_that_are_launched_together(tm
     )
     assert re.findall(r'extern "C" __global__ void (\w+)', (folder / "several.cu").read_text()) == ["parts", "total"]
     assert draft(SEVERAL, "fill").notes == ()
+
+
+def test_types_of_missing_headers_do_not_become_tunables() -> None:
+    found = draft(
+        "__global__ void unpack(const int *packed, float *x) {\n"
+        "    const block_q4 one = ((const block_q8_1 *)packed)[threadIdx.x / items_per_block];\n"
+        "    x[threadIdx.x] = one.block_size;\n}\n"
+    )
+    assert [each.name for each in found.tunables] == ["items_per_block"]

@@ -373,6 +373,9 @@ def own_names(code: Code) -> set[str]:
     for node in code.nodes(*_DECLARATIONS):
         named = node.children_by_field_name("declarator") or node.children_by_field_name("name") or node.named_children
         found.update(written(declared(each)) for each in named)
+    for node in code.nodes("declaration", "type_descriptor"):
+        if node.type == "declaration" or part(node, "declarator") is not None:
+            found.add(written(part(node, "type")))
     return found
 
 
