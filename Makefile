@@ -5,7 +5,7 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # the tests start hundreds of processes: each would compile the modules again
 
-.PHONY: bench-confirmation bench-short bench-operations bench-triton bench-verification bench-discovery bench-start bench-zoo bench-honest bench-microsecond bench-compiling bench-overhead bench-gpus help search test test-long test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz clean bench-fleet bench-web screenshots chaos
+.PHONY: bench-confirmation bench-short bench-operations bench-triton bench-verification bench-discovery bench-start bench-zoo bench-honest bench-microsecond bench-compiling bench-overhead bench-gpus help search test test-slow test-long test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -13,8 +13,11 @@ help:           ## list the targets
 search: .venv/.installed    ## search for fast attention kernels on the best device of this machine, 3 minutes including confirmations (ARGS="--minutes 5" to change)
 	$(BIN)/kernel-evo search sdpa --minutes 1.5 $(ARGS)
 
-test: .venv/.test           ## run all tests except the GPU tests and the long tests
-	$(BIN)/python -m pytest -m "not gpu and not long" -n 5 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration tests/unit $(ARGS)
+test: .venv/.test           ## run all tests except the slow tests, the long tests and the GPU tests
+	$(BIN)/python -m pytest -m "not gpu and not slow and not long" -n 5 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration tests/unit $(ARGS)
+
+test-slow: .venv/.test      ## run the slow tests: searches by the user's command, killed workers, many compilations
+	$(BIN)/python -m pytest -m "not gpu and slow and not long" -n 5 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration tests/unit $(ARGS)
 
 test-long: .venv/.test      ## run the long tests: the remaining tests that compile, kill processes, inject faults, run benchmarks or rehearse a mission
 	$(BIN)/python -m pytest -v -m "not gpu and long" -n 2 --dist loadfile tests/integration tests/e2e tests/unit $(ARGS)

@@ -81,6 +81,7 @@ def test_every_route_has_an_access_rule() -> None:
     assert without == []
 
 
+@pytest.mark.slow
 def test_every_route_admits_exactly_the_roles_of_its_access_rule(callers: Callers) -> None:
     """Every role calls every route: the access rule refuses an empty request before it is validated."""
     checked = 0

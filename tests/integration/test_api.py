@@ -595,6 +595,7 @@ def test_every_route_is_in_the_rest_reference() -> None:
             assert f"`{method.upper()} {path.removeprefix('/api/v1')}`" in text, f"{method} {path} is not documented"
 
 
+@pytest.mark.slow
 def test_second_service_is_refused_and_the_error_states_the_address_of_the_first(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
     with process_of(database) as first:
@@ -624,6 +625,7 @@ def test_restarted_service_accepts_the_result_of_a_lease_from_before_the_kill(tm
         assert rest.http.get(f"/searches/{search}").json()["state"] == "finished"
 
 
+@pytest.mark.slow
 def test_shutdown_answers_waiting_workers_and_completes_the_request_in_progress(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
     content = b"a" * 70_000

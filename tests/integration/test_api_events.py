@@ -106,6 +106,7 @@ def test_invalid_event_position_is_refused_and_unknown_position_gets_a_reset_eve
         assert next(listen(response)).name == "reset"
 
 
+@pytest.mark.slow
 def test_open_event_stream_does_not_delay_the_shutdown(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
     with process_of(database) as process, client_of(announced(database)) as client:

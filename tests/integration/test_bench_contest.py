@@ -39,6 +39,7 @@ def stored_champion(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_contest_compares_a_stored_champion_without_searching(
     stored_champion: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,6 +109,7 @@ def test_tunables_missing_in_a_stored_champion_get_their_defaults(
     assert capsys.readouterr().out.count("| **champion**") == 1
 
 
+@pytest.mark.slow
 def test_grid_benchmark_compares_the_champion_with_a_changed_config(
     stored_champion: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

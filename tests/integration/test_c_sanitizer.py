@@ -226,6 +226,7 @@ def test_sanitizer_examines_assembler_code_that_clobbers_the_frame_pointer(tmp_p
     assert any("heap-buffer-overflow" in finding for finding in memory.findings), memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("call_us", "found"), one_in(2, [(14.0, True), (5e4, False), (None, False)]))
 def test_sanitizer_timeout_is_a_finding_only_if_calls_of_the_kernel_are_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call_us: float | None, *, found: bool

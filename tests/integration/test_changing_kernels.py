@@ -111,6 +111,7 @@ def test_in_place_kernel_that_skips_elements_is_refused(kernels: Kernels) -> Non
     assert "`y` differs from the reference" in reason
 
 
+@pytest.mark.slow
 def test_in_place_kernel_that_computes_only_on_its_first_call_is_refused(kernels: Kernels) -> None:
     once = ("saxpy.c", "    int i = 0;", "    static int calls;\n    int i = calls++ ? N : 0;")
     refused(kernels.measured("saxpy_in_place", once))

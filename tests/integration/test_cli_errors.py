@@ -77,6 +77,7 @@ def test_command_with_a_mistyped_argument_creates_no_database_and_the_error_name
     assert not line.database.exists()
 
 
+@pytest.mark.slow
 def test_problem_that_the_requested_device_does_not_support_is_refused(working: CommandLine) -> None:
     for device, said in (
         (("--compile-only", "--target", "sm_90"), "rows of a transposed v begin at multiples of 16 bytes"),
@@ -118,6 +119,7 @@ def test_template_that_cannot_be_rendered_is_refused(line: CommandLine, tmp_path
     assert "kernel.c.j2: there is no `UNROL`" in refused.err
 
 
+@pytest.mark.slow
 def test_error_without_a_compiler_names_both_ways_to_install_a_compiler(line: CommandLine) -> None:
     bare = CommandLine(home=line.home, cache=line.home / "empty", environment={"PATH": "/nonexistent", "CC": ""})
     for command in ("search", "measure"):
@@ -127,6 +129,7 @@ def test_error_without_a_compiler_names_both_ways_to_install_a_compiler(line: Co
         assert "cpu-compiler" in refused.err
 
 
+@pytest.mark.slow
 def test_missing_device_gives_the_same_error_in_search_and_render(working: CommandLine) -> None:
     for command in ("search", "render"):
         refused = working.run(command, "sdpa", "--device", "no-such-model")
@@ -219,6 +222,7 @@ def test_database_in_a_missing_folder_is_refused_and_no_folder_is_created(tmp_pa
     assert not (tmp_path / "nowhere").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "said"),
     [
@@ -235,6 +239,7 @@ def test_error_of_an_unusable_database_states_reason_and_remedy(tmp_path: Path, 
     assert "Traceback" not in refused.err
 
 
+@pytest.mark.slow
 def test_locked_database_is_reported(tmp_path: Path) -> None:
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     create_database(line)
@@ -266,6 +271,7 @@ def test_read_only_database_is_reported(tmp_path: Path) -> None:
     assert "use another --db" in refused.err
 
 
+@pytest.mark.slow
 def test_search_with_an_unwritable_cache_succeeds_and_reports_the_cache_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,6 +307,7 @@ def test_doctor_reports_two_workers_that_offer_one_device(tmp_path: Path) -> Non
         assert finding.detail.startswith(offered)
 
 
+@pytest.mark.slow
 def test_doctor_lists_missing_tools_and_how_to_install_them(line: CommandLine) -> None:
     found = line.run("doctor", "--json")
     assert found.code == 0

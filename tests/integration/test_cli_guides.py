@@ -73,6 +73,7 @@ def test_commands_of_the_cpp_guide_produce_an_exported_champion(line: CommandLin
     assert tried.returncode == 0, tried.stderr
 
 
+@pytest.mark.slow
 def test_commands_of_the_python_family_guide_produce_an_exported_champion(line: CommandLine) -> None:
     measured = line.measure(*command_of("python-family.md", "measure")[1:])
     assert (measured.code, measured.err) == (0, MEASURING)
@@ -88,6 +89,7 @@ def test_imported_cuda_file_of_the_guide_has_comments_for_open_decisions(line: C
     assert "# decide: blocks" in document
 
 
+@pytest.mark.slow
 @WITHOUT_NVRTC
 def test_commands_of_the_cuda_guide_estimate_configs_without_a_gpu(line: CommandLine) -> None:
     rendered = line.run(*command_of("cuda-kernel.md", "render"))
@@ -98,6 +100,7 @@ def test_commands_of_the_cuda_guide_estimate_configs_without_a_gpu(line: Command
     assert "3 estimated" in searched.out
 
 
+@pytest.mark.slow
 @WITHOUT_NVRTC
 def test_compile_error_of_a_host_header_names_its_cuda_replacement(line: CommandLine) -> None:
     source = line.home / "docs/guides/examples/column_sums/column_sums.cu"

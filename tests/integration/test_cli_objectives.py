@@ -30,6 +30,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         yield line
 
 
+@pytest.mark.slow
 def test_trials_and_champion_of_a_search_by_metric_have_metric_values(line: CommandLine) -> None:
     trials = line.run("trials", "1", "--json").json
     (champion,) = line.run("champion", "show", "1", "--json").json
@@ -88,6 +89,7 @@ def test_error_of_an_invalid_second_objective_names_the_option_objective(
     assert said in " ".join(refused.err.split())
 
 
+@pytest.mark.slow
 def test_two_objective_search_shows_its_pareto_front_in_table_and_report(line: CommandLine) -> None:
     terms = ("--policy", str(line.home / "quick.toml"), "--problem", "N=8192", "--trials", "8")
     words = ("--objective", "time", "--objective", "minimise: WIDTH * (1 + UNROLL)")
@@ -174,6 +176,7 @@ def test_energy_search_measures_the_power_of_trials_and_champion(
     assert view["champion"]["verdict"]["metric"] == pytest.approx(WATTS * view["champion"]["time_us"], rel=0.5)
 
 
+@pytest.mark.slow
 def test_energy_metric_is_refused_without_an_energy_counter(
     line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def child(command: Running, name: str) -> psutil.Process:
     return children(command, name)[0]
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_search_and_prints_its_report(line: CommandLine) -> None:
     with running(line, *LONG) as search:
         children = search.family
@@ -92,6 +93,7 @@ def test_ctrl_c_stops_the_search_and_prints_its_report(line: CommandLine) -> Non
     assert gone(children)
 
 
+@pytest.mark.slow
 def test_second_ctrl_c_cancels_the_search(line: CommandLine) -> None:
     """The search measures a real kernel, because a recorded trial ends too soon to be cancelled."""
     search = line.start("search", SAXPY, "--minutes", "5")
@@ -153,6 +155,7 @@ def test_second_terminal_continues_the_search_after_the_first_is_killed(line: Co
     assert "Stopped early" in ended.out
 
 
+@pytest.mark.slow
 def test_detached_search_runs_in_the_background(line: CommandLine) -> None:
     started = line.run_apart(*LONG, "--detach")
     assert (started.code, started.err) == (0, "")
@@ -180,12 +183,14 @@ def test_detached_search_runs_in_the_background(line: CommandLine) -> None:
                 each.kill()
 
 
+@pytest.mark.slow
 def test_error_of_a_failed_detached_start_is_printed(line: CommandLine) -> None:
     refused = line.run_apart("search", SAXPY, "--problem", "N=0", "--detach")
     assert refused.code == 2
     assert refused.err.startswith("Error: --problem N: 0 is out of range")
 
 
+@pytest.mark.slow
 def test_failed_detached_start_prints_only_its_own_error(line: CommandLine) -> None:
     others = [line.database.with_name(f"{line.database.name}.{each}.log") for each in ("search", "search-1", "worker")]
     for each in others:

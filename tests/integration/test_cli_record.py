@@ -25,6 +25,7 @@ def read(path: Path) -> Recording:
     return parse_recording(gzip.decompress(path.read_bytes()).decode(), path.name)
 
 
+@pytest.mark.slow
 def test_recorded_space_is_written_as_cache_file_and_as_t4_results(line: CommandLine) -> None:
     folder = line.home / "whole"
     ended = line.run("record", str(line.home / "bowl.json"), "--to", str(folder))

@@ -21,6 +21,7 @@ def searched(line: CommandLine) -> Iterator[Ended]:
         yield ended
 
 
+@pytest.mark.slow
 def test_search_command_prints_its_settings_and_results(searched: Ended) -> None:
     assert (searched.code, searched.err) == (0, "")
     text = " ".join(searched.out.split())
@@ -72,6 +73,7 @@ def test_champion_is_shown_with_its_verdict(line: CommandLine, searched: Ended) 
     assert listed["config"] == {"X": 3, "Y": 3}
 
 
+@pytest.mark.slow
 def test_ablate_prints_every_change_and_refuses_a_changed_family(line: CommandLine, searched: Ended) -> None:
     file = line.home / "bowl.json"
     kept = file.read_bytes()
@@ -93,6 +95,7 @@ def test_champion_of_a_recorded_space_cannot_be_exported(line: CommandLine, sear
     assert "only cpu and cuda kernels can be exported" in refused.err
 
 
+@pytest.mark.slow
 def test_ended_search_cannot_be_resumed(line: CommandLine, searched: Ended) -> None:
     refused = line.run("search", "--resume", "1")
     assert (refused.code, refused.err) == (
@@ -102,6 +105,7 @@ def test_ended_search_cannot_be_resumed(line: CommandLine, searched: Ended) -> N
     assert line.run("pause", "1").code == 4
 
 
+@pytest.mark.slow
 def test_seed_determines_the_search(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
     """Both searches start on an empty database."""
     again = CommandLine(home=tmp_path, cache=line.cache)

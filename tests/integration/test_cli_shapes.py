@@ -27,6 +27,7 @@ def searched(line: CommandLine) -> Iterator[Ended]:
         yield line.run("search", "./saxpy", "--problem", "N=1024,4096", *terms)
 
 
+@pytest.mark.slow
 def test_search_of_the_next_shape_starts_with_the_previous_champion(line: CommandLine, searched: Ended) -> None:
     assert (searched.code, searched.err) == (0, "")
     text = " ".join(searched.out.split())
@@ -69,6 +70,7 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("evo", "templ
     assert "N_4096" in listed.stdout
 
 
+@pytest.mark.slow
 def test_exported_pytorch_operator_selects_the_kernel_by_shape(
     line: CommandLine, searched: Ended, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ def estimated(line: CommandLine, service: str) -> Ended:
     return line.run(*SEARCH, "--trials", "5", "--seed", "1")
 
 
+@pytest.mark.slow
 def test_estimates_are_labelled_in_the_terminal(line: CommandLine, estimated: Ended) -> None:
     assert (estimated.code, estimated.err) == (0, "")
     text = " ".join(estimated.out.split())

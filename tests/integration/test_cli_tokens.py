@@ -26,6 +26,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return command
 
 
+@pytest.mark.slow
 def test_after_the_first_token_only_tokens_and_the_owner_of_the_database_are_admitted(
     tmp_path_factory: pytest.TempPathFactory, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from evo.cli.exits import Exit
 from workers.system.program import keeping_bytecode
 
 
+@pytest.mark.slow
 def test_command_reports_a_full_output_disk() -> None:
     with Path("/dev/full").open("w") as full:
         ended = _families(stdout=full)
@@ -19,6 +20,7 @@ def test_command_reports_a_full_output_disk() -> None:
     assert ended.stderr == b"Error: standard output cannot be read or written: No space left on device\n"
 
 
+@pytest.mark.slow
 def test_command_writing_to_a_closed_pipe_prints_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -27,11 +29,13 @@ def test_command_writing_to_a_closed_pipe_prints_no_error() -> None:
     assert (ended.returncode, ended.stderr) == (Exit.UNHEARD, b"")
 
 
+@pytest.mark.slow
 def test_command_with_closed_standard_output_succeeds() -> None:
     ended = subprocess.run(["sh", "-c", '"$0" -m evo families >&-', sys.executable], capture_output=True, check=False)
     assert (ended.returncode, ended.stderr) == (Exit.DONE, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["sdpa"], ["sdpa", "--json"]], ids=" ".join)
 def test_command_succeeds_with_ascii_output(arguments: list[str]) -> None:
     ended = _families(*arguments, stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"})

@@ -373,6 +373,7 @@ def test_header_edited_during_a_compilation_is_detected_although_the_clock_is_se
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
+@pytest.mark.slow
 def test_truncated_cache_entry_is_compiled_again(cache: Cache, tmp_path: Path) -> None:
     compiler = CountingCompiler(CCompiler(find_compiler()))
     asked = unit("c", "#define FACTOR 2")

@@ -45,6 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
+@pytest.mark.slow
 def test_cpu_reports_its_limits_and_measured_peak_rates(folder: Path) -> None:
     device = cpu(folder)
     assert {"cores", "simd_bytes", "l1_bytes", "l2_bytes"} <= device.limits.keys()
@@ -75,6 +76,7 @@ def test_repeated_measurement_keeps_the_higher_peak_rates(folder: Path, monkeypa
     assert after.bytes_per_s == before.bytes_per_s
 
 
+@pytest.mark.slow
 def test_peak_rates_are_measured_while_no_other_process_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +98,7 @@ def test_peak_rates_are_measured_while_no_other_process_measures(
     assert events == ["released", "measured"]
 
 
+@pytest.mark.slow
 def test_peak_rates_are_measured_without_the_lock_only_if_none_are_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ FAMILY = Path(__file__).parent.parent / "data" / "families" / "cheating_cuda"
 LEAST_TRICKS = 25
 
 
+@pytest.mark.slow
 def test_cheating_kernels_compile_to_distinct_binaries() -> None:
     try:
         compiler = NvrtcCompiler()

@@ -385,6 +385,7 @@ def ladder_config(name: str) -> Config:
     return next(step.config for step in steps(find("sdpa_ladder")) if step.name == name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "text"), one_in(9, LADDER))
 def test_sdpa_ladder_step_is_correct_on_the_host(name: str, text: str) -> None:
     package = find("sdpa_ladder")
@@ -393,6 +394,7 @@ def test_sdpa_ladder_step_is_correct_on_the_host(name: str, text: str) -> None:
     assert max(errors(kernel, package, problem)) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "change"), one_in(9, KEYS), ids=[text for text, _ in KEYS])
 @pytest.mark.parametrize("drawn", one_in(2, ["normal", "peaked"]))
 def test_cross_attention_is_correct_on_the_host(text: str, change: Config, drawn: str) -> None:
@@ -404,6 +406,7 @@ def test_cross_attention_is_correct_on_the_host(text: str, change: Config, drawn
     assert max(errors(kernel, package, problem, drawn)) < LIMITS[str(problem["dtype"])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "change"), one_in(18, LAYOUTS))
 def test_attention_in_every_tensor_layout_is_correct_on_the_host(text: str, change: Config) -> None:
     package = find("sdpa")
@@ -434,6 +437,7 @@ SCORES: tuple[tuple[str, Config], ...] = (
 """Attention with capped scores, and with scores that decrease with the distance from query to key (ALiBi)."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "change"), one_in(9, SCORES))
 @pytest.mark.parametrize("drawn", one_in(2, ["normal", "large"]))
 def test_attention_with_capped_or_biased_scores_is_correct_on_the_host(text: str, change: Config, drawn: str) -> None:
@@ -537,6 +541,7 @@ def test_faults_in_attention_over_packed_sequences_exceed_the_tolerance(text: st
     assert not made < 10 * TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     one_in(6, DIFFERENTLY),
@@ -587,6 +592,7 @@ def test_e4m3_quantisation_rounds_to_the_nearest_codes(text: str, change: Config
         assert made["scale"] == pytest.approx(exact["scale"], rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "change"), one_in(18, FP8))
 def test_e4m3_attention_is_correct_on_the_host(text: str, change: Config) -> None:
     """The test also shows that a wrong key, column or byte exceeds the family's tolerance."""
@@ -607,6 +613,7 @@ def test_e4m3_attention_is_correct_on_the_host(text: str, change: Config) -> Non
             assert np.abs(made["out"] - exact["out"]).max() < 2 * worst
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "change"), one_in(4, WARPGROUPS), ids=["tma", "no producer warp", "alternating warpgroups", "cluster"]
 )
@@ -620,6 +627,7 @@ def test_warpgroup_attention_is_correct_on_the_host(text: str, change: Config) -
     assert max(errors(kernel, package, problem, "normal")) < tolerance.rel_l2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "change"), one_in(9, HEAD_SIZES))
 def test_attention_with_head_sizes_from_72_to_256_is_correct_on_the_host(text: str, change: Config) -> None:
     package = find("sdpa")
@@ -639,6 +647,7 @@ def test_attention_with_head_sizes_from_72_to_256_is_correct_on_the_host(text: s
     assert max(errors(kernel, package, problem, "normal")) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "change"), one_in(5, BY_TURNS), ids=["prefetch", "stream-k", "only shares", "few tiles", "uneven shares"]
 )
@@ -656,6 +665,7 @@ def test_persistent_attention_is_correct_and_equal_in_every_execution_order(text
     assert len({each["out"].tobytes() for each in results}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "text", "change"),
     one_in(7, MEMORY_BOUND, of=itemgetter(0)),
@@ -687,6 +697,7 @@ def test_kernels_on_rows_of_odd_length_are_correct_on_the_host(family: str, text
         assert max(errors(kernel, package, problem, drawn)) < limit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "text", "change"),
     one_in(18, PRODUCTS, of=itemgetter(0)),
@@ -732,6 +743,7 @@ MISTAKES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("file", "text", "instead", "symptom"), one_in(3, MISTAKES))
 def test_planted_faults_in_attention_are_detected_on_the_host(file: str, text: str, instead: str, symptom: str) -> None:
     package = find("sdpa_ladder")

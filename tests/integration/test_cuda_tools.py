@@ -192,6 +192,7 @@ def test_missing_tool_is_reported_and_slow_tool_is_stopped(subject: Subject, tmp
     assert slow.run_tool("memcheck", [subject], timeout_s=0.5)[0] is None
 
 
+@pytest.mark.slow
 def test_kernel_program_reports_a_missing_driver(subject: Subject) -> None:
     """The test runs the kernel program without a sanitizer or profiler."""
     status, log = CudaSanitizer((sys.executable, "-c", RUN)).run_tool("memcheck", [subject], timeout_s=60)

@@ -273,6 +273,7 @@ def options(*words: str) -> tuple[list[str], list[str]]:
     )
 
 
+@pytest.mark.slow
 def test_every_command_in_deployment_files_and_guides_exists_with_its_options() -> None:
     found = list(commands())
     assert len(found) > 25

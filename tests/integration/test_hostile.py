@@ -90,6 +90,7 @@ def test_random_problems_are_accepted_or_raise_invalid_input(count: int) -> None
     assert min(met.values()) > count / 100, met
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", one_in(2, (FAMILIES // 5, FAMILIES)))
 def test_random_family_documents_are_accepted_or_refused_within_the_time_limit(count: int) -> None:
     rng, met, slowest = random.Random(2), Counter[bool](), 0.0
@@ -136,6 +137,7 @@ def test_random_reports_are_accepted_or_raise_invalid_input(count: int) -> None:
     assert min(met.values()) > count / 100, met
 
 
+@pytest.mark.slow
 def test_random_reports_families_and_searches_over_rest_get_valid_responses(service: Serving) -> None:
     _spoil_everything(rest_of(service))
 
@@ -232,6 +234,7 @@ class Tags(HTMLParser):
     handle_startendtag = handle_starttag
 
 
+@pytest.mark.slow
 def test_hostile_text_of_users_is_escaped_on_every_page(tmp_path: Path) -> None:
     """The test opens every page of the route table, with hostile text in every field that users can write."""
     text = f"{SCRIPT}{ATTRIBUTE}{TEMPLATE}"

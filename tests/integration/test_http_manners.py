@@ -37,6 +37,7 @@ def root(rest: Local) -> str:
     return str(rest.http.base_url).removesuffix("/api/v1/")
 
 
+@pytest.mark.slow
 def test_head_response_equals_the_get_response_without_body(rest: Local) -> None:
     search = rest.submit()["id"]
     paths = {path for method, path, _ in rules(rest.app) if method == "GET" and "{" not in path}

@@ -93,6 +93,7 @@ def test_default_config_of_every_cuda_kernel_compiles(workshop: Workshop, name: 
 SCAN: Config = {"THREADS": 256, "ITEMS": 2}
 
 
+@pytest.mark.slow
 def test_every_launch_of_a_kernel_gets_its_own_arguments_in_order(workshop: Workshop) -> None:
     steps = workshop.built(find(str(KERNELS / "prefix_sum")), known("sm_89"), SCAN).kernels["nominal"].steps
     assert [(step.entry, [each.name for each in step.arguments], step.launch.grid[0]) for step in steps] == [

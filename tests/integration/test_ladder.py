@@ -472,6 +472,7 @@ def test_baselines_are_timed_or_have_a_reason_for_their_absence(workshop: Worksh
     assert "its result differs from the reference" in report.unavailable["wrong"]
 
 
+@pytest.mark.slow
 def test_confirmation_interleaves_challenger_incumbent_and_baselines(workshop: Workshop) -> None:
     job = Confirm(challenger=config(unroll=2), incumbent=config(), seed=5)
     work = workshop.work()

@@ -168,6 +168,7 @@ def run_state_machine(start: Callable[[], Leasing], *, max_examples: int) -> Non
     run_state_machine_as_test(cast(Any, start), settings=settings(ANYTHING, max_examples=max_examples))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", one_in(2, EXAMPLES))
 def test_random_action_sequences_keep_the_lease_invariants_on_sqlite(tmp_path: Path, examples: int) -> None:
     numbers = count()

@@ -194,6 +194,7 @@ def declared(folder: Path, name: str) -> Package:
     return find(str(place))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", one_in(2, ["template_scale", "block_reduce", "prefix_sum", "dequantize"]))
 def test_kernels_compile_with_nvcc(real: NvccCompiler, tmp_path: Path, name: str) -> None:
     try:

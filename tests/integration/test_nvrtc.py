@@ -239,6 +239,7 @@ def test_nvrtc_flags_disable_the_driver_cache_if_the_nvrtc_version_supports_such
     assert "--no-cache" not in default_flags((12, 2)), "this NVRTC version would refuse the flag"
 
 
+@pytest.mark.slow
 def test_compilation_stops_at_its_time_limit_and_the_next_compilation_succeeds(compiler: NvrtcCompiler) -> None:
     rows = "\n".join(f"if (x[{i}] > {i}) x[{i}] += sinf(x[{i}]) * cosf(x[{i + 1}]);" for i in range(4000))
     slow = Unit(source=f'extern "C" __global__ void f(float* x) {{ {rows} }}', architecture="sm_80", entry="f")
@@ -587,6 +588,7 @@ def test_nvrtc_of_the_system_is_loaded_with_the_builtins_of_the_system(monkeypat
     assert nvrtc_library._load().path == "libnvrtc.so.12"
 
 
+@pytest.mark.slow
 def test_failures_of_a_test_compilation_are_listed_per_architecture(
     compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

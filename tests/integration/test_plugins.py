@@ -48,6 +48,7 @@ def test_device_kind_of_a_plugin_compiles_and_measures_trials_and_gets_a_champio
         service.wait()
 
 
+@pytest.mark.slow
 def test_device_kind_of_a_plugin_is_unknown_without_its_package(line: CommandLine) -> None:
     line.environment.clear()
     refused = line.run_apart("search", str(TOY / "double"), "--device", "toy", "--trials", "3")

@@ -168,6 +168,7 @@ def test_webhook_of_an_unreadable_search_is_given_up_and_other_webhooks_are_sent
     assert rows[good].delivered_at is not None
 
 
+@pytest.mark.slow
 def test_unresponsive_webhook_receivers_do_not_delay_other_receivers(stage: Stage) -> None:
     """The last receiver gets its message while forty earlier messages to ten unresponsive receivers are unfinished."""
     never, told = threading.Event(), list[str]()

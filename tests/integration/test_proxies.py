@@ -45,6 +45,7 @@ def kind(address: str) -> str:
     return re.sub(r"[0-9a-f]{64}|\d+", "N", path)
 
 
+@pytest.mark.slow
 def test_every_link_of_every_page_works_behind_a_path_prefix(database: Any) -> None:
     """The test's proxy serves `/evo/`, removes this prefix from requests, and sends it in a header."""
     with serving(database) as service, service.client() as client:

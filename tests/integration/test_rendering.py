@@ -34,6 +34,7 @@ def test_variant_template_renders_like_a_family_template_but_without_file_access
         rendered(renderer, "{% include '/etc/passwd' %}")
 
 
+@pytest.mark.slow
 def test_endless_template_is_stopped_at_the_time_limit() -> None:
     renderer = Renderer(longest_s=3.0)
     with pytest.raises(RenderError, match="takes more than 3 s"):
@@ -56,6 +57,7 @@ def test_rendering_process_that_does_not_start_is_an_error(monkeypatch: pytest.M
         rendered(Renderer(), "{{ WIDTH }}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", LARGE.values(), ids=LARGE)
 def test_template_beyond_the_memory_limit_is_refused(text: str) -> None:
     before = psutil.Process().memory_info().rss

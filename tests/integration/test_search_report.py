@@ -173,6 +173,7 @@ def test_verdicts_and_effects_recomputed_from_stored_samples_equal_the_stored_re
     database.close()
 
 
+@pytest.mark.slow
 def test_report_command_needs_only_the_database_to_write_markdown_and_html(
     place: Path, rest: httpx.Client, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

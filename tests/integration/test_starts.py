@@ -10,6 +10,7 @@ from tests.tiers import one_in
 from workers.backends.cuda.compilers.nvrtc import NoNvrtcError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "problem"), one_in(9, SEARCHED))
 def test_initial_configs_can_be_built_for_every_case(family: str, problem: str, tmp_path: Path) -> None:
     try:

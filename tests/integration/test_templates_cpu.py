@@ -286,6 +286,7 @@ def errors(
         yield excess(name, shape, inputs, functions[key](inputs), by)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "text"), one_in(9, SAMPLED))
 def test_sampled_cpu_configs_are_correct_on_every_case(name: str, text: str, tmp_path: Path) -> None:
     problem = package(name).family.problem(text, "cpu")

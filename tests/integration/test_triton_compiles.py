@@ -60,6 +60,7 @@ def test_triton_compile_options_change_the_binary_and_launch(compiler: CudaCompi
     assert len({each.digest for each in builds}) == 3
 
 
+@pytest.mark.slow
 def test_equal_triton_builds_have_equal_digests(tmp_path: Path) -> None:
     """Binaries contain no path or time, so that trials with equal binaries are found on every machine."""
     package, device = find(str(KERNELS / "vector_add")), known("sm_90")
@@ -93,6 +94,7 @@ def test_triton_launch_has_scratch_memory_for_descriptors_that_the_kernel_create
     assert b"cp.async.bulk.tensor" in built.ptx
 
 
+@pytest.mark.slow
 def test_triton_kernel_with_host_descriptors_takes_tensor_maps_from_sm_90_on(
     compiler: CudaCompiler, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ print('alembic' in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_service_starts_without_importing_alembic(tmp_path: Path) -> None:
     """A user of the command line waits for the start. A new database needs no migration."""
     command = [sys.executable, "-c", START, str(tmp_path / "evo.db")]

@@ -160,6 +160,7 @@ FAULTS = [each for each in FAULTS if each != "rare"]  # omitted, because this fa
 OF_EACH_KIND = ["none", "nan", "crash", "hang", "syntax", "render", "fork", "lazy"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("faults", one_in(2, [OF_EACH_KIND, FAULTS]), ids=["one of each kind", "all"])
 def test_search_with_faulty_kernels_records_each_outcome_and_promotes_a_correct_kernel(
     bench: Bench, tmp_path: Path, faults: list[object]
@@ -209,6 +210,7 @@ def test_search_that_compiles_while_measuring_records_every_outcome(
     assert search.counts == {"measured": 4, "wrong_answer": 4, "compile_failed": 4}
 
 
+@pytest.mark.slow
 def test_candidates_with_equal_binaries_are_measured_once(bench: Bench, tmp_path: Path) -> None:
     package = edited(tmp_path, FAULT=["none"])
     template = package.path / "kernel.c.j2"
@@ -234,6 +236,7 @@ def test_searches_of_a_recorded_space_with_equal_seeds_are_identical(tmp_path: P
     assert logs[0] == logs[1]
 
 
+@pytest.mark.slow
 def test_stopped_worker_returns_its_leases_and_leaves_no_process(bench: Bench, mixed: Package) -> None:
     with bench.worker_process() as process:
         search = bench.search(mixed, problem="N=4096", budget={"trials": 9})
@@ -280,6 +283,7 @@ def test_search_finishes_all_trials_although_its_runners_are_killed(bench: Bench
     assert (search.state, search.finished) == ("finished", 9)
 
 
+@pytest.mark.slow
 def test_worker_delivers_its_results_after_the_service_was_killed_and_restarted(
     tmp_path: Path, cache: Path, mixed: Package
 ) -> None:
@@ -299,6 +303,7 @@ def test_worker_delivers_its_results_after_the_service_was_killed_and_restarted(
     assert (search.state, search.asked, search.finished) == ("finished", 9, 9), (search.reason, search.counts)
 
 
+@pytest.mark.slow
 def test_cancelling_a_search_stops_its_hanging_kernel(bench: Bench, tmp_path: Path) -> None:
     package = edited(tmp_path, FAULT=["hang"])
     with bench.working():
