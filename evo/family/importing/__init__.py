@@ -5,7 +5,7 @@ Functions, macros and the launch are read from the source. Information that the 
 
 from evo.family.importing.draft import Draft, drafted, with_roles
 from evo.family.importing.source import Function, Macro, Parameter, Source, lacks_c_linkage, read_source
-from evo.family.importing.triton import drafted_from_triton
+from evo.family.importing.triton.drafting import drafted_from_triton
 
 __all__ = [
     "Draft",

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from evo.device import kind_of
 from evo.errors import InvalidInput
-from evo.family.importing.configs import OPTIONS, Configs, read_configs
 from evo.family.importing.draft import PRODUCT, UNSTATED, Draft, DraftArgument, DraftField, with_usual_values
-from evo.family.importing.triton_launches import (
+from evo.family.importing.triton.configs import OPTIONS, Configs, read_configs
+from evo.family.importing.triton.launches import (
     Launch,
     block_of,
     expression_of,
@@ -21,7 +21,7 @@ from evo.family.importing.triton_launches import (
     parameter_of,
     passed_number,
 )
-from evo.family.importing.triton_uses import Shapes, Uses, uses_of
+from evo.family.importing.triton.uses import Shapes, Uses, uses_of
 from evo.family.importing.tunables import DraftTunable
 from evo.family.source.triton.source import Kernel, Parameter, accesses, kernels_of, parsed
 from evo.text.suggestion import unknown

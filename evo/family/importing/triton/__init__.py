@@ -1,0 +1,1 @@
+"""Drafts a family from a Triton source."""
