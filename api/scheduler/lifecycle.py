@@ -22,11 +22,12 @@ from evo.errors import InvalidInput
 from evo.promotion.challenge import ChallengeLimit, Incumbent, bar, comparable_us
 from evo.search.halving import REPEATED, VariantProgress, continues, next_rung, repeats, stagnates
 from evo.search.lifecycle import TERMINAL, Command, common_failure, transition
+from evo.search.niche import mechanisms_of, niche_of, time_us_of
 from evo.search.search import StopReason
 from evo.text.wording import outcome_text
 from evo.trial import Trial
 from evo.trial.explain import detail_text, headline
-from evo.trial.outcome import Estimated, Measured, ReferenceFailed
+from evo.trial.outcome import ReferenceFailed
 
 log = structlog.get_logger("conductor")
 
@@ -119,10 +120,13 @@ def _more_trials(session: Session, variant: VariantRow) -> int | None:
 
 
 def _progress(variants: Variants, search_id: int) -> VariantProgress:
-    best = Archive(variants.session).best(search_id)
-    outcome = None if best is None else best.outcome
-    used = outcome.mechanisms if isinstance(outcome, Measured | Estimated) else None
-    return VariantProgress(costs=variants.costs(search_id), niche=used)
+    archive = Archive(variants.session)
+    best, niche = archive.best(search_id), None
+    if best is not None:
+        roofline = archive.search(search_id).roofline
+        bound = None if roofline is None else roofline.bound_at(time_us_of(best.outcome))
+        niche = niche_of(mechanisms_of(best.outcome), bound)
+    return VariantProgress(costs=variants.costs(search_id), niche=niche)
 
 
 def _may_repeat(active: ActiveSearch) -> bool:

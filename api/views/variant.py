@@ -16,9 +16,10 @@ from db.repositories.variants import FAMILY, Variants, unknown_variant
 from evo.errors import NotFound
 from evo.messages.view import FailureView, ProposalView, VariantView
 from evo.promotion.leading import Source
+from evo.search.niche import mechanisms_of, time_us_of
 from evo.trial import quick_cost
 from evo.trial.explain import failure_text
-from evo.trial.outcome import Estimated, Measured
+from evo.trial.outcome import Estimated
 
 FAMILY_NAME = "family"
 """Name under which the family's own implementation appears among the variants of a search."""
@@ -77,6 +78,7 @@ def _view(
     best = tally.best
     champion = Champions(session).incumbent(base)
     trial = None if best is None else Archive(session).numbered(tuning.id, best.number)
+    outcome = None if trial is None else trial.outcome
     ratio, ratio_source = (None, None) if row is None else _ratio(session, trial, own)
     return VariantView(
         search_id=base.id,
@@ -102,7 +104,8 @@ def _view(
         tuning_gain=_tuning_gain(session, tuning.id),
         objective=tuning.objective,
         champion=champion is not None and champion.search_id == tuning.id,
-        mechanisms=_mechanisms(trial),
+        mechanisms=mechanisms_of(outcome),
+        bound=None if tuning.roofline is None else tuning.roofline.bound_at(time_us_of(outcome)),
         same_as=None if trial is None else _same_as(session, trial, numbers),
         failures=tuple(failures),
     )
@@ -126,11 +129,6 @@ def _ratio(session: Session, trial: TrialRow | None, own: TrialRow | None) -> tu
     if mine is None or not theirs:
         return None, None
     return mine / theirs, "estimated" if isinstance(trial.outcome, Estimated) else "quick"
-
-
-def _mechanisms(trial: TrialRow | None) -> tuple[str, ...]:
-    outcome = None if trial is None else trial.outcome
-    return outcome.mechanisms if isinstance(outcome, Measured | Estimated) else ()
 
 
 def _same_as(session: Session, trial: TrialRow, numbers: Mapping[int, int]) -> int | None:

@@ -324,6 +324,31 @@ class Family:
             specific=implementation.is_specific(scope),
         )
 
+    def distributed_over(
+        self, config: Config, problem: Problem, device: Device, objective: Objective
+    ) -> tuple[str, ...] | None:
+        """Return the problem fields over which the blocks of a kernel are distributed; None for a plain function.
+
+        These are the fields that change the number of blocks of a launch when they are doubled.
+        """
+        blocks = self._blocks(config, problem, device, objective)
+        if blocks is None:
+            return None
+        doubled = {
+            name: self._blocks(config, {**problem, name: 2 * value}, device, objective)
+            for name, value in problem.items()
+            if isinstance(value, int) and not isinstance(value, bool)
+        }
+        return tuple(name for name, found in doubled.items() if found is not None and found != blocks)
+
+    def _blocks(self, config: Config, problem: Problem, device: Device, objective: Objective) -> tuple[int, ...] | None:
+        """Return the number of blocks of each launch; None without a launch, or if an expression has no value."""
+        try:
+            launch = self.candidate(config, problem, device, objective).launch
+        except InvalidInput:
+            return None
+        return None if launch is None else tuple(prod(each.grid) for each in launch.each)
+
     def operands(self, problem: Problem) -> tuple[Operand, ...]:
         """Return the arguments that depend only on the problem: the inputs and outputs."""
         return tuple(

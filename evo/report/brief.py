@@ -162,7 +162,9 @@ def _tried(brief: BriefView, tried: TriedView) -> str:
         lines.append(f"{modelled}{view.best_text}{share}{speedup}, with {settings_text(best.config)}.")
         lines += filter(None, [over_limit_text(view.share)])
     if view.mechanisms:
-        lines.append(f"Its binary uses: {view.niche}.")
+        lines.append(f"Its binary uses: {', '.join(view.mechanisms)}.")
+    if view.bound is not None:
+        lines.append(f"Its time is bound by {view.bound}.")
     if view.same_as is not None:
         lines.append(f"Its binary is that of variant {view.same_as}: the change has no effect.")
     for name, figures in (("Resources", tried.resources), ("Profile", tried.profile)):

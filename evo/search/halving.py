@@ -46,7 +46,7 @@ class VariantProgress:
 
     Attributes:
         costs: see `Costs`.
-        niche: hardware mechanisms that the variant's best trial uses; None while no trial was measured.
+        niche: niche of the variant's best trial (`evo.search.niche`); None while no trial was measured.
     """
 
     costs: Costs

@@ -460,3 +460,25 @@ def test_error_of_an_unknown_role_explains_in_place_arguments(role: str) -> None
 
 def test_functions_of_templates_are_reserved_names() -> None:
     assert set(DEFAULT_NAMESPACE) == TEMPLATE_FUNCTIONS
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "expected"),
+    [
+        ("sdpa", "B=4,H=16,S=2048,D=64", ("B", "H", "S")),
+        ("gemm", "M=4096,N=4096,K=4096", ("M", "N", "batch")),
+        ("softmax", "rows=4096,cols=1024", ("rows",)),
+    ],
+)
+def test_blocks_are_distributed_over_the_fields_that_change_their_number(
+    name: str, problem: str, expected: tuple[str, ...]
+) -> None:
+    family, device = find(name).family, known("sm_90")
+    values = family.problem(problem, "cuda")
+    config = family.space(values, device, OBJECTIVE).default()
+    assert family.distributed_over(config, values, device, OBJECTIVE) == expected
+
+
+def test_plain_function_has_no_blocks(family: Family) -> None:
+    config: Config = {"TILE": 4, "UNROLL": 2, "ORDER": "rows"}
+    assert family.distributed_over(config, family.problem("", "cpu"), CPU, OBJECTIVE) is None

@@ -40,6 +40,16 @@ def test_variant_niches_follow_from_the_mechanisms_of_the_binaries() -> None:
     assert [each.elite.niche for each in niches(views)] == ["SIMD 512, FMA", "scalar"]
 
 
+def test_variants_that_are_bound_by_different_resources_form_different_niches() -> None:
+    views = [
+        replace(view(0, time_us=9.0, parents=()), mechanisms=("mma",), bound="latency"),
+        replace(view(1, time_us=8.0), mechanisms=("mma",), bound="memory"),
+        replace(view(2, time_us=7.0), mechanisms=("mma",), bound="latency"),
+    ]
+    assert [each.elite.number for each in niches(views)] == [2, 1]
+    assert [each.elite.niche for each in niches(views)] == ["mma, bound by latency", "mma, bound by memory"]
+
+
 def test_valid_variants_are_counted_by_author() -> None:
     views: list[VariantView] = [view(0, time_us=9.0), view(1, time_us=None), view(2, time_us=7.0)]
     memory = Memory()

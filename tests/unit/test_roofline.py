@@ -1,6 +1,7 @@
 """The roofline gives the shortest time of a problem, and the share of this limit that a kernel reaches."""
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -118,3 +119,22 @@ def test_share_of_an_unknown_limit_or_time_is_unknown(
 ) -> None:
     assert Roofline(floor_us=floor_us, bound="memory").share(time_us) == share
     assert RooflineView(floor_us=floor_us, bound="memory", share_of_best=None).share(time_us) == share
+
+
+@pytest.mark.parametrize(
+    ("resource", "time_us", "expected"),
+    [
+        ("memory", 100.0, "memory"),
+        ("compute", 160.0, "arithmetic"),
+        ("memory", 170.0, "latency"),
+        ("compute", None, None),
+    ],
+)
+def test_time_far_above_the_limit_is_bound_by_latency(
+    resource: Literal["compute", "memory"], time_us: float | None, expected: str | None
+) -> None:
+    assert Roofline(floor_us=100.0, bound=resource).bound_at(time_us) == expected
+
+
+def test_bound_of_a_time_without_a_limit_is_unknown() -> None:
+    assert Roofline(floor_us=0.0, bound="memory").bound_at(10.0) is None

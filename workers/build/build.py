@@ -81,7 +81,8 @@ class Built:
         log: output of the compiler for all cases.
         resources: resources that the kernel for the searched problem uses, even if the config was refused because of
             them.
-        mechanisms: hardware features that the kernel for the searched problem uses.
+        mechanisms: hardware features that the kernel for the searched problem uses, and the problem fields over which
+            its blocks are distributed.
         render_s: duration of rendering in seconds.
         compile_s: duration of compiling in seconds.
     """
@@ -222,7 +223,7 @@ class _Build:
             headers=nominal.headers if nominal else {},
             log="\n".join(filter(None, self.logs)),
             resources=self.used,
-            mechanisms=() if refusal or nominal is None else mechanisms(nominal.artefact),
+            mechanisms=() if refusal or nominal is None else (*mechanisms(nominal.artefact), *self._distribution()),
             render_s=self.spent_s["render"],
             compile_s=self.spent_s["compile"],
         )
@@ -272,6 +273,15 @@ class _Build:
         return _Compiled(
             source=source, artefact=artefact, kernel=kernel, headers=own_headers(artefact.reads or (), unit)
         )
+
+    def _distribution(self) -> Iterator[str]:
+        """Yield the problem fields over which the blocks are distributed, as a text; nothing for a plain function."""
+        problem, terms = self.cases[0].problem, self.terms
+        if problem is None:
+            return
+        fields = self.copy.family.distributed_over(self.config, problem, terms.device, terms.objective)
+        if fields is not None:
+            yield f"blocks over {', '.join(fields)}" if fields else "as many blocks for every size"
 
     def _require_fit(self, resources: Resources, step: Step | None, ptx: bytes) -> None:
         """Raise `_Refused` if a launch (None for a plain function call) exceeds a limit of the device or the policy."""

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from evo.device import Ceilings, Device, kind_of
 from evo.family import Work
@@ -10,6 +10,11 @@ from evo.trial.objective import Objective
 
 CLOCK_TOLERANCE = 0.2
 """Tolerance of a datasheet's ceiling, because turbo may raise the clock by about this fraction."""
+
+Bound: TypeAlias = Literal["memory", "arithmetic", "latency"]
+
+BUSY = 0.6
+"""Share of the limit from which the resource of the limit bounds the time of a kernel."""
 
 MOST_COLD_SETS = 4096
 """Maximum number of buffer sets through which cold calls rotate."""
@@ -48,6 +53,18 @@ class Roofline:
     def share(self, time_us: float | None) -> float | None:
         """Return the share of the limit that a kernel with this time reaches; see `share_of_limit`."""
         return share_of_limit(self.floor_us, time_us)
+
+    def bound_at(self, time_us: float | None) -> Bound | None:
+        """Return what bounds a kernel with this time; None if the time or the limit is unknown.
+
+        A kernel that is much slower than the limit of memory and arithmetic keeps neither of them busy: it mostly
+        waits, i.e. latency bounds its time.
+        """
+        if (share := self.share(time_us)) is None:
+            return None
+        if share < BUSY:
+            return "latency"
+        return "arithmetic" if self.bound == "compute" else "memory"
 
     def impossible(self, time_us: float) -> bool:
         """Return True if a time is below `least_us` by more than the tolerance."""

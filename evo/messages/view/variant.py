@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
+from evo.device.estimate.roofline import Bound
 from evo.messages.view.search import BestView
 from evo.promotion.leading import Source
 from evo.search.lifecycle import TERMINAL, State
+from evo.search.niche import niche_of
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
 
@@ -65,8 +67,9 @@ class VariantView:
         tuning_gain: quick time of the first measured config divided by the shortest quick time; in a search with a
             metric, the ratio of the costs by the quick samples. Kernels that a confirmation found invalid do not count.
         champion: True if the problem's champion is a config of this variant.
-        mechanisms: hardware mechanisms that the best trial's binary uses. They define the variant's niche. Empty if
-            unknown.
+        mechanisms: hardware mechanisms that the best trial's binary uses, and the problem fields over which its blocks
+            are distributed. Empty if unknown.
+        bound: what bounds the quick time of the best trial; see `Roofline.bound_at`. None if no limit is known.
         same_as: number of the first earlier variant that has a trial with the same binary as this variant's best trial.
         failures: failed trials grouped by cause: first trials whose kernel a confirmation found invalid, then the most
             frequent cause.
@@ -96,6 +99,7 @@ class VariantView:
     tuning_gain: float | None = None
     champion: bool = False
     mechanisms: tuple[str, ...] = ()
+    bound: Bound | None = None
     same_as: int | None = None
     failures: tuple[FailureView, ...] = ()
     objective: Objective = field(default_factory=Objective)
@@ -141,8 +145,8 @@ class VariantView:
 
     @property
     def niche(self) -> str:
-        """The hardware mechanisms as text, e.g. ``SIMD 512, FMA``."""
-        return ", ".join(self.mechanisms) or "not known"
+        """The properties that the variants of a niche share, e.g. ``SIMD 512, FMA, bound by memory``."""
+        return ", ".join(niche_of(self.mechanisms, self.bound)) or "not known"
 
     @property
     def ended(self) -> bool:

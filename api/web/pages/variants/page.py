@@ -124,7 +124,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Niche:
-    """Variants whose binaries use the same mechanisms: the fastest variant, and the number of variants."""
+    """Variants whose kernels work alike (`evo.search.niche`): the fastest variant, and the number of variants."""
 
     elite: VariantView
     variants: int
