@@ -16,7 +16,7 @@ search: .venv/.installed    ## search for fast attention kernels on the best dev
 test: .venv/.test           ## run all tests except the slow tests, the long tests and the GPU tests
 	$(BIN)/python -m pytest -m "not gpu and not slow and not long" -n 5 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration tests/unit $(ARGS)
 
-test-slow: .venv/.test      ## run the slow tests: searches by the user's command, killed workers, many compilations
+test-slow: .venv/.test      ## run the slow tests: searches by the user's command, killed workers, many compilations, pages in a browser
 	$(BIN)/python -m pytest -m "not gpu and slow and not long" -n 5 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration tests/unit $(ARGS)
 
 test-long: .venv/.test      ## run the long tests: the remaining tests that compile, kill processes, inject faults, run benchmarks or rehearse a mission

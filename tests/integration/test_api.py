@@ -81,6 +81,7 @@ def rest(tmp_path: Path) -> Iterator[Rest]:
         yield Rest(client)
 
 
+@pytest.mark.slow
 def test_search_runs_from_submission_to_champion_over_http(rest: Rest) -> None:
     rest.prepare()
     view = rest.submit(budget={"trials": 5}, problem="N=128")
@@ -101,6 +102,7 @@ def test_search_runs_from_submission_to_champion_over_http(rest: Rest) -> None:
     assert rest.http.get("/champions", params={"problem": "N=12"}).json()["items"] == []
 
 
+@pytest.mark.slow
 def test_champion_is_rolled_back_to_the_previous_champion(rest: Rest) -> None:
     rest.prepare()
     rest.submit(budget={"trials": 1})
@@ -223,6 +225,7 @@ def test_drained_worker_gets_no_jobs_until_it_is_resumed(rest: Rest) -> None:
     assert rest.http.post("/workers/nobody/drain").status_code == 404
 
 
+@pytest.mark.slow
 def test_api_and_pages_state_why_no_worker_measures_for_a_search(rest: Rest) -> None:
     rest.prepare()
     search = rest.submit()
@@ -297,6 +300,7 @@ def test_jobs_of_a_departed_worker_return_to_the_queue(rest: Rest) -> None:
     assert rest.http.delete("/workers/nobody").status_code == 404
 
 
+@pytest.mark.slow
 def test_paginated_lists_contain_every_item_once(rest: Rest) -> None:
     rest.prepare()
     searches = [rest.submit(budget={"trials": 7})["id"] for _ in range(5)]
@@ -580,6 +584,7 @@ def test_streamed_body_over_the_limit_is_refused(tmp_path: Path, monkeypatch: py
             assert "send less" in response.json()["detail"]
 
 
+@pytest.mark.slow
 def test_printed_openapi_document_equals_the_served_document(rest: Rest) -> None:
     printed, served = json.loads(openapi.openapi_text()), rest.http.get("/openapi.json").json()
     assert (printed["paths"], printed["components"]) == (served["paths"], served["components"])

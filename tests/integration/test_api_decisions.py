@@ -63,6 +63,7 @@ def listed(rest: Local, path: str, key: str = "id", **query: Any) -> list[Any]:
         cursor = {"cursor": page.json()["next"]}
 
 
+@pytest.mark.slow
 def test_notes_priority_and_archive_state_of_a_search_can_be_edited(rest: Local) -> None:
     search = rest.submit(notes="first idea", priority=2)
     assert (search["notes"], search["priority"], search["archived"]) == ("first idea", 2, False)
@@ -124,6 +125,7 @@ def test_search_change_with_an_outdated_etag_is_refused(rest: Local) -> None:
     assert rest.http.delete(path, headers={"If-Match": "*"}).status_code == 204
 
 
+@pytest.mark.slow
 def test_rollback_and_restore_need_the_current_etag(rest: Local) -> None:
     ended(rest)
     first = rest.http.get("/champions/1")
@@ -145,6 +147,7 @@ def test_rollback_and_restore_need_the_current_etag(rest: Local) -> None:
     assert listed(rest, "/champions", history=True, sort="oldest") == [1, 2]
 
 
+@pytest.mark.slow
 def test_search_worker_and_family_lists_are_filtered_and_sorted(rest_on_every_engine: Local) -> None:
     rest = rest_on_every_engine
     small, large = ended(rest, problem="N=32", notes="what of 100%?"), ended(rest, problem="N=64")

@@ -139,6 +139,7 @@ def test_leaderboard_shows_the_outcome_of_every_trial(stage: Stage, page: httpx.
     assert str(chart["aria-label"]).startswith("Best quick time by ended trials")
 
 
+@pytest.mark.slow
 def test_finished_search_shows_champion_and_verdict_and_stops_refreshing(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit(budget={"trials": 4})
     live = page.get(f"/searches/{search}/live").text
@@ -170,6 +171,7 @@ def test_page_contains_exactly_the_html_of_its_live_updates(stage: Stage, page: 
         assert fragment.text.strip() in page.get(path or "/").text
 
 
+@pytest.mark.slow
 def test_markup_in_names_and_logs_is_escaped_on_every_page(stage: Stage, page: httpx.Client) -> None:
     hostile = type(DEVICE)(kind="cpu", model=HOSTILE, architecture=HOSTILE, uuid="cpu-0", limits={"cores": 1.0})
     tunables = {"BLOCK": {"values": [HOSTILE, "b"]}}

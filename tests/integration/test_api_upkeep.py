@@ -519,6 +519,7 @@ def rest(tmp_path: Path) -> Iterator[Local]:
         yield rest
 
 
+@pytest.mark.slow
 def test_webhook_arrives_over_the_network(rest: Local) -> None:
     arrived = threading.Event()
     got: list[bytes] = []

@@ -120,6 +120,7 @@ def test_grid_benchmark_compares_the_champion_with_a_changed_config(
     assert "× numpy" in told.splitlines()[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "said"),
     [("UNROLL", "'UNROLL' is not of the form NAME=VALUE"), ("UNROLL=3", "UNROLL"), ("NONE=1", "NONE")],

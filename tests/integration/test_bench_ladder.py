@@ -51,6 +51,7 @@ def test_replay_of_optimisation_steps_prints_a_row_for_every_step(
     assert "wrong answer: a mistake: " in printed
 
 
+@pytest.mark.slow
 def test_family_without_ladder_file_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--family", "softmax", "--device", "cpu", "--rounds", "1"]) == 2
     assert "softmax has no file ladder.toml" in capsys.readouterr().err

@@ -29,6 +29,7 @@ __global__ void copy(const int* mistake, const u16* unused, u16* out, const Tens
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(compiler() is None, reason="g++ is not installed")
 def test_simulated_tensor_map_copy_swizzles_and_fills_with_zeros_and_reports_faults(tmp_path: Path) -> None:
     """The box has 8 rows of 64 elements and begins at row 6 of 9, column 64 of 96: half of 3 rows is inside."""

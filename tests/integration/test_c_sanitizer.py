@@ -108,6 +108,7 @@ def test_missing_sanitizers_are_reported(tmp_path: Path) -> None:
     assert str(memory.skipped).startswith("the compiler cannot build programs for it")
 
 
+@pytest.mark.slow
 def test_sanitizer_checks_cpp_kernels_and_family_headers(tmp_path: Path) -> None:
     (tmp_path / "fault.h").write_text("#define OUTSIDE y[8] = 1.0f\n")
     for language in LANGUAGES:
@@ -185,6 +186,7 @@ def test_sanitized_kernel_cannot_read_the_environment_of_the_worker(
     assert (memory.findings, memory.skipped) == ((), None)
 
 
+@pytest.mark.slow
 @confined
 def test_untrusted_source_is_built_in_the_sandbox(tmp_path: Path) -> None:
     inputs, secret = tmp_path / "inputs", tmp_path / "secret.h"
@@ -197,6 +199,7 @@ def test_untrusted_source_is_built_in_the_sandbox(tmp_path: Path) -> None:
         assert len(memory.findings) == findings
 
 
+@pytest.mark.slow
 def test_sanitizer_builds_a_kernel_once_for_equal_sources_and_arguments(tmp_path: Path) -> None:
     builds, inputs = tmp_path / "builds", tmp_path / "inputs"
     for each in (builds, inputs):

@@ -86,6 +86,7 @@ def test_in_place_kernel_is_measured(kernels: Kernels) -> None:
     assert isinstance(report.outcome, Measured), report.outcome
 
 
+@pytest.mark.slow
 def test_restoring_in_place_arguments_is_not_timed(kernels: Kernels) -> None:
     """A kernel that leaves a large in-place argument unchanged takes far less time than a kernel that changes it.
 

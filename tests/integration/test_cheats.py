@@ -213,6 +213,7 @@ def test_kernel_that_reuses_its_result_on_unchanged_in_place_arguments_is_refuse
             judge_overtaken(*given, call_us=call_us, rng=np.random.default_rng(1), budget_s=1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["leaves a thread that works between calls", "starts and joins a thread"])
 def test_kernel_that_uses_a_core_while_other_kernels_are_timed_is_refused(
     session: HostSession, tmp_path: Path, kind: str

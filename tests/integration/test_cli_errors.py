@@ -160,6 +160,7 @@ def test_second_service_on_a_database_is_refused(line: CommandLine, serving: str
     assert f"a service already runs on {line.database}: {serving}" in refused.err
 
 
+@pytest.mark.slow
 def test_search_without_a_worker_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
     line = CommandLine.fresh(tmp_path_factory)  # no earlier command has left a connected worker in this database
     with line.serving() as url:

@@ -121,6 +121,7 @@ WRONG: Mapping[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(compiler() is None, reason="g++ is not installed")
 @pytest.mark.parametrize("fault", one_in(2, [None, *WRONG]))
 def test_cuda_example_is_correct_on_the_host_and_its_wrong_variants_are_not(fault: str | None, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def test_search_of_the_next_shape_starts_with_the_previous_champion(line: Comman
     assert begun[0]["config"] == first["champion"]["config"]
 
 
+@pytest.mark.slow
 def test_exported_folder_selects_the_kernel_by_shape(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
     folder = line.home / "both"
     told = line.run("champion", "export", "1", "2", "--to", str(folder), "--json")
@@ -98,6 +99,7 @@ else: raise AssertionError("N=9")
     subprocess.run([sys.executable, "-I", "-c", program, str(folder)], check=True, cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_option_detach_is_refused_for_several_shapes(line: CommandLine, searched: Ended) -> None:
     refused = line.run("search", "./saxpy", "--problem", "N=1,2", "--detach", "--url", "http://127.0.0.1:9")
     assert refused.code != 0

@@ -117,6 +117,7 @@ def test_search_with_target_is_refused_without_gpu(line: CommandLine, service: s
     assert "--target sm_89 --compile-only` compiles and estimates configs without a GPU" in refused.err
 
 
+@pytest.mark.slow
 def test_launch_mode_that_the_target_or_the_family_lacks_is_refused(line: CommandLine, service: str) -> None:
     aimed = (
         "search",
@@ -139,6 +140,7 @@ def test_launch_mode_that_the_target_or_the_family_lacks_is_refused(line: Comman
     assert "kernels of sdpa_ladder do not support programmatic dependent launch" in " ".join(refused.err.split())
 
 
+@pytest.mark.slow
 def test_problem_larger_than_the_memory_of_the_target_is_refused(line: CommandLine, service: str) -> None:
     large = ("--problem", "B=256,H=256,S=16384,D=256", "--trials", "1")
     refused = line.run("search", "sdpa", "--target", "sm_89", "--compile-only", *large)
@@ -146,6 +148,7 @@ def test_problem_larger_than_the_memory_of_the_target_is_refused(line: CommandLi
     assert "and NVIDIA L4 has 24.0 GB; choose a smaller problem" in " ".join(refused.err.split())
 
 
+@pytest.mark.slow
 def test_family_without_work_table_cannot_be_estimated(line: CommandLine, service: str) -> None:
     assert line.run("new", str(line.home / "workless")).code == 0
     spec = line.home / "workless" / "family.toml"

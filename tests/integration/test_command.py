@@ -48,6 +48,7 @@ def _families(*arguments: str, **how: Any) -> "subprocess.CompletedProcess[bytes
     return subprocess.run(command, stderr=subprocess.PIPE, check=False, **how)
 
 
+@pytest.mark.slow
 def test_help_command_loads_no_heavy_modules() -> None:
     """Importing large modules would delay the help text."""
     heavy = {"numpy", "scipy", "optuna", "httpx", "pydantic", "sqlalchemy", "fastapi", "jinja2", "structlog"}
@@ -59,11 +60,13 @@ def test_help_command_loads_no_heavy_modules() -> None:
     assert answer.stderr.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_importing_strategies_loads_neither_optuna_nor_scipy() -> None:
     code = "import sys, evo.strategy; sys.exit('optuna' in sys.modules or 'scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_verdict_without_an_incumbent_does_not_load_the_statistics_of_scipy() -> None:
     """Importing `scipy.stats` takes a second in the service and in each worker."""
     code = (

@@ -488,6 +488,7 @@ def test_macro_redefined_by_a_header_under_nvrtc_is_refused(nvrtc: NvrtcCompiler
     assert told is not None and "gives TILE another value" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("header", "inside", "words"),
     [

@@ -121,6 +121,7 @@ def test_first_confirmation_waits_until_its_share_of_the_time_covers_the_baselin
     assert "confirm" in {lease.job.kind for lease in stage.play(2)}
 
 
+@pytest.mark.slow
 def test_claims_do_not_query_for_challengers_during_a_confirmation(stage: Stage) -> None:
     stage.submit(policy=policy(challenge_every=1))
     stage.hand_in(stage.one())

@@ -73,6 +73,7 @@ def test_confirmation_refuses_a_kernel_that_detects_the_timing_loop(
     assert re.search(words, reason), reason
 
 
+@pytest.mark.slow
 def test_correct_kernel_is_promoted(evaluator: Evaluator, cache: Path, tmp_path: Path) -> None:
     assert verdict(evaluator, source("plain", "right(x, y); spend(4000);"), cache, tmp_path) == (
         True,

@@ -82,6 +82,7 @@ def confirmed_search(stage: Stage, **terms: object) -> SearchView:
     return stage.view(search)
 
 
+@pytest.mark.slow
 def test_search_view_shows_the_confirmed_time_of_the_champion(stage: Stage) -> None:
     view = confirmed_search(stage)
     assert view.champion is not None and view.champion.search_id == view.id and view.best is not None
@@ -95,6 +96,7 @@ def test_search_view_shows_the_confirmed_time_of_the_champion(stage: Stage) -> N
     assert view.roofline.share_of_best == pytest.approx(view.roofline.floor_us / view.best.time_us)
 
 
+@pytest.mark.slow
 def test_search_view_shows_an_unconfirmed_trial_only_if_its_quick_time_beats_the_best_trial(stage: Stage) -> None:
     search = stage.submit(policy=policy(challenge_every=1))
     listed = 0
@@ -129,6 +131,7 @@ def test_confirmed_trials_report_the_confirmed_time(stage: Stage) -> None:
     assert confirmed and all(each.time_us == each.confirmed.time.estimate for each in confirmed if each.confirmed)
 
 
+@pytest.mark.slow
 def test_first_trial_of_the_ranking_is_the_best_trial_of_the_search(stage: Stage, tmp_path: Path) -> None:
     """The machine is slow during confirmations, so every quick time is shorter than every confirmed time."""
     view = confirmed_search(stage, policy=policy(challenge_every=2))
@@ -377,6 +380,7 @@ def test_front_compares_quick_figures_of_valid_kernels_only(stage: Stage, *, sec
     assert shown() == (expected(), expected())
 
 
+@pytest.mark.slow
 def test_rest_exports_and_pages_state_whether_times_are_confirmed(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         search = finished_over_rest(rest)
@@ -399,6 +403,7 @@ def test_rest_exports_and_pages_state_whether_times_are_confirmed(tmp_path: Path
         assert "30.0× as long" in rest.http.get(f"{root}/searches/{search}", headers=BROWSER).text
 
 
+@pytest.mark.slow
 def test_pages_state_once_that_their_times_are_from_different_runs(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         one = finished_over_rest(rest)
@@ -535,6 +540,7 @@ def copied(row: ChampionRow | JobRow, **changed: object) -> ChampionRow | JobRow
     return type(row)(**columns | changed)
 
 
+@pytest.mark.slow
 def test_comparison_shows_the_paired_ratio_of_a_confirmation(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()

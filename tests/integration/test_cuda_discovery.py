@@ -101,6 +101,7 @@ def test_gpu_survey_reports_every_unresponsive_gpu(monkeypatch: pytest.MonkeyPat
     assert told == ["GPU 0 cannot be used", "GPU 1 cannot be used"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cupy", "told"),
     [

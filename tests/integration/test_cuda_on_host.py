@@ -557,6 +557,7 @@ def test_attention_with_each_copy_and_split_option_is_correct_on_the_host(change
     assert max(errors(kernel, package, problem)) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     one_in(2, [{}, {"WARPS_KV": 1, "PARTS_APART": True}]),
@@ -575,6 +576,7 @@ def test_cluster_attention_is_correct_in_every_execution_order(change: Config, o
     assert error(kernel(inputs, order=order), exact) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "change"), one_in(2, QUANTISE))
 def test_e4m3_quantisation_rounds_to_the_nearest_codes(text: str, change: Config) -> None:
     package = find("quantize_e4m3")
@@ -681,6 +683,7 @@ def test_memory_bound_kernel_is_correct_on_the_host(family: str, text: str, chan
     assert max(errors(kernel, package, problem, drawn)) < {**LIMITS, "float32": 1e-5}[str(problem["dtype"])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "text", "change"),
     one_in(9, ODD_ROWS),
@@ -721,6 +724,7 @@ def test_matrix_product_is_correct_and_equal_in_every_execution_order(family: st
     assert len({each["c"].tobytes() for each in results}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", one_in(2, ["registers", "packed", "shared", "reload"]))
 @pytest.mark.parametrize("distribution", ["peaked", "offset"])
 def test_softmax_of_masked_rows_and_rows_with_a_dominant_element_is_correct_on_the_host(

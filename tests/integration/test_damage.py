@@ -283,6 +283,7 @@ def test_writes_are_refused_after_damage_to_the_write_ahead_log(living: Database
             living.check()
 
 
+@pytest.mark.slow
 def test_checks_of_an_open_database_keep_the_locks_of_its_connections(living: Database) -> None:
     program = """
 import fcntl, sys

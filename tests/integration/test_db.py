@@ -129,6 +129,7 @@ def test_every_table_with_integer_ids_uses_autoincrement(file: Database) -> None
 MADE_BY = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :name"
 
 
+@pytest.mark.slow
 def test_older_database_is_upgraded_with_its_rows_references_and_indexes(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     with played(path) as (search, trials):

@@ -169,6 +169,7 @@ def test_failed_build_reports_the_tunables_that_decide(
     assert refusal.decided_by == names, refusal.log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "static", "names"),
     [

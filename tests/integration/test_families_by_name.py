@@ -48,6 +48,7 @@ def test_new_service_accepts_a_search_of_a_builtin_family(fresh: Local) -> None:
     assert begun.json()["family"] == "softmax"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(registry.recordings())[:2])
 def test_new_service_accepts_a_search_of_a_recording(fresh: Local, name: str) -> None:
     package = registry.find(name)

@@ -67,6 +67,7 @@ def test_submitter_cannot_replace_the_document_of_a_builtin_family(callers: Call
         submitter.register_family(softmax.digest, name="faulty", document=FAMILY.family.document, location=None)
 
 
+@pytest.mark.slow
 def test_only_authors_can_change_the_family_of_an_author(callers: Callers) -> None:
     submitter, author = (client_of(callers, callers.token(role, "submitter")) for role in ("submitter", "author"))
     document = dict(FAMILY.family.document) | {"name": "placed"}

@@ -100,6 +100,7 @@ def test_kernel_reads_libraries_of_the_system(session: HostSession, tmp_path: Pa
     assert asked(session, tmp_path, [*calls, f'reads_in("{library.parent}", "libc.so.6")']) == [16] * 4
 
 
+@pytest.mark.slow
 def test_kernel_cannot_read_files_of_the_worker_or_the_system(
     session: HostSession, private: Path, tmp_path: Path, user: str
 ) -> None:

@@ -57,6 +57,7 @@ def test_head_requests_need_the_permission_of_get_requests(rest: Local) -> None:
         assert rest.http.head(path).status_code == rest.http.get(path).status_code, path
 
 
+@pytest.mark.slow
 def test_matching_if_none_match_gives_304(rest: Local) -> None:
     search = rest.submit()["id"]
     for path in (f"/searches/{search}", "/families", "/openapi.json", "/champions"):

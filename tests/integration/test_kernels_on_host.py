@@ -63,11 +63,13 @@ def verdicts(place: Path) -> list[str | None]:
     return [judged(package, kernel, order=order, eager=eager) for order, eager in ORDERS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", one_in(4, NAMES))
 def test_default_config_is_correct_in_every_execution_order(name: str) -> None:
     assert verdicts(KERNELS / name) == [None] * len(ORDERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", one_in(8, FOUND), ids=lambda each: each.id)
 def test_wrong_variant_is_found_in_some_execution_order(variant: WrongVariant, tmp_path: Path) -> None:
     place = tmp_path / variant.kernel

@@ -96,6 +96,7 @@ def workshop(device: Device, folder: Path, tmp_path: Path) -> Iterator[Workshop]
     workshop.evaluator.close()
 
 
+@pytest.mark.slow
 def test_correct_kernel_is_verified_on_every_case_and_timed_in_both_cache_modes(workshop: Workshop) -> None:
     report = workshop.report()
     outcome = report.outcome
@@ -152,6 +153,7 @@ def test_nondeterministic_kernel_is_measured_if_the_objective_does_not_require_d
     assert isinstance(workshop.report("random", objective=Objective(deterministic=False)).outcome, Measured)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "reason"),
     one_in(
@@ -172,6 +174,7 @@ def test_crash_is_reported_with_its_cause_and_the_next_trial_is_measured(
     assert isinstance(workshop.report().outcome, Measured)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["parent", "group"])
 def test_kernels_that_use_forbidden_system_calls_are_refused(workshop: Workshop, fault: str) -> None:
     outcome = workshop.report(fault).outcome
@@ -181,6 +184,7 @@ def test_kernels_that_use_forbidden_system_calls_are_refused(workshop: Workshop,
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["runner", "kernel"])
 def test_trial_is_repeated_after_its_process_is_killed_by_another_process(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, victim: str
@@ -206,6 +210,7 @@ def test_trial_is_repeated_after_its_process_is_killed_by_another_process(
     assert report.environment["killed"].startswith("processes were killed in 1 earlier attempt")
 
 
+@pytest.mark.slow
 def test_crash_reason_contains_the_last_output_of_the_kernel(workshop: Workshop) -> None:
     outcome = workshop.report("abort").outcome
     assert isinstance(outcome, Crashed)
@@ -309,6 +314,7 @@ def test_slow_kernel_is_verified_on_every_case_if_trials_are_ranked_by_a_metric(
     assert isinstance(workshop.report("slow_tail", objective=by_block).outcome, WrongAnswer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "hopeless_us"), one_in(2, [("tail", 1e-3), ("slow_tail", None), ("slow_tail", 1e6)]))
 def test_candidate_within_the_hopeless_limit_is_verified_on_every_case(
     workshop: Workshop, fault: str, hopeless_us: float | None
@@ -323,6 +329,7 @@ def test_slow_candidate_gets_fewer_samples_and_counts_as_measured(workshop: Work
     assert len(outcome.timing.samples_us) == 3
 
 
+@pytest.mark.slow
 def test_candidates_too_slow_for_an_elite_skip_the_checks_with_mixed_inputs(workshop: Workshop) -> None:
     for bars in (Bars(), Bars(shorten_us=1e6)):
         outcome = workshop.report("zero", bars=bars).outcome
@@ -425,6 +432,7 @@ def guardians() -> list[psutil.Process]:
     return running_with("workers.runner.guardian", psutil.Process().children())
 
 
+@pytest.mark.slow
 def test_runner_is_kept_after_measured_trials_and_replaced_after_a_wrong_answer(workshop: Workshop) -> None:
     pids = []
     for fault in ("none", "none", "syntax", "none", "nan", "none"):
@@ -486,6 +494,7 @@ def test_confirmation_interleaves_challenger_incumbent_and_baselines(workshop: W
     assert "baseline absent" in report.environment
 
 
+@pytest.mark.slow
 def test_confirmation_leaves_out_baselines_if_one_of_them_hangs(workshop: Workshop) -> None:
     source = workshop.copy.folder / "reference.py"
     source.write_text(source.read_text().replace('    x = inputs["x"]\n    return lambda: 2.0 * x', HANGING))
@@ -500,6 +509,7 @@ def test_confirmation_leaves_out_baselines_if_one_of_them_hangs(workshop: Worksh
     assert report.environment["baseline all"].startswith("with baselines, the comparison exceeded 8 s")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", one_in(2, [False, True]))
 def test_promising_challenger_is_sanitized_and_timed_in_further_processes(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, ahead: bool
@@ -541,6 +551,7 @@ def test_unpromising_challenger_skips_sanitizers_and_further_processes(
     assert report.repeats == ()
 
 
+@pytest.mark.slow
 def test_fault_without_wrong_output_is_found_by_the_sanitizer(workshop: Workshop) -> None:
     job = Confirm(challenger=config("undefined"), incumbent=None, seed=5)
     work = workshop.work()
@@ -551,6 +562,7 @@ def test_fault_without_wrong_output_is_found_by_the_sanitizer(workshop: Workshop
     assert "kernel.c" in finding
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("challenger", "incumbent", "failed", "kind"),
     one_in(
@@ -573,6 +585,7 @@ def test_failed_confirmation_names_the_failed_kernel_and_its_failure(
     assert report.challenger is None
 
 
+@pytest.mark.slow
 def test_confirmation_without_an_incumbent_times_the_challenger_twice(workshop: Workshop) -> None:
     job = Confirm(challenger=config(), incumbent=None, seed=5)
     work = workshop.work()
@@ -609,6 +622,7 @@ def test_kernel_that_skips_work_if_its_outputs_contain_the_result_is_not_promote
     assert rule.figure > 1.5 > rule.threshold
 
 
+@pytest.mark.slow
 def test_kernel_that_skips_repeated_calls_fails_its_confirmation(workshop: Workshop) -> None:
     work = workshop.work(problem=faulty().family.problem("N=65536", "cpu"))
     job = Confirm(challenger=config("lazy"), incumbent=None, seed=5)
@@ -643,6 +657,7 @@ def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
     assert (report.failed, type(report.failure)) == ("incumbent", WrongAnswer)
 
 
+@pytest.mark.slow
 def test_ablation_times_each_change_even_if_one_change_fails(workshop: Workshop) -> None:
     """One change gives wrong answers after verification, one does not compile, and one gives the champion's binary."""
     changed = (config("late"), config(unroll=4), config("syntax"), config("nan"), config())

@@ -262,6 +262,7 @@ def log_of(stage: Stage, search: int) -> list[tuple[object, ...]]:
     return [(trial.number, trial.config, trial.origin, trial.parents, trial.outcome) for trial in stage.trials(search)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", one_in(2, ["portfolio", "random"]))
 def test_service_restarts_do_not_change_the_search_log(locations: Callable[[], Location], strategy: str) -> None:
     undisturbed, restarted = Stage(locations()), Stage(locations())

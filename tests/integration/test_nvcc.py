@@ -156,6 +156,7 @@ def test_compiler_version_covers_nvcc_environment_variables(monkeypatch: pytest.
     assert CudaCompiler().version != before
 
 
+@pytest.mark.slow
 def test_nvrtc_and_nvcc_do_not_share_builds(fake: FakeNvcc, tmp_path: Path) -> None:
     try:
         compiler, cache = CudaCompiler(), Cache(tmp_path / "cache")
@@ -168,6 +169,7 @@ def test_nvrtc_and_nvcc_do_not_share_builds(fake: FakeNvcc, tmp_path: Path) -> N
     assert by_nvcc.binary == b"a cubin\n" != by_nvrtc.binary
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", one_in(3, ["sm_90a", "sm_80", "sm_90"]))
 def test_nvcc_compiles_with_standard_headers_reproducibly(real: NvccCompiler, architecture: str) -> None:
     first, second = (compiled_by(real, replace(UNIT, architecture=architecture)) for _ in range(2))

@@ -119,6 +119,7 @@ def samples(family: str, text: str, device: Device, count: int) -> Iterator[tupl
         yield config, candidate, render(package, "cuda", config, problem, candidate.derived)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "text", "architecture"), one_in(27, TARGETS))
 def test_sampled_cuda_configs_compile_within_the_launch_limits(
     compiler: NvrtcCompiler, family: str, text: str, architecture: str
@@ -252,6 +253,7 @@ def test_compilation_stops_at_its_time_limit_and_the_next_compilation_succeeds(c
 QUICK = Unit(source='extern "C" __global__ void f() {}', architecture="sm_80", entry="f")
 
 
+@pytest.mark.slow
 def test_compilation_succeeds_after_the_idle_compiler_process_was_killed(compiler: NvrtcCompiler) -> None:
     assert isinstance(compiler.compile(QUICK, timeout_s=60), Artefact)
     for process in compiler._processes._idle.queue:
@@ -260,6 +262,7 @@ def test_compilation_succeeds_after_the_idle_compiler_process_was_killed(compile
     assert isinstance(compiler.compile(QUICK, timeout_s=60), Artefact)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "told"),
     [
@@ -392,6 +395,7 @@ STARTED = [
 """Initial configs to compile: family, problem, changed tunables and architecture."""
 
 
+@pytest.mark.slow
 def test_table_of_compiled_configs_contains_every_initial_config_of_the_builtin_families() -> None:
     begun = {
         (package.family.name, str(start.config))
@@ -507,6 +511,7 @@ def test_occupancy_is_the_share_of_resident_warps() -> None:
     assert occupancy(128, 0, 128, known("sm_90").limits) == 4 * 4 / 64
 
 
+@pytest.mark.slow
 def test_low_register_config_is_valid_on_every_architecture() -> None:
     """The config is valid on every architecture, so no space is empty. Building all spaces would take minutes."""
     few: Config = {"BLOCK_N": 32, "UNROLL": 1, "Q_IN_REGISTERS": False, "LAYOUT": "none"}

@@ -193,6 +193,7 @@ def test_two_objective_search_challenges_the_champion_of_its_first_objective(sta
     assert newest.objective == first.objective
 
 
+@pytest.mark.slow
 def test_two_objective_search_proposes_the_same_trials_after_restarts(locations: Callable[[], Location]) -> None:
     configs = []
     for restarts in ((), (3, 5, 9)):

@@ -21,6 +21,7 @@ def searched(stage: Stage, problem: dict[str, object], **terms: object) -> int:
     return search_id
 
 
+@pytest.mark.slow
 def test_results_of_a_similar_problem_become_advice(stage: Stage) -> None:
     searched(stage, {"N": 1024})
     second = searched(stage, {"N": 2048}, strategy="portfolio")

@@ -65,6 +65,7 @@ def test_plots_page_contains_every_plot_and_allows_no_inline_script(page: httpx.
     assert page.get("/searches/9/plots").status_code == 404
 
 
+@pytest.mark.slow
 def test_every_plot_has_a_summary_and_a_table(stage: Stage, page: httpx.Client) -> None:
     best = stage.view(1).best
     assert best is not None

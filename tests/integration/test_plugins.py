@@ -92,6 +92,7 @@ def test_error_names_the_strategy_entry_point_with_a_taken_name_or_missing_modul
 LIST_PROPOSERS = "from evo.variants.proposers import PROPOSERS; print(*PROPOSERS)"
 
 
+@pytest.mark.slow
 def test_proposer_of_a_plugin_is_listed_by_kind(tmp_path: Path) -> None:
     ended = imported(tmp_path, "kernel_evo.proposers", "other = evo.variants.proposers.model:openai", LIST_PROPOSERS)
     assert ended.stdout.split() == [*PROPOSERS, "other"]

@@ -43,6 +43,7 @@ def poison(stage: Stage, search: int, column: str = "policy") -> None:
 # Searches
 
 
+@pytest.mark.slow
 def test_unreadable_search_fails_and_other_searches_continue(stage: Stage) -> None:
     poisoned, sound = stage.submit(priority=5), stage.submit(seed=1, budget={"trials": 4})
     stage.hand_in(stage.one())
@@ -326,6 +327,7 @@ def test_non_ascii_webhook_host_is_encoded_or_refused(url: str, host: str | None
 # Lists
 
 
+@pytest.mark.slow
 def test_unreadable_search_row_does_not_block_lists(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
@@ -492,6 +494,7 @@ def test_unreadable_search_can_be_deleted_over_rest(tmp_path: Path) -> None:
         assert rest.http.get("/searches/1").status_code == 404
 
 
+@pytest.mark.slow
 def test_unreadable_rows_are_skipped_in_paginated_lists(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()

@@ -23,6 +23,7 @@ def rendered(renderer: Renderer, text: str) -> str:
     return renderer.render(family({"kernel.c.j2": text}), "cpu", {"WIDTH": 1}, {"N": 8}, {})
 
 
+@pytest.mark.slow
 def test_variant_template_renders_like_a_family_template_but_without_file_access() -> None:
     renderer, text = Renderer(), "int w = {{ WIDTH }}; /* snow ☃ */ int n = {{ N }};\n"
     package = family({"kernel.c.j2": text})

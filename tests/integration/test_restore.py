@@ -43,6 +43,7 @@ def test_rolled_back_champion_is_restored_with_its_history(rest: Local) -> None:
     assert current["id"] == 1
 
 
+@pytest.mark.slow
 def test_rollback_restores_the_replaced_champion_with_its_history(rest: Local) -> None:
     ended(rest, seed=1, budget={"trials": 14})
     assert "retires <strong>champion 2</strong>" in page_of(rest, "/champions/1/restore")

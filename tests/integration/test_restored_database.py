@@ -44,6 +44,7 @@ def restore(location: Location) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other_trials", [0, 1, 3, 8])
 def test_running_search_continues_after_an_older_backup_is_restored(location: Location, other_trials: int) -> None:
     """A second process may continue the restored search first."""

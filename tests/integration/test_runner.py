@@ -115,6 +115,7 @@ def test_device_is_unfit_if_a_known_kernel_gives_a_wrong_result(
     assert "a known-good kernel got" in reply.reason
 
 
+@pytest.mark.slow
 def test_measure_request_before_an_open_request_is_refused(child: Child) -> None:
     assert isinstance(child.ask(Measure(candidate="a", samples=1, other_samples=1), 60), Trouble)
 
@@ -157,6 +158,7 @@ def test_error_of_inputs_larger_than_the_memory_names_function_and_line(
     assert "inputs() (line 2): " in reply.reason
 
 
+@pytest.mark.slow
 def test_runner_ends_when_its_parent_ends(tmp_path: Path) -> None:
     program = """
         import psutil, time

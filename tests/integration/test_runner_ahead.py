@@ -155,6 +155,7 @@ def test_closing_the_runners_ends_the_standby_runner(folder: Path) -> None:
     assert not waiting._child.usable
 
 
+@pytest.mark.slow
 def test_standby_runner_starts_while_another_runner_opens(runners: Runners, work: Assignment, tmp_path: Path) -> None:
     first = runners.fresh(work, 7, another=True)
     runners.settle()

@@ -197,6 +197,7 @@ def test_missing_sandbox_support_is_detected(monkeypatch: pytest.MonkeyPatch, tm
         sandbox_here.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", one_in(3, READING.values()), ids=READING)
 def test_untrusted_cuda_source_cannot_read_files_of_the_machine(text: str, confined: str, root: Path) -> None:
     try:
@@ -213,6 +214,7 @@ def test_untrusted_cuda_source_cannot_read_files_of_the_machine(text: str, confi
     assert "exists" not in made.log
 
 
+@pytest.mark.slow
 def test_untrusted_cuda_kernel_with_headers_compiles(confined: str, root: Path) -> None:
     try:
         compiler = NvrtcCompiler()

@@ -78,6 +78,7 @@ def disassembler() -> str:
     return str(next(each.locate() for each in found if each.name == "nvdisasm"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "change", "has", "lacks"),
     one_in(

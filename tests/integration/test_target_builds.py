@@ -140,6 +140,7 @@ def test_estimate_uses_only_the_target_and_runs_nothing(tmp_path: Path) -> None:
     assert "runs no kernels" in baselines.unavailable["all"]
 
 
+@pytest.mark.slow
 def test_estimate_has_the_expected_parts_for_attention(tmp_path: Path) -> None:
     estimator = Estimator(lambda: FakeCompiler(sm_89=64), tmp_path / "cache", tmp_path)
     assignment = work(tmp_path, STAND_IN, TARGET, family="sdpa", problem="B=2,H=8,S=500,D=64")

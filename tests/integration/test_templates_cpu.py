@@ -294,6 +294,7 @@ def test_sampled_cpu_configs_are_correct_on_every_case(name: str, text: str, tmp
         assert worst(name, problem, config, tmp_path) <= 1, config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 64, 255])
 def test_row_maximum_ignores_nan(at: int, tmp_path: Path) -> None:
     problem = package("reduce").family.problem("rows=1,cols=256,op=max", "cpu")
@@ -303,6 +304,7 @@ def test_row_maximum_ignores_nan(at: int, tmp_path: Path) -> None:
         assert kernel("reduce", problem, config, tmp_path)({"x": x})["out"].tolist() == [1000.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text"), one_in(6, ((name, text) for name, texts in SHAPES.items() for text in texts), of=itemgetter(0))
 )
@@ -314,6 +316,7 @@ def test_cpu_kernels_are_correct_on_odd_shapes(name: str, text: str, tmp_path: P
         assert excess(name, problem, inputs, out) <= 1, config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text"),
     [("sdpa", "B=1,H=3,S=70,D=32,causal=true"), ("softmax", "rows=9,cols=100"), ("transpose", "rows=200,cols=300")],

@@ -160,6 +160,7 @@ def test_equal_config_of_a_different_variant_may_challenge(lab: Lab) -> None:
     assert champion.config in [job.challenger for job in challenged]
 
 
+@pytest.mark.slow
 def test_variant_among_the_fastest_gets_more_trials(lab: Lab) -> None:
     search = lab.search(budget={"trials": 12})
     lab.play()
@@ -179,6 +180,7 @@ def test_slower_variant_ends_after_its_first_trials(lab: Lab) -> None:
     assert (done.finished, done.reason, done.state) == (FIRST, "outperformed", "finished")
 
 
+@pytest.mark.slow
 def test_stagnating_search_gives_a_slower_variant_of_a_new_niche_more_trials(lab: Lab) -> None:
     search = lab.search(budget={"trials": 14})
     lab.play()
@@ -333,6 +335,7 @@ def test_equal_variants_submitted_simultaneously_are_stored_once(lab: Lab, monke
         assert sorted(pool.map(submit, ("one", "two"))) == [False, True]
 
 
+@pytest.mark.slow
 def test_variants_submitted_simultaneously_get_distinct_names_and_numbers(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
@@ -418,6 +421,7 @@ def test_brief_has_the_source_of_the_model_from_which_a_family_was_imported(mode
     assert brief.json()["model"] == (model or "")
 
 
+@pytest.mark.slow
 def test_variant_pages_show_cost_and_escape_text(lab: Lab, tmp_path: Path) -> None:
     hostile = "<script>alert(1)</script>"
     search = lab.search(budget={"trials": 2})
@@ -493,6 +497,7 @@ def test_kernel_found_wrong_by_its_confirmation_has_no_cost(lab: Lab) -> None:
         assert [position for position, cost in enumerate(costs) if cost is None] == [number]
 
 
+@pytest.mark.slow
 def test_variants_of_a_search_by_metric_are_compared_by_cost(lab: Lab) -> None:
     metric = {"metric": "time_us / UNROLL", "direction": "minimise"}
     search = lab.search(budget={"trials": 6}, objective=metric)

@@ -34,6 +34,7 @@ def test_first_verdict_after_warm_up_loads_no_modules() -> None:
     assert done.stdout.split() == ["True"]
 
 
+@pytest.mark.slow
 def test_runner_starts_without_importing_structlog_or_jinja() -> None:
     """A search starts dozens of runners. Few of them log, and none renders a template."""
     imports = "import sys, workers.runner.process; print(bool({'structlog', 'jinja2'} & set(sys.modules)))"

@@ -190,6 +190,7 @@ def test_search_is_paused_resumed_cancelled_and_stopped_by_forms(page: httpx.Cli
     )
 
 
+@pytest.mark.slow
 def test_champion_is_rolled_back_and_restored_with_a_reason(page: httpx.Client) -> None:
     asked = page.get("/champions/1/rollback").text
     assert "There is no earlier champion" in asked

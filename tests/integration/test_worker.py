@@ -222,6 +222,7 @@ def test_candidates_with_equal_binaries_are_measured_once(bench: Bench, tmp_path
     assert len({trial.outcome.timing.samples_us for trial in trials if trial.outcome}) == 1
 
 
+@pytest.mark.slow
 def test_searches_of_a_recorded_space_with_equal_seeds_are_identical(tmp_path: Path, cache: Path) -> None:
     logs = []
     for name in ("first", "second"):

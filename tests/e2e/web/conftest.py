@@ -1,6 +1,7 @@
 """One service and one browser for all page tests; each test has its own profile."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -9,6 +10,14 @@ from api.operations.logs import configure
 from tests.e2e.web import browser as browsers
 from tests.e2e.web import site as sites
 from tests.e2e.web.site import Site
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder as `slow`."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="package")
