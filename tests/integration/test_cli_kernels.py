@@ -180,6 +180,7 @@ def test_export_into_an_existing_or_unwritable_folder_is_refused(line: CommandLi
     assert (rendered.code, "is a folder; name a file" in rendered.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_source_file_without_a_template_can_be_searched(line: CommandLine, policy: Path, searched: Ended) -> None:
     ended = line.run("search", str(EXAMPLES / "my_transpose"), *QUICK, "--policy", str(policy), "--problem", "ROWS=96")
     assert ended.code == 0
@@ -218,6 +219,7 @@ def test_champion_is_rolled_back_and_restored_only_with_a_reason(
     assert line.run("champion", "restore", str(number), "--reason", "again").code == 4
 
 
+@pytest.mark.slow
 def test_measure_command_prints_every_step_of_one_config(line: CommandLine, policy: Path) -> None:
     config = "WIDTH=8,UNROLL=2"
     told = line.measure(str(EXAMPLES / "saxpy"), "--config", config, "--policy", str(policy))
@@ -291,6 +293,7 @@ def broken(folder: Path, change: tuple[str, str]) -> Path:
     return family
 
 
+@pytest.mark.slow
 def test_measure_labels_its_times_as_quick_and_reports_work_skipped_in_repeated_calls(
     line: CommandLine, policy: Path
 ) -> None:

@@ -260,6 +260,7 @@ def remedy(nvrtc: NvrtcCompiler, name: str) -> str:
     return instead[1] if instead else f"#ifndef __CUDACC_RTC__\n#include <{name}>\n#endif"
 
 
+@pytest.mark.slow
 def test_replacements_of_all_missing_standard_headers_compile_together(nvrtc: NvrtcCompiler) -> None:
     heads = "\n".join(remedy(nvrtc, name) for name in STANDARD)
     done = nvrtc.compile(replace(CUDA, source=f"{heads}\n{BODY}"), timeout_s=120)

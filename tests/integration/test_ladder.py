@@ -346,6 +346,7 @@ def test_time_below_the_physical_limit_is_impossible(workshop: Workshop) -> None
     assert outcome.floor_us > outcome.timing.median_us
 
 
+@pytest.mark.slow
 def test_single_config_is_built_and_measured_without_a_service(device: Device, folder: Path) -> None:
     problem = faulty().family.problem("N=256", "cpu")
     evaluated = evaluate_config(faulty(), config(), problem=problem, device=device, folder=folder, policy=QUICK)
@@ -393,6 +394,7 @@ def test_compile_failure_is_reported_while_the_device_is_locked(device: Device, 
     assert isinstance(evaluated.report.outcome, CompileFailed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "reason"),
     one_in(
@@ -540,6 +542,7 @@ def test_promising_challenger_is_sanitized_and_timed_in_further_processes(
     assert prediction.speedup.low <= prediction.speedup.estimate <= prediction.speedup.high
 
 
+@pytest.mark.slow
 def test_unpromising_challenger_skips_sanitizers_and_further_processes(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -599,6 +602,7 @@ def test_confirmation_without_an_incumbent_times_the_challenger_twice(workshop: 
     assert rules["answers"].passed, rules["answers"].text
 
 
+@pytest.mark.slow
 def test_kernel_that_skips_work_if_its_outputs_contain_the_result_is_not_promoted(workshop: Workshop) -> None:
     """The kernel gives correct answers, and is several times as fast in a timed loop as a kernel that does all work.
 

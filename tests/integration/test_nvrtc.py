@@ -416,6 +416,7 @@ def begin(family: Family, text: str, architecture: str = "sm_90") -> list[Config
     return family.begin(family.problem(text, "cuda"), known(architecture))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "text", "change", "architecture"), one_in(18, STARTED, of=itemgetter(0)))
 def test_initial_configs_compile_without_spills_or_serialised_warpgroup_products(
     compiler: NvrtcCompiler, family: str, text: str, change: Config, architecture: str

@@ -57,6 +57,7 @@ def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
         yield callers
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600 if EXAMPLES else 900)
 @pytest.mark.parametrize("extent", one_in(2, ["all"] if EXAMPLES else EXTENTS))
 def test_every_operation_responds_to_every_role_as_documented_in_openapi(callers: Callers, extent: str) -> None:

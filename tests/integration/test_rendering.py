@@ -43,6 +43,7 @@ def test_endless_template_is_stopped_at_the_time_limit() -> None:
     assert rendered(renderer, "{{ WIDTH }}") == "1"
 
 
+@pytest.mark.slow
 def test_start_of_the_rendering_process_does_not_count_as_rendering_time(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = (
         "import time; input(); time.sleep(6); print('{}', flush=True); input(); print('{\"text\": \"1\"}', flush=True)"

@@ -195,6 +195,7 @@ def inputs(*_):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [("time.sleep(60)", ChildTimeoutError), ("os.kill(os.getpid(), signal.SIGKILL)", ChildDiedError)],

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 LIMIT_S = 8.0
 STOPPED_S = 10.0
@@ -29,6 +30,7 @@ with ThreadPoolExecutor() as pool:
 """
 
 
+@pytest.mark.slow
 def test_child_process_is_not_timed_out_because_the_worker_was_suspended(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path), str(LIMIT_S)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:

@@ -137,6 +137,7 @@ def test_variant_search_does_not_measure_baselines_again(lab: Lab) -> None:
     assert not any(isinstance(lease.job, Baseline) for lease in lab.play())
 
 
+@pytest.mark.slow
 def test_confirmation_job_states_the_family_of_an_incumbent_from_a_different_variant(lab: Lab) -> None:
     search = lab.search(budget={"trials": 6})
     lab.play()
@@ -150,6 +151,7 @@ def test_confirmation_job_states_the_family_of_an_incumbent_from_a_different_var
     assert confirm.terms.family.digest == view.family_digest
 
 
+@pytest.mark.slow
 def test_equal_config_of_a_different_variant_may_challenge(lab: Lab) -> None:
     search = lab.search(budget={"trials": 14})
     lab.play()

@@ -59,6 +59,7 @@ def without(history: History, origins: set[str]) -> History:
     return left
 
 
+@pytest.mark.slow
 def test_misleading_config_costs_fewer_trials_as_advice_than_as_a_warm_start() -> None:
     free = Context(space=valley())
     bearable = trials_to_the_optimum(free) * EVERY / (EVERY - 1) + 3 * 4

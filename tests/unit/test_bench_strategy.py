@@ -188,6 +188,7 @@ def test_simulated_run_ends_at_its_goal() -> None:
     assert run.places == [2, 1]
 
 
+@pytest.mark.slow
 def test_built_in_strategies_replay_deterministically_without_repeats() -> None:
     space = load(next(path for path in paths() if "convolution-RTX" in path.name))
     course = Course(workers=3, clock="steps", trials=40)
@@ -530,6 +531,7 @@ def test_recording_and_its_t4_results_have_the_same_entries() -> None:
 # Whole benchmark
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

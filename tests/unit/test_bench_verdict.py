@@ -53,6 +53,7 @@ def test_verdict_is_undecided_if_processes_differ_too_much() -> None:
     assert found.processes > 5
 
 
+@pytest.mark.slow
 def test_gain_of_five_percent_is_rarely_refused_if_processes_differ_by_five_percent() -> None:
     """Most first processes that are too slow by chance give the verdict "cannot tell" after further processes."""
     found = power(normal(0.05), 0.05, 60, Policy(), 0)
@@ -66,6 +67,7 @@ def test_slower_kernel_is_refused_after_one_or_two_processes_if_processes_are_al
     assert found.processes <= most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [5, 14])
 def test_prediction_interval_of_drawn_processes_covers_95_percent(processes: int) -> None:
     assert predicted(normal(0.02), processes, 400, Policy(), 0).share == pytest.approx(0.95, abs=0.03)
@@ -102,6 +104,7 @@ def test_kernel_is_not_promoted_over_itself_on_recorded_noise() -> None:
         assert promoted(Recorded(noise=Noise.load(path)), (0.0,), 20, Policy(), 0)[0].hits == 0
 
 
+@pytest.mark.slow
 def test_verdict_benchmark_exits_with_1_if_a_condition_is_unmet(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,6 +67,7 @@ def figures(log: list[Logged]) -> list[tuple[float, float]]:
     return [(math.log(each.cost or 0), math.log(each.second_cost)) for each in ended if each.second_cost is not None]
 
 
+@pytest.mark.slow
 def test_two_objective_search_covers_more_of_the_front_than_a_search_by_time(
     recording: Recording, space: Space
 ) -> None:

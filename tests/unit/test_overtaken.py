@@ -190,6 +190,7 @@ def test_kernel_that_keeps_the_outputs_of_many_inputs_is_slower_if_inputs_change
     assert found.different.median_us / found.same.median_us == 4.0
 
 
+@pytest.mark.slow
 def test_samples_during_which_the_second_core_hardly_wrote_are_taken_again() -> None:
     session = WritingSession([150, 150, 3, 150, 150, 3])
     found = changing_with(session, size=5000, budget_s=60.0)

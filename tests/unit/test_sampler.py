@@ -195,6 +195,7 @@ class RecordingSampler(KernelEvoSampler):
         return proposed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", ["in memory", "in a database"])
 def test_optuna_sampler_repeats_no_config_after_resuming_or_after_a_negative_value(kept: str, tmp_path: Path) -> None:
     storage = None if kept == "in memory" else f"sqlite:///{tmp_path / 'study.db'}"
@@ -304,6 +305,7 @@ def test_trial_with_a_parameter_of_a_different_type_is_ignored(foreign: str | No
     assert len({trial.params["X"] for trial in study.trials[1:]}) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", one_in(3, [0.25, 0.5, 0.1]))
 def test_single_outlier_does_not_stall_an_optuna_study(factor: float) -> None:
     space: dict[str, BaseDistribution] = {name: IntDistribution(0, 30) for name in "abc"}

@@ -67,6 +67,7 @@ def test_error_of_an_unknown_strategy_lists_the_known_strategies() -> None:
         build("annealing", Context(space=mixed()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "random"])
 def test_every_strategy_finds_faster_configs_than_random_sampling(name: str) -> None:
     space = SPACES["drawn"]()
