@@ -16,8 +16,8 @@ from db.repositories.variants import FAMILY, Variants, unknown_variant
 from evo.errors import NotFound
 from evo.messages.view import FailureView, ProposalView, VariantView
 from evo.promotion.leading import Source
-from evo.search.niche import mechanisms_of, time_us_of
-from evo.trial import quick_cost
+from evo.search.niche import mechanisms_of
+from evo.trial import quick_cost, quick_time_us
 from evo.trial.explain import failure_text
 from evo.trial.outcome import Estimated
 
@@ -105,7 +105,7 @@ def _view(
         objective=tuning.objective,
         champion=champion is not None and champion.search_id == tuning.id,
         mechanisms=mechanisms_of(outcome),
-        bound=None if tuning.roofline is None else tuning.roofline.bound_at(time_us_of(outcome)),
+        bound=None if tuning.roofline is None else tuning.roofline.bound_at(quick_time_us(outcome)),
         same_as=None if trial is None else _same_as(session, trial, numbers),
         failures=tuple(failures),
     )

@@ -15,16 +15,6 @@ def mechanisms_of(outcome: Outcome | None) -> tuple[str, ...]:
     return outcome.mechanisms if isinstance(outcome, Measured | Estimated) else ()
 
 
-def time_us_of(outcome: Outcome | None) -> float | None:
-    """Return the median of the quick samples or the estimated time in µs; None if the trial has no time."""
-    match outcome:
-        case Measured(timing=timing):
-            return timing.median_us
-        case Estimated(time_us=time_us):
-            return time_us
-    return None
-
-
 def niche_of(mechanisms: Sequence[str], bound: str | None) -> tuple[str, ...]:
     """Return the properties that the kernels of a niche share, as texts, e.g. ``mma`` and ``bound by memory``."""
     return (*mechanisms, *([] if bound is None else [f"bound by {bound}"]))

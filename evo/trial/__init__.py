@@ -32,11 +32,17 @@ def quick_cost(outcome: Outcome | None) -> float | None:
     This is the cost under the search's metric (`evo.promotion.goal`) or, in a search without a metric, the time in µs.
     A later confirmation does not change it, so it is comparable between confirmed and other trials of a search.
     """
+    cost = outcome.cost if isinstance(outcome, Measured | Estimated) else None
+    return quick_time_us(outcome) if cost is None else cost
+
+
+def quick_time_us(outcome: Outcome | None) -> float | None:
+    """Return the median of the quick samples or the estimated time in µs; None if the trial has no time."""
     match outcome:
-        case Measured(timing=timing, cost=cost):
-            return timing.median_us if cost is None else cost
-        case Estimated(time_us=time_us, cost=cost):
-            return time_us if cost is None else cost
+        case Measured(timing=timing):
+            return timing.median_us
+        case Estimated(time_us=time_us):
+            return time_us
     return None
 
 
@@ -61,12 +67,7 @@ class Trial:
     @property
     def time_us(self) -> float | None:
         """Time in µs: the measured median or, in a search of estimates, the estimate. None for other outcomes."""
-        match self.outcome:
-            case Measured(timing=timing):
-                return timing.median_us
-            case Estimated(time_us=time_us):
-                return time_us
-        return None
+        return quick_time_us(self.outcome)
 
     @property
     def cost(self) -> float | None:
