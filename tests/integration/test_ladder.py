@@ -674,6 +674,7 @@ def test_ablation_times_each_change_even_if_one_change_fails(workshop: Workshop)
         "compile_failed",
         "wrong_answer",
     ]
+    assert good.failure is None
     series = [good.champion, good.champion_again, good.changed]
     assert [len(each.samples_us) for each in series if each is not None] == [QUICK.confirm_samples] * 3
     assert (same.same_binary, same.changed) == (True, None)

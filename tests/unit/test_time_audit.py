@@ -62,6 +62,11 @@ def test_one_batch_in_ten_may_contradict_its_claimed_time() -> None:
     assert audit([SECOND_CORE] * 5 + [HONEST] * 36).contradiction() is not None
 
 
+def test_fewer_contradicting_batches_than_the_minimum_are_accepted() -> None:
+    assert audit([SECOND_CORE] * (LEAST_BATCHES - 1) + [HONEST] * 7).contradiction() is None
+    assert audit([SECOND_CORE] * LEAST_BATCHES + [HONEST] * 7).contradiction() is not None
+
+
 def test_batches_that_always_claim_less_than_the_elapsed_time_are_refused() -> None:
     assert audit().overdue(SLEEPS)
     waits_for_a_core = replace(SLEEPS, waiting_ns=SLEEPS.wall_ns - SLEEPS.claimed_ns)
@@ -160,6 +165,8 @@ BUSY, RESTS, SHORT = (
     [
         ([BUSY] * LEAST_BATCHES, 1, True),
         ([BUSY] * (LEAST_BATCHES - 1), 1, False),
+        ([BUSY] * (LEAST_BATCHES - 1) + [RESTS] * 7, 1, False),
+        ([BUSY] * LEAST_BATCHES + [RESTS] * 7, 1, True),
         ([RESTS] * 40, 1, False),
         ([SHORT] * 40, 1, False),
         ([BUSY] * 5 + [RESTS] * 36, 1, True),

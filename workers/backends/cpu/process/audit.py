@@ -37,13 +37,17 @@ _WAITS = 5
 """A reply is overdue if its delay is more than this multiple of the duration of the fastest idle request."""
 
 _DISAGREEING = 10
-"""A kernel is rejected if, even after repetitions, more than one in `_DISAGREEING` batches has an impossible time."""
+"""A kernel is rejected if, even after repetitions, at least `LEAST_BATCHES` batches and more than one in `_DISAGREEING`
+have an impossible time. The same limits hold for pauses with too much processor time.
+"""
 
 _LEAST_PAUSE_NS = 1_000_000
 """Shortest pause in ns that is checked for work of the kernel. Another kernel may be timed in such a pause."""
 
 LEAST_BATCHES = 3
-"""Minimum number of batches before a kernel is rejected."""
+"""Minimum number of suspicious batches or pauses before a kernel is rejected. Other programs can disturb a single one:
+on a busy machine, one of nine pauses of a correct kernel contained 123 µs of processor time.
+"""
 
 _LEAST_LEAK_BYTES = 16
 """Growth of the memory in bytes per batch that counts as a leak. This is the smallest block that malloc allocates."""
@@ -145,7 +149,7 @@ class TimeAudit:
         if any(batch.claimed_ns < 0 for batch in batches):
             return "the process reports times outside the span between request and reply"
         over = self._contradicting(batches, disagreement)
-        if len(over) * _DISAGREEING > len(batches):
+        if _too_many(over, batches):
             claimed, counted = (median(each) for each in zip(*((b.claimed_ns, b.cpu_ns) for b in over), strict=True))
             return (
                 f"in {len(over)} of {len(batches)} samples the kernel used more processor time than the calls can have "
@@ -161,11 +165,11 @@ class TimeAudit:
         threads, because threads of OpenMP wait in a busy loop.
         """
         long = [each for each in self.pauses if each.wall_ns >= _LEAST_PAUSE_NS]
-        if not self.idle or self.threads > 1 or len(long) < LEAST_BATCHES:
+        if not self.idle or self.threads > 1:
             return None
         request_ns = self._request_ns
         over = [each.cpu_ns for each in long if each.cpu_ns > request_ns]
-        if len(over) * _DISAGREEING <= len(long):
+        if not _too_many(over, long):
             return None
         where = f"in {len(over)} of {len(long)} pauses, {median(over) / 1e3:.4g} µs each time"
         return f"uses processor time between its calls ({where}), while other kernels may be timed"
@@ -186,6 +190,11 @@ class TimeAudit:
     def _waiting_actively_ns(self, batch: Batch) -> int:
         """Return the processor time in ns that OpenMP threads may use in busy loops before and after the calls."""
         return (self.threads - 1) * max(0, batch.wall_ns - batch.claimed_ns)
+
+
+def _too_many(suspicious: Sequence[object], checked: Sequence[object]) -> bool:
+    """Return True if more of the checked batches or pauses are suspicious than other programs can cause."""
+    return len(suspicious) >= LEAST_BATCHES and len(suspicious) * _DISAGREEING > len(checked)
 
 
 def leak(batches: Sequence[Batch]) -> str | None:
