@@ -22,10 +22,10 @@ from evo.errors import InvalidInput
 from evo.promotion.challenge import ChallengeLimit, Incumbent, bar, comparable_us
 from evo.search.halving import REPEATED, VariantProgress, continues, next_rung, repeats, stagnates
 from evo.search.lifecycle import TERMINAL, Command, common_failure, transition
-from evo.search.niche import mechanisms_of, niche_of
+from evo.search.niche import niche_of
 from evo.search.search import StopReason
 from evo.text.wording import outcome_text
-from evo.trial import Trial, quick_time_us
+from evo.trial import Trial
 from evo.trial.explain import detail_text, headline
 from evo.trial.outcome import ReferenceFailed
 
@@ -123,9 +123,7 @@ def _progress(variants: Variants, search_id: int) -> VariantProgress:
     archive = Archive(variants.session)
     best, niche = archive.best(search_id), None
     if best is not None:
-        roofline = archive.search(search_id).roofline
-        bound = None if roofline is None else roofline.bound_at(quick_time_us(best.outcome))
-        niche = niche_of(mechanisms_of(best.outcome), bound)
+        niche = niche_of(best.outcome, archive.search(search_id).roofline, Champions(variants.session).counters(best))
     return VariantProgress(costs=variants.costs(search_id), niche=niche)
 
 

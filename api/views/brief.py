@@ -82,21 +82,12 @@ def _facts(device: Device) -> Mapping[str, Any]:
 def _tried(session: Session, view: VariantView, source: VariantSource) -> TriedView:
     if view.best is None:
         return TriedView(view=view, source=source, resources={}, profile={})
-    outcome = Archive(session).numbered(view.tuning_id, view.best.number).outcome
-    resources = outcome.resources if isinstance(outcome, Measured | Estimated) else {}
+    trial = Archive(session).numbered(view.tuning_id, view.best.number)
+    resources = trial.outcome.resources if isinstance(trial.outcome, Measured | Estimated) else {}
     return TriedView(
         view=view,
         source=source,
         config=view.best.config,
         resources=dict(sorted(resources.items())),
-        profile=_profile(session, view),
+        profile=dict(sorted(Champions(session).counters(trial).items())),
     )
-
-
-def _profile(session: Session, view: VariantView) -> Mapping[str, float]:
-    if not view.champion:
-        return {}
-    champion = Champions(session).incumbent(Archive(session).search(view.tuning_id))
-    profiles = {} if champion is None else champion.evidence.report.profiles
-    challenger = profiles.get("challenger")
-    return {} if challenger is None else dict(sorted(challenger.figures.items()))

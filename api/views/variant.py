@@ -16,8 +16,8 @@ from db.repositories.variants import FAMILY, Variants, unknown_variant
 from evo.errors import NotFound
 from evo.messages.view import FailureView, ProposalView, VariantView
 from evo.promotion.leading import Source
-from evo.search.niche import mechanisms_of
-from evo.trial import quick_cost, quick_time_us
+from evo.search.niche import Niche, niche_of
+from evo.trial import quick_cost
 from evo.trial.explain import failure_text
 from evo.trial.outcome import Estimated
 
@@ -76,9 +76,10 @@ def _view(
 ) -> VariantView:
     tally = Tally.of(session, tuning, counts)
     best = tally.best
-    champion = Champions(session).incumbent(base)
+    champions = Champions(session)
+    champion = champions.incumbent(base)
     trial = None if best is None else Archive(session).numbered(tuning.id, best.number)
-    outcome = None if trial is None else trial.outcome
+    niche = Niche() if trial is None else niche_of(trial.outcome, tuning.roofline, champions.counters(trial))
     ratio, ratio_source = (None, None) if row is None else _ratio(session, trial, own)
     return VariantView(
         search_id=base.id,
@@ -104,8 +105,8 @@ def _view(
         tuning_gain=_tuning_gain(session, tuning.id),
         objective=tuning.objective,
         champion=champion is not None and champion.search_id == tuning.id,
-        mechanisms=mechanisms_of(outcome),
-        bound=None if tuning.roofline is None else tuning.roofline.bound_at(quick_time_us(outcome)),
+        mechanisms=niche.mechanisms,
+        bound=niche.bound,
         same_as=None if trial is None else _same_as(session, trial, numbers),
         failures=tuple(failures),
     )

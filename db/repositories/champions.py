@@ -139,6 +139,13 @@ class Champions:
         """Return the digest of the binary of a champion's trial, or None if it is unknown."""
         return self.session.scalar(select(TrialRow.binary_digest).where(TrialRow.id == champion.trial_id))
 
+    def counters(self, trial: TrialRow) -> Mapping[str, float]:
+        """Return the counters of a trial's latest profile (`evo.device.counters`); only promoted kernels have one."""
+        champions = select(ChampionRow).where(ChampionRow.trial_id == trial.id).order_by(ChampionRow.id.desc())
+        champion = self.session.scalars(champions).first()
+        profile = None if champion is None else champion.evidence.report.profiles.get("challenger")
+        return {} if profile is None else profile.figures
+
     def predecessor(self, champion_id: int) -> ChampionRow | None:
         """Return the champion that would become current if this champion were rolled back, or None."""
         return self._earlier(self.champion(champion_id))

@@ -15,6 +15,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from evo.search.niche import Niche
+
 FIRST = 8
 """Number of trials of a new variant."""
 
@@ -50,7 +52,7 @@ class VariantProgress:
     """
 
     costs: Costs
-    niche: tuple[str, ...] | None = None
+    niche: Niche | None = None
 
 
 def next_rung(trials: int, *, most: int | None) -> int:

@@ -1,20 +1,56 @@
 """Niches: the variants of a search whose fastest kernels work alike.
 
 A niche is defined by what the kernel uses, by the problem fields over which its blocks are distributed, and by what
-bounds its time (`evo.device.estimate.roofline.Roofline.bound_at`). All three are measured: from the binary, from its
-launches, and from its time.
+bounds its time. All three are measured: from the binary, from its launches, and from its time or its profile.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 
+from evo.device.estimate.roofline import BUSY, Bound, Roofline
+from evo.trial import quick_time_us
 from evo.trial.outcome import Estimated, Measured, Outcome
 
 
-def mechanisms_of(outcome: Outcome | None) -> tuple[str, ...]:
-    """Return what the kernel of a trial uses, and over which fields its blocks are distributed; empty if unknown."""
-    return outcome.mechanisms if isinstance(outcome, Measured | Estimated) else ()
+@dataclass(frozen=True, kw_only=True)
+class Niche:
+    """The properties that the kernels of a niche share.
+
+    Attributes:
+        mechanisms: hardware mechanisms that the binary uses, and the problem fields over which its blocks are
+            distributed. Empty if unknown.
+        bound: what bounds the quick time. None if neither a limit nor a profile is known.
+    """
+
+    mechanisms: tuple[str, ...] = ()
+    bound: Bound | None = None
+
+    @property
+    def name(self) -> str:
+        """The properties as text, e.g. ``SIMD 512, FMA, bound by memory``; empty if none is known."""
+        return ", ".join((*self.mechanisms, *([] if self.bound is None else [f"bound by {self.bound}"])))
 
 
-def niche_of(mechanisms: Sequence[str], bound: str | None) -> tuple[str, ...]:
-    """Return the properties that the kernels of a niche share, as texts, e.g. ``mma`` and ``bound by memory``."""
-    return (*mechanisms, *([] if bound is None else [f"bound by {bound}"]))
+def niche_of(outcome: Outcome | None, roofline: Roofline | None, counters: Mapping[str, float]) -> Niche:
+    """Return the niche of a kernel.
+
+    A profile that shows a busy resource decides what bounds the time. Otherwise, the time is compared with the roofline
+    (`evo.device.estimate.roofline.Roofline.bound_at`).
+
+    Args:
+        outcome: outcome of the kernel's trial.
+        counters: counters of the kernel's profile, by the names in `evo.device.counters.FIGURES`. Empty if it has no
+            profile.
+    """
+    bound = _busy(counters)
+    if bound is None and roofline is not None:
+        bound = roofline.bound_at(quick_time_us(outcome))
+    return Niche(mechanisms=outcome.mechanisms if isinstance(outcome, Measured | Estimated) else (), bound=bound)
+
+
+def _busy(counters: Mapping[str, float]) -> Bound | None:
+    """Return the resource that a profile shows busy: main memory or the tensor units; None if neither of them is."""
+    memory, tensor = counters.get("dram_share", 0.0), counters.get("tensor_active", 0.0)
+    if max(memory, tensor) < BUSY:
+        return None
+    return "memory" if memory >= tensor else "arithmetic"

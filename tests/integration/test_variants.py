@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from threading import Barrier, get_ident
 from typing import Any
@@ -29,10 +30,11 @@ from evo.search.halving import FIRST, GROWTH, REPEATED
 from evo.text.document import toml_text
 from evo.text.wording import time_text
 from evo.trial.outcome import CaseError, CompileFailed, Measured, WrongAnswer
+from evo.trial.results import ConfirmReport, Profiled
 from templates import registry
 from tests.integration.inside import BROWSER
 from tests.integration.serving import served
-from tests.integration.stage import QUICK, TOY, Stage, timing
+from tests.integration.stage import QUICK, TOY, Stage, answer, timing
 from tests.integration.test_confirmed_figures import slowed
 
 SOURCE = {"fast.c": "int width = BLOCK * UNROLL + N;\n"}
@@ -196,6 +198,18 @@ def test_stagnating_search_gives_a_slower_variant_of_a_new_niche_more_trials(lab
     assert trials["early"] == FIRST, "the search found its best trial recently"
     assert trials["again"] == FIRST, "another variant of its niche is better"
     assert trials["late"] == FIRST + 1
+
+
+def test_profile_of_a_champion_states_what_bounds_its_variant(lab: Lab) -> None:
+    search = lab.search(budget={"trials": 2})
+    assert lab.view(search, 0).bound is None
+    while leases := lab.stage.claim():
+        report = answer(leases[0])
+        if isinstance(report, ConfirmReport):
+            report = replace(report, profiles={"challenger": Profiled(tool="ncu", figures={"dram_share": 0.9})})
+        lab.stage.conductor.report(leases[0].attempt_id, leases[0].token, report)
+    view = lab.view(search, 0)
+    assert (view.champion, view.bound) == (True, "memory")
 
 
 def test_copy_of_an_earlier_variant_ends_after_its_first_trials(lab: Lab) -> None:

@@ -13,10 +13,11 @@ from evo.search.halving import (
     repeats,
     stagnates,
 )
+from evo.search.niche import Niche
 
 
 def progress(*times: float | None, niche: str = "scalar") -> VariantProgress:
-    return VariantProgress(costs=times, niche=(niche,))
+    return VariantProgress(costs=times, niche=Niche(mechanisms=(niche,)))
 
 
 def test_trial_limits_of_halving_grow_up_to_the_maximum() -> None:

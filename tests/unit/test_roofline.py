@@ -1,5 +1,6 @@
 """The roofline gives the shortest time of a problem, and the share of this limit that a kernel reaches."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -9,7 +10,10 @@ from evo.device import Ceilings, Device
 from evo.device.estimate.roofline import Roofline, device_roofline, roofline
 from evo.family import Work
 from evo.messages.view import RooflineView
+from evo.search.niche import niche_of
 from evo.trial.objective import Objective
+from evo.trial.outcome import Crashed, Measured
+from evo.trial.timing import Timing
 
 CEILINGS = Ceilings(flops_per_s={"float32": 100e9}, bytes_per_s=10e9, source="measured")
 
@@ -138,3 +142,26 @@ def test_time_far_above_the_limit_is_bound_by_latency(
 
 def test_bound_of_a_time_without_a_limit_is_unknown() -> None:
     assert Roofline(floor_us=0.0, bound="memory").bound_at(10.0) is None
+
+
+@pytest.mark.parametrize(
+    ("counters", "bound"),
+    [
+        ({}, "latency"),
+        ({"dram_share": 0.59, "tensor_active": 0.59}, "latency"),
+        ({"dram_share": 0.6, "tensor_active": 0.3}, "memory"),
+        ({"tensor_active": 0.7}, "arithmetic"),
+        ({"dram_share": 0.9, "tensor_active": 0.7}, "memory"),
+    ],
+)
+def test_busy_resource_of_a_profile_bounds_a_kernel_that_is_far_above_the_limit(
+    counters: Mapping[str, float], bound: str
+) -> None:
+    outcome = Measured(timing=Timing(samples_us=(300.0,)), mechanisms=("mma",))
+    niche = niche_of(outcome, Roofline(floor_us=100.0, bound="compute"), counters)
+    assert (niche.mechanisms, niche.bound, niche.name) == (("mma",), bound, f"mma, bound by {bound}")
+    assert niche_of(outcome, None, counters).bound == (None if bound == "latency" else bound)
+
+
+def test_niche_of_a_failed_trial_is_unknown() -> None:
+    assert niche_of(Crashed(stage="verify", reason="signal 11"), None, {}).name == ""

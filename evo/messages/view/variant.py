@@ -9,7 +9,7 @@ from evo.device.estimate.roofline import Bound
 from evo.messages.view.search import BestView
 from evo.promotion.leading import Source
 from evo.search.lifecycle import TERMINAL, State
-from evo.search.niche import niche_of
+from evo.search.niche import Niche
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
 
@@ -69,7 +69,7 @@ class VariantView:
         champion: True if the problem's champion is a config of this variant.
         mechanisms: hardware mechanisms that the best trial's binary uses, and the problem fields over which its blocks
             are distributed. Empty if unknown.
-        bound: what bounds the quick time of the best trial; see `Roofline.bound_at`. None if no limit is known.
+        bound: what bounds the quick time of the best trial (`evo.search.niche.niche_of`); None if unknown.
         same_as: number of the first earlier variant that has a trial with the same binary as this variant's best trial.
         failures: failed trials grouped by cause: first trials whose kernel a confirmation found invalid, then the most
             frequent cause.
@@ -146,7 +146,7 @@ class VariantView:
     @property
     def niche(self) -> str:
         """The properties that the variants of a niche share, e.g. ``SIMD 512, FMA, bound by memory``."""
-        return ", ".join(niche_of(self.mechanisms, self.bound)) or "not known"
+        return Niche(mechanisms=self.mechanisms, bound=self.bound).name or "not known"
 
     @property
     def ended(self) -> bool:

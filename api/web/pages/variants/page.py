@@ -123,7 +123,7 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Niche:
+class NicheRow:
     """Variants whose kernels work alike (`evo.search.niche`): the fastest variant, and the number of variants."""
 
     elite: VariantView
@@ -156,10 +156,10 @@ def listed(views: Sequence[VariantView], proposals: Sequence[ProposalView]) -> l
     ]
 
 
-def niches(views: Sequence[VariantView]) -> list[Niche]:
+def niches(views: Sequence[VariantView]) -> list[NicheRow]:
     """Return the niches of the valid variants. The niche with the fastest variant comes first."""
     counts = Counter(view.niche for view in views if view.usable)
-    return [Niche(elite=each, variants=counts[each.niche]) for each in elites(views)]
+    return [NicheRow(elite=each, variants=counts[each.niche]) for each in elites(views)]
 
 
 def validity(views: Sequence[VariantView], proposals: Sequence[ProposalView]) -> list[Proposer]:
