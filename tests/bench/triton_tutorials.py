@@ -383,7 +383,7 @@ def helion_arguments(problem, tensors):
 
 def family_of(tutorial: Tutorial, files: Path, folder: Path) -> Path:
     """Import a tutorial, add the values that a person would add, and return the family's folder."""
-    place, _ = write_imported(files / tutorial.file, folder, entry=tutorial.entry, reference=None)
+    place, _ = write_imported(files / tutorial.file, folder, entries=[tutorial.entry], reference=None)
     document = tomllib.loads((place / "family.toml").read_text(encoding="utf-8"))
     for name, default in tutorial.fields.items():
         document["problem"][name] = (

@@ -355,3 +355,24 @@ def test_error_about_a_missing_gpu_does_not_mention_unchecked_lines_of_an_import
     assert refused.code == 3
     assert "no GPU can be used" in refused.err
     assert "marked as unchecked" not in refused.err
+
+
+def test_several_functions_of_a_c_file_are_measured_as_one_call(line: CommandLine) -> None:
+    (line.home / "deviations.c").write_text(
+        "#define STEP 4\n"
+        "void mean(const float *x, float *middle, int n) {\n"
+        "    double sum = 0;\n    for (int i = 0; i < n; ++i) sum += x[i];\n    middle[0] = sum / n;\n}\n"
+        "void deviation(const float *x, const float *middle, float *out, int n) {\n"
+        "    for (int i = 0; i < n; i += STEP)\n"
+        "        for (int j = i; j < n && j < i + STEP; ++j) out[j] = x[j] - middle[0];\n}\n"
+    )
+    (line.home / "deviations.py").write_text(
+        "import numpy as np\n\ndef deviations(x):\n    return x - np.mean(x, dtype=np.float64)\n"
+    )
+    made = line.run(
+        *("import", "deviations.c", "--folder", "./deviations", "--entry", "mean", "--entry", "deviation"),
+        *("--reference", "deviations.py:deviations"),
+    )
+    assert "mean_then_deviation: x (input), middle (workspace), n (scalar), out (output)" in made.out
+    found = line.run("measure", "./deviations")
+    assert (found.code, "✓" in found.out) == (0, True), found.out + found.err

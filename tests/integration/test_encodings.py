@@ -54,11 +54,11 @@ def test_import_of_a_non_utf8_file_is_refused_and_the_error_contains_a_conversio
     for file, text in files.items():
         Path(file).write_bytes(text.encode(encoding if file == name else "utf-8"))
     with pytest.raises(InvalidInput, match="save it as UTF-8") as refused:
-        write_imported(Path("conv.cpp"), Path("conv"), entry=None, reference="given.py:conv")
+        write_imported(Path("conv.cpp"), Path("conv"), reference="given.py:conv")
     assert not Path("conv").exists()
     command = str(refused.value).partition("`")[2].partition("`")[0]
     subprocess.run(command, shell=True, check=True)
-    place, _ = write_imported(Path("conv.cpp"), Path("conv"), entry=None, reference="given.py:conv")
+    place, _ = write_imported(Path("conv.cpp"), Path("conv"), reference="given.py:conv")
     assert all("M\xfcller" in (place / file).read_text() for file in ("conv.cpp", "reference.py"))
 
 

@@ -42,7 +42,7 @@ def conv(image):
 
 
 def draft(text: str, language: Language = "c", entry: str | None = None) -> Draft:
-    return drafted(read_source(text, language), entry)
+    return drafted(read_source(text, language), [entry] if entry else [])
 
 
 def role(body: str, parameter: str = "float *x") -> tuple[str, bool]:
@@ -239,7 +239,8 @@ def test_import_of_several_kernels_requires_an_entry() -> None:
 
 def test_import_infers_block_from_launch_bounds_and_instantiates_the_template() -> None:
     found = draft(KERNELS, "cuda", "scale")
-    assert (found.entry, found.block, found.grid) == ("scale<float, 1>", ("THREADS",), ("ceil_div(N, THREADS)",))
+    (launch,) = found.launches
+    assert (launch.entry, launch.block, launch.grid) == ("scale<float, 1>", ("THREADS",), ("ceil_div(N, THREADS)",))
     assert [each.dtype for each in found.arguments] == ["float32", "float32"]
 
 
@@ -270,13 +271,13 @@ def test_import_takes_template_arguments_from_the_source(
 ) -> None:
     text = f"#define TILE 32\n#define STRIPES 8\n{NAMESPACES}\n{following}0, 0, 0); }}"
     found = draft(text, "cuda", "turn")
-    assert (found.entry, found.block) == (f"own::inner::turn{entry}", block)
+    assert (found.entry, found.launches[0].block) == (f"own::inner::turn{entry}", block)
     assert [each.dtype for each in found.arguments] == [dtype, "float32", "int32"]
 
 
 def test_import_declares_a_cuda_kernel_extern_c(tmp_path: Path) -> None:
     (tmp_path / "turn.cu").write_text(NAMESPACES)
-    folder, found = write_imported(tmp_path / "turn.cu", tmp_path / "turn", entry="plain", reference=None)
+    folder, found = write_imported(tmp_path / "turn.cu", tmp_path / "turn", entries=["plain"], reference=None)
     assert found.entry == "plain"
     assert '\nextern "C" __global__ void plain(' in (folder / "turn.cu").read_text()
     assert "the bytes of the `extern __shared__` array `part`" in (folder / "family.toml").read_text()
@@ -290,7 +291,8 @@ def test_macro_that_limits_a_loop_gets_only_positive_values() -> None:
 def test_import_infers_shapes_of_matrix_product_arguments() -> None:
     found = draft(KERNELS, "cuda", "gemm")
     assert [each.shape for each in found.arguments] == [("M", "K"), ("K", "N"), ("M", "N")]
-    assert (found.block, found.grid) == (("TILE", "TILE"), ("ceil_div(N, TILE)", "ceil_div(M, TILE)"))
+    (launch,) = found.launches
+    assert (launch.block, launch.grid) == (("TILE", "TILE"), ("ceil_div(N, TILE)", "ceil_div(M, TILE)"))
 
 
 def test_import_marks_atomic_float_sums_as_non_deterministic() -> None:
@@ -300,7 +302,7 @@ def test_import_marks_atomic_float_sums_as_non_deterministic() -> None:
 def imported(folder: Path, **given: str | None) -> Path:
     (folder / "conv.cpp").write_text(CONVOLUTION)
     (folder / "answers.py").write_text(REFERENCE)
-    options: dict[str, Any] = {"entry": None, "reference": f"{folder / 'answers.py'}:conv", **given}
+    options: dict[str, Any] = {"reference": f"{folder / 'answers.py'}:conv", **given}
     place, _ = write_imported(folder / "conv.cpp", folder / "conv", **options)
     return place
 
@@ -324,7 +326,7 @@ def test_imported_reference_passes_inputs_to_the_given_function_by_name(tmp_path
 
 def test_reference_written_by_import_encodes_bfloat16_inputs(tmp_path: Path) -> None:
     (tmp_path / "f.c").write_text("typedef uint16_t bf16;\nvoid f(const bf16 *x, float *y) { y[N] = x[N]; }")
-    folder, _ = write_imported(tmp_path / "f.c", tmp_path / "f", entry=None, reference=None)
+    folder, _ = write_imported(tmp_path / "f.c", tmp_path / "f", reference=None)
     text = (folder / "reference.py").read_text()
     assert '"x": encoded(rng.standard_normal((N,), np.float32), "bfloat16"),' in text
     names: dict[str, Any] = {}
@@ -384,7 +386,7 @@ def test_reference_gets_inputs_named_like_python_keywords(tmp_path: Path, parame
     others = "in_, is_ = others.get('in', locals().get('in_')), others['is']\n    " if "others" in parameters else ""
     text = f"def f({parameters}):\n    {others}return in_ - is_ + lambda_\n"
     (tmp_path / "answers.py").write_text(text)
-    place, _ = write_imported(tmp_path / "f.c", tmp_path / "f", entry=None, reference=f"{tmp_path / 'answers.py'}:f")
+    place, _ = write_imported(tmp_path / "f.c", tmp_path / "f", reference=f"{tmp_path / 'answers.py'}:f")
     scope: dict[str, object] = {}
     exec((place / "reference.py").read_text(), scope)
     inputs, problem = {"in": np.ones(3), "is": np.full(3, 5.0)}, {"N": 3, "LAMBDA": 2}
@@ -396,7 +398,7 @@ def test_error_of_an_unknown_reference_parameter_lists_the_valid_names(tmp_path:
     (tmp_path / "f.c").write_text(f"#define N 8\n{KEYWORDS}")
     (tmp_path / "answers.py").write_text("def f(x): return x\n")
     with pytest.raises(InvalidInput, match=r"parameter `x`: there is no `x`.*: LAMBDA, N, in_, is_, lambda_; give the"):
-        write_imported(tmp_path / "f.c", tmp_path / "f", entry=None, reference=f"{tmp_path / 'answers.py'}:f")
+        write_imported(tmp_path / "f.c", tmp_path / "f", reference=f"{tmp_path / 'answers.py'}:f")
 
 
 def test_import_does_not_overwrite_an_existing_folder(tmp_path: Path) -> None:
@@ -408,7 +410,7 @@ def test_import_does_not_overwrite_an_existing_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["my conv.cpp", "it's.cpp", "a$b;c.cpp", "-conv.cpp", "ü.cpp", "a&b (1).cc"])
 def test_source_with_any_file_name_is_imported_as_a_valid_family(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(CONVOLUTION)
-    place, _ = write_imported(tmp_path / name, tmp_path / "conv", entry=None, reference=None)
+    place, _ = write_imported(tmp_path / name, tmp_path / "conv", reference=None)
     assert find(str(place)).family.implementation("cpu").language == "c++"
 
 
@@ -420,20 +422,20 @@ def test_import_into_an_invalid_folder_name_is_refused_and_the_error_suggests_a_
     with pytest.raises(
         InvalidInput, match=rf"is not a valid family name .*write e\.g\. --folder {tmp_path}/{written}$"
     ):
-        write_imported(tmp_path / "conv.cpp", tmp_path / folder, entry=None, reference=None)
+        write_imported(tmp_path / "conv.cpp", tmp_path / folder, reference=None)
     assert not (tmp_path / folder).exists()
-    write_imported(tmp_path / "conv.cpp", tmp_path / written, entry=None, reference=None)
+    write_imported(tmp_path / "conv.cpp", tmp_path / written, reference=None)
 
 
 @pytest.mark.parametrize(("name", "reason"), [("conv.f90", "is not a source"), ("none.c", "cannot be read")])
 def test_import_of_missing_or_unsupported_files_is_refused(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(EvoError, match=reason):
-        write_imported(tmp_path / name, None, entry=None, reference=None)
+        write_imported(tmp_path / name, None, reference=None)
 
 
 def test_transpose_example_of_the_guides_is_imported(tmp_path: Path) -> None:
     guides = Path(__file__).parents[2] / "docs" / "guides" / "examples"
-    place, found = write_imported(guides / "my_transpose" / "transpose.c", tmp_path / "t", entry=None, reference=None)
+    place, found = write_imported(guides / "my_transpose" / "transpose.c", tmp_path / "t", reference=None)
     assert {each.name for each in found.tunables} == {"TILE_ROWS", "ROWS_INNERMOST"}
     assert find(str(place)).family.name == "t"
 
@@ -482,7 +484,7 @@ def test_transpose_example_of_the_guides_is_imported(tmp_path: Path) -> None:
 def test_import_turns_a_stencil_radius_into_a_problem_field(
     source: str, shapes: dict[str, tuple[str, ...]], fields: dict[str, int]
 ) -> None:
-    draft = drafted(read_source(source, "c"), None)
+    draft = drafted(read_source(source, "c"))
     assert {each.name: each.shape for each in draft.arguments if each.role != "scalar"} == shapes
     assert {each.name: each.default for each in draft.fields} == fields
     assert not draft.tunables
@@ -490,7 +492,7 @@ def test_import_turns_a_stencil_radius_into_a_problem_field(
 
 def test_import_turns_shared_memory_padding_into_a_tunable() -> None:
     text = "#define PAD 1\nvoid f(const float *in, float *out, int n) { float t[8][8 + PAD]; out[n] = in[n]; }"
-    draft = drafted(read_source(text, "c"), None)
+    draft = drafted(read_source(text, "c"))
     assert [each.name for each in draft.tunables] == ["PAD"]
 
 
@@ -520,7 +522,7 @@ def test_import_copies_headers_and_guards_their_macros(tmp_path: Path) -> None:
     for name, text in written.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, "latin-1")
-    place, found = write_imported(tmp_path / "given/src/scale.c", tmp_path / "f", entry=None, reference=None)
+    place, found = write_imported(tmp_path / "given/src/scale.c", tmp_path / "f", reference=None)
     copied = {each.relative_to(place).as_posix() for each in place.rglob("*") if each.is_file()}
     headers = {name.removeprefix("given/") for name in written if "commented" not in name}
     assert copied == {*headers, "family.toml", "reference.py"}
@@ -539,7 +541,7 @@ def test_import_notes_a_header_outside_the_family_folder(tmp_path: Path, outer: 
     (tmp_path / "far.h").touch()
     (source.parent / "near.h").touch()
     source.write_text('#include "../../far.h"\n#include "near.h"\nvoid f(float *x) { x[0] = N; }\n')
-    place, found = write_imported(source, tmp_path / "f", entry=None, reference=None)
+    place, found = write_imported(source, tmp_path / "f", reference=None)
     assert {each.name for each in place.iterdir()} == {"family.toml", "reference.py", "scale.c", "near.h"}
     assert str(tmp_path / "far.h") in found.notes[0]
 
@@ -607,7 +609,7 @@ def test_hostile_source_is_read_in_linear_time(text: str) -> None:
     begun_s = time.process_time()
     source = read_source(text, "cuda" if "__global__" in text else "c++")
     with contextlib.suppress(InvalidInput):
-        drafted(source, source.functions[0].name if source.functions else None)
+        drafted(source, [each.name for each in source.functions[:1]])
     assert time.process_time() - begun_s < 2.0
 
 
@@ -616,16 +618,16 @@ def test_function_with_more_parameters_than_a_family_may_have_arguments_is_refus
     others = "".join(f", int a{number}" for number in range(count - 1))
     source = read_source(f"void f(float *y{others}) {{ y[0] = 1; }}", "c")
     if count <= 200:
-        assert len(drafted(source, None).arguments) == count
+        assert len(drafted(source).arguments) == count
     else:
         with pytest.raises(InvalidInput, match=rf"f has {count:,} parameters; at most 200 are accepted\. Pass arrays"):
-            drafted(source, None)
+            drafted(source)
 
 
 def test_import_ignores_the_bodies_of_other_functions() -> None:
     source = read_source("#define N 64\nvoid f(float *y) {N}\nvoid g(float *y) { y[N] = 1; }\n", "c")
-    assert [each.name for each in drafted(source, "g").fields] == ["N"]
-    assert drafted(source, "g").fields[0].default == 64
+    assert [each.name for each in drafted(source, ["g"]).fields] == ["N"]
+    assert drafted(source, ["g"]).fields[0].default == 64
 
 
 HELPERS = """
@@ -747,7 +749,7 @@ def test_imported_roles_follow_from_the_reference_and_the_role_option(
     (tmp_path / "f.c").write_text(IN_PLACE)
     (tmp_path / "answers.py").write_text(f"def f({parameters}): return {parameters}\n")
     place, found = write_imported(
-        tmp_path / "f.c", tmp_path / "f", entry=None, reference=f"{tmp_path / 'answers.py'}:f", roles=roles
+        tmp_path / "f.c", tmp_path / "f", reference=f"{tmp_path / 'answers.py'}:f", roles=roles
     )
     assert [each.role for each in found.arguments] == expected
     assert [each["role"] for each in tomllib.loads((place / "family.toml").read_text())["arguments"]] == expected
@@ -766,9 +768,7 @@ def test_error_about_a_wrong_role_states_the_remedy(tmp_path: Path, parameters: 
     (tmp_path / "f.c").write_text(IN_PLACE)
     (tmp_path / "answers.py").write_text(f"def f({parameters}): return {parameters}\n")
     with pytest.raises(InvalidInput, match=reason):
-        write_imported(
-            tmp_path / "f.c", tmp_path / "f", entry=None, reference=f"{tmp_path / 'answers.py'}:f", roles=[role]
-        )
+        write_imported(tmp_path / "f.c", tmp_path / "f", reference=f"{tmp_path / 'answers.py'}:f", roles=[role])
 
 
 WITHOUT_C_LINKAGE = {
@@ -791,7 +791,7 @@ def test_imported_cpp_source_exports_its_entry_under_the_name_of_the_function(tm
     (tmp_path / "f.h").write_text("void f(float *x);\n")
     (tmp_path / "c.h").write_text('extern "C" void f(float *x);\n')
     (tmp_path / "f.cpp").write_text(text)
-    place, _ = write_imported(tmp_path / "f.cpp", tmp_path / "f", entry="f", reference=None)
+    place, _ = write_imported(tmp_path / "f.cpp", tmp_path / "f", entries=["f"], reference=None)
     command = [
         "g++",
         "-std=c++20",
@@ -909,7 +909,7 @@ def test_macro_that_divides_the_work_or_chooses_a_method_stays_a_tunable(macro: 
 
 def test_imported_choices_are_categorical_and_valid(tmp_path: Path) -> None:
     (tmp_path / "f.c").write_text(f"#define METHOD 2\nvoid f(float *x) {{{CHAIN}x[1] = N;\n}}")
-    place, _ = write_imported(tmp_path / "f.c", tmp_path / "f", entry=None, reference=None)
+    place, _ = write_imported(tmp_path / "f.c", tmp_path / "f", reference=None)
     (found,) = find(str(place)).family.implementation("cpu").tunables
     assert (found.values, found.ordinal) == ((2, 3, 5), False)
 
@@ -1086,7 +1086,7 @@ def test_tolerance_and_work_of_a_product_count_the_terms_of_its_sums() -> None:
 def test_error_about_a_missing_entry_names_the_file(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(InvalidInput, match=rf"^\S+/{name}: has no "):
-        write_imported(tmp_path / name, tmp_path / "made", entry=None, reference=None)
+        write_imported(tmp_path / name, tmp_path / "made", reference=None)
 
 
 def test_pointers_to_extents_get_the_values_of_the_fields() -> None:

@@ -10,7 +10,7 @@ from evo.family.importing import Draft, drafted, read_source
 
 
 def draft(text: str, entry: str | None = None) -> Draft:
-    return drafted(read_source(text, "cuda"), entry)
+    return drafted(read_source(text, "cuda"), [entry] if entry else [])
 
 
 def under_nvrtc(text: str) -> str:
@@ -109,7 +109,8 @@ def test_grid_block_and_shared_memory_are_read_from_the_launch_in_the_file(
 ) -> None:
     found = launched(host)
     expected = [each if isinstance(each, tuple) else (each,) for each in (grid, block)]
-    assert ([found.grid, found.block], found.shared_memory, found.is_launched) == (expected, shared, True)
+    (launch,) = found.launches
+    assert ([launch.grid, launch.block], launch.shared_memory, launch.is_launched) == (expected, shared, True)
 
 
 @pytest.mark.parametrize(
@@ -117,8 +118,8 @@ def test_grid_block_and_shared_memory_are_read_from_the_launch_in_the_file(
 )
 def test_grid_is_guessed_if_no_launch_can_be_read(host: str) -> None:
     found = launched(host)
-    assert found.grid == (f"ceil_div(ROWS * COLS, {found.block[0]})",)
-    assert not found.is_launched
+    assert found.launches[0].grid == (f"ceil_div(ROWS * COLS, {found.launches[0].block[0]})",)
+    assert not found.launches[0].is_launched
 
 
 def test_default_values_of_problem_fields_are_read_from_the_launch_in_the_file() -> None:
@@ -165,7 +166,7 @@ def test_launch_that_rounds_down_requires_divisible_extents() -> None:
 def test_loop_without_a_check_of_the_remainder_requires_divisible_extents(body: str, expected: list[str]) -> None:
     macros = "#define TILE 16\n"
     assert constraints(launched("", body=body, macros=macros)) == expected
-    assert constraints(drafted(read_source(f"{macros}void f(float *x, int cols) {{ {body} }}", "c"), None)) == expected
+    assert constraints(drafted(read_source(f"{macros}void f(float *x, int cols) {{ {body} }}", "c"))) == expected
 
 
 def test_loop_step_in_a_template_parameter_is_replaced_by_the_template_argument() -> None:
@@ -223,8 +224,8 @@ def test_macros_in_lower_case_that_a_cuda_source_does_not_define_become_fields_a
         "block_size_y": (1, 2, 4, 8),
         "tile_size_y": (1, 2, 4, 8),
     }
-    assert found.block == ("block_size_x", "block_size_y")
-    assert found.grid == ("ceil_div(image_width, block_size_x)", "ceil_div(image_height, block_size_y)")
+    assert found.launches[0].block == ("block_size_x", "block_size_y")
+    assert found.launches[0].grid == ("ceil_div(image_width, block_size_x)", "ceil_div(image_height, block_size_y)")
     assert {each.shape for each in found.arguments} == {("image_height", "image_width")}
 
 
@@ -256,9 +257,9 @@ void other(float *x) { fill<2><<<1, 64>>>(x); }
 
 def test_import_of_a_cuda_source_names_the_kernels_that_are_launched_together(tmp_path: Path) -> None:
     (tmp_path / "several.cu").write_text(SEVERAL)
-    folder, found = write_imported(tmp_path / "several.cu", tmp_path / "family", entry="parts", reference=None)
+    folder, found = write_imported(tmp_path / "several.cu", tmp_path / "family", entries=["parts"], reference=None)
     assert found.notes == (
-        "the source launches parts, total together; if a call consists of all, write a [[cuda.launch]] for each",
+        "the source launches parts, total together; if a call consists of all, import with --entry parts --entry total",
     )
     assert re.findall(r'extern "C" __global__ void (\w+)', (folder / "several.cu").read_text()) == ["parts", "total"]
     assert draft(SEVERAL, "fill").notes == ()

@@ -11,7 +11,7 @@ LOOPS = "for (int i = 0; i < m; ++i) for (int j = 0; j < n; ++j)"
 
 
 def draft(text: str, language: Language, entry: str | None = None) -> Draft:
-    return drafted(read_source(text, language), entry)
+    return drafted(read_source(text, language), [entry] if entry else [])
 
 
 def shapes(text: str, language: Language = "c++", entry: str | None = None) -> dict[str, str]:
@@ -176,7 +176,7 @@ def test_launch_arguments_are_resolved_in_the_launching_function(
     found = draft(
         f"#define T 128\n#define U 8\n__global__ void k(float *x, int n) {{ x[threadIdx.x] = 1; }}\n{host}", "cuda"
     )
-    assert (found.grid, found.block, found.is_launched) == (grid, block, True)
+    assert (found.launches[0].grid, found.launches[0].block, found.launches[0].is_launched) == (grid, block, True)
 
 
 @pytest.mark.parametrize(

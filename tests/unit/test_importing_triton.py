@@ -35,7 +35,7 @@ TUNED = """
 
 
 def draft(configs: str = "[triton.Config({'BLOCK': 64})]", decorators: str = TUNED) -> Draft:
-    return drafted_from_triton(f"{HEAD}CONFIGS = {configs}\n{KERNEL.format(decorators=decorators)}", "kernel.py", None)
+    return drafted_from_triton(f"{HEAD}CONFIGS = {configs}\n{KERNEL.format(decorators=decorators)}", "kernel.py")
 
 
 def test_triton_import_infers_roles_from_accesses_in_called_functions() -> None:
@@ -47,7 +47,7 @@ def test_triton_import_turns_parameters_into_fields_or_derived_values() -> None:
     found = draft()
     assert [(each.name, each.type) for each in found.fields] == [("n", "int"), ("eps", "float"), ("CAUSAL", "bool")]
     assert found.derived == {"EVEN": "n % BLOCK == 0", "stride_x": "n"}
-    assert found.grid == ("ceil_div(n, BLOCK)", "2")
+    assert found.launches[0].grid == ("ceil_div(n, BLOCK)", "2")
 
 
 def test_triton_import_reads_restore_value_and_notes_prune_configs_by() -> None:
@@ -80,19 +80,19 @@ def test_triton_import_notes_unreadable_configs() -> None:
 def test_triton_import_of_several_kernels_requires_an_entry() -> None:
     text = f"{HEAD}{KERNEL.format(decorators='')}\n@triton.jit\ndef second(x_ptr):\n    tl.store(x_ptr, 1)\n"
     with pytest.raises(InvalidInput, match="scale, second"):
-        drafted_from_triton(text, "kernel.py", None)
-    assert drafted_from_triton(text, "kernel.py", "second").entry == "second"
+        drafted_from_triton(text, "kernel.py")
+    assert drafted_from_triton(text, "kernel.py", ["second"]).entry == "second"
 
 
 def test_triton_file_without_a_kernel_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"no function that is decorated with @triton\.jit"):
-        drafted_from_triton(HEAD, "kernel.py", None)
+        drafted_from_triton(HEAD, "kernel.py")
 
 
 def test_imported_triton_family_is_valid(tmp_path: Path) -> None:
     source = tmp_path / "scaling.py"
     source.write_text(f"{HEAD}CONFIGS = [triton.Config({{'BLOCK': 64}})]\n{KERNEL.format(decorators=TUNED)}")
-    place, _ = write_imported(source, tmp_path / "scaling", entry=None, reference=None)
+    place, _ = write_imported(source, tmp_path / "scaling", reference=None)
     package = find(str(place))
     check(package, "cuda")
     assert package.family.implementations["cuda"].language == "triton"
@@ -138,7 +138,7 @@ MADE = "TensorDescriptor(a, a.shape, a.stride(), {block})"
 def test_triton_import_reads_descriptor_blocks_from_hook_or_launch(
     hook: str, made: str, block: tuple[str, ...]
 ) -> None:
-    found = drafted_from_triton(DESCRIBED.format(hook=hook, made=made), "kernel.py", None)
+    found = drafted_from_triton(DESCRIBED.format(hook=hook, made=made), "kernel.py")
     assert found.descriptors == {"a": block, "c": ()}
     assert [(each.name, each.role, each.alignment) for each in found.arguments] == [
         ("a", "input", 16),
@@ -152,12 +152,12 @@ def test_triton_import_declares_descriptors_that_the_kernel_would_otherwise_crea
         "    row = tl.program_id(0) * BM\n",
         "    a_desc = described(a_desc, [M, K], [K, 1], [BM, BK])\n    row = tl.program_id(0) * BM\n",
     )
-    assert drafted_from_triton(text, "kernel.py", None).descriptors["a"] == ("BM", "BK")
+    assert drafted_from_triton(text, "kernel.py").descriptors["a"] == ("BM", "BK")
 
 
 def test_imported_triton_family_declares_its_descriptors(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(DESCRIBED.format(hook=HOOK.replace('"a_desc"]', '"c_desc"]'), made="None"))
-    folder, _ = write_imported(tmp_path / "own.py", tmp_path / "family", entry=None, reference=None)
+    folder, _ = write_imported(tmp_path / "own.py", tmp_path / "family", reference=None)
     text = (folder / "family.toml").read_text()
     assert 'of = "c"\nblock = ["BM", "BK"]\n' in text
     assert 'of = "a"\nblock = ["1"]  # decide: the extents of a block, one for each axis' in text
@@ -166,7 +166,7 @@ def test_imported_triton_family_declares_its_descriptors(tmp_path: Path) -> None
 def test_triton_import_turns_extents_of_a_block_into_tunables_with_small_values() -> None:
     head = "@triton.jit\ndef copy(x, y, n, BM: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK: tl.constexpr):\n"
     kernel = f"{head}    tl.store(y + BM * BLOCK_N * BLOCK, tl.load(x + n))\n"
-    found = drafted_from_triton(f"{HEAD}{kernel}", "copy.py", None)
+    found = drafted_from_triton(f"{HEAD}{kernel}", "copy.py")
     assert [each.name for each in found.fields] == ["n"]
     values = {each.name: (each.values[0], each.default, each.values[-1]) for each in found.tunables}
     assert values == {
@@ -197,13 +197,13 @@ def norm(x, weight, out, sums, row_stride, n_cols, count, eps: tl.constexpr, mod
 
 
 def rows(launch: str, kernel: str = ROWS) -> Draft:
-    return drafted_from_triton(f"{HEAD}{kernel}\n{launch}", "rows.py", None)
+    return drafted_from_triton(f"{HEAD}{kernel}\n{launch}", "rows.py")
 
 
 def test_triton_import_turns_a_number_of_the_host_code_into_a_problem_field() -> None:
     passed = "x, weight, out, sums, x.stride(-2), x.shape[-1], 7, 1e-6, mode='sum', WEIGHTED=True, BLOCK_SIZE=1024"
     found = rows(f"def run(x, weight, out, sums):\n    n_rows = x.shape[0]\n    norm[(n_rows,)]({passed})\n")
-    assert (found.grid, found.notes) == (("n_rows",), ())
+    assert (found.launches[0].grid, found.notes) == (("n_rows",), ())
     assert [(each.name, each.type, each.default) for each in found.fields] == [
         ("n_rows", "int", 1024),
         ("n_cols", "int", 768),
@@ -244,7 +244,7 @@ def test_triton_import_turns_a_number_of_the_host_code_into_a_problem_field() ->
 )
 def test_triton_import_reads_the_grid_from_host_code(host: str, grid: tuple[str, ...], made: list[str]) -> None:
     found = rows(f"def other():\n    N = 3\n\ndef run(x, k, b, order):\n    {host}\n")
-    assert found.grid == grid
+    assert found.launches[0].grid == grid
     assert [each.name for each in found.fields if "host code" in each.decide] == made
 
 

@@ -55,7 +55,7 @@ def source(place: Path, imports: str, call: str = "scale") -> Path:
 )
 def test_functions_of_a_local_module_are_copied_into_the_family(tmp_path: Path, imports: str, call: str) -> None:
     file = source(tmp_path / "package" / "k.py", imports, call)
-    folder, draft = write_imported(file, tmp_path / "family", entry=None, reference=None)
+    folder, draft = write_imported(file, tmp_path / "family", reference=None)
     kernel = sliced((folder / "k.py").read_text(), "kernel", "k.py")
     names: dict[str, object] = {}
     exec(compile(kernel.replace("@triton.jit", ""), "k.py", "exec"), _Stub.names(names))
@@ -110,7 +110,7 @@ def test_functions_imported_through_several_modules_are_copied(tmp_path: Path) -
 )
 def test_import_statement_that_cannot_be_copied_is_noted(tmp_path: Path, imports: str, call: str, words: str) -> None:
     file = source(tmp_path / "k.py", imports, call)
-    _, draft = write_imported(file, tmp_path / "family", entry="kernel", reference=None)
+    _, draft = write_imported(file, tmp_path / "family", entries=["kernel"], reference=None)
     assert any(re.search(words, note) for note in draft.notes), draft.notes
 
 

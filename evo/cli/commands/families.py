@@ -87,8 +87,12 @@ def import_(
         ),
     ],
     entry: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Kernel function to call; may be omitted if the source defines only one."),
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Kernel function to call; may be omitted if the source defines only one. Repeated: the functions that "
+            "a call runs one after another.",
+        ),
     ] = None,
     reference: Annotated[
         str | None,
@@ -120,7 +124,7 @@ def import_(
                     )
             _import_kernelbench(Path(file), folder)
         case [file]:
-            _import_source(Path(file), folder, entry=entry, reference=reference, roles=role or [])
+            _import_source(Path(file), folder, entries=entry or [], reference=reference, roles=role or [])
         case _:
             raise InvalidInput("FILE", "must be one source, or `kernelbench` and one Python file")
 
@@ -148,14 +152,14 @@ def _import_kernelbench(file: Path, folder: Path | None) -> None:
 
 
 def _import_source(
-    file: Path, folder: Path | None, *, entry: str | None, reference: str | None, roles: list[str]
+    file: Path, folder: Path | None, *, entries: list[str], reference: str | None, roles: list[str]
 ) -> None:
     from evo.cli.files.imported import write_imported
     from evo.cli.files.writing import shown_path
     from evo.family.importing.draft import MOVE
     from evo.family.importing.writing import MARK
 
-    place, draft = write_imported(file, folder, entry=entry, reference=reference, roles=roles)
+    place, draft = write_imported(file, folder, entries=entries, reference=reference, roles=roles)
     out, shown = console(), shown_path(place)
     for path in sorted(each for each in place.rglob("*") if each.is_file()):
         out.print(written(path))

@@ -5,7 +5,7 @@ import importlib.util
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -99,15 +99,15 @@ def write_imported(
     file: Path,
     folder: Path | None,
     *,
-    entry: str | None,
-    reference: str | None,
+    entries: Sequence[str] = (),
+    reference: str | None = None,
     roles: Iterable[str] = (),
 ) -> tuple[Path, Draft]:
     """Write a family for a source. Return the folder of the family, and the draft from which the family was written.
 
     Args:
         folder: folder to create. If None, the folder is in the working directory and has the name of the source.
-        entry: name of the kernel function. If None, the source must have only one function.
+        entries: names of the kernel functions that a call consists of; see `drafted`.
         reference: ``FILE:FUNCTION`` or ``MODULE:FUNCTION`` that computes the expected outputs. If None, the user writes
             the reference later.
         roles: roles of arrays as ``NAME=ROLE``, which take precedence over the inferred roles.
@@ -130,7 +130,7 @@ def write_imported(
     kind = _SUFFIXES[file.suffix]
     headers = Headers() if kind == "triton" else headers_of(file, text)
     try:
-        draft, texts = _drafted(text, file, entry, headers)
+        draft, texts = _drafted(text, file, entries, headers)
     except InvalidInput as error:
         raise InvalidInput(str(file) if error.field == "FILE" else error.field, error.reason) from error
     target = folder or Path(re.sub(r"[^a-z0-9_-]+", "_", file.stem.lower()).strip("_-") or "kernel")
@@ -151,7 +151,7 @@ def write_imported(
     return target, draft
 
 
-def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tuple[Draft, dict[str, str]]:
+def _drafted(text: str, file: Path, entries: Sequence[str], headers: Headers) -> tuple[Draft, dict[str, str]]:
     """Return the family drafted from a source, and the contents of the source and of changed headers, by file name.
 
     In these contents, each macro of the draft is defined within ``#ifndef``, so that ``-D`` can set the macro. An entry
@@ -161,27 +161,27 @@ def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tupl
     kind, name = _SUFFIXES[file.suffix], str(PurePosixPath(headers.folder, _name(file)))
     if kind == "triton":
         whole, notes = with_local_functions(text, file)
-        own = drafted_from_triton(text, file.name, entry).entry
-        draft = drafted_from_triton(whole, file.name, own)
+        own = drafted_from_triton(text, file.name, entries).entry
+        draft = drafted_from_triton(whole, file.name, [own])
         return replace(draft, notes=(*draft.notes, *notes)), {name: whole}
     language = language_of(kind, file.name, "FILE")
     source = read_source(text, language)
     read = {
         each: read_source(path.read_text("utf-8", "surrogateescape"), language) for each, path in headers.files.items()
     }
-    draft = drafted(source.with_headers(read.values()), entry)
+    draft = drafted(source.with_headers(read.values()), entries)
     if headers.missing:
         names = ", ".join(headers.missing)
         note = f"not found next to {file.name}: {names}; if the compiler does not find a file, put it into this folder"
         draft = replace(draft, notes=(*draft.notes, note))
-    macros, exported = set(draft.macros), [draft.entry] if language != "c" else []
+    macros, exported = set(draft.macros), [*draft.entries] if language != "c" else []
     if language == "cuda":
         plain = Counter(each.name for each in source.functions if not each.template and not source.namespace(each))
-        exported += [name for name, count in plain.items() if count == 1 and name != draft.entry]
+        exported += [name for name, count in plain.items() if count == 1 and name not in exported]
     declared = [each for each in exported if lacks_c_linkage(each, (source, *read.values()))]
     guarded = {each: found.compilable(macros, declared) for each, found in read.items()}
     changed = {each: written for each, written in guarded.items() if written != read[each].text}
-    return draft, {**changed, name: source.compilable(macros, declared)}
+    return draft, {**changed, name: source.compilable(macros, declared) + draft.wrapper}
 
 
 def _name(file: Path) -> str:

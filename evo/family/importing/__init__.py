@@ -3,7 +3,8 @@
 Functions, macros and the launch are read from the source. Information that the source does not contain is guessed.
 """
 
-from evo.family.importing.draft import Draft, drafted, with_roles
+from evo.family.importing.draft import Draft, with_roles
+from evo.family.importing.drafting import drafted
 from evo.family.importing.source import Function, Macro, Parameter, Source, lacks_c_linkage, read_source
 from evo.family.importing.triton.drafting import drafted_from_triton
 

@@ -8,7 +8,7 @@ from itertools import islice, product
 from tree_sitter import Node
 
 from evo.errors import EvoError
-from evo.family.importing.launches import FoundLaunch
+from evo.family.importing.host.launches import FoundLaunch
 from evo.family.importing.syntax import Code, called, is_name, names_in, operator, part, written
 from evo.family.importing.tunables import DraftTunable, MacroUses
 from evo.family.importing.types import plain_type, size_of

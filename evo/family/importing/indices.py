@@ -92,16 +92,31 @@ class Indices:
         if operator(node) in ("--", "-="):
             self._falling.add(name)
 
-    def shape(self, name: str, guess: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the shape of an array.
+    def certain_shape(self, name: str) -> tuple[str, ...]:
+        """Return the shape of an array; empty if the indices do not determine it.
 
         The multiplier of a variable is the product of the extents of all axes inside the variable's axis. The
         variables with the largest multiplier are the indices of the outermost axis.
+        """
+        return self._shape(name)[0]
+
+    def shape(self, name: str, guess: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the shape of an array.
 
         Args:
             guess: shape if the indices do not determine it. If the multipliers show the inner axes, they become the
                 last axes of the guess.
         """
+        shape, axes = self._shape(name)
+        if shape:
+            return shape
+        known = [each for each in reversed(axes) if _WORD.fullmatch(each)]
+        if not set(known) <= set(guess):
+            guess = self._usual
+        return (*(each for each in guess if each not in known), *known)
+
+    def _shape(self, name: str) -> tuple[tuple[str, ...], list[str]]:
+        """Return the shape of an array, empty if it is not certain, and the inner axes, the innermost first."""
         sums, certain = self._sums(name, 0)
         groups: dict[_Stride, set[str]] = {}
         for product, factor in (item for each in sums for item in each.items()):
@@ -116,11 +131,8 @@ class Indices:
         if certain and groups and strides and self._fits(groups, strides, axes):
             outer = self._outer(groups.get(strides[-1], set()))
             if outer and (axes or not outer.isdigit()):
-                return (outer, *reversed(axes))
-        known = [each for each in reversed(axes) if _WORD.fullmatch(each)]
-        if not set(known) <= set(guess):
-            guess = self._usual
-        return (*(each for each in guess if each not in known), *known)
+                return (outer, *reversed(axes)), axes
+        return (), axes
 
     def _fits(self, groups: Mapping[_Stride, set[str]], strides: Sequence[_Stride], axes: Sequence[str]) -> bool:
         """Return True if all variables have limits, and the variables of inner axes stay inside their axes."""

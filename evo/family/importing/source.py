@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
-from evo.family.importing.host_code import device_includes, host_functions
+from evo.family.importing.host.functions import device_includes, host_functions
 from evo.family.importing.syntax import (
     Code,
     arguments,
@@ -169,6 +169,17 @@ class Source:
             return function
         code = Code(content.decode("utf-8", "surrogateescape"))
         return _function(list(entries(code, self.language))[self.functions.index(function)], code)
+
+    def followed_by(self, definition: str) -> Function:
+        """Return the function that `definition` defines after the source. Other entry functions have empty bodies."""
+        kept, end = list[bytes](), 0
+        for body in (part(each.node, "body") for each in self.functions):  # in the order of the code
+            if body is not None:
+                kept += [self.code.content[end : body.start_byte], b"{}"]
+                end = body.end_byte
+        before = b"".join([*kept, self.code.content[end:]]).decode("utf-8", "surrogateescape")
+        code = Code(f"{before}\n{definition}")
+        return _function(list(entries(code, self.language))[-1], code)
 
     def compilable(self, names: set[str], declared: Collection[str] = ()) -> str:
         """Return the text with ``#ifndef`` around the definitions of some macros, so that ``-D`` can set the macros.

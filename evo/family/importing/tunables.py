@@ -1,5 +1,6 @@
 """Drafts tunables from the macros of a source. The use of a macro in the code suggests its values."""
 
+import ast
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +8,17 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from evo.family.importing.source import Macro, whole_number
-from evo.family.importing.syntax import Code, descendants, is_name, names_in, operator, part, written
+from evo.family.importing.syntax import (
+    Code,
+    declared,
+    descendants,
+    expression,
+    is_name,
+    names_in,
+    operator,
+    part,
+    written,
+)
 from evo.trial import Value
 
 _THREADS = re.compile(r"(?i)(?:N_?|NUM_?)?THREADS(?:_PER_BLOCK)?|TPB|BLOCK(?:_?SIZE|_?DIM)?(?:_?[XY])?|TILE(?:_?[XY])?")
@@ -76,6 +87,12 @@ class MacroUses:
         self._of = {name: MacroUse() for name in self._values}
         self.constants: set[str] = set()
         self._code = code
+        self._starts: dict[str, list[Node]] = {}
+        for node in code.nodes("init_declarator", "assignment_expression"):
+            value = part(node, "value") or part(node, "right")
+            if value is not None and operator(node) in ("", "="):
+                name = written(declared(part(node, "declarator") or part(node, "left")))
+                self._starts.setdefault(name, []).append(value)
         for node in code.nodes("binary_expression"):
             self._read_operation(node)
         for node in code.nodes("case_statement"):
@@ -127,8 +144,20 @@ class MacroUses:
         bound, is_whole = part(condition, "right"), operator(condition) == "<" and is_name(part(condition, "left"))
         for name in (name for step in steps if step is not None for name in names_in(step)):
             self.of(name).step = True
-            if is_whole and is_name(bound):
+            if is_whole and is_name(bound) and not self._is_by_thread(written(part(condition, "left"))):
                 self.of(name).bounds.add(written(bound))
+
+    def _is_by_thread(self, variable: str) -> bool:
+        """Return True if a variable begins at ``threadIdx`` plus other terms, so that each thread has own elements."""
+        waiting, seen = [variable], set[str]()
+        while waiting:
+            name = waiting.pop()
+            terms = {term for value in self._starts.get(name, ()) for term in _terms(expression(value))}
+            if any(each.startswith("threadIdx.") for each in terms):
+                return True
+            seen.add(name)
+            waiting += terms & self._starts.keys() - seen
+        return False
 
     def _indexes(self, variable: str, loop: Node) -> bool:
         """Return True if a loop indexes an argument by the variable alone, as in ``w[t]`` or ``w + t``."""
@@ -145,6 +174,13 @@ class MacroUses:
 
     def _number(self, text: str) -> int | None:
         return self._values[text] if text in self._values else whole_number(text)
+
+
+def _terms(node: ast.expr) -> set[str]:
+    """Return the terms of a sum, as text."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _terms(node.left) | _terms(node.right)
+    return {ast.unparse(node)}
 
 
 _CONDITIONS = frozenset({"binary_expression", "parenthesized_expression", "unary_expression"})

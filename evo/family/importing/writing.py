@@ -41,7 +41,9 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
     yield from ("", "[[cases]]", 'name = "nominal"', 'inputs = "random"')
     yield from _tail(draft)
     yield from _work(draft)
-    yield from ("", f"[{draft.kind}]", f'source = "{file}"', f'entry = "{draft.entry}"')
+    yield from ("", f"[{draft.kind}]", f'source = "{file}"')
+    if len(draft.launches) < 2:
+        yield f'entry = "{draft.entry}"'
     yield from (f"{MARK}{each}" for each in draft.notes)
     if "<" in draft.entry:
         yield f"{MARK}the template's arguments, which may name tunables"
@@ -124,17 +126,19 @@ def _arithmetic(draft: Draft) -> str:
 
 
 def _launch(draft: Draft) -> Iterator[str]:
-    if draft.kind == "triton":
-        yield from ("", "[triton.launch]")
-        yield f"grid = [{', '.join(_quoted(each) for each in draft.grid)}]"
+    several = len(draft.launches) > 1
+    for launch in draft.launches:
+        yield from ("", f"[[{draft.kind}.launch]]" if several else f"[{draft.kind}.launch]")
+        if several:
+            yield f'entry = "{launch.entry}"' + _decide(launch.decide)
+            yield f"arguments = [{', '.join(_quoted(each) for each in launch.arguments)}]"
+        decide = ("", "") if launch.is_launched or draft.kind == "triton" else ("blocks", "threads of a block")
+        yield f"grid = [{', '.join(_quoted(each) for each in launch.grid)}]" + _decide(decide[0])
+        if launch.block:
+            yield f"block = [{', '.join(_quoted(each) for each in launch.block)}]" + _decide(decide[1])
+        if launch.shared_memory:
+            yield f'shared_memory = "{launch.shared_memory}"'
     yield from _descriptors(draft)
-    if draft.block:
-        decide = ("", "") if draft.is_launched else ("blocks", "threads of a block")
-        yield from ("", "[cuda.launch]")
-        yield f"grid = [{', '.join(_quoted(each) for each in draft.grid)}]" + _decide(decide[0])
-        yield f"block = [{', '.join(_quoted(each) for each in draft.block)}]" + _decide(decide[1])
-        if draft.shared_memory:
-            yield f'shared_memory = "{draft.shared_memory}"'
 
 
 def _constraints(draft: Draft) -> Iterator[str]:

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field, replace
 
 from evo.device import kind_of
 from evo.errors import InvalidInput
-from evo.family.importing.draft import PRODUCT, UNSTATED, Draft, DraftArgument, DraftField, with_usual_values
+from evo.family.importing.draft import (
+    PRODUCT,
+    UNSTATED,
+    Draft,
+    DraftArgument,
+    DraftField,
+    DraftLaunch,
+    with_usual_values,
+)
 from evo.family.importing.triton.configs import OPTIONS, Configs, read_configs
 from evo.family.importing.triton.launches import (
     Launch,
@@ -54,15 +62,16 @@ class _Tuning:
     notes: tuple[str, ...] = ()
 
 
-def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
+def drafted_from_triton(text: str, file: str, entries: Sequence[str] = ()) -> Draft:
     """Return the family drafted from a Triton source.
 
     Raises:
-        InvalidInput: the file is not Python or has no kernel, or `entry` does not select one of several kernels.
+        InvalidInput: the file is not Python or has no kernel, `entries` does not select one of several kernels, or
+            selects more than one.
     """
     tree = parsed(text, file)
     kernels = kernels_of(tree)
-    kernel = _chosen(kernels, tree, entry)
+    kernel = _chosen(kernels, tree, entries)
     tuning, launches = _tuning(kernel, tree), launches_of(kernel, tree)
     tunables = tuple(_tunables(kernel, tuning, launches))
     derived = dict(tuning.derived)
@@ -105,8 +114,7 @@ def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
         deterministic=not any(
             "atomic_add" in used.get(each.name, ()) and each.name not in indices for each in pointers
         ),
-        grid=grid or _guessed_grid(extents, names),
-        block=(),
+        launches=(DraftLaunch(entry=kernel.name, grid=grid or _guessed_grid(extents, names)),),
         derived=derived,
         starts=_starts(tuning.configs, tunables),
         descriptors={
@@ -118,11 +126,14 @@ def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
     )
 
 
-def _chosen(kernels: Sequence[Kernel], tree: ast.Module, entry: str | None) -> Kernel:
+def _chosen(kernels: Sequence[Kernel], tree: ast.Module, entries: Sequence[str]) -> Kernel:
     names = [each.name for each in kernels]
     if not names:
         raise InvalidInput("FILE", "has no function that is decorated with @triton.jit")
-    if entry is not None:
+    if len(entries) > 1:
+        remedy = "import each kernel as a family of its own, or combine them in one kernel"
+        raise InvalidInput("--entry", f"a call of a Triton family launches one kernel, not {len(entries)}; {remedy}")
+    for entry in entries:
         if entry not in names:
             raise InvalidInput("--entry", unknown(entry, names, "functions under @triton.jit"))
         return kernels[names.index(entry)]

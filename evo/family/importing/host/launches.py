@@ -22,6 +22,9 @@ from evo.family.importing.syntax import (
 from evo.space.expression import Expression
 
 _ROUNDED_UP = re.compile(r"(?i)ceil|c(?:eil)?_?div|div(?:ide)?_?(?:round_?)?up|ceil_?div\w*")
+_WORDS = re.compile(r"[A-Za-z_]\w*")
+_FUNCTIONS = frozenset({"ceil_div", "min", "max"})
+_LOOPS = frozenset({"for_statement", "while_statement", "do_statement", "for_range_loop"})
 _DEEPEST = 8
 """Maximum length of a chain of variables in which each variable is defined by the next one."""
 _MOST = 50
@@ -59,6 +62,76 @@ def found_launch(code: Code, kernel: str, parameters: Collection[str], names: Ma
     return next((each for each in launches if each.grid and each.block), launches[0] if launches else FoundLaunch())
 
 
+def read_launch(launch: "HostLaunch", code: Code, parameters: Collection[str], names: Mapping[str, str]) -> FoundLaunch:
+    """Return one launch. See `found_launch` for the arguments."""
+    return _launch(launch.node, code, _definitions(code), parameters, names)
+
+
+def computed_values(
+    code: Code, launches: Sequence[tuple[Sequence[str], "HostLaunch"]], macros: Collection[str]
+) -> dict[str, str]:
+    """Return what host code computes for scalar arguments, such as a number of blocks, as expressions by argument.
+
+    The expressions contain macros, and host variables that launches pass to other arguments. Numbers, and values that
+    host code does not compute from such names, are left out.
+
+    Args:
+        launches: the arguments of the call that each launch passes, and the launch.
+    """
+    definitions = _definitions(code)
+    plain = {text for _, launch in launches for text in launch.passed if text.isidentifier()}
+    names = {each: each for each in (*macros, *(code.uses.keys() - definitions.keys()))}
+    found = dict[str, str]()
+    for given, launch in launches:
+        host = _Host(launch=launch.node, function=launch.function, definitions=definitions, names=names)
+        for name, node in zip(given, arguments(code.parent(launch.node)), strict=False):
+            value = host.translated(node)
+            text = "" if value is None else _text(value)
+            used = set(_WORDS.findall(text)) - _FUNCTIONS
+            is_variable = text == written(node) and text.isidentifier() and text not in macros
+            if used and used <= {*macros, *plain} and not is_variable:
+                found.setdefault(name, text)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostLaunch:
+    """A launch in the host code of a source.
+
+    Attributes:
+        kernel: name of the kernel without namespaces and template arguments.
+        passed: text of each argument, without casts.
+        node: grid, block, shared memory and stream of the launch.
+        function: function that contains the launch; None at file scope.
+        is_repeated: True if a loop repeats the launch.
+    """
+
+    kernel: str
+    passed: tuple[str, ...]
+    node: Node
+    function: Node | None
+    is_repeated: bool
+
+
+def host_launches(code: Code) -> list[HostLaunch]:
+    """Return the launches in a source, in the order of the code."""
+    return [
+        HostLaunch(
+            kernel=called(code.parent(each)),
+            passed=tuple(map(_without_casts, arguments(code.parent(each)))),
+            node=each,
+            function=_function(each, code),
+            is_repeated=any(around.type in _LOOPS for around in code.ancestors(each)),
+        )
+        for each in code.nodes("kernel_call_syntax")
+    ]
+
+
+def _without_casts(node: Node) -> str:
+    found = expression(node)
+    return found.id if isinstance(found, ast.Name) else written(node)
+
+
 def launched_together(code: Code, kernel: str) -> tuple[str, ...]:
     """Return the kernels that one function launches, in order: the first function that launches the given kernel.
 
@@ -67,10 +140,20 @@ def launched_together(code: Code, kernel: str) -> tuple[str, ...]:
     Args:
         kernel: name of the kernel without namespaces and template arguments.
     """
-    launches = [(called(code.parent(each)), _function(each, code)) for each in code.nodes("kernel_call_syntax")]
-    launching = next((function for name, function in launches if name == kernel), None)
-    names = tuple(dict.fromkeys(name for name, function in launches if launching and function == launching))
+    launches = host_launches(code)
+    launching = next((each.function for each in launches if each.kernel == kernel), None)
+    names = tuple(dict.fromkeys(each.kernel for each in launches if launching and each.function == launching))
     return names if len(names) > 1 else ()
+
+
+def zeroed(code: Code, function: Node | None) -> set[str]:
+    """Return the host variables whose memory a function fills with zeros, by ``cudaMemset`` or ``cudaMemsetAsync``."""
+    found = set[str]()
+    for call in code.inside(function).nodes("call_expression") if function is not None else ():
+        given = arguments(call)
+        if called(call) in ("cudaMemset", "cudaMemsetAsync") and len(given) > 2 and written(given[1]) == "0":
+            found.add(_without_casts(given[0]))
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
