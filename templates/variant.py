@@ -175,8 +175,9 @@ def _main(proposal: Proposal) -> tuple[str, str]:
         return keys[0], file
     candidates = [name for name in proposal.files if name.removesuffix(TEMPLATE).endswith((*SOURCES, TRITON))]
     if len(candidates) != 1:
-        found = "none of the files is" if not candidates else f"{', '.join(candidates)} are all"
-        raise InvalidInput("document.source", f'is missing, and {found} the main source; write source = "FILE"')
+        several = f"the main source may be any of {', '.join(candidates)}"
+        found = several if candidates else "no submitted file is a kernel source"
+        raise InvalidInput("document.source", f'is missing, and {found}; write source = "FILE"')
     return ("template" if candidates[0].endswith(TEMPLATE) else "source"), candidates[0]
 
 

@@ -169,7 +169,7 @@ def test_triton_descriptor_may_view_an_argument_in_a_different_shape(tmp_path: P
     [
         ('of = "c"', 'of = "d"', "descriptors.2..of: there is no `d`"),
         ('of = "c"', 'of = "b"', "`b` has two descriptors"),
-        ('block = ["BLOCK_K", "BLOCK_N"]', 'block = ["BLOCK_K"]', "one for each of the argument's 2 axes"),
+        ('block = ["BLOCK_K", "BLOCK_N"]', 'block = ["BLOCK_K"]', "per axis of the argument `b` .2., not 1"),
         ('block = ["BLOCK_K", "BLOCK_N"]', 'block = ["BLOCK_K", "max_threads"]', "there is no `max_threads`"),
         ('dtype = "float16"\nalignment = 16\nrel', 'dtype = "float16"\nrel', "give the argument `alignment = 16`"),
     ],

@@ -108,8 +108,9 @@ def _read(table: Table, call: Sequence[Argument], scope: Scope) -> DescriptorFor
         raise InvalidInput(table.field("of"), f"{reason}; give the argument `alignment = {ALIGNMENT}`")
     axes = len(made.shape or argument.shape)
     if not 1 <= axes <= MOST_AXES or len(made.block) != axes:
-        each = "axis of `shape`" if made.shape else f"of the argument's {axes} axes, or also give `shape`"
-        raise InvalidInput(table.field("block"), f"give one to {MOST_AXES} expressions: one for each {each}")
+        of, remedy = ("`shape`", "") if made.shape else (f"the argument `{made.of}`", ", or set `shape`")
+        reason = f"must have one expression per axis of {of} ({axes}), not {len(made.block)}"
+        raise InvalidInput(table.field("block"), f"{reason}; a descriptor has 1 to {MOST_AXES} axes{remedy}")
     for expression in made.expressions:
         expression.check_names(scope)
     return made
