@@ -376,3 +376,21 @@ def test_several_functions_of_a_c_file_are_measured_as_one_call(line: CommandLin
     assert "mean_then_deviation: x (input), middle (workspace), n (scalar), out (output)" in made.out
     found = line.run("measure", "./deviations")
     assert (found.code, "✓" in found.out) == (0, True), found.out + found.err
+
+
+def test_imported_kernel_that_leaves_out_a_remainder_is_refused_with_the_shape(line: CommandLine) -> None:
+    (line.home / "doubled.py").write_text("def doubled(x):\n    return 2.0 * x\n")
+    loop = "for (int u = 0; u < UNROLL; ++u) y[i * UNROLL + u] = 2 * x[i * UNROLL + u];"
+    head = "#define UNROLL 4\nvoid doubled(const float *x, float *y, int n) {\n"
+    (line.home / "doubled.c").write_text(f"{head}    for (int i = 0; i < n / UNROLL; ++i) {loop}\n}}\n")
+    assert line.run("import", "doubled.c", "--folder", "./doubled", "--reference", "doubled.py:doubled").code == 0
+    refused = line.run("measure", "./doubled")
+    assert refused.code == 1
+    assert "wrong answer: case tail: `y` has 3 of 515 elements never written" in refused.out
+    assert "The case `tail` in family.toml has another shape: N=515." in refused.out
+    document = line.home / "doubled" / "family.toml"
+    table = '[[cpu.constraints]]\nexpression = "N % UNROLL == 0"\nbecause = "there is no check for a remainder"\n'
+    document.write_text(f"{document.read_text()}\n{table}")
+    accepted = line.run("measure", "./doubled")
+    assert accepted.code == 0, accepted.out
+    assert "case tail is not covered" in accepted.out

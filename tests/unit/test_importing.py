@@ -1042,13 +1042,18 @@ def toml(body: str, macros: str = "", parameters: str = "const float *a, const f
 def test_imported_extents_have_different_defaults_and_all_change_in_the_case_tail() -> None:
     found = draft("void f(const float *x, float *y, int m, int n, int k, int steps) { y[0] = x[m * n * k * steps]; }")
     assert [each.default for each in found.fields] == [1024, 768, 512, 1]
-    tail = '# problem = { M = "M // 2 + 3", N = "N // 2 + 3", K = "K // 2 + 3" }\n'
-    assert tail in family_toml(found, name="f", file="f.c")
+    document = tomllib.loads(family_toml(found, name="f", file="f.c"))
+    assert document["cases"][1] == {
+        "name": "tail",
+        "inputs": "random",
+        "problem": {"M": "M // 2 + 3", "N": "N // 2 + 3", "K": "K // 2 + 3"},
+        "hidden": True,
+    }
 
 
 def test_case_tail_of_a_square_problem_is_not_square() -> None:
     text = toml("y[0] = a[ROWS * COLS - 1];", "#define ROWS 512\n#define COLS 512\n", "const float *a, float *y")
-    assert '# problem = { ROWS = "ROWS // 2 + 3", COLS = "COLS // 2 + 5", M = ' in text
+    assert '\nproblem = { ROWS = "ROWS // 2 + 3", COLS = "COLS // 2 + 5", M = ' in text
 
 
 def test_default_extents_are_multiples_of_a_large_tile() -> None:
@@ -1062,12 +1067,26 @@ def test_case_tail_satisfies_the_constraints_of_the_imported_family() -> None:
     body = "for (int i = 0; i < m; i += TI) for (int j = 0; j < n; ++j) y[i * n + j] = a[i * n + j];"
     text = toml(body, "#define TI 16\n")
     assert 'expression = "M % TI == 0"' in text
-    assert '# problem = { M = "M // 2", N = "N // 2 + 3", K = "K // 2 + 3" }\n' in text
+    assert '\nproblem = { M = "M // 2", N = "N // 2 + 3", K = "K // 2 + 3" }\n' in text
     kernel = "__global__ void k(float *x, int n) { x[threadIdx.x] = n; }\nvoid f() { k<<<1, 2 * n>>>(p, n); }"
     text = family_toml(draft(kernel, "cuda"), name="f", file="f.cu")
     assert 'expression = "(2 * N) <= max_threads"' in text
-    assert "No example is\n# given, because the constraints determine the extents\n" in text
+    assert "No case is\n# given, because the constraints determine the extents\n" in text
     assert '"tail"' not in text
+
+
+def test_family_without_extents_has_no_case_tail() -> None:
+    text = family_toml(draft("void f(const float *x, float *y) { y[0] = x[0]; }"), name="f", file="f.c")
+    assert '"tail"' not in text
+    assert "No case is\n# given, because the source shows no extents\n" in text
+
+
+def test_case_tail_states_which_extents_stay_multiples() -> None:
+    body = "for (int i = 0; i < m; i += TI) for (int j = 0; j < n; ++j) y[i * n + j] = a[i * n + j];"
+    text = toml(body, "#define TI 16\n")
+    assert "# decide: odd extents, if the kernel handles them; " in text
+    assert "\n# exclude them for M\n" in text
+    assert "exclude" not in toml("for (int j = 0; j < n; ++j) y[j] = a[j];")
 
 
 def test_tolerance_and_work_of_a_product_count_the_terms_of_its_sums() -> None:

@@ -1,5 +1,6 @@
 """Imports of Triton sources infer roles, fields and configs without running the source."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from evo.cli.files.imported import write_imported
 from evo.errors import InvalidInput
 from evo.family.importing import Draft, drafted_from_triton
+from evo.family.importing.writing import family_toml
 from templates.registry import find
 from templates.render import check
 
@@ -291,3 +293,18 @@ def collect(x, out, n, BLOCK: tl.constexpr):
     tl.{access}(out, tl.sum(tl.load(x + here, mask=here < n, other=0), axis=0))
 """
     assert rows("", kernel).deterministic is deterministic
+
+
+def test_case_tail_keeps_extents_of_blocks_powers_of_two() -> None:
+    kernel = (
+        "@triton.jit\n"
+        "def rows(x_ptr, y_ptr, n_rows, HEAD_DIM: tl.constexpr):\n"
+        "    row = tl.program_id(0)\n"
+        "    at = row * HEAD_DIM + tl.arange(0, HEAD_DIM)\n"
+        "    x = tl.load(x_ptr + at, mask=row < n_rows)\n"
+        "    tl.store(y_ptr + at, 2 * x, mask=row < n_rows)\n"
+    )
+    found = drafted_from_triton(f"{HEAD}{kernel}\nrows[(n_rows,)](x, y, n_rows, 64)", "rows.py")
+    text = family_toml(found, name="rows", file="rows.py")
+    assert tomllib.loads(text)["cases"][1]["problem"] == {"n_rows": "n_rows // 2 + 3", "HEAD_DIM": "HEAD_DIM // 2"}
+    assert "\n# exclude them for HEAD_DIM\n" in text

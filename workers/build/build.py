@@ -33,6 +33,7 @@ from workers.build.cached import compile_cached
 from workers.build.families import Assignment, Copy
 from workers.build.kernel import Argument, KernelFile, Step, mechanisms, steps
 from workers.build.launch_checks import launch_refusal
+from workers.build.other_shape import with_shape_advice
 from workers.build.own_headers import own_headers
 from workers.build.rendering import RENDERER
 
@@ -235,7 +236,12 @@ class _Build:
             raise _Refused(InvalidConfig(reason=found.uncovered[searched]))
         self.uncovered = found.uncovered
         for case, problem in found.covered:
-            yield case, self._kernel(problem)
+            try:
+                yield case, self._kernel(problem)
+            except _Refused as refused:
+                if self.copy.family.variant is not None:  # its author does not see the shapes of hidden cases
+                    raise
+                raise _Refused(with_shape_advice(refused.outcome, self.cases, case)) from None
 
     def _unfit(self, problem: Problem) -> str | None:
         """Return the constraints of a problem that the config violates, as text, or None if there are none."""

@@ -32,6 +32,7 @@ from workers.build.build import Builder, Built
 from workers.build.cache import Cache
 from workers.build.effects import Effects
 from workers.build.families import Assignment
+from workers.build.other_shape import with_shape_advice
 from workers.jobs.ablation import Ablation
 from workers.jobs.confirmation import Confirmation, Instruments, Side, budget_s, compare, overlaps, prepare_first
 from workers.jobs.stopwatch import Status, Stopwatch
@@ -183,6 +184,8 @@ class Evaluator:
         if outcome is None:
             outcome, sampled_in = self._verify_and_time(work, job, built, watch)
             environment |= sampled_in
+            if work.copy.family.variant is None:  # authors of variants do not see the shapes of hidden cases
+                outcome = with_shape_advice(outcome, work.cases)
             if not isinstance(outcome, Measured | Pruned | Impossible):
                 with watch.stage("verify_s"):
                     self._runners.drop(work)

@@ -1,7 +1,7 @@
 """Drafts the constraints of a space: block sizes, shared memory, and extents that a kernel does not mask."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
@@ -69,15 +69,20 @@ class Known:
         return found
 
 
-def tail_problem(known: Known, extents: Sequence[str], constraints: Sequence[DraftConstraint]) -> dict[str, str]:
+def tail_problem(
+    known: Known, extents: Sequence[str], constraints: Sequence[DraftConstraint], powers: Collection[str] = ()
+) -> dict[str, str]:
     """Return expressions that change the extents, by name, without violating constraints that the default fulfils.
 
     Extents get different values where possible. An extent that cannot be changed is left out.
+
+    Args:
+        powers: extents that must stay powers of two.
     """
     changed, taken = dict[str, str](), set[int]()
     for name in extents:
         odd = [f"{name} // 2 + {more}" for more in range(3, 3 + 2 * len(extents), 2)]
-        texts = [*odd, *(f"{name} // {divisor}" for divisor in (2, 4, 8)), f"2 * {name}"]
+        texts = [*([] if name in powers else odd), *(f"{name} // {divisor}" for divisor in (2, 4, 8)), f"2 * {name}"]
         values = {text: Expression.parse(text, name).whole(known.fields) for text in texts}
         held = [
             text

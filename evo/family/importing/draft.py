@@ -32,6 +32,8 @@ class DraftField:
         argument: parameter that receives the value of the field; empty if there is none.
         decide: what a person must check about the field; empty if nothing.
         flag: True if the field is not an extent of an argument.
+        guessed: True if the source shows no extent, so that the field is only an example.
+        whole_blocks: True if the kernel accepts only powers of two.
     """
 
     name: str
@@ -40,6 +42,8 @@ class DraftField:
     decide: str = ""
     type: str = "int"
     flag: bool = False
+    guessed: bool = False
+    whole_blocks: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -395,7 +395,13 @@ def _fields(
     ]
     if all(each.flag for each in fields):
         fields.insert(
-            0, DraftField(name="N", default=65536, decide="the fields of the problem (the source shows no extents)")
+            0,
+            DraftField(
+                name="N",
+                default=65536,
+                decide="the fields of the problem (the source shows no extents)",
+                guessed=True,
+            ),
         )
     largest = max((each.value for each in macros if each.name not in known and each.value <= USUAL[0]), default=1)
     return with_usual_values(fields, largest if largest > 0 and largest & (largest - 1) == 0 else 1)

@@ -67,19 +67,30 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
 
 
 def _tail(draft: Draft) -> Iterator[str]:
-    """Yield an example of a case with a different shape in comments, which satisfies the constraints of the draft."""
-    extents = [each.name for each in draft.fields if each.type == "int" and not each.flag]
+    """Yield a case with a different shape, which satisfies the constraints of the draft.
+
+    If no such shape is known, a comment states the reason.
+    """
+    fields = [each for each in draft.fields if each.type == "int" and not (each.flag or each.guessed)]
     known = Known(fields={each.name: each.default for each in draft.fields}, tunables=draft.tunables)
-    changed = tail_problem(known, extents, draft.constraints)
+    powers = {each.name for each in fields if each.whole_blocks}
+    changed = tail_problem(known, [each.name for each in fields], draft.constraints, powers)
     yield ""
     if not changed:
-        yield f"{MARK}a case with a different shape detects kernels that are correct only for one shape. No example is"
-        yield "# given, because the constraints determine the extents"
+        reason = "the constraints determine the extents" if fields else "the source shows no extents"
+        yield f"{MARK}a case with a different shape detects kernels that are correct only for one shape. No case is"
+        yield f"# given, because {reason}"
         return
-    yield f"{MARK}a case with a different shape detects kernels that are correct only for one shape, e.g."
-    yield from ("# [[cases]]", '# name = "tail"', '# inputs = "random"')
+    yield from ("[[cases]]", 'name = "tail"', 'inputs = "random"')
     problem = ", ".join(f'{name} = "{text}"' for name, text in changed.items())
-    yield from (f"# problem = {{ {problem} }}", "# hidden = true")
+    yield f"problem = {{ {problem} }}"
+    yield "hidden = true"
+    kept = ", ".join(name for name, text in changed.items() if "+" not in text)
+    if kept:
+        yield f"{MARK}odd extents, if the kernel handles them; constraints, or powers of two in the source, seem to"
+        yield f"# exclude them for {kept}"
+    if len(kept.split(", ")) < len(changed) or not kept:
+        yield f"{MARK}if the kernel requires multiples of its blocks, state them as constraints, or remove this case"
 
 
 def _work(draft: Draft) -> Iterator[str]:

@@ -87,7 +87,7 @@ def drafted_from_triton(text: str, file: str, entries: Sequence[str] = ()) -> Dr
     grid, made = found_grid(launches, tree, {*(each.name for each in own), *names, *derived, *kind_of("cuda").limits})
     fields = with_usual_values((*(DraftField(name=name, default=UNSTATED, decide=_HOST) for name in made), *own))
     if all(each.flag for each in fields):
-        fields = (DraftField(name="N", default=65536, decide="name the problem's extents"), *fields)
+        fields = (DraftField(name="N", default=65536, decide="name the problem's extents", guessed=True), *fields)
     extents = [each.name for each in fields if not each.flag]
     derived |= {each.name: _stride(each.name, extents) for each in others if _STRIDE.search(each.name)}
     shapes = Shapes(kernel, extents, {word for each in grid for word in re.findall(r"[A-Za-z_]\w*", each)})
@@ -237,7 +237,8 @@ def _fields(parameters: Sequence[Parameter], uses: Uses) -> Iterator[DraftField]
         else:
             flag = name not in uses.extents and (each.constant or name in uses.others)
             number = _USUAL_BLOCK if each.constant else UNSTATED
-            yield DraftField(name=name, default=number, decide="its usual value", flag=flag)
+            whole = each.constant and name in uses.blocks
+            yield DraftField(name=name, default=number, decide="its usual value", flag=flag, whole_blocks=whole)
 
 
 def _stride(name: str, extents: Sequence[str]) -> str:

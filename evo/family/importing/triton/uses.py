@@ -9,6 +9,7 @@ from evo.family.source.triton.source import Kernel, address_of, assigned, bases
 _BOUNDED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _PARTS = (ast.Mod, ast.FloorDiv, ast.Mult)
 _DESCRIBED = ("make_block_ptr", "make_tensor_descriptor")
+_BLOCKS = ("arange", "zeros", "full", "make_block_ptr", "make_tensor_descriptor", "reshape", "broadcast_to", "view")
 _LOOPS = ("range", "static_range", "cdiv")
 
 
@@ -21,17 +22,19 @@ class Uses:
         others: other names that the kernel uses.
         switches: names that are used as conditions.
         texts: the first text with which a name is compared, by name.
+        blocks: names that may be extents of a block, which must be powers of two.
     """
 
     extents: frozenset[str]
     others: frozenset[str]
     switches: frozenset[str]
     texts: Mapping[str, str]
+    blocks: frozenset[str]
 
 
 def uses_of(kernel: Kernel) -> Uses:
     """Return how a kernel uses names."""
-    extents, switches, texts, every = set[str](), set[str](), dict[str, str](), set[str]()
+    extents, switches, texts, every, blocks = set[str](), set[str](), dict[str, str](), set[str](), set[str]()
     for node in (inner for statement in kernel.node.body for inner in ast.walk(statement)):
         match node:
             case ast.Name(id=name):
@@ -47,12 +50,18 @@ def uses_of(kernel: Kernel) -> Uses:
                 extents |= _names(node)
             case ast.Call(func=function):
                 called = ast.unparse(function)
+                if called.rpartition(".")[2] in _BLOCKS or "." not in called:
+                    blocks |= {name for each in (*node.args, *node.keywords) for name in _names(each)}
                 if called.rpartition(".")[2] in _LOOPS or "." not in called:
                     extents |= {name for each in node.args for name in _names(each)}
             case ast.If(test=test) | ast.IfExp(test=test):
                 switches |= set(_conditions(test))
     return Uses(
-        extents=frozenset(extents), others=frozenset(every - extents), switches=frozenset(switches), texts=texts
+        extents=frozenset(extents),
+        others=frozenset(every - extents),
+        switches=frozenset(switches),
+        texts=texts,
+        blocks=frozenset(blocks),
     )
 
 
