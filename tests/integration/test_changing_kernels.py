@@ -99,7 +99,8 @@ def test_restoring_in_place_arguments_is_not_timed(kernels: Kernels) -> None:
     everything = kernels.measured("saxpy_in_place", N=1 << 18).outcome
     assert isinstance(nothing, Measured), nothing
     assert isinstance(everything, Measured), everything
-    assert nothing.timing.median_us < everything.timing.median_us / 2
+    shortest, longer = (min(each.timing.samples_us) for each in (nothing, everything))  # other programs only add time
+    assert shortest < longer / 2
 
 
 def test_kernel_that_changes_its_input_is_refused(kernels: Kernels) -> None:
