@@ -1,17 +1,19 @@
 """A runner that was started in advance executes the request that it has prepared, or is ended."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from evo.messages.job import Confirm, Evaluate
-from evo.trial.results import EvaluateReport
+from evo.messages.job import Baseline, Confirm, Evaluate
+from evo.trial.results import BaselineReport, EvaluateReport
 from tests.integration.workbench import cpu, faulty, terms
 from tests.measured import measured
 from workers.build.families import Assignment, Families
 from workers.jobs.evaluation import Evaluator
+from workers.runner.child import Ahead
 from workers.runner.plan import imports
 from workers.runner.pool import Runners, TroubleError, ask
 from workers.runner.protocol import Save, Saved
@@ -170,15 +172,18 @@ def test_standby_runner_starts_while_another_runner_opens(runners: Runners, work
     first.kill()
 
 
-@pytest.fixture
-def evaluator(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Evaluator]:
-    """Return an evaluator of a device that measures while references are computed."""
-    monkeypatch.setattr("workers.jobs.evaluation.overlaps", lambda kind: True)
+@pytest.fixture(params=[True])
+def evaluator(
+    request: pytest.FixtureRequest, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Evaluator]:
+    """Return an evaluator. Its parameter states whether the device measures while references are computed."""
+    monkeypatch.setattr("workers.jobs.evaluation.overlaps", lambda kind: request.param)
     evaluator = Evaluator("cpu", folder, tmp_path / "place")
     yield evaluator
     evaluator.close()
 
 
+@pytest.mark.parametrize("evaluator", [True, False], indirect=True)
 def test_references_are_computed_while_the_first_candidate_is_built(evaluator: Evaluator, work: Assignment) -> None:
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
     job = Evaluate(number=0, config=config)
@@ -188,6 +193,36 @@ def test_references_are_computed_while_the_first_candidate_is_built(evaluator: E
     assert list(evaluator._runners._kept.values()) == [ahead._child]
     evaluator.prepare(work, job)
     assert not evaluator._runners._ahead
+
+
+@pytest.mark.parametrize("evaluator", [True, False], indirect=True)
+def test_references_that_would_disturb_a_measurement_are_computed_before_or_after_it(
+    evaluator: Evaluator, work: Assignment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
+    job = Evaluate(number=0, config=config)
+    other = replace(work, terms=replace(work.terms, search_id=work.terms.search_id + 1))
+    busy: list[bool] = []
+
+    def baseline(_: Assignment) -> BaselineReport:
+        busy.extend(ahead._thread.is_alive() for ahead in evaluator._runners._ahead)
+        evaluator.prepare(other, job)
+        busy.append(len(evaluator._runners._ahead) > 1)
+        return BaselineReport(timings={}, unavailable={})
+
+    monkeypatch.setattr(evaluator, "baseline", baseline)
+    started = threading.Event()
+    prepare = Ahead._prepare
+
+    def slow(ahead: Ahead) -> None:
+        started.wait(1.0)
+        prepare(ahead)
+
+    monkeypatch.setattr(Ahead, "_prepare", slow)
+    evaluator.prepare(work, job)
+    evaluator.perform(work, Baseline(), {})
+    started.set()
+    assert busy == [evaluator._overlaps] * 2
 
 
 def test_confirmation_references_are_computed_while_configs_are_built(evaluator: Evaluator, work: Assignment) -> None:
@@ -200,10 +235,9 @@ def test_confirmation_references_are_computed_while_configs_are_built(evaluator:
     child.kill()
 
 
-def test_no_runner_is_prepared_for_a_cpu_device(folder: Path, tmp_path: Path, work: Assignment) -> None:
+def test_no_runner_is_prepared_for_a_confirmation_on_the_cpu(folder: Path, tmp_path: Path, work: Assignment) -> None:
     evaluator = Evaluator("cpu", folder, tmp_path / "place")
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
-    for job in (Evaluate(number=0, config=config), Confirm(challenger=config, incumbent=None, seed=5)):
-        evaluator.prepare(work, job)
+    evaluator.prepare(work, Confirm(challenger=config, incumbent=None, seed=5))
     assert not evaluator._runners._ahead
     evaluator.close()

@@ -24,9 +24,11 @@ class Builds:
 
     def __init__(self) -> None:
         self.gates: dict[int, threading.Event] = {}
+        self.baselines = 0
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
         if not isinstance(job, Evaluate):
+            self.baselines += 1
             return {}
         assert self.gates[job.number].wait(60)
         return {}
@@ -128,6 +130,22 @@ def test_first_candidate_is_measured_before_the_baselines(monkeypatch: pytest.Mo
         assert number_of(line) == 9
         builds.gates[1].set()
         assert number_of(line) == (2 if cores == 2 else 1)
+
+
+@pytest.mark.parametrize("cores", [2, 16])
+def test_first_candidate_on_few_cores_does_not_wait_for_the_build_of_baselines(
+    monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
+    with pipeline("cpu", cores, monkeypatch) as (line, builds):
+        builds.gates[1] = threading.Event()
+        jobs = [lease(9, Baseline()), lease(1)]
+        line.add([(each, Assignment(terms=each.terms, copy=NO_COPY)) for each in jobs])
+        builds.gates[1].set()
+        assert number_of(line) == 1
+        if cores == 2:
+            assert builds.baselines == 0  # the candidate is measured while no compiler runs
+        assert number_of(line) == 9
+        assert builds.baselines == 1
 
 
 def test_baselines_do_not_wait_for_candidates_of_other_searches(monkeypatch: pytest.MonkeyPatch) -> None:

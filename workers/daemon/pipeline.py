@@ -2,9 +2,10 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 from evo.device import DeviceKind, kind_of
 from evo.messages.job import Baseline, Evaluate, Lease
@@ -53,22 +54,28 @@ class Pending:
     Attributes:
         claimed_s: time of the claim on the monotonic clock in seconds.
         share_s: idle seconds of the slot before the claim, divided by the number of claimed jobs.
-        building: result of the build, once it has ended.
+        start: function that starts the build.
     """
 
     lease: Lease
     work: Assignment
     claimed_s: float
     share_s: float
-    building: Future[Prepared]
+    start: Callable[[], Future[Prepared]]
+
+    @cached_property
+    def building(self) -> Future[Prepared]:
+        """Result of the build, once it has ended. The first access starts the build."""
+        return self.start()
 
 
 class Pipeline:
     """Builds jobs in advance, unless builds would disturb measurements.
 
     On a CPU with few cores, jobs are processed in batches: all jobs of a batch are built, and then executed while no
-    compiler runs. On other devices, jobs are built during measurements. If the device is a CPU, compilers do not use
-    the core that measures.
+    compiler runs. Only the baselines of a new search are built after its first candidate was executed, because their
+    build compares many configs to find tunables without effect. On other devices, jobs are built during measurements.
+    If the device is a CPU, compilers do not use the core that measures.
 
     On a recorded space, the pipeline contains one job at a time, because the order of trials must not depend on timing.
     On other devices, the pipeline contains only enough jobs to keep the device busy, because configs that are proposed
@@ -114,11 +121,11 @@ class Pipeline:
         """Start the builds of the jobs of one claim."""
         claimed_s, still_s = time.monotonic(), self._meter.take() if leases else 0.0
         for lease, work in leases:
-            building = self._pool.submit(self._build, lease, work)
-            pending = Pending(
-                lease=lease, work=work, claimed_s=claimed_s, share_s=still_s / len(leases), building=building
+            start = partial(self._pool.submit, self._build, lease, work)
+            self._queue.append(
+                Pending(lease=lease, work=work, claimed_s=claimed_s, share_s=still_s / len(leases), start=start)
             )
-            self._queue.append(pending)
+        self._building(self._eligible() if self._batches else self._queue)
 
     def next(self, stopped: Callable[[], bool] = lambda: False) -> Pending | None:
         """Wait until a job is built, remove it from the pipeline, and return it. The pipeline must not be empty.
@@ -126,7 +133,7 @@ class Pipeline:
         Return None as soon as `stopped` returns True.
         """
         eligible = self._eligible()
-        futures = [pending.building for pending in (self._queue if self._batches else eligible)]
+        futures = self._building(eligible)
         self._adjust(sum(future.done() for future in futures))
         enough = len(futures) if self._batches else 1
         until = ALL_COMPLETED if self._batches else FIRST_COMPLETED
@@ -138,6 +145,10 @@ class Pipeline:
         if isinstance(ready.lease.job, Evaluate):
             self._begun.add(ready.lease.terms.key)
         return ready
+
+    def _building(self, jobs: Iterable[Pending]) -> list[Future[Prepared]]:
+        """Start the builds of these jobs, unless they have already started, and return their results."""
+        return [pending.building for pending in jobs]
 
     def _eligible(self) -> list[Pending]:
         """Return the jobs that may be executed next.

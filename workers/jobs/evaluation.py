@@ -119,6 +119,7 @@ class Evaluator:
         self._runners = Runners(folder)
         self._overlaps = overlaps(kind)
         self._begun: set[str] = set()
+        self._performing = False
         # time of the fastest kernel that this process has measured, by id of the search
         self._kernels_us: LruCache[str, list[float]] = LruCache(SEARCHES)
         self._beginning = threading.Lock()
@@ -151,23 +152,43 @@ class Evaluator:
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
         """See `Performer.perform`."""
-        match job:
-            case Evaluate():
-                return self.evaluate(work, job, built["candidate"])
-            case Confirm():
-                return self.confirm(work, job, built)
-            case Ablate():
-                return self.ablate(work, job, built)
-            case Baseline():
-                return replace(self.baseline(work), warnings=self._effects.warnings(work))
+        with self._undisturbed_by_preparations():
+            match job:
+                case Evaluate():
+                    return self.evaluate(work, job, built["candidate"])
+                case Confirm():
+                    return self.confirm(work, job, built)
+                case Ablate():
+                    return self.ablate(work, job, built)
+                case Baseline():
+                    return replace(self.baseline(work), warnings=self._effects.warnings(work))
 
     def _prepare_runner(self, work: Assignment) -> None:
-        """Start a runner that computes the expected outputs of a new search, unless this disturbs a measurement."""
+        """Start a runner that computes the expected outputs of a new search, unless this disturbs a measurement.
+
+        The runner works while the first candidate is compiled.
+        """
         with self._beginning:
             begun = work.terms.key in self._begun
             self._begun.add(work.terms.key)
-        if self._overlaps and not begun:
-            self._runners.prepare(work)
+            if not begun and (self._overlaps or not self._performing):
+                self._runners.prepare(work)
+
+    @contextmanager
+    def _undisturbed_by_preparations(self) -> Iterator[None]:
+        """Context manager for performing a job without runners that compute expected outputs at the same time.
+
+        It waits until they are ready, and none starts during the block. On devices whose measurements they do not
+        disturb, it does nothing.
+        """
+        with self._beginning:
+            self._performing = True
+        try:
+            if not self._overlaps:
+                self._runners.await_prepared()
+            yield
+        finally:
+            self._performing = False
 
     def build(self, work: Assignment, config: Config) -> Built:
         """Render and compile one config for every case."""

@@ -289,6 +289,11 @@ class Runners:
             )
         )
 
+    def await_prepared(self) -> None:
+        """Wait until all prepared runners have computed their expected outputs and are idle."""
+        for ahead in list(self._ahead):
+            ahead.wait()
+
     def discard(self) -> None:
         """End all prepared runners."""
         while self._ahead:
