@@ -57,6 +57,26 @@ def test_cpu_reports_its_limits_and_measured_peak_rates(folder: Path) -> None:
     assert device.software["compiler"]
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the processor cannot remove buffers from its caches")
+def test_memory_is_measured_with_buffers_outside_the_caches(folder: Path) -> None:
+    library, size = support.load_support(CpuDriver().compiler(), folder), 1 << 18
+    cached = support._copied_per_s(library, size)
+    assert 2 * support._copied_per_s(library, size, flushed=True) < cached
+
+
+def test_memory_is_measured_with_large_buffers_if_they_cannot_leave_the_caches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[tuple[int, bool]] = []
+    monkeypatch.setattr(
+        support, "_copied_per_s", lambda _, size, flushed=False: sizes.append((size, flushed)) or float(size)
+    )
+    library = cast(ctypes.CDLL, SimpleNamespace(flush=lambda *_: 0))
+    support._memory_per_s(library, 1 << 20)
+    support._memory_per_s(library, 1 << 28)
+    assert sizes == [(64 << 20, False), (1 << 28, False)]
+
+
 def test_peak_rates_of_the_cpu_are_measured_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = cpu(folder)
     monkeypatch.setattr("workers.backends.cpu.support._measure", lambda *_: pytest.fail("measured again"))

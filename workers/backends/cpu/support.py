@@ -26,6 +26,10 @@ from workers.system.scratch import scratch
 _BURSTS, _LEAST_BURSTS, _BURSTS_S = 40, 3, 0.3
 """Maximum and minimum number of measurements of each rate, and seconds after which no further measurement begins."""
 
+_FLUSHED = 8 << 20
+"""Size in bytes of the copies that measure the memory if buffers can be removed from the caches. One copy takes about a
+millisecond, so that other programs rarely interrupt it."""
+
 _FRESH_S = 3600.0
 """Age in seconds after which peak rates are measured again, in case the machine was busy before."""
 
@@ -38,10 +42,11 @@ _FLOATS, _SPECIAL = ("float32", "float64"), ("exponentials", "divisions")
 _COPIES, _BURST_BYTES = tuple(1 << bits for bits in range(13, 25, 2)), 1 << 20
 """Sizes in bytes of copies that may fit into caches, and total number of bytes in a timed series of short copies."""
 
-_MEASURED = (*_FLOATS, *_SPECIAL, *_COPIES)
+_MEASURED = (*_FLOATS, *_SPECIAL, *_COPIES, f"memory by copies of {_FLUSHED}")
 """Names of the measured peak rates. They are part of the cache key."""
 
 _COPY_BYTES = 64 << 20
+"""Minimum size in bytes of the copies that measure the memory if buffers cannot be removed from the caches."""
 _MEASURED_AT = "measured_at"
 _COMPILE_S = 120.0
 _PROGRAM_FLAGS = ("-O2", "-std=gnu11", "-D_GNU_SOURCE", "kernel_process.c", "-o", "kernel", "-pthread", "-ldl")
@@ -142,12 +147,11 @@ def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_byte
 
     Args:
         model: model of the processor. The rates of each model are stored separately.
-        last_level_bytes: size of the largest cache in bytes. The measured copy reads at least this many bytes and
-            writes as many.
+        last_level_bytes: size of the largest cache in bytes.
         uuid: id of the device, for the lock.
     """
     cache, key = Cache(folder), cache_key("ceilings", compiler.version, model, repr(_MEASURED))
-    measure = partial(_renewed, cache, key, compiler, folder, max(_COPY_BYTES, last_level_bytes))
+    measure = partial(_renewed, cache, key, compiler, folder, last_level_bytes)
     kept = _kept(cache, key)
     if not _fresh(kept):
         until_s = time.monotonic() + _WAIT_S
@@ -174,11 +178,11 @@ def _fresh(kept: Mapping[str, float]) -> bool:
     return abs(time.time() - kept.get(_MEASURED_AT, 0.0)) <= _FRESH_S
 
 
-def _renewed(cache: Cache, key: str, compiler: CCompiler, folder: Path, copy_bytes: int) -> dict[str, float]:
+def _renewed(cache: Cache, key: str, compiler: CCompiler, folder: Path, last_level_bytes: int) -> dict[str, float]:
     """Measure the rates, unless another process has just measured them, and return the highest rates so far."""
     kept = _kept(cache, key)
     if not _fresh(kept):
-        found = _measure(load_support(compiler, folder), copy_bytes)
+        found = _measure(load_support(compiler, folder), last_level_bytes)
         kept |= {name: max(rate, kept.get(name, 0.0)) for name, rate in found.items()}
         kept[_MEASURED_AT] = time.time()
         cache.put(key, json.dumps(kept).encode())
@@ -214,23 +218,45 @@ def _declare(library: ctypes.CDLL) -> None:
         function.argtypes, function.restype = (ctypes.c_long, ctypes.c_float, ctypes.c_float), ctypes.c_float
     library.special_results.restype = ctypes.c_long
     library.copy.argtypes, library.copy.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long, ctypes.c_long), None
+    library.flush.argtypes, library.flush.restype = (ctypes.c_void_p, ctypes.c_long), ctypes.c_int
     library.empty.restype, library.anchor.restype = None, ctypes.c_float
 
 
-def _measure(library: ctypes.CDLL, copy_bytes: int) -> dict[str, float]:
+def _measure(library: ctypes.CDLL, last_level_bytes: int) -> dict[str, float]:
     return {
         **{name: _flops_per_s(library, name) for name in _FLOATS},
         **{name: _results_per_s(library, name) for name in _SPECIAL},
         **{str(size): _copied_per_s(library, size) for size in _COPIES},
-        "bytes_per_s": _copied_per_s(library, copy_bytes),
+        "bytes_per_s": _memory_per_s(library, last_level_bytes),
     }
 
 
-def _copied_per_s(library: ctypes.CDLL, size: int) -> float:
-    """Return the rate of repeated copies of `size` bytes, in bytes per second, read plus written."""
+def _memory_per_s(library: ctypes.CDLL, last_level_bytes: int) -> float:
+    """Return the rate of copies from and to the main memory, in bytes per second, read plus written.
+
+    The buffers are removed from the caches before each copy. If the processor cannot do this, the buffers are as large
+    as the last-level cache. On a new virtual machine, the first access to such buffers may take seconds.
+    """
+    if library.flush(None, 0):
+        return _copied_per_s(library, _FLUSHED, flushed=True)
+    return _copied_per_s(library, max(_COPY_BYTES, last_level_bytes))
+
+
+def _copied_per_s(library: ctypes.CDLL, size: int, *, flushed: bool = False) -> float:
+    """Return the rate of repeated copies of `size` bytes, in bytes per second, read plus written.
+
+    Args:
+        flushed: True to remove the buffers from the caches before each measurement.
+    """
     source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
     times = max(1, _BURST_BYTES // size)
-    return 2 * size * times / _fastest(partial(library.copy, target.ctypes.data, source.ctypes.data, size, times))
+
+    def flush() -> None:
+        for buffer in (source, target):
+            library.flush(buffer.ctypes.data, size)
+
+    call = partial(library.copy, target.ctypes.data, source.ctypes.data, size, times)
+    return 2 * size * times / _fastest(call, before=flush if flushed else None)
 
 
 def _results_per_s(library: ctypes.CDLL, name: str) -> float:
@@ -247,11 +273,18 @@ def _flops_per_s(library: ctypes.CDLL, dtype: str) -> float:
     return operations / seconds
 
 
-def _fastest(call: Callable[[], object]) -> float:
-    """Return the shortest duration of many calls in seconds. On a busy machine, other programs interrupt most calls."""
+def _fastest(call: Callable[[], object], before: Callable[[], None] | None = None) -> float:
+    """Return the shortest duration of many calls in seconds. On a busy machine, other programs interrupt most calls.
+
+    Args:
+        before: function that is called before each call, and is not part of the duration.
+    """
     call()
     seconds: list[float] = []
-    while len(seconds) < _LEAST_BURSTS or (len(seconds) < _BURSTS and sum(seconds) < _BURSTS_S):
+    until_s = time.perf_counter() + _BURSTS_S
+    while len(seconds) < _LEAST_BURSTS or (len(seconds) < _BURSTS and time.perf_counter() < until_s):
+        if before is not None:
+            before()
         start = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - start)
