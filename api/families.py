@@ -45,6 +45,11 @@ class Catalogue:
         with self._lock:
             return self._families.get(row.digest, lambda: parsed(row.document))
 
+    def keep(self, digest: str, family: Family) -> None:
+        """Add the family that is stored under a digest, so that its document is not parsed a second time."""
+        with self._lock:
+            self._families.get(digest, lambda: family)
+
     def space(self, search: SearchRow) -> Space:
         """Return the space of a search. `search` may be a row that is not stored yet.
 

@@ -18,12 +18,13 @@ def shipped(family: str, device: Device, objective: Objective) -> list[Earlier]:
     """Return a family's results from the built-in recordings of this device model, one entry per problem.
 
     The recordings were made with the default objective. For any other objective, the result is empty. The version of
-    the timing protocol may differ, because times are compared only within one recording.
+    the timing protocol may differ, because times are compared only within one recording. Only recordings with the
+    family in their name are read, e.g. ``h100-sdpa-64``.
     """
     usual = Objective(deterministic=objective.deterministic, protocol=objective.protocol)
     if objective.first != usual:
         return []
-    found = [read(path) for path in recordings().values()]
+    found = [read(path) for name, path in recordings().items() if name.split("-")[1] == family]
     mine = [each for each in found if (each.family, each.model) == (family, device.model)]
     problems = [find(family).family.problem(each.problem, device.kind) for each in mine]
     return [Earlier(problem=problem, results=each.results) for problem, each in zip(problems, mine, strict=True)]

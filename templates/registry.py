@@ -91,6 +91,12 @@ def builtin_digests() -> dict[str, str]:
     return {name: _read_digest(path, (*_state(path), *shared)) for name, path in _builtin_folders().items()}
 
 
+def builtin_digest(name: str) -> str | None:
+    """Return the digest of the built-in family with a name, or None if there is none. Only this family is read."""
+    path = _builtin_folders().get(name)
+    return None if path is None else _read_digest(path, (*_state(path), *_state(INCLUDE)))
+
+
 def broken() -> list[Broken]:
     """Return the built-in families that cannot be read."""
     return [each for each in _survey() if isinstance(each, Broken)]

@@ -57,7 +57,10 @@ def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> Fa
             location=_location(session, digest, body),
             now=service.conductor.clock(),
         )
-        return family_view(row)
+        view, stored = family_view(row), row.document == body.document
+    if stored:
+        service.conductor.catalogue.keep(digest, family)
+    return view
 
 
 @router.put("/{digest}/bundle", openapi_extra={"requestBody": {"required": True, "content": ZIP}})
@@ -142,13 +145,14 @@ def _location(session: Session, digest: str, body: FamilyBody) -> str | None:
 
 def _check_builtin(digest: str, family: Family) -> None:
     """Refuse a digest of a built-in family whose document differs from the built-in one."""
-    for name, own in registry.builtin_digests().items():
-        if own == digest and registry.find(name).family.document != family.document:
-            raise InvalidInput(
-                "document",
-                f"{digest[:12]} is the digest of the built-in family {name}, whose document differs; send its "
-                "document, or the digest of your own files",
-            )
+    same = registry.builtin_digest(family.name) == digest  # the usual case, for which no other family is read
+    names = [family.name] if same else [name for name, own in registry.builtin_digests().items() if own == digest]
+    if any(registry.find(name).family.document != family.document for name in names):
+        raise InvalidInput(
+            "document",
+            f"{digest[:12]} is the digest of the built-in family {names[0]}, whose document differs; send its "
+            "document, or the digest of your own files",
+        )
 
 
 @router.get("")
