@@ -1,6 +1,7 @@
 """The command ``search`` starts a search and follows it."""
 
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +27,8 @@ from evo.cli.arguments.usage import refuse_with_resume, typed_options
 from evo.cli.console.output import console, print_json
 from evo.cli.service.locations import LocalDatabase, ServiceRef
 from evo.cli.service.options import on_service
-from evo.errors import InvalidInput
+from evo.cli.service.standby import Standby
+from evo.errors import EvoError, InvalidInput
 from evo.text.limits import MOST
 
 if TYPE_CHECKING:
@@ -242,9 +244,7 @@ def search(
     report is printed. A second Ctrl-C cancels the search.
     """
     from evo.cli.commands import ablation
-    from evo.cli.session import background, session, shapes
-    from evo.cli.session.request import Request
-    from evo.cli.session.warm_start import read_warm_start
+    from evo.cli.session import background
     from evo.text.assignments import split_shapes
 
     if resume is not None and suite is None:
@@ -263,6 +263,9 @@ def search(
     if resume is not None and family is not None:
         raise typer.BadParameter(f"search {resume} has a family already; omit FAMILY", param_hint="FAMILY")
     if resume is not None:
+        where = _with_standby(where, context)
+        from evo.cli.session import session
+
         raise typer.Exit(session.run(resume, where, stay=not detach, announce=announce, as_json=as_json, then=then))
     if family is None and suite is None:
         raise typer.BadParameter("name a family, a --suite, or a search to --resume", param_hint="FAMILY")
@@ -290,8 +293,9 @@ def search(
         requirements=_requirements(device_memory, toolkit or []),
         **({} if webhook is None else {"webhook": {"url": webhook, "secret": webhook_secret}}),
         **({"from_default": True} if from_default else {}),
-        **({} if warm_start is None else {"warm_start": read_warm_start(warm_start)}),
+        **({} if warm_start is None else {"warm_start": _read_warm_start(warm_start)}),
     )
+    where = _with_standby(where, context)
     if suite is not None:
         refused = {
             "--problem": problem != "",
@@ -308,11 +312,36 @@ def search(
             _search_suite(suite, family, terms, where, budget, goal=goal, configs=configs, as_json=as_json)
         )
     assert family is not None
+    from evo.cli.session import session, shapes
+    from evo.cli.session.request import Request
+
     asked = Request.of(family=family, problem=problems[0], **terms)
     if len(problems) == 1:
         raise typer.Exit(session.run(asked, where, stay=not detach, announce=announce, as_json=as_json, then=then))
     shaped = [asked.at(each) for each in problems]
     raise typer.Exit(shapes.run(shaped, where, announce=announce, as_json=as_json, then=then))
+
+
+def _with_standby(where: ServiceRef, context: typer.Context) -> ServiceRef:
+    """Start the processes of a local service, which load their modules while this command loads its own.
+
+    Unused processes end together with the command.
+    """
+    if where.url is not None:
+        return where
+    try:
+        database = LocalDatabase.of(where.database).database
+    except EvoError:  # reported later, when the command uses the database
+        return where
+    standby = Standby.of_a_search(database)
+    context.call_on_close(standby.end)
+    return replace(where, standby=standby)
+
+
+def _read_warm_start(source: str) -> dict[str, Any]:
+    from evo.cli.session.warm_start import read_warm_start
+
+    return read_warm_start(source)
 
 
 def _refuse_for_suites(options: "Sequence[str]") -> None:
@@ -332,8 +361,6 @@ def _search_suite(
     as_json: bool,
 ) -> int:
     """Search a suite, print its result, and return the exit code."""
-    from dataclasses import replace
-
     from evo.cli.console.suite_result import print_suite, suite_document
     from evo.cli.session import suites
     from evo.cli.session.request import Request

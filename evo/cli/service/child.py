@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from evo.cli.service.standby import TOKEN, StandbyProcess
 from evo.errors import EvoError
 from workers.system.program import keeping_bytecode
 
@@ -33,21 +34,31 @@ class Child:
         name: name of the child in messages.
         log: file to which the output of the child is appended.
         token: token for the service, passed in the environment, which other users cannot read.
+        standby: process that has loaded the modules of the subcommand, or None to start a new process.
     """
 
-    def __init__(self, name: str, arguments: Sequence[str], log: Path, *, token: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        log: Path,
+        *,
+        token: str | None = None,
+        standby: StandbyProcess | None = None,
+    ) -> None:
         self.name = name
         self._log = log
-        command = [sys.executable, "-m", "evo", *arguments, "--parent-pid", str(os.getpid())]
+        arguments = [*arguments, "--parent-pid", str(os.getpid())]
         with log.open("ab") as output:
             self._log_start = output.tell()
-            self._process = subprocess.Popen(
-                command,
+            process = None if standby is None else standby.run(arguments, log, token)
+            self._process = process or subprocess.Popen(
+                [sys.executable, "-m", "evo", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                env=keeping_bytecode(os.environ) | ({"KERNEL_EVO_TOKEN": token} if token else {}),
+                env=keeping_bytecode(os.environ) | ({TOKEN: token} if token else {}),
             )
 
     @property

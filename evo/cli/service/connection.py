@@ -98,7 +98,7 @@ def connect(where: ServiceRef, *, measuring: bool = False, beginning: bool = Fal
         from evo.cli.service.local import Local  # imports the database, which a remote service does not need
 
         location = LocalDatabase.to_begin(where.database) if beginning else LocalDatabase.to_use(where.database)
-        local = Local(location, measuring=measuring)
+        local = Local(location, measuring=measuring, standby=where.standby)
         connection = Connection(local.tend, lambda: local_key(location.database) or where.token)
     else:
         local, connection = None, Connection(lambda: str(where.url), lambda: where.token)

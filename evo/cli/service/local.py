@@ -12,6 +12,7 @@ from db.engine.key import ensure_key, local_key
 from db.engine.ownership import running_service
 from evo.cli.service.child import Child, ChildFailed, Deaths
 from evo.cli.service.locations import LocalDatabase
+from evo.cli.service.standby import Standby
 from evo.client import Client, ServiceUnreachable
 from evo.errors import EvoError
 from evo.messages.worker_state import silence
@@ -42,10 +43,12 @@ class Local:
 
     Args:
         measuring: True if a worker is needed as well.
+        standby: processes that are used instead of new processes, or None.
     """
 
-    def __init__(self, place: LocalDatabase, *, measuring: bool) -> None:
+    def __init__(self, place: LocalDatabase, *, measuring: bool, standby: Standby | None = None) -> None:
         self.place = place
+        self._standby = standby or Standby()
         self.measuring = measuring
         self.url: str | None = None
         self._service: Child | None = None
@@ -201,7 +204,7 @@ class Local:
         log = self.place.log(name)
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
-            return Child(name, arguments, log, token=self._key)
+            return Child(name, arguments, log, token=self._key, standby=self._standby.take(arguments[0]))
         except OSError as error:
             raise EvoError(f"{log.parent} is not writable ({error.strerror}); use another --db") from None
 

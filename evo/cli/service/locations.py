@@ -1,12 +1,16 @@
 """Locations of the local database, the service and their files on this machine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.text.limits import refuse_foreign_url
 from evo.text.secrets import masked
 from evo.text.shell import quoted, with_home
+
+if TYPE_CHECKING:
+    from evo.cli.service.standby import Standby
 
 SQLITE = b"SQLite format 3\0"
 """First bytes of every SQLite file. An empty file may become a database."""
@@ -14,11 +18,15 @@ SQLITE = b"SQLite format 3\0"
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceRef:
-    """The service that a command uses: the service at `url`, or the service of the local database."""
+    """The service that a command uses: the service at `url`, or the service of the local database.
+
+    `standby` are processes that a local service and worker may use, if the command has started them in advance.
+    """
 
     url: str | None = None
     token: str | None = None
     database: Path | None = None
+    standby: "Standby | None" = field(default=None, compare=False)
 
     @property
     def options(self) -> str:

@@ -1,8 +1,5 @@
 """The commands ``serve`` and ``worker`` run the service and the workers of a fleet."""
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +10,7 @@ from evo.cli.arguments.options import ServedDb, examples
 from evo.cli.console.output import console, styled
 from evo.cli.service.locations import LocalDatabase, data_folder
 from evo.cli.service.options import Token
+from evo.cli.service.standby import loading
 from evo.device import kinds
 from evo.errors import InvalidInput
 from evo.text.limits import MOST, refuse_unaddressable
@@ -65,7 +63,7 @@ def serve(
 
     Only one process can serve an SQLite file. Any number of processes can serve a PostgreSQL database.
     """
-    with _loading():
+    with loading():
         from api.server import serve as serve_until_told
         from api.settings import Settings
         from db.engine.location import Location
@@ -86,17 +84,6 @@ def serve(
         console().print(styled(f"kernel-evo serves {settings.db} at ", *lines))
 
     serve_until_told(settings, announce)
-
-
-@contextmanager
-def _loading() -> Iterator[None]:
-    """Pause garbage collection during imports, which create hundreds of thousands of lasting objects and no garbage."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def worker(
@@ -158,7 +145,7 @@ def worker(
 
     The token may be a join token. A join token is exchanged once for a token of this worker, which is stored in --data.
     """
-    with _loading():
+    with loading():
         from api.operations.logs import configure
         from evo.cli.service.child import follow_parent
         from evo.cli.service.devices import cache_folder
