@@ -113,7 +113,7 @@ def kind_of(name: DeviceKind) -> Kind:
     """Return the kind with this name.
 
     Raises:
-        NotFound: there is no such kind. The message lists all kinds.
+        NotFound: no kind has this name. The message lists all kinds.
     """
     known = kinds()
     if name not in known:

@@ -80,7 +80,10 @@ def weigh(ablated: Ablated, policy: Policy, rng: np.random.Generator) -> Effect 
 
 
 def finding(ratio: Interval, *, least: float, noise: float = 0.0) -> Finding:
-    """Return the finding on whether a tunable's current value is better than a new value; see `Effect`.
+    """Classify a change of one tunable: ``pays`` if the current value is better, ``hurts`` if the new value is better.
+
+    The result is ``nothing`` if every value in the ratio's interval differs from 1 by less than the minimum gain, and
+    ``unclear`` in all other cases.
 
     Args:
         ratio: time with the new value divided by the time with the current value.

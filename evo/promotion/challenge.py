@@ -39,7 +39,7 @@ class ChallengeLimit:
 
     Attributes:
         below: upper limit of a challenger's quick cost (exclusive).
-        gain: the policy's minimum gain, if `below` contains it; else None.
+        gain: the policy's minimum gain if it reduces `below`, else None.
         cost: the incumbent's cost from which `below` is computed; see `bar`.
         binaries: digests of the incumbent's binaries. Trials with these binaries do not challenge.
         again: a measured trial of this search with the incumbent's config or binary; None if there is none.
@@ -66,7 +66,7 @@ class ChallengeLimit:
             corrected = "corrected for the device's speed"
             known = f"{champion} {took} {shown(self.incumbent.here)} in its confirmation ({corrected})"
         elif self.again is not None:
-            known = f"{champion} {took} {shown(again)} here, as trial {self.again.number}"
+            known = f"{champion} {took} {shown(again)} as trial {self.again.number} of this search"
         needed = f"a challenger needed less than {shown(self.below)}"
         if self.gain is not None:
             needed += f" (minimum_gain of the policy: {percent_text(self.gain)})"
@@ -177,7 +177,7 @@ class Challengers:
         return next(iter(self._eligible(below, besides)), None) if not ended or self._final_left() else None
 
     def further(self, below: float | None, *, besides: Collection[str] = ()) -> int:
-        """Return how many challenges follow the last trial if no confirmation changes the order of the trials.
+        """Return how many challenges will follow the last trial if no confirmation changes the order of the trials.
 
         The arguments are those of `due`.
         """
@@ -201,7 +201,7 @@ class Challengers:
         return Challenge(number=trial.number, seen=len(self._history.finished))
 
     def learn(self, challenge: Challenge) -> None:
-        """Restore a stored challenge. Restoring it twice has no further effect."""
+        """Restore a stored challenge. Restoring it again has no effect."""
         self._seen[challenge.number] = challenge.seen
         if challenge.time_us is not None:
             self.confirmed(challenge.number, challenge.time_us)

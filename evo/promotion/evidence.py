@@ -1,4 +1,4 @@
-"""The evidence that a device kind must deliver for a promotion, and the reasons that make evidence void."""
+"""The evidence that a promotion requires for each device kind, and the reasons that make evidence void."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class RequiredEvidence:
 
 
 def required(kind: DeviceKind) -> RequiredEvidence:
-    """Return the evidence that a device kind must deliver.
+    """Return the evidence that a promotion on a device of this kind requires.
 
     Devices that replay recordings need only samples. Devices that estimate times run no kernels, so their reports
     always lack required evidence, and promote nothing.
@@ -105,9 +105,9 @@ def _evidence_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind, *, p
     lacking = [*_missing_samples(report, policy), *_missing_proof(report, wanted, inputs=inputs)]
     if promoted:  # a run that ends without a promotion skips the later processes
         lacking += _missing_after_the_first_process(report, policy, wanted)
-    text = f"The report has all evidence that a device of kind {kind} must deliver."
+    text = f"The report contains all evidence that is required for a {kind} device."
     if lacking:
-        text = f"The report lacks evidence that a device of kind {kind} must deliver: {'; '.join(lacking)}."
+        text = f"The report lacks evidence that is required for a {kind} device: {'; '.join(lacking)}."
     return Rule(name="evidence", passed=not lacking, figure=float(len(lacking)), threshold=0.0, text=text)
 
 
@@ -116,7 +116,7 @@ def _missing_samples(report: ConfirmReport, policy: Policy) -> Iterator[str]:
     if rounds < policy.least_rounds:
         yield f"{rounds} of at least {policy.least_rounds} rounds (challenger)"
     if report.challenger_again is None:
-        yield "a second series of the challenger (challenger_again)"
+        yield "a second sample series of the challenger (challenger_again)"
 
 
 def _missing_proof(report: ConfirmReport, required: RequiredEvidence, *, inputs: bool) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _missing_proof(report: ConfirmReport, required: RequiredEvidence, *, inputs:
         judged = 0 if report.answers is None else report.answers.judged
         yield f"checked outputs of timed calls (answers: {judged} of at least {rounds})"
     if report.overwrite_check is None:
-        yield "times on outputs that hold the answer and on overwritten outputs (overwrite_check)"
+        yield "times on outputs that hold the expected result and on overwritten outputs (overwrite_check)"
     elif inputs and report.overwrite_check.repetition is None:
         yield "times on new inputs and on known inputs (overwrite_check.repetition)"
 

@@ -28,7 +28,8 @@ POWER = ("energy_uj", "power_w")
 """Names that need an energy meter: energy of a call in microjoules, and average power in watts."""
 
 RATES = ("gflop_s", "gb_s", "flops", "bytes")
-"""Names that the family's ``[work]`` provides: rates of a call in GFLOP/s and GB/s, and the work of a call."""
+"""Names that the family's ``[work]`` provides: rates of a call in GFLOP/s and GB/s, and its operation and byte
+counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,7 @@ class Goal:
         """
         if objective.metric is None:
             if objective.direction != "minimise":
-                raise InvalidInput("objective.direction", "requires a metric; give objective.metric")
+                raise InvalidInput("objective.direction", "requires a metric; set objective.metric")
             return None
         work = {name: value for name, value in (("flops", flops), ("bytes", moved)) if value is not None}
         expression = Expression.parse(objective.metric, called)
@@ -106,11 +107,11 @@ class Goal:
         """
         if (second := objective.second) is None:
             if objective.second_direction != "minimise":
-                reason = f"requires a second metric; give {SECOND}"
+                reason = f"requires a second metric; set {SECOND}"
                 raise InvalidInput("objective.second_direction", reason)
             return None
         if second.metric == (objective.metric or "time_us"):
-            raise InvalidInput(SECOND, f"`{second.metric}` is the first objective, too; give another expression")
+            raise InvalidInput(SECOND, f"`{second.metric}` is the first objective, too; write another expression")
         return cls.of(second, problem, flops=flops, moved=moved, called=SECOND)
 
     @property
@@ -132,7 +133,7 @@ class Goal:
         """
         rates = RATES if self.work else ()
         if self.metered and unmetered is not None:
-            raise InvalidInput(self.called, f"`{self.expression.text}` needs energy, and {unmetered}")
+            raise InvalidInput(self.called, f"`{self.expression.text}` requires energy measurements, and {unmetered}")
         power = () if unmetered else POWER
         varying = {"time_us", *power, *rates[:2], *(RESOURCES if compiled else ()), *tunables}
         self.expression.check_names(sorted({*varying, *rates, *self.problem}), "usable names")
@@ -158,7 +159,7 @@ class Goal:
             self.expression.check_names(sorted(figures), "names of this trial")
         value = float(self.expression.number(figures))
         if not (math.isfinite(value) and value > 0.0):
-            reason = f"`{self.expression.text}` is {value:g} here, but values are compared by their ratio"
+            reason = f"`{self.expression.text}` is {value:g} for this trial, but values are compared by their ratio"
             raise InvalidInput(self.called, f"{reason}; write a metric that is always positive, e.g. `1 + spill_bytes`")
         return value
 

@@ -47,8 +47,8 @@ def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None)
 
     With an incumbent, the result is True while the sequential test is open. If a rule about the rounds of the first
     process is unmet, the challenger will not be promoted. Up to `Policy.confirm_processes` processes then show whether
-    the gain is too small, or the machine cannot tell. Without an incumbent, the result is True until
-    `Policy.confirm_processes` processes have run, because the prediction needs them.
+    the gain is too small or hidden by noise. Without an incumbent, the result is True until `Policy.confirm_processes`
+    processes have run, because the prediction needs them.
     """
     verdict, more = _preliminary(report, policy, costs), len(report.repeats) + 1 < policy.confirm_processes
     if report.incumbent is None or verdict.speedup is None:
@@ -248,4 +248,4 @@ def _corrected(speedup: Interval, expected: float | None) -> str:
     if expected is None:
         return ""
     found, again = (change_text(1.0 - 1.0 / value) for value in (speedup.estimate, expected))
-    return "" if found == again else f" ({again} is expected of further measurements)"
+    return "" if found == again else f" ({again} is expected in later measurements)"

@@ -26,14 +26,15 @@ class Policy:
         first_round_error: without an incumbent, the rounds of a first process end if the logarithm of the speed-up over
             the fastest baseline has a standard error of at most this fraction of its value. None disables this rule.
         confirm_processes: number of fresh processes, including the first, before the first decision on a promotion.
-            With 1, a single process decides, and differences between processes are not taken into account.
+            With 1, the decision is based on a single process, and differences between processes are not taken into
+            account.
         most_processes: maximum number of fresh processes. Processes are added while the decision is open.
         process_looks: number of decision points. A decision point is a number of processes after which a promotion is
             decided. The numbers are evenly spaced (by default 5, 8, 11 and 15).
         process_samples: maximum number of rounds per process that are used in comparisons over processes; at most
             `confirm_samples`.
-        baseline_samples: replaces `process_samples` if there is no incumbent. Further processes then decide nothing,
-            and only improve the prediction of the speed-up over the fastest baseline, or of the time.
+        baseline_samples: replaces `process_samples` if there is no incumbent. Additional processes then do not affect
+            the decision; they only improve the prediction of the speed-up over the fastest baseline, or of the time.
         false_promotion: probability of promoting a kernel that is not faster than the incumbent, over all decision
             points.
         futility: a challenger gets no further processes, and is refused, if its mean gain over processes reaches the
@@ -59,8 +60,8 @@ class Policy:
         judged_calls: number of calls of a confirmation whose outputs are checked, each on different inputs than the
             previous call. If time is short, fewer calls are checked, but at least 16. If N checked calls are right, an
             error rate above 3/N is excluded with 95 % confidence.
-        judged_inputs: total number of different inputs that the further processes of a confirmation check, with one
-            call per input. If time is short, fewer inputs are checked.
+        judged_inputs: total number of different inputs that the processes of a confirmation after the first check, with
+            one call per input. If time is short, fewer inputs are checked.
         min_calls_per_error: with the probability `confidence`, the checked calls must exclude an error rate of 1 /
             `min_calls_per_error`. With None, the excluded error rate is only reported.
         max_ring_ratio: largest accepted time of a call on separate outputs, relative to repeated calls on the same
@@ -127,7 +128,7 @@ class Policy:
         reference_failures: number of trials at the start of a search after which the search ends if reference.py failed
             on all of them.
         seeds: number of random seeds with which inputs of the first correctness case are drawn, at least 2. The inputs
-            of a further seed are checked only after all timing.
+            of one additional seed are checked only after all timing.
         thresholds: thresholds by rule name, for rules that declare a default threshold; see `threshold`.
     """
 
@@ -232,10 +233,10 @@ POLICIES: dict[str, Policy] = {
 
 PURPOSES: Mapping[str, str] = {
     "default": "Promotes on measured speed and correctness alone, without gates on resources or profiles.",
-    "l4-notes": "Kernels of reduced precision on an NVIDIA L4 that also use its hardware well: gates on registers, "
-    "shared memory and occupancy, and on counters of the profile. Even a fast kernel may not meet all of them.",
-    "l4-final": "The final kernel of a project that used l4-notes: a promotion also needs a gain of 20 % and better "
-    "use of the caches than the previous champion.",
+    "l4-notes": "For reduced-precision kernels on an NVIDIA L4: adds limits on registers, shared memory, occupancy and "
+    "profiler counters. A fast kernel may fail some of them.",
+    "l4-final": "Like l4-notes, but a promotion also needs a gain of 20 % and better cache use than the previous "
+    "champion.",
 }
 """Purpose of each policy."""
 

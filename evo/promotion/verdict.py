@@ -58,7 +58,7 @@ class Verdict:
         first_process: speed-up in the first process, with the interval over its rounds; None if only one process ran.
         behind_every_baseline: True if every baseline is certainly faster than the challenger: for each baseline, the
             whole confidence interval of the challenger's speed-up is below 1.
-        prediction: predicted speed-up in further processes; None if only one process compared the challenger.
+        prediction: predicted speed-up in one more process; None if only one process compared the challenger.
         cannot_tell: True if only noise prevents the promotion, and the challenger may be fast enough.
         expected: for a promotion over several processes, the speed-up that a new measurement is expected to find. It is
             lower than `speedup`, which is too high on average because only good results are promoted.
@@ -103,7 +103,8 @@ class Verdict:
 
     @property
     def processes(self) -> int:
-        """Number of fresh processes from which `speedup` is computed or, without an incumbent, `baseline_speedup`."""
+        """Number of fresh processes from which `speedup` is computed, or `baseline_speedup` if there is no
+        incumbent."""
         return 1 if self.prediction is None or self.prediction.overall is None else len(self.prediction.found)
 
     @property

@@ -18,7 +18,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class GpuNeededError(RuntimeError):
-    """The computation needs a GPU that this process must not use at present."""
+    """Raised if a computation needs a GPU that this process must not use at present."""
 
 
 @contextmanager

@@ -5,8 +5,8 @@ the best third of the variants with at least as many trials. This is repeated un
 Variants arrive at any time. A variant that reaches a rung (a number of trials) is therefore compared with the variants
 that reached the rung before (asynchronous successive halving, Li et al., arXiv 1810.05934).
 
-When no variant of the search has improved for `STAGNATION` trials, only two kinds of variants get further trials: the
-best variant of each niche, and new variants in the better half of their niche. A variant whose binaries all belong to
+When no variant of the search has improved for `STAGNATION` trials, only two kinds of variants get more trials: the best
+variant of each niche, and new variants in the better half of their niche. A variant whose binaries all belong to
 earlier variants gets no further trials. All decisions depend only on the ended trials.
 """
 

@@ -115,7 +115,7 @@ def same_error(ended: Sequence[Trial], coverage: Coverage | None = None) -> str 
     of these tunables.
 
     Args:
-        coverage: coverage of the search's space. If None, errors that tunables decide do not count.
+        coverage: coverage of the search's space. If None, errors that depend on tunables do not count.
     """
     if len(ended) < ALIKE or (first := _error(ended[0])) is None:
         return None
@@ -163,7 +163,7 @@ def common_failure(
 def _failed_checks(ended: Sequence[Trial], coverage: Coverage | None) -> str | None:
     """Return the reason if every config fails in a check of the source, such as ``#error``, or needs too much memory.
 
-    Two configs with equal values of all deciding tunables fail in the same way.
+    Two configs with equal values of the tunables in `decided_by` fail in the same way.
     """
     first, deciding = ended[0].outcome, _decided_by(ended)
     if first is None or not all(map(_decided, ended)) or not _every_choice(ended, deciding, coverage):
@@ -185,7 +185,7 @@ def _every_choice(ended: Sequence[Trial], tunables: Sequence[str], coverage: Cov
 
 
 def _decided_by(ended: Sequence[Trial]) -> tuple[str, ...]:
-    """Return the tunables that decide whether these trials fail.
+    """Return the tunables on which the failures of these trials depend.
 
     Trials for which these tunables are unknown are ignored.
     """

@@ -256,7 +256,7 @@ class Search:
 
     @property
     def front(self) -> list[Trial]:
-        """Trials of the Pareto front, sorted by the first objective; empty if there is only one objective."""
+        """Trials on the Pareto front, sorted by the first objective; empty if there is only one objective."""
         ended = [trial for trial in self.history.finished if trial.second_cost is not None]
         costs = [(self.history.cost(trial) or 0.0, trial.second_cost or 0.0) for trial in ended]
         best = sorted(front(costs), key=lambda index: (costs[index], ended[index].number))

@@ -14,7 +14,7 @@ CHECK_EFFORT = MAX_EFFORT // 100
 
 
 class EmptySpace(InvalidInput):
-    """No combination of values satisfies all constraints.
+    """Raised if no combination of values satisfies all constraints.
 
     If possible, the message names the first constraint after which no combination is left.
 

@@ -111,11 +111,11 @@ def balanced(
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """Result of a listing.
+    """Result of an enumeration.
 
     Attributes:
         points: all valid points, with columns in the plan's order. None if there are more points than the limit, or if
-            the listing takes too long.
+            the enumeration takes too long.
         prefix: partial points after the last step whose points fit in memory. If `points` is None, random points are
             built from `prefix`.
         pool: random valid points that extend `prefix`, and the estimated number of all such points; see `pool`. None if
@@ -154,7 +154,7 @@ class Lister:
 
     @property
     def exhausted(self) -> bool:
-        """True if the listing has evaluated as many constraint terms as its limit allows."""
+        """True if the enumeration has evaluated as many constraint terms as its limit allows."""
         return self.effort > self.max_effort
 
     def complete(self, partial: Partial) -> Iterator[Partial]:

@@ -1,4 +1,4 @@
-"""Plan of a listing: the order in which tunables are joined, and the points that are removed at each step.
+"""Plan of an enumeration: the order in which tunables are joined, and the points that are removed at each step.
 
 Joining a tunable combines every point so far with every value of the tunable (`evo.space.enumeration`).
 """
@@ -65,14 +65,13 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step of a listing. It extends each partial point by the values of one tunable.
+    """A step of an enumeration. It extends each partial point by the values of one tunable.
 
     Attributes:
         position: index of the tunable in declared order.
-        completed: constraints of this tunable whose other tunables were all joined in earlier steps. Points that
-            violate such a constraint are removed.
-        watched: constraints of this tunable and of tunables of later steps. Points that can no longer satisfy such a
-            constraint are removed.
+        completed: constraints over this tunable and tunables of earlier steps. Points that violate one are removed.
+        watched: constraints over this tunable and at least one tunable of a later step. Points that can no longer
+            satisfy one are removed.
     """
 
     position: int
@@ -128,7 +127,7 @@ class CachedFunction:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Steps that join tunables one by one: each combines the points so far with the values of a further tunable."""
+    """Steps that join tunables one by one: each combines the points so far with the values of one more tunable."""
 
     steps: tuple[Step, ...]
     constants: Mapping[str, Value]

@@ -42,8 +42,8 @@ class Space:
 
     Attributes:
         product_size: number of combinations of values, valid or not.
-        valid_count: number of valid configs. None if there are more than `ENUMERATION_LIMIT` or if listing them takes
-            too long; configs are then drawn at random.
+        valid_count: number of valid configs. None if there are more than `ENUMERATION_LIMIT` or if enumerating them
+            takes too long; configs are then drawn at random.
         mechanisms: positions of the tunables that choose a mechanism. These are tunables with named alternatives, e.g.
             the copy engine, that share constraints with other tunables. Tunables in more constraints come first.
 
@@ -130,7 +130,7 @@ class Space:
                 raise InvalidInput(f"config.{name}", unknown(str(name), self.names, "tunables"))
         for tunable in self.tunables:
             if tunable.name not in config:
-                raise InvalidInput(f"config.{tunable.name}", f"is missing; give one of {tunable.listed}")
+                raise InvalidInput(f"config.{tunable.name}", f"is missing; set it to one of {tunable.listed}")
         indices = [tunable.index(config[tunable.name], f"config.{tunable.name}") for tunable in self.tunables]
         return np.array(indices, dtype=np.int32)
 
@@ -207,7 +207,7 @@ class Space:
         """Return at most `count` random valid configs as rows, with all mechanisms equally frequent if possible.
 
         Uniform sampling would miss rare mechanisms in a large space. For example, only 0.1 % of the configs of gemm use
-        warpgroup products.
+        warpgroup matrix instructions (wgmma).
         """
         if not self.mechanisms:
             return self.draw(rng, count)
@@ -267,7 +267,7 @@ class Space:
             raise InvalidInput("tunables", f"a space has from 1 to {MAX_TUNABLES} tunables, not {len(self.tunables)}")
         for name in self.names:
             if self.names.count(name) > 1 or name in self.constants:
-                raise InvalidInput(f"tunables.{name}", "the name is already used; rename one of the two")
+                raise InvalidInput(f"tunables.{name}", "the name is used by another tunable, field or limit; rename it")
         for constraint in self.constraints:
             constraint.expression.check_names({*self.names, *self.constants})
 
@@ -284,7 +284,7 @@ class Space:
             raise InvalidInput("valid_keys", f"a recorded space has fewer than 2**62 points, not {self.product_size}")
         rows = [self._key_row(key) for key in valid_keys]
         if not rows:
-            raise EmptySpace("valid_keys", "no config is recorded", ["give at least one"])
+            raise EmptySpace("valid_keys", "no config is recorded", ["record at least one"])
         return Listed(plan, np.unique(np.array(rows, dtype=np.int32), axis=0))
 
     def _key_row(self, key: str) -> list[int]:

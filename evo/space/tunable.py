@@ -187,7 +187,7 @@ def show(value: object) -> str:
 
 def _check_values(values: Sequence[object], field: str) -> None:
     if not 1 <= len(values) <= MAX_VALUES:
-        raise InvalidInput(field, f"has {len(values)} values; give from 1 to {MAX_VALUES}, e.g. [1, 2, 4]")
+        raise InvalidInput(field, f"has {len(values)} values; list from 1 to {MAX_VALUES}, e.g. [1, 2, 4]")
     numbers = numbers_in(values)
     if numbers is not None and not all(isinstance(each, str) and TEXT_VALUE.fullmatch(each) for each in values):
         other = next(each for each in values if not isinstance(each, int | float))
@@ -221,7 +221,7 @@ def _check_value(value: object, field: str) -> None:
             return
     word = re.sub(r"[\s,=]+", "_", value).strip("_") if isinstance(value, str) else ""
     if word != value and TEXT_VALUE.fullmatch(word):
-        reason = f"it contains a space, a comma or =; write {show(word)}, and give its meaning in the kernel"
+        reason = f"it contains a space, a comma or =; write {show(word)}, and define its meaning in the kernel"
         raise InvalidInput(field, f"{show(value)} cannot be a value: {reason}")
     allowed = "a finite number below 2**62, a bool, or a string without spaces, commas and ="
     raise InvalidInput(field, f"{show(value)} cannot be a value: it must be {allowed}, e.g. [1, 2, 4]")

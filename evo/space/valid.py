@@ -131,7 +131,7 @@ class ValidPoints(Protocol):
         ...
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
-        """Yield blocks of random valid rows until further blocks would hardly contain new rows. Rows may repeat."""
+        """Yield blocks of random valid rows until more blocks would hardly contain new rows. Rows may repeat."""
         ...
 
     def varied(self, rng: np.random.Generator, count: int, columns: Sequence[int]) -> Indices:

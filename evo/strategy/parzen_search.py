@@ -22,7 +22,8 @@ scored.
 
 @strategy("parzen")
 class ParzenSearch:
-    """TPE on value indices. Failures are the worst results, and pending configs count as bad (constant liar)."""
+    """TPE on value indices. A failed trial counts as the worst result, and pending configs count as bad (constant
+    liar)."""
 
     def __init__(self, context: Context) -> None:
         self._space = context.space

@@ -89,7 +89,7 @@ class KernelEvoSampler(BaseSampler):
         try:
             return axes, space_of(axes, self._constraints)
         except EmptySpace as error:
-            raise EmptySpace(error.field, error.found, (*error.remedies, "give other constraints")) from None
+            raise EmptySpace(error.field, error.found, (*error.remedies, "relax the constraints")) from None
 
     def __getstate__(self) -> dict[str, Any]:
         lasting = ("_space", "_constraints", "_strategy", "_seed", "_warned")
@@ -176,7 +176,7 @@ def _random_seed() -> int:
 def _check_kinds(space: object, constraints: object, seed: object) -> None:
     """Check the types of the arguments. The messages are detailed because studies are often set up interactively."""
     if isinstance(constraints, str):
-        raise InvalidInput("constraints", f"is one string; give a sequence: [{constraints!r:.100}]")
+        raise InvalidInput("constraints", f"is one string; pass a sequence: [{constraints!r:.100}]")
     if not isinstance(constraints, Sequence) or not all(isinstance(each, str) for each in constraints):
         raise InvalidInput("constraints", f"expected a sequence of strings, got {constraints!r:.100}")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
@@ -199,7 +199,7 @@ def _check(axes: Sequence[Axis], constraints: Sequence[str]) -> None:
             raise InvalidInput(
                 f"constraints[{index}]",
                 f"`{wrong[0]}` has choices that cannot be compared (of several types, None, or strings with spaces): "
-                "give it only numbers, or only words",
+                "use only numbers, or only words",
             )
 
 

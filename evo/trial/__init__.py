@@ -66,7 +66,7 @@ class Trial:
 
     @property
     def time_us(self) -> float | None:
-        """Time in µs: the measured median or, in a search of estimates, the estimate. None for other outcomes."""
+        """Time in µs: the measured median, or the estimate in an estimate search. None for other outcomes."""
         return quick_time_us(self.outcome)
 
     @property

@@ -61,8 +61,8 @@ class Objective:
         launch: ``plain``, or ``pdl`` (programmatic dependent launch, sm_90).
         accumulate: dtype of the accumulator. It defines the accuracy class of the result.
         target: a known GPU (`evo.device.estimate.target`) that replaces the device when configs and builds are checked:
-            a config must fit its limits, and the resource gates use them. In a search of estimates, this is the GPU
-            whose time is estimated. None if the device itself is used.
+            a config must fit its limits, and the resource gates use them. In an estimate search, times are estimated
+            for this GPU. None if the device itself is used.
         deterministic: True if a kernel whose output differs between runs on the same input is rejected.
         protocol: version of the timing protocol.
         metric: expression that is minimised or maximised (`evo.promotion.goal`). None if the time is minimised.

@@ -186,5 +186,5 @@ def test_energy_metric_is_refused_without_an_energy_counter(
         refused = apart.run("search", str(SAXPY), "--trials", "1", "--objective", "minimise: power_w")
     assert refused.code == 2
     said = " ".join(refused.err.split())
-    assert "--objective: `power_w` needs energy, and " in said
+    assert "--objective: `power_w` requires energy measurements, and " in said
     assert "mount the folder and set KERNEL_EVO_POWERCAP" in said

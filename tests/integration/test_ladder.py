@@ -621,7 +621,7 @@ def test_kernel_that_skips_work_if_its_outputs_contain_the_result_is_not_promote
     assert isinstance(report, ConfirmReport)
     verdict = judge(report, QUICK, 1, np.random.default_rng(0))
     assert not verdict.promote
-    assert "does less work if its outputs already hold the answer" in verdict.summary
+    assert "does less work if its outputs already hold the expected result" in verdict.summary
     (rule,) = (rule for rule in verdict.rules if rule.name == "work")
     assert rule.figure > 1.5 > rule.threshold
 

@@ -1,4 +1,4 @@
-"""Challengers are promoted only with the evidence that their device kind must deliver."""
+"""Challengers are promoted only with the evidence that their device kind requires."""
 
 import json
 from dataclasses import replace
@@ -30,7 +30,7 @@ WHOLE = ConfirmReport(
     repeats=(Repeat(challenger=FAST, other=None),) * 2,
     environment={"separation": "another user, Landlock, seccomp"},
 )
-"""A report without an incumbent. It contains all evidence that a CPU must deliver."""
+"""A report without an incumbent. It contains all evidence that is required for a CPU."""
 
 
 def decided(report: ConfirmReport, kind: DeviceKind = "cpu", policy: Policy = POLICY) -> Verdict:

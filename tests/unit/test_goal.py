@@ -80,7 +80,7 @@ def test_trial_cost_is_the_value_of_the_metric_and_an_invalid_value_fails_the_tr
     assert measured.cost == 2.0
     assert goal("registers").judged(measured).cost == 40.0
     assert goal("registers").judged(trial(Estimated(time_us=3.0, resources={"registers": 32.0}))).cost == 32.0
-    for metric, text in (("BLOCK - 8", "is 0 here"), ("shared_memory_bytes", "there is no `shared_memory_bytes`")):
+    for metric, text in (("BLOCK - 8", "is 0 for this"), ("shared_memory_bytes", "there is no `shared_memory_bytes`")):
         outcome = goal(metric).judged(measured).outcome
         assert isinstance(outcome, InvalidMeasurement)
         assert text in outcome.reason

@@ -83,11 +83,11 @@ def test_verdict_without_baselines_states_the_reason_and_predicts_the_time() -> 
             80.0,
             0.02,
             True,
-            "A call takes 0.997 times as long if its outputs do not contain the answer yet",
+            "A call on outputs that do not hold the expected result takes 0.997 times as long",
         ),
-        (86.0, 0.02, True, "A call takes 1.07 times as long"),
-        (240.0, 0.02, False, "The challenger does less work if its outputs already hold the answer"),
-        (92.0, 0.02, False, "The challenger does less work if its outputs already hold the answer"),
+        (86.0, 0.02, True, "A call on outputs that do not hold the expected result takes 1.07 times as long"),
+        (240.0, 0.02, False, "The challenger does less work if its outputs already hold the expected result"),
+        (92.0, 0.02, False, "The challenger does less work if its outputs already hold the expected result"),
         (80.0, 1.5, False, "Too noisy to tell whether calls do less work"),
         (240.0, 1.5, False, "Too noisy to tell whether calls do less work"),
     ],
@@ -131,15 +131,15 @@ def test_number_of_correct_outputs_bounds_the_rate_of_wrong_calls_and_inputs() -
     report = confirmation(np.random.default_rng(1), challenger_us=80)
     found = rule(verdict(replace(report, answers=OutputChecks(judged=4136, inputs=312))), "answers")
     assert found.text == (
-        "All 4,136 checked timed calls gave the right answer: fewer than 1 call in 1,381 is wrong, and, according to "
-        "312 different inputs, fewer than 1 input in 104 (95% confidence)."
+        "All 4,136 checked timed calls returned correct outputs: fewer than 1 call in 1,381 is wrong, and, according "
+        "to 312 different inputs, fewer than 1 input in 104 (95% confidence)."
     )
     older = rule(verdict(replace(report, answers=OutputChecks(judged=500))), "answers")
     assert older.text.endswith("fewer than 1 call in 167 is wrong (95% confidence).")
     single = rule(verdict(replace(report, answers=OutputChecks(judged=500, inputs=1))), "answers")
     assert single.text == older.text, "a single input gives no bound for other inputs"
     few = rule(verdict(replace(report, answers=OutputChecks(judged=2))), "answers")
-    assert few.text.endswith("gave the right answer. They are too few to state how rare wrong calls are.")
+    assert few.text.endswith("returned correct outputs. They are too few to state how rare wrong calls are.")
 
 
 @pytest.mark.parametrize(("judged", "told"), [(299, True), (298, False)])
@@ -167,7 +167,7 @@ def test_incumbent_with_one_slow_process_is_not_replaced() -> None:
 def test_confirmation_without_a_check_for_skipped_work_promotes_nothing() -> None:
     right = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1.0, max_abs_limit=1.0)
     report = replace(confirmation(np.random.default_rng(1), challenger_us=80), cases=(right,))
-    assert verdict(report).summary.startswith("Not promoted. The answers of timed calls were not checked")
+    assert verdict(report).summary.startswith("Not promoted. The outputs of timed calls were not checked")
     result = verdict(replace(report, answers=OutputChecks(judged=1)))
     assert result.summary.startswith("Not promoted. It was not checked whether calls do less work")
 
@@ -403,7 +403,7 @@ def test_verdict_is_undecided_if_processes_differ() -> None:
     assert "`most_processes`" in result.summary
     promoted = verdict(many)
     assert promoted.promote
-    assert "expected of further" not in promoted.summary, "a gain this large is not inflated by selection"
+    assert "expected in later" not in promoted.summary, "a gain this large is not inflated by selection"
 
 
 def test_expected_gain_of_a_promotion_is_corrected_for_selection() -> None:
@@ -415,7 +415,7 @@ def test_expected_gain_of_a_promotion_is_corrected_for_selection() -> None:
     assert result.expected is not None
     assert result.speedup is not None
     assert 1.0 < result.expected < result.speedup.estimate
-    assert f"({1 - 1 / result.expected:.1%} less is expected of further measurements)" in result.summary
+    assert f"({1 - 1 / result.expected:.1%} less is expected in later measurements)" in result.summary
 
 
 def test_promotion_is_decided_only_after_a_planned_number_of_processes() -> None:
@@ -604,7 +604,7 @@ def test_noise_rule_reports_differing_noise_of_rounds_and_medians() -> None:
     assert told.endswith("0.0%, compared round by round, while their medians differ by 50.0%.")
 
 
-def test_further_processes_compared_with_a_baseline_do_not_decide_a_promotion() -> None:
+def test_processes_compared_only_with_a_baseline_do_not_affect_a_promotion() -> None:
     report = confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=80)
     result = verdict(repeated(report, 0.9, 0.88, against="numpy"))
     assert result.promote
@@ -613,7 +613,7 @@ def test_further_processes_compared_with_a_baseline_do_not_decide_a_promotion() 
     assert result.prediction.speedup.estimate == pytest.approx(0.89, rel=0.02)
     assert result.baseline_speedup == result.prediction.overall
     assert result.baseline_processes == 3
-    assert rule(result, "baseline").text.endswith("the fastest baseline, numpy over 3 processes.")
+    assert rule(result, "baseline").text.endswith("the fastest baseline, numpy, over 3 processes.")
 
 
 def test_only_a_faster_challenger_is_promising_enough_for_sanitizers_and_profiler() -> None:

@@ -138,7 +138,7 @@ ONE = {"block": 16, "layout": "row"}
         (
             cache(cache={"a": {**ONE, "time": 1.0}, "b": {**ONE, "time": 2.0}}),
             "tiny: cache['b']",
-            "1 ms and, here, 2 ms",
+            "1 ms and 2 ms",
         ),
         (
             cache(cache={"a": {**ONE, "time": 1.0}, "b": {**ONE, "block": 16.0, "time": 2.0}}),
@@ -148,14 +148,14 @@ ONE = {"block": 16, "layout": "row"}
         (
             cache(cache={"a": {**ONE, "time": "InvalidConfig"}, "b": {**ONE, "time": 2.0}}),
             "tiny: cache['b']",
-            "invalid config and, here, 2 ms",
+            "invalid config and 2 ms",
         ),
-        (t4(result(0.5, block=1), result(0.25, block=1)), "tiny: results[1]", "500 µs and, here, 250 µs"),
-        (t4(result(0.5, block=1), result(invalidity="compile", block=1)), "tiny: results[1]", "here, compile failed"),
+        (t4(result(0.5, block=1), result(0.25, block=1)), "tiny: results[1]", "500 µs and 250 µs"),
+        (t4(result(0.5, block=1), result(invalidity="compile", block=1)), "tiny: results[1]", "and compile failed"),
     ],
 )
 def test_recording_with_two_results_of_one_config_is_refused(document: Document, field: str, said: str) -> None:
-    with pytest.raises(InvalidInput, match=r"has two results: .+; keep the entry that is right") as refused:
+    with pytest.raises(InvalidInput, match=r"has two different results, .+; keep the correct entry") as refused:
         parse(document)
     assert refused.value.field == field and said in str(refused.value)
 
@@ -436,25 +436,25 @@ def test_truncated_recording_without_complete_entries_is_refused(text: str) -> N
         (
             cache(objective="score", cache={"a": {"block": 16, "layout": "row", "score": -1.0}}),
             r"^tiny: objective: it is 'score', and no entry of `cache` has a 'time'.*minimises the time"
-            r".*as \"score\" improves, here 2 for -1, .*\"time\": 0.5",
+            r".*as \"score\" improves, e.g. 2 for -1, .*\"time\": 0.5",
         ),
         (
             t4(result(block=1) | {"objectives": ["score"], "measurements": [{"name": "score", "value": -1.0}]}),
             r"measurements: the objective 'score' is not a time, and no measurement is named 'time'; .*minimises"
             r" the time"
-            r".*here 2 for -1, which is 1 - \"score\"",
+            r".*e.g. 2 for -1, which is 1 - \"score\"",
         ),
         (
             {"General": {}, "ConfigurationSpace": {}},
-            r"it has `General`, `ConfigurationSpace`: T1's description .* give the",
+            r"it has `General`, `ConfigurationSpace`: T1's description .* use the",
         ),
         ({"Metadata": {}, "Results": []}, r"it has `Metadata`, `Results`: results in KTT's own format; write them as"),
         ({"time": 1}, r"expected a Kernel Tuner cache \(.*\) or T4 results \(.*\), but it has `time`"),
-        (cache(cache={"a": {"block": 16, "layout": "row"}}), r"time: is missing; give milliseconds, or a failure"),
+        (cache(cache={"a": {"block": 16, "layout": "row"}}), r"time: is missing; write milliseconds, or a failure"),
         (cache(cache={"a": {"block": 16, "layout": "row", "time": "n/a"}}), r"'n/a' is not a time; write milliseconds"),
         (
             cache(cache={"a": {"block": 16, "layout": "row", "time": "InvalidConfig"}}),
-            r"\(1 invalid config\); give at least one",
+            r"\(1 invalid config\); add a `time` to at least one",
         ),
         (t4(result(block=[1, 2])), r"not a number, a bool or a string; write it as a string, e\.g\. \"\[1_2\]\""),
     ],
@@ -522,7 +522,7 @@ def test_recorded_config_that_lacks_a_tunable_is_refused_and_the_error_names_the
     with pytest.raises(InvalidInput) as raised:
         parse_recording(json.dumps(document), "tiny")
     assert raised.value.field == "tiny: results[2].configuration.Y"
-    assert raised.value.reason == "is missing, but other configs have it: give its value"
+    assert raised.value.reason == "is missing, but other configs have it: add its value"
 
 
 @pytest.mark.parametrize(

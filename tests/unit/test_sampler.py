@@ -253,11 +253,11 @@ MIXED = CategoricalDistribution([16, 32, None])
     ("space", "options", "message"),
     [
         ({"B": MIXED}, {"constraints": ["B <= 16"]}, r"^constraints\[0\]: `B` has choices that cannot be compared"),
-        ({"B": IntDistribution(0, 9)}, {"constraints": "B <= 2"}, r"^constraints: is one string; give a sequence"),
+        ({"B": IntDistribution(0, 9)}, {"constraints": "B <= 2"}, r"^constraints: is one string; pass a sequence"),
         (
             {"B": IntDistribution(0, 9)},
             {"constraints": ["B > 9"]},
-            "last 10 combinations; widen B, or give other constraints$",
+            "last 10 combinations; widen B, or relax the constraints$",
         ),
         ({"B": IntDistribution(0, 9)}, {"strategy": "nope"}, "^strategy: `nope` is not one of portfolio"),
         ({"B": CategoricalDistribution([1.0, float("nan")])}, {}, r"^space\['B'\]: nan is not equal to itself"),

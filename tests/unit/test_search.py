@@ -311,7 +311,7 @@ def test_challenger_must_beat_the_time_of_the_champion_in_this_search_if_measure
     again = bar(old, search.history.finished, Policy(minimum_gain=0.02))
     assert again.below == pytest.approx(117.6), "the champion was slower in this search than in its confirmation"
     assert again.missed_by(other).startswith(
-        "Trial 1 (117 µs) did not challenge: champion 3 took 120 µs here, as trial 0"
+        "Trial 1 (117 µs) did not challenge: champion 3 took 120 µs as trial 0 of this search"
     )
     assert again.missed_by(other).endswith("needed less than 117.6 µs (minimum_gain of the policy: 2.0%).")
     assert "minimum_gain" not in bar(old, [other], Policy()).missed_by(other)

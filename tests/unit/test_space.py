@@ -530,7 +530,7 @@ def test_recorded_space_has_exactly_the_configs_of_its_keys() -> None:
         ([math.inf], "cannot be a value"),
         ([1 << 62], "cannot be a value"),
         (["a,b"], "cannot be a value"),
-        (["a b"], "write \"?'?a_b\"?'?, and give its meaning"),
+        (["a b"], "write \"?'?a_b\"?'?, and define its meaning"),
         (["unsigned int", "long"], "'unsigned int' cannot be a value: it contains a space, .*unsigned_int"),
         ([" "], "cannot be a value: it must be"),
         ([""], "cannot be a value"),
@@ -552,9 +552,9 @@ def test_default_that_is_not_among_the_values_of_a_tunable_is_refused(default: A
 
 
 def test_duplicate_unknown_or_invalid_names_of_a_space_are_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"tunables\.A: the name is already used"):
+    with pytest.raises(InvalidInput, match=r"tunables\.A: the name is used by another"):
         Space([tunable("A", [1]), tunable("A", [2])])
-    with pytest.raises(InvalidInput, match=r"tunables\.A: the name is already used"):
+    with pytest.raises(InvalidInput, match=r"tunables\.A: the name is used by another"):
         Space([tunable("A", [1])], constants={"A": 1})
     with pytest.raises(InvalidInput, match="there is no `X`"):
         Space([tunable("A", [1])], [constraint("X > 1")])

@@ -14,7 +14,7 @@ CLOCK_TOLERANCE = 0.2
 Bound: TypeAlias = Literal["memory", "arithmetic", "latency"]
 
 BUSY = 0.6
-"""Share of the limit from which the resource of the limit bounds the time of a kernel."""
+"""If a kernel reaches at least this share of the roofline, the roofline's resource bounds its time."""
 
 MOST_COLD_SETS = 4096
 """Maximum number of buffer sets through which cold calls rotate."""

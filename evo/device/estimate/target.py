@@ -95,7 +95,8 @@ def architectures() -> tuple[str, ...]:
 
 
 def aimed_at(device: Device, objective: Objective) -> Device:
-    """Return the device whose limits define the space and the resource gates: the target or, without one, `device`."""
+    """Return the device whose limits define the space and the resource gates: the target if there is one, else
+    `device`."""
     return device if objective.target is None else known(objective.target)
 
 

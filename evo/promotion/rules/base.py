@@ -127,8 +127,8 @@ def rule(
         name: name of the rule. A function that yields several rules is registered under the name of one of them.
         about: ``kernel`` for a rule that no speed-up outweighs. If such a rule fails, the summary shows only this rule.
             ``rounds`` for a rule about the rounds of the first process, and ``processes`` for a rule about the mean
-            speed-up over all processes, which further processes may change. The failure of such rules is not conclusive
-            if the speed-up over all processes may reach the minimum gain. ``other`` for all remaining rules.
+            speed-up over all processes, which additional processes may change. The failure of such rules is not
+            conclusive if the speed-up over all processes may reach the minimum gain. ``other`` for all remaining rules.
         rank: position of the rule. Rules are applied and shown in the order of ranks, then of names.
         threshold: default threshold of the rule. A policy's table ``thresholds`` can override it by the rule's name;
             see `Policy.threshold`.

@@ -1,4 +1,4 @@
-"""Rules about the results of further processes, and about the baselines timed in the same confirmation."""
+"""Rules about the speed-ups in all processes of a confirmation, and about the baselines timed in it."""
 
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction, predict_us
@@ -22,7 +22,7 @@ def prediction_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
         confirmation.prediction,
     )
     if report.incumbent is not None and report.repeats and (prediction is None or prediction.against != "incumbent"):
-        text = "Further processes did not compare the challenger with the incumbent."
+        text = "No process after the first compared the challenger with the incumbent."
         return (Rule(name="processes", passed=False, figure=0.0, threshold=1.0, text=text),)
     if prediction is None:
         return ()
@@ -96,7 +96,8 @@ def baseline_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
         return ()
     speedup = confirmation.speedups[fastest].estimate
     over = over_processes(prediction if prediction is not None and prediction.against == fastest else None)
-    text = f"The challenger runs {times_text(speedup, 'fast')} as the fastest baseline, {fastest}{over}."
+    named = f"{fastest},{over}" if over else fastest
+    text = f"The challenger runs {times_text(speedup, 'fast')} as the fastest baseline, {named}."
     return (Rule(name="baseline", passed=speedup > 1.0, figure=speedup, threshold=1.0, text=text, required=False),)
 
 

@@ -60,7 +60,7 @@ def _unmet_gate(gate: Gate, least: float, challenger: Profiled | None, incumbent
     wanted = figure.text(least)
     what = f"{figure.title} {'lower' if gate.better < 0 else 'higher'} by" if gate.better else figure.title
     if value is None:
-        return f"{what} at least {wanted} (not counted)"
+        return f"{what} at least {wanted} (not measured)"
     return None if value >= least else f"{what} at least {wanted} (found {figure.text(value)})"
 
 

@@ -1,10 +1,10 @@
-"""Sequential test over processes: decides whether the challenger is faster, or whether a further process is needed.
+"""Sequential test over processes: decides whether the challenger is faster, or whether another process is needed.
 
 Properties of a process that affect a kernel (the addresses of code, stack and pages) are the same in all its rounds, so
 rounds do not average them out. The test therefore uses one speed-up per process, and adds processes while the decision
 is open.
 
-The rounds within one process end when its speed-up is precise enough (`precise`). Further rounds would only add time,
+The rounds within one process end when its speed-up is precise enough (`precise`). More rounds would only add time,
 because the verdict depends on differences between processes. The first process may end earlier: if the challenger is
 certainly too slow (`hopeless`), or if there is no incumbent and the speed-up over the baselines is clear (`clear`).
 """

@@ -43,7 +43,7 @@ def answers_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """
     report, policy = confirmation.report, confirmation.policy
     if report.answers is None:
-        text = "The answers of timed calls were not checked."
+        text = "The outputs of timed calls were not checked."
         return (Rule(name="answers", passed=False, figure=0.0, threshold=0.0, text=text),) if report.cases else ()
     wrong, calls = report.answers.wrong, f"{report.answers.judged:,} checked timed calls gave"
     if wrong:
@@ -57,7 +57,7 @@ def _right_text(answers: OutputChecks, policy: Policy) -> str:
     """Return a sentence that states that all checked outputs were right, and the error rates that this excludes."""
     calls = at_most_one_in(answers.judged, policy.confidence)
     inputs = at_most_one_in(answers.inputs, policy.confidence)
-    text = f"All {answers.judged:,} checked timed calls gave the right answer"
+    text = f"All {answers.judged:,} checked timed calls returned correct outputs"
     if calls <= 1:
         return f"{text}. They are too few to state how rare wrong calls are."
     text += f": fewer than 1 call in {calls:,} is wrong"

@@ -33,7 +33,7 @@ def work_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """
     report, policy = confirmation.report, confirmation.policy
     if report.overwrite_check is None:
-        text = "It was not checked whether calls do less work if their outputs already hold the answer."
+        text = "It was not checked whether calls do less work if their outputs already hold the expected result."
         return (
             (Rule(name="work", passed=False, figure=0.0, threshold=policy.max_rework, text=text),)
             if report.cases
@@ -70,7 +70,7 @@ def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     grown = again if costs is None else costs.grown(report.challenger.median_us, again)
     left, needed = 1.0 - grown / speedup.estimate, policy.minimum_gain
     text = (
-        f"If the outputs do not contain the answer yet, calls take {times_text(again, 'long')}. With this included, "
+        f"Calls on outputs that do not hold the expected result take {times_text(again, 'long')}. With this included, "
         f"the challenger needs {change_text(left)} {confirmation.words.quantity} than the incumbent; at least "
         f"{needed:.1%} less is needed."
     )
@@ -118,16 +118,16 @@ def _input_rule(words: str, slow: Timing, fast: Timing, limit: float, policy: Po
 
 def _text(found: Interval, policy: Policy, *, skips: bool, passed: bool, unclear: str) -> str:
     span = f"{policy.confidence:.0%}: {found.low:.3g} to {found.high:.3g}"
-    takes = f"a call takes {times_text(found.estimate, 'long')} if its outputs do not contain the answer yet"
+    takes = f"a call on outputs that do not hold the expected result takes {times_text(found.estimate, 'long')}"
     if passed:
         return f"A{takes[1:]} ({span}; at most {policy.max_rework:g} is allowed)."
     if skips:
-        what = "The challenger does less work if its outputs already hold the answer"
+        what = "The challenger does less work if its outputs already hold the expected result"
         sure = f"more than {1.0 + policy.max_skipped:g} with {policy.skip_confidence:.1%} confidence"
         return f"{what}: {takes} ({span}; {sure})."
     if unclear:
         why = "The device was busy with other programs, which may be the reason. Search again while the device is idle"
         return f"Too noisy to tell whether calls do less work when they are repeated: {unclear}. {why}."
-    what = "Too noisy to tell whether calls do less work if their outputs already hold the answer"
+    what = "Too noisy to tell whether calls do less work if their outputs already hold the expected result"
     allowed = f"at most {policy.max_rework:g} is allowed, and an interval up to {policy.max_rework_bound:g}"
     return f"{what}: {takes} ({span}; {allowed}). {_QUIET}"

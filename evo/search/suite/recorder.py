@@ -29,7 +29,7 @@ class Tensor(Protocol):
 
 
 class NotServed(ValueError):
-    """No family computes the call. The message contains the reason."""
+    """Raised if no family computes a call. The message contains the reason."""
 
 
 class Recorder:
@@ -91,7 +91,8 @@ def _attention(  # noqa: PLR0917 — the signature is that of PyTorch
         raise NotServed("the scale is not 1 / sqrt(D)")
     if is_causal and keys != length:
         raise NotServed(
-            "it is causal with different numbers of queries and keys, and PyTorch aligns its mask at the first key"
+            "is_causal=True with different numbers of queries and keys: PyTorch's causal mask is aligned to the top "
+            "left, that of the families to the bottom right"
         )
     dtype, layout = _dtype(query), _layout(query)
     if length == 1 and keys > 1:

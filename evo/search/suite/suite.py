@@ -144,7 +144,10 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def _values(entry: Any, where: str) -> list[Value]:
-    """Return the values of a field, given as one value, a list or a range of lengths, without duplicates."""
+    """Return the distinct values of a problem field. `entry` is one value, or a list of values.
+
+    A range such as ``"1..4096"`` is replaced by a few lengths from 1 to 4096 (see `lengths_of`).
+    """
     found: list[Value] = []
     for each in entry if isinstance(entry, list) else [entry]:
         if not isinstance(each, bool | int | float | str):
@@ -152,5 +155,5 @@ def _values(entry: Any, where: str) -> list[Value]:
         lengths = lengths_of(each, where) if isinstance(each, str) else None
         found += [each] if lengths is None else lengths
     if not found:
-        raise InvalidInput(where, "has no value; give a value, or omit the field")
+        raise InvalidInput(where, "has no value; set one, or omit the field")
     return list(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""Conditions on values that no name has: None, null and NaN. Every tunable and field has a value."""
+"""Removes comparisons with None, null and NaN, which are never the value of a tunable or a field."""
 
 import ast
 from collections.abc import Collection, Mapping, Sequence

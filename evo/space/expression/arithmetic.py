@@ -29,7 +29,7 @@ OF_TEXTS = (NEEDS_NUMBERS, COMPARES_TYPES)
 
 
 class OperationError(ArithmeticError):
-    """An operation has no result for an element whose result is needed, e.g. because of a division by zero.
+    """Raised if an operation has no result for an element whose result is needed, e.g. in a division by zero.
 
     Attributes:
         elements: mask of the faulty elements, broadcastable to the operands. None if the types of the operands are

@@ -52,7 +52,7 @@ def free_names(tree: ast.expr) -> frozenset[str]:
 
 
 class Undefined(InvalidInput):
-    """A part of an expression has no value, e.g. because it divides by zero.
+    """Raised if a part of an expression has no value, e.g. because it divides by zero.
 
     Attributes:
         node: the part.

@@ -62,7 +62,7 @@ class Expression:
             raise InvalidInput(field, f"must be an expression in quotes, not {literal_text(text)}")
         if len(text) > MAX_TEXT:
             raise InvalidInput(
-                field, f"is {len(text)} characters long; the limit is {MAX_TEXT}; name parts of it first"
+                field, f"is {len(text)} characters long; the limit is {MAX_TEXT}; split it, e.g. into derived values"
             )
         try:
             return cls._parse(text, field)
@@ -70,12 +70,12 @@ class Expression:
             if not (others := cls._rewritten(text, field, scope)):
                 example = _example(text, scope) if error.reason.startswith("`") else ""
                 raise InvalidInput(field, f"{error.reason}{example}") from error
-            spelled = ", ".join(f"`{sign}` is `{meant}` here" for sign, meant in foreign(text).items())
+            spelled = ", ".join(f"`{sign}` is written `{meant}`" for sign, meant in foreign(text).items())
             reason = f"in `{text}`, {spelled}" if spelled else f"`{text}` is not available in an expression"
             if len(others) > 1:
                 reason = f"in `{text}`, `^` may be a power or an exclusive or"
             if implied(text) != text:
-                reason = f"in `{text}`, an implication is `not a or b` here"
+                reason = f"in `{text}`, an implication is written `not a or b`"
             raise InvalidInput(field, f"{reason}; write {' or '.join(map(pasted, others))}") from error
 
     @classmethod
@@ -283,7 +283,7 @@ class Expression:
         """
         result = self.evaluate(environment)
         if isinstance(result, bool) or not isinstance(result, int | float):
-            raise InvalidInput(self.field, f"`{self.text}` is {result!r} here, but must be a number")
+            raise InvalidInput(self.field, f"`{self.text}` evaluates to {result!r}, but must be a number")
         return result
 
     def whole(self, environment: Mapping[str, Value]) -> int:
@@ -294,12 +294,12 @@ class Expression:
         """
         result = self.number(environment)
         if result != int(result):
-            raise InvalidInput(self.field, f"`{self.text}` is {result!r} here, but must be whole; use // to divide")
+            raise InvalidInput(self.field, f"`{self.text}` evaluates to {result!r}, but must be whole; divide with //")
         return int(result)
 
 
 def _example(text: str, scope: Scope, *, condition: bool = True) -> str:
-    """Return a valid expression over a name of the text or, without one, of the scope, as the end of an error.
+    """Return a valid expression over a name in the text, or else a name in the scope, as the end of an error.
 
     Args:
         condition: True if the expression must be a condition, False if it may be a number.

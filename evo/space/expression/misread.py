@@ -126,10 +126,7 @@ def of_c(tree: ast.expr) -> str | None:
         division = _WholeDivision()
         whole = division.visit(copy.deepcopy(tree))
         if division.found:
-            return (
-                "`/` does not round here, so division and multiplication cancel out; write "
-                f"{pasted(ast.unparse(whole))}"
-            )
+            return f"`/` does not round, so division and multiplication cancel out; write {pasted(ast.unparse(whole))}"
     for node in nodes:
         if not isinstance(node, ast.Compare) or len(node.ops) == 1:
             continue

@@ -29,7 +29,7 @@ EXACT = 1 << 53
 
 
 class Unsure(Exception):
-    """Only `Evaluation` can compute the value reliably."""
+    """Raised if fast evaluation may be inexact or fail. The caller then computes the value with `Evaluation`."""
 
 
 def reading(node: ast.expr) -> Reading:  # noqa: PLR0911

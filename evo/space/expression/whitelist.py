@@ -63,7 +63,7 @@ def check_depth(tree: ast.expr, field: str, depth_limit: int = MAX_DEPTH) -> Non
         level = [child for node in level for child in ast.iter_child_nodes(node)]
         if not level:
             return
-    raise InvalidInput(field, f"is nested more than {depth_limit} levels deep; name parts of it first")
+    raise InvalidInput(field, f"is nested more than {depth_limit} levels deep; split it, e.g. into derived values")
 
 
 def _comparands(node: ast.Compare, field: str) -> list[ast.expr]:

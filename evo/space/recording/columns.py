@@ -49,7 +49,7 @@ class Column:
 
     def read(self, config: Mapping[str, Any], where: str) -> Value:
         if self.recorded not in config:
-            raise InvalidInput(f"{where}.{self.recorded}", "is missing, but other configs have it: give its value")
+            raise InvalidInput(f"{where}.{self.recorded}", "is missing, but other configs have it: add its value")
         value = config[self.recorded]
         if not isinstance(value, bool | int | float | str) or identity(value) not in self.spelled:
             listed = ", ".join(repr(known) for _, known in self.spelled)
@@ -230,7 +230,7 @@ def advice_to_convert(objective: str, value: object) -> str:
     """
     number = value if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) else None
     example = (
-        "" if number is None or number >= 1 else f', here {1 - number:g} for {number:g}, which is 1 - "{objective}"'
+        "" if number is None or number >= 1 else f', e.g. {1 - number:g} for {number:g}, which is 1 - "{objective}"'
     )
     return (
         "a search on a recording minimises the time and no other quantity. Give each entry a time in milliseconds that "

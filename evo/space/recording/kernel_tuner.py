@@ -58,12 +58,12 @@ def _check_objective(document: Mapping[str, Any], name: str) -> None:
 def _columns(document: Mapping[str, Any], name: str) -> tuple[Column, ...]:
     declared = document.get("tune_params")
     if not isinstance(declared, dict) or not declared:
-        remedy = 'give the values of each tunable, e.g. "tune_params": {"block_size_x": [32, 64]}'
+        remedy = 'list the values of each tunable, e.g. "tune_params": {"block_size_x": [32, 64]}'
         raise InvalidInput(f"{name}: tune_params", f"is missing or empty; {remedy}")
     keys = read_list(document.get("tune_params_keys", list(declared)), f"{name}: tune_params_keys")
     for key in keys:
         if not isinstance(key, str) or key not in declared:
-            raise InvalidInput(f"{name}: tune_params_keys", f"tune_params gives no values for {key!r:.100}")
+            raise InvalidInput(f"{name}: tune_params_keys", f"tune_params lists no values for {key!r:.100}")
     if left_out := [key for key in declared if key not in keys]:  # else, some configs would be equal
         raise InvalidInput(f"{name}: tune_params_keys", f"leaves out {left_out[0]!r:.100} of tune_params; list it, too")
     lists = {key: read_list(declared[key], f"{name}: tune_params.{key}") for key in keys}
@@ -74,7 +74,7 @@ def _cache_outcome(result: Mapping[str, Any], where: str) -> Outcome:
     # The raw `times` are not used, because in some published files they belong to a different config than `time`.
     time = result.get("__error__", result.get("time"))
     if TIME not in result and "__error__" not in result:
-        raise InvalidInput(f"{where}.{TIME}", f"is missing; give milliseconds, or a failure: {', '.join(FAILURES)}")
+        raise InvalidInput(f"{where}.{TIME}", f"is missing; write milliseconds, or a failure: {', '.join(FAILURES)}")
     match time:
         case "CompilationFailedConfig":
             return CompileFailed(log="recorded as CompilationFailedConfig")

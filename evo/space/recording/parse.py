@@ -55,7 +55,7 @@ def parse_recording(text: str, name: str) -> Recording:
     if not any(isinstance(entry.outcome, Measured) for entry in recording.entries.values()):
         ends = Counter(entry.outcome.kind for entry in recording.entries.values())
         listed = ", ".join(f"{count:,} {outcome_text(kind)}" for kind, count in ends.items()) or "there are no configs"
-        raise InvalidInput(name, f"no config has a time ({listed}); give at least one config its `time`")
+        raise InvalidInput(name, f"no config has a time ({listed}); add a `time` to at least one config")
     return recording
 
 
@@ -80,7 +80,7 @@ def _describe(document: dict[str, Any]) -> str:
     if isinstance(document.get("Results"), list) and isinstance(document.get("Metadata"), dict):
         return f"{keys}: results in KTT's own format; write them as a Kernel Tuner cache or as T4 results first"
     if isinstance(document.get("ConfigurationSpace"), dict):
-        return f"{keys:.300}: T1's description of a space, without times; give the T4 results or the cache of a run"
+        return f"{keys:.300}: T1's description of a space, without times; use the T4 results or the cache of a run"
     return f"{keys:.300}"
 
 

@@ -53,7 +53,7 @@ def add_entry(entries: dict[str, Entry], entry: Entry, where: str) -> None:
     known = entries.setdefault(key := config_key(entry.config), entry)
     if known.outcome != entry.outcome:
         found, before = _shown(entry.outcome), _shown(known.outcome)
-        reason = f"the config {key} has two results: {before} and, here, {found}; keep the entry that is right"
+        reason = f"the config {key} has two different results, {before} and {found}; keep the correct entry"
         raise InvalidInput(where, reason)
 
 

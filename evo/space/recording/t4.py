@@ -58,12 +58,12 @@ def _columns(results: Iterable[Any], name: str) -> tuple[Column, ...]:
         where = f"{name}: results[{number}].configuration"
         configuration = result.get("configuration") if isinstance(result, dict) else None
         if not isinstance(configuration, dict) or not configuration:
-            raise InvalidInput(where, 'is missing or empty; give the config as an object, e.g. {"block_size": 32}')
+            raise InvalidInput(where, 'is missing or empty; write the config as an object, e.g. {"block_size": 32}')
         for key, value in configuration.items():
             check_value(value, f"{where}.{key}")
             seen.setdefault(key, []).append(value)
     if not seen:
-        raise InvalidInput(f"{name}: results", "the list is empty; give one result for each config")
+        raise InvalidInput(f"{name}: results", "the list is empty; add one result for each config")
     return read_columns(seen, f"{name}: configuration")
 
 
@@ -100,7 +100,7 @@ def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | La
         if is_no_time(value):
             return LaunchFailed(reason=f"recorded as a time of {value:g}")
         return read_time(value, unit_us(measurement.get("unit") or unit, f"{field}.unit"), field)
-    named, wanted = "there is no objective", "a search looks for the shortest time, so give each result a time"
+    named, wanted = "there is no objective", "a search looks for the shortest time, so add a time to each result"
     if objectives:
         objective = str(objectives[0])[:100]
         named = f"the objective {literal_text(objective)} is not a time"

@@ -26,7 +26,7 @@ def cache_document(recording: Recording, *, kernel: str, problem_size: Sequence[
         recording: the recorded space.
         kernel: name of the kernel.
         problem_size: size of the problem in each dimension. The format requires numbers.
-        facts: further entries, e.g. the environment. Readers of the format ignore them.
+        facts: additional entries, e.g. the environment. Readers of the format ignore them.
     """
     return {
         "device_name": recording.device,

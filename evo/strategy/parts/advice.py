@@ -39,9 +39,9 @@ class LogViews:
     """Two views of a search: all trials, and the trials that are neither advice nor derived from advice.
 
     Advised configs may be faster than all early trials, but far from the best config. A search that learns from advised
-    configs then stays near these configs. Three of four proposals therefore use only the independent view. Together,
-    they find what a search without advice would find, in at most 4/3 as many trials. Once the best config of the
-    independent view is as fast as the best advised config, all proposals use the independent view.
+    configs then stays near these configs. Three of four proposals therefore use only the independent view. These
+    proposals find what a search without advice would find, so the search needs at most 4/3 as many trials. Once the
+    best config of the independent view is as fast as the best advised config, all proposals use the independent view.
 
     Attributes:
         whole: view of all trials.

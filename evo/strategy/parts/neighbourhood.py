@@ -21,7 +21,7 @@ class Neighbourhood:
     """Finds configs that differ from a given config in one value, and in values that constraints require to change too.
 
     For example, a constraint may require two sizes to be equal. Changing one size then makes a valid config invalid.
-    `Relinking` finds the further values to change.
+    `Relinking` finds the other values to change.
     """
 
     def __init__(self, space: Space, relinking: Relinking | None = None) -> None:

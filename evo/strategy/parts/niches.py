@@ -2,7 +2,7 @@
 
 An example of a mechanism is the choice of a copy engine; see `Space.mechanisms`. The first config with the best
 mechanism may be slower than the elites, because its other tunables do not yet have suitable values. Successive halving
-therefore gives one trial to every niche, and further trials to the faster niches.
+therefore gives one trial to every niche, and more trials to the faster niches.
 
 Source: Jamieson and Talwalkar, *Non-stochastic best arm identification and hyperparameter optimization*, AISTATS
 (2016).

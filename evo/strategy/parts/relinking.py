@@ -1,7 +1,8 @@
 """Path relinking: changes several mutually constrained tunables together, without analysing the constraints.
 
-Source: Glover, Laguna and Martí, *Fundamentals of Scatter Search and Path Relinking* (2000). There, a path connects two
-elites. Here, a path starts at a random valid config, so that it can reach values that no elite has.
+Source: Glover, Laguna and Martí, *Fundamentals of Scatter Search and Path Relinking* (2000). In the book, a path
+connects two elites. In this module, a path starts at a random valid config, so that it can reach values that no elite
+has.
 """
 
 import numpy as np

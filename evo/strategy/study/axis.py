@@ -68,7 +68,7 @@ def axes_of(distributions: Distributions) -> list[Axis]:
     """
     if not distributions:
         raise InvalidInput(
-            "space", "has no parameters; declare some, or give None to search the parameters that all trials share"
+            "space", "has no parameters; declare some, or pass None to search the parameters that all trials share"
         )
     if len(distributions) > MAX_TUNABLES:
         raise InvalidInput(

@@ -49,7 +49,7 @@ class Sanitized:
         findings: one line per finding.
         skipped: reason why the sanitizer did not run or did not finish; None if it finished.
         cases: names of the correctness cases on which it ran; empty if unknown.
-        left_out: names of the cases that were skipped for lack of time.
+        left_out: names of the cases that were skipped because time was short.
     """
 
     tool: str
@@ -96,7 +96,7 @@ class Repetition:
         new: times of calls on inputs that the kernel has never received before.
         known: times of calls on inputs with which the kernel was timed before.
         elements: total number of elements of all inputs of one call.
-        same: times of as many calls, all on a single buffer set. None in reports of older versions.
+        same: times of the same number of calls, all on one buffer set. None in reports of older versions.
     """
 
     new: Timing
@@ -130,7 +130,7 @@ class OverwriteCheck:
     Attributes:
         answered: times of calls whose outputs held the right result before the call, as in a timed loop.
         poisoned: times of calls whose outputs held no valid result before the call.
-        repeated: times of as many calls, all on one set of outputs. None if not requested.
+        repeated: times of the same number of calls, all on one set of outputs. None if not requested.
         repetition: times on new and repeated inputs. None if the kernel has no inputs, and in reports of older
             versions.
         changing: times of calls whose inputs change between calls. None if the device does not support this, and in
@@ -175,8 +175,8 @@ class ConfirmReport:
         uncovered: reasons why the challenger cannot run a case, by case name. These cases were not tested.
         overwrite_check: times that show whether calls do less work if their outputs already hold the result.
         answers: correctness of the outputs of timed calls, over all processes.
-        repeats: results of further fresh processes. These processes run only if they may change the verdict on the
-            first process.
+        repeats: results of the fresh processes after the first. These processes run only if they may change the verdict
+            on the first process.
         repeated_against: kernel that the challenger is compared with in `repeats`: ``incumbent`` or a baseline's name.
             None if there is no such kernel.
         profiles: hardware counters, by ``challenger`` and ``incumbent``; empty if this kind of device has no profiler.
