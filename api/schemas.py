@@ -225,7 +225,7 @@ class SearchRequest(Body):
     def _one_family(self) -> "SearchRequest":
         if self.family is None and self.family_digest is None:
             raise InvalidInput(
-                "family_digest", 'is missing; give it, or the family by its name, e.g. {"family": "sdpa"}'
+                "family_digest", 'is missing; send it, or the name of the family, e.g. {"family": "sdpa"}'
             )
         if self.family is not None and self.family_digest is not None:
             raise InvalidInput("family", "cannot be combined with `family_digest`; send only one")

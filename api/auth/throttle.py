@@ -5,13 +5,14 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 KEPT = 10_000
-"""Maximum number of buckets. Further buckets replace the least recently used ones, whose callers then start with a full
-bucket."""
+"""Maximum number of buckets. Additional buckets replace the least recently used ones, whose callers then start with a
+full bucket.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """Rate limit: a burst of `burst` requests, and `per_s` further requests each second."""
+    """Rate limit: a burst of `burst` requests, and `per_s` more requests each second."""
 
     per_s: float
     burst: float

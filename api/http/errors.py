@@ -136,7 +136,7 @@ def install(app: FastAPI) -> None:
 
 
 def problem(status: int, detail: str, *, code: str = "", **extra: Any) -> Response:
-    """Return a problem document. `extra` contains further members of the document, e.g. ``field``.
+    """Return a problem document. `extra` contains additional members of the document, e.g. ``field``.
 
     `detail` may contain parts of the request, so it is shortened to `MOST_DETAIL` characters.
     """
@@ -327,7 +327,7 @@ def _with_meant_field(wrong: dict[str, str], request: Request) -> dict[str, str]
     for group, names in (("", kinds), *inner.items()):
         if (meant := closest(wrong["field"], names, cutoff=0.75)) is not None:
             written = f"{group}.{meant}" if group else meant
-            return _field_error(wrong["field"], f"is not a field here; write {written}")
+            return _field_error(wrong["field"], f"is not a known field; write {written}")
     return wrong
 
 

@@ -25,7 +25,7 @@ def _one_value(given: object) -> object:
         first = given[0] if isinstance(given, list) and given else 1
         example = f", e.g. {json.dumps(first)}" if isinstance(first, int | float | bool) else ""
         several = "; send a request for each value" if isinstance(given, list) and len(given) > 1 else ""
-        reason = f"is {kind}; give one value: a number, true, false, or a string in quotes{example}{several}"
+        reason = f"is {kind}; send one value: a number, true, false, or a string in quotes{example}{several}"
         raise PydanticCustomError("one_value", "{reason}", {"reason": reason})
     return given
 
@@ -36,7 +36,7 @@ def policy_terms(given: object) -> object:
 
 
 def problem_terms(given: object) -> object:
-    """Return the problem of a request, after checking that it is a text or an object."""
+    """Return the problem of a request, after checking that it is a string or an object."""
     return _text_or_object(given, "a string", '"S=512" or {"S": 512}')
 
 
@@ -54,7 +54,7 @@ def _object_of(
     Args:
         kind: the dataclass.
         example: an accepted object.
-        read: returns the object that a text means, or None.
+        read: returns the object that a string means, or None.
     """
     known = get_type_hints(kind, include_extras=True)
     words = {word: name for name, hint in known.items() if get_origin(hint) is Literal for word in get_args(hint)}
@@ -85,7 +85,7 @@ def no_object(value: object, meant: object, example: object) -> PydanticCustomEr
 
 
 def _objective_meant(text: str) -> object:
-    """Return the objective that a text such as ``maximise: gflop_s`` means, or None."""
+    """Return the objective that a string such as ``maximise: gflop_s`` means, or None."""
     try:
         metric = Metric.parse(text, "objective") if ":" in text else None
     except InvalidInput:
@@ -94,7 +94,7 @@ def _objective_meant(text: str) -> object:
 
 
 def _budget_meant(text: str) -> object:
-    """Return the budget that a text such as ``5m``, ``100`` or ``100 trials`` means, or None."""
+    """Return the budget that a string such as ``5m``, ``100`` or ``100 trials`` means, or None."""
     if (found := re.fullmatch(r"\s*([1-9]\d{0,8})\s*(?:trials?|configs?|evaluations?)?\s*", text)) is not None:
         return {"trials": int(found[1])}
     minutes = numbers_meant(text, units(("minutes",)))
@@ -102,7 +102,7 @@ def _budget_meant(text: str) -> object:
 
 
 def _requirements_meant(text: str) -> object:
-    """Return the requirements that a text such as ``24GB`` or ``cuda>=12.4`` means, or None."""
+    """Return the requirements that a string such as ``24GB`` or ``cuda>=12.4`` means, or None."""
     try:
         return {"toolkit": dict([parse_toolkit(text)])}
     except InvalidInput:

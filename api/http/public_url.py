@@ -39,7 +39,7 @@ class PublicUrl:
 
     @classmethod
     def of(cls, text: str) -> "PublicUrl":
-        """Return the public URL in a text such as ``https://tools.example.org/evo``.
+        """Return the public URL in a string such as ``https://tools.example.org/evo``.
 
         Raises:
             ValueError: the text is not a valid public URL.
@@ -93,7 +93,7 @@ class Proxies:
 
     @classmethod
     def of(cls, text: str) -> "Proxies":
-        """Return the proxies in a text: addresses and networks separated by commas, or ``*`` for all.
+        """Return the proxies in a string: addresses and networks separated by commas, or ``*`` for all.
 
         Raises:
             ValueError: an entry is neither an address nor a network.

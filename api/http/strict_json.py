@@ -68,7 +68,7 @@ def strict(schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
     as ``5.0``, which JSON does not distinguish from 5. For a collection, only the first invalid item is reported.
 
     Args:
-        handler: object that resolves references to further schemas, which are changed as well.
+        handler: object that resolves references to other schemas, which are changed as well.
     """
     waiting: list[Any] = [schema]
     seen: set[str] = set()
@@ -102,7 +102,7 @@ def _number(value: Any) -> Any:
 
 
 def _inner(node: Any) -> Iterator[Any]:
-    """Yield the values of a schema node in which further schemas may be nested."""
+    """Yield the values of a schema node that may contain nested schemas."""
     parts = node.values() if isinstance(node, dict) else node
     yield from (part for part in parts if isinstance(part, dict | list | tuple))
 

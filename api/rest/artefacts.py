@@ -36,7 +36,7 @@ def _put(service: Service, digest: str, content: bytes, media_type: str) -> Arte
 def get_artefact(digest: Digest, service: ServiceDep) -> Response:
     """Return the content of an artefact as a download.
 
-    Browsers never display the content as a page, because it comes from a worker and may be hostile.
+    Browsers never display the content as a page, because it comes from a worker and may be malicious.
     """
     with service.database.read() as session:
         _, content = service.artefacts.get(session, digest)

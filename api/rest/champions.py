@@ -87,9 +87,9 @@ def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_mat
 @router.put("/{champion_id}/called")
 @allow("submitter")
 def store_called_times(champion_id: Id, body: Called, service: ServiceDep) -> ChampionView:
-    """Store the times of a champion that PyTorch calls.
+    """Store the times of calls of a champion's exported kernel from PyTorch.
 
-    An exported package measures these times with ``python -m PACKAGE``.
+    The exported package measures these times with ``python -m PACKAGE``.
     """
     times = CalledTime(**body.model_dump(), at=service.conductor.clock(), by=caller().name)
     with service.database.write() as session:
@@ -114,7 +114,7 @@ class AblationRequest(BaseModel):
 def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) -> SearchView:
     """Measure the effect of each switch of a finished search's champion.
 
-    A switch is a tunable with booleans or texts as values, or with only two values. If an ablation of the search is
+    A switch is a tunable with booleans or strings as values, or with only two values. If an ablation of the search is
     already running, this request has no effect.
 
     The state of the search is `ablating` until all effects are measured, and then `finished` again. An ablation

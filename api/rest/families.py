@@ -115,7 +115,9 @@ def _check_location(location: str | None) -> None:
             "location", f"{location!r:.100} is not an absolute path; omit the location of a built-in family"
         )
     if not caller().can("author"):
-        raise HTTPException(403, "only a token with the role author may set a path on the workers")
+        raise HTTPException(
+            403, "only a token with the role author may set `location`, because workers run the code in that folder"
+        )
 
 
 def _location(session: Session, digest: str, body: FamilyBody) -> str | None:

@@ -1,4 +1,4 @@
-"""REST routes with which workers claim jobs, report results, and return jobs."""
+"""REST routes for workers, which claim jobs, report results, and return jobs."""
 
 import time
 from collections.abc import Sequence

@@ -30,7 +30,7 @@ router = rest_router("/searches/{search_id}/variants", tag="variants")
 @router.post("", status_code=201)
 @allow("author")
 def submit_variant(search_id: Id, body: VariantBody, service: ServiceDep) -> VariantView:
-    """Submit a further implementation of the search's family.
+    """Submit another implementation of the family of a search.
 
     Workers verify, time and tune the variant like the original implementation. A variant cannot change the contract of
     the family, which consists of problem, arguments, cases, tolerances, baselines and reference.

@@ -1,6 +1,6 @@
 """Queues ablations, which measure the effect of each switch of a champion and promote no trial.
 
-A switch is a tunable with booleans or texts as values, or with only two values.
+A switch is a tunable with booleans or strings as values, or with only two values.
 """
 
 from collections.abc import Sequence

@@ -44,7 +44,7 @@ def family_ref(row: FamilyRow) -> FamilyRef:
 
 
 def beginning(space: Space, row: SearchRow) -> Context:
-    """Return the context with which the strategy of a search is created.
+    """Return the context for creating the strategy of a search.
 
     The first `row.warm_start.used` warm starts come from recordings or from other problems. The strategy gets them as
     advice; the others stay warm starts.

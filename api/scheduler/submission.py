@@ -195,7 +195,7 @@ def aimed(objective: Objective, device: Device) -> Objective:
     if objective.target is None:
         if device.runs == "nothing":
             raise InvalidInput(
-                "objective.target", "is missing; give the GPU whose times are to be estimated, e.g. sm_89"
+                "objective.target", "is missing; specify the GPU whose times are to be estimated, e.g. sm_89"
             )
         return objective
     target = known(objective.target)

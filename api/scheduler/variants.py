@@ -37,7 +37,7 @@ log = structlog.get_logger("conductor")
 
 
 _MOST_RENAMED = 10
-"""Maximum number of further attempts to store a submission without a name, if the generated name is already used."""
+"""Maximum number of additional attempts to store a submission without a name, if the generated name is already used."""
 
 
 class _NameTaken(Conflict):

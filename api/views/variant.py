@@ -147,10 +147,9 @@ def _tuning_gain(session: Session, search_id: int) -> float | None:
 
 
 def _failures(session: Session, counts: Mapping[int, Mapping[str | None, int]]) -> dict[int, list[FailureView]]:
-    """Return the failures of searches by search id, the most frequent first.
+    """Return the failures of each search, by search id: failures found by a confirmation first, then the most frequent.
 
-    Failures that a confirmation found come before all others, because a variant that reached a confirmation looked
-    fast.
+    Failures found by a confirmation come first, because only variants with competitive quick times are confirmed.
 
     Args:
         counts: number of trials of each search by outcome.

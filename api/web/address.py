@@ -31,7 +31,7 @@ ORDERS: Mapping[str, str] = {
     "overhead": "least overhead first",
     "-overhead": "most overhead first",
 }
-"""Labels of the sort keys of every leaderboard. Tunables are further sort keys."""
+"""Labels of the sort keys of every leaderboard. Tunables are additional sort keys."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ def sign(kind: str) -> str:
 
 
 def coded(text: str) -> Markup:
-    """Return a text of a report as HTML. Text between backticks is marked up as code."""
+    """Return text from a report as HTML. Text between backticks is marked up as code."""
     parts = (Markup("<code>{}</code>").format(part) if index % 2 else escape(part) for index, part in _pieces(text))
     return Markup("").join(parts)
 

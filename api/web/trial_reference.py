@@ -45,21 +45,21 @@ class TrialReference:
 
 
 def parse_reference(session: Session, field: str, text: str, search: int | None) -> TrialReference:
-    """Return the trial to which a text refers.
+    """Return the trial that a string identifies.
 
-    The text is ``3.57``, a trial number if `search` is given, or a database id from an old link.
+    The string is ``3.57``, a trial number if `search` is given, or a database id from an old link.
 
     Raises:
-        InvalidInput: the text has none of the three forms.
+        InvalidInput: the string has none of the three forms.
         NotFound: no trial has this database id.
     """
     if not text.strip():
         raise InvalidInput(
-            field, "is missing; tick two trials of a leaderboard and press Compare, or write one like 3.57"
+            field, "is missing; tick two trials of a leaderboard and press Compare, or write a trial such as 3.57"
         )
     match = FORM.fullmatch(text.strip())
     if match is None:
-        raise InvalidInput(field, "name a trial by its search and its number there, e.g. 3.57 for trial 57 of search 3")
+        raise InvalidInput(field, "write the search and the trial number, e.g. 3.57 for trial 57 of search 3")
     named, number = match.groups()
     if named or search is not None:
         return TrialReference(search=int(named or search or 0), number=int(number))

@@ -40,8 +40,7 @@ class Log:
     """Contents of a write-ahead log, verified by its checksums.
 
     Attributes:
-        frames: number of frames of this log. The file may contain further frames, which are left over from an earlier
-            log.
+        frames: number of frames of this log. The file may contain more frames, left over from an earlier log.
         read: number of frames that SQLite will read.
         lost: number of committed transactions that SQLite will ignore, because they follow the frames that it reads.
         pages: page numbers in the committed transactions that SQLite will read.

@@ -123,7 +123,7 @@ class PostgreSQL:
             busy = f"all {CONNECTIONS} connections of this process are busy; try again"
             return StoreUnavailable(f"database {self.location}: {busy}", public=busy)
         if isinstance(error, DataError) and "NUL" in str(error.orig):
-            return InvalidInput("body", "a text contains a NUL character, which the database cannot store; remove it")
+            return InvalidInput("body", "a string contains a NUL character, which the database cannot store; remove it")
         if not isinstance(error, DBAPIError):
             return None
         remedy = _remedy(error)

@@ -199,7 +199,7 @@ class SQLite:
             driver.execute("PRAGMA foreign_keys=ON")
 
     def number_events(self, session: Session) -> None:
-        """Do nothing, because SQLite has one writer at a time."""
+        """Do nothing. SQLite has one writer at a time, so events are numbered without conflicts."""
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
         reason = str(error.orig if isinstance(error, DBAPIError) else error)

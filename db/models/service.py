@@ -11,7 +11,7 @@ from evo.messages.access import Role
 
 
 class ArtefactRow(Base):
-    """Metadata of an artefact file. The content is stored in the folder of artefacts."""
+    """Metadata of an artefact file. The content is stored in the artefact folder."""
 
     __tablename__ = "artefacts"
 

@@ -166,7 +166,7 @@ class Landscape:
         return sorted(found, key=lambda point: (point.time_us, point.number))[:most]
 
     def weighed(self, most: int, *, joint: bool) -> list[tuple[int, float, float]]:
-        """Return (trial number, first value, second value) of trials for a drawing, sorted by number.
+        """Return (trial number, first value, second value) of the trials to draw, sorted by number.
 
         The trials are the Pareto front, the confirmed trials, the `most` other trials with the lowest first value, and
         the `most` other trials with the lowest second value. All values are quick (see `front`).
@@ -185,9 +185,9 @@ class Landscape:
     def front(self, *, joint: bool) -> list[int]:
         """Return the trial numbers of the Pareto front, sorted by the first value, at most `MOST_FRONT` numbers.
 
-        The front is that of `evo.trial.objective.front`: trials with equal values are all on the front. The values are
-        those of the quick samples, because confirmed values of different runs are not comparable. Trials whose kernel a
-        confirmation found invalid are left out.
+        The Pareto front is defined as in `evo.trial.objective.front`: if trials have equal values, all or none of them
+        are on the front. The values are those of the quick samples, because confirmed values of different runs are not
+        comparable. Trials whose kernel a confirmation found invalid are left out.
 
         Args:
             joint: True if the values are the costs by both objectives, False if they are the time in µs and the cost.

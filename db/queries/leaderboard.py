@@ -1,8 +1,8 @@
 """Leaderboard queries, which filter, sort and page trials, and are fast with a hundred thousand trials.
 
 Each sort order lists the trials that have a sort key by this key, then the trials without a key by number. The ranking
-has further groups (`db.queries.selection.groups_of`): the champion, confirmed trials and all other trials. A page
-therefore reads only part of an index and never sorts the whole search.
+is also divided into groups (`db.queries.selection.groups_of`): the champion, confirmed trials and all other trials. A
+page therefore reads only part of an index and never sorts the whole search.
 """
 
 from collections.abc import Collection, Sequence
@@ -89,7 +89,7 @@ class Leaderboard:
             ids = self._ids_after(selection, position, limit - len(rows))
             found = self._rows(ids)
             rows += found
-            if len(found) == len(ids):  # otherwise further trials replace the unreadable ones
+            if len(found) == len(ids):  # otherwise, later trials replace the unreadable ones
                 break
             position = self.place(selection, ids[-1])
         return rows

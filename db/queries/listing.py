@@ -55,7 +55,7 @@ WORKER_ORDERS: Mapping[WorkerOrder, Order[WorkerRow]] = {
 class SearchFilter:
     """Filter of searches. A field that is None matches all searches.
 
-    `text` is searched in notes, family and problem.
+    `text` must occur in the notes, the name of the family or the problem.
     """
 
     state: State | None = None

@@ -36,7 +36,7 @@ Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 Key: TypeAlias = Literal["rank", "number", "ended", "outcome", "origin", "overhead"]
 KEYS: tuple[Key, ...] = ("rank", "number", "ended", "outcome", "origin", "overhead")
 RANKED: tuple[str, ...] = ("estimated", "measured")
-"""Outcomes with which a trial has a rank. All ranked trials of a search have the same outcome."""
+"""Outcomes of ranked trials. All ranked trials of a search have the same outcome."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +215,7 @@ TEXT_FIELDS: Mapping[str, tuple[str, ...]] = {
 
 
 def mentions(text: str) -> ColumnElement[bool]:
-    """Return the condition that the page of a trial contains a text.
+    """Return the condition that the page of a trial contains a string.
 
     A number also matches the trial with this number.
     """
@@ -231,7 +231,7 @@ def _spaced(kind: str) -> str:
 
 
 def _in_proposal(text: str) -> ColumnElement[bool]:
-    """Return the condition that the config or the origin of a trial contains a text.
+    """Return the condition that the config or the origin of a trial contains a string.
 
     The stored JSON document is searched first, which quickly excludes most trials.
     """

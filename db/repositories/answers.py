@@ -38,7 +38,7 @@ class Known:
 class StoredResponses:
     """Repository of stored responses.
 
-    Each method uses a separate transaction, because the request itself opens further transactions.
+    Each method uses a separate transaction, because the request itself opens its own transactions.
     """
 
     def __init__(self, database: Database) -> None:

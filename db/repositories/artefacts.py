@@ -54,7 +54,7 @@ class Artefacts:
         except OSError as error:
             self.refusal = StoreUnavailable(
                 f"artefact folder {self.folder}: {error.strerror or error}; free some space or make it writable",
-                public="the folder of artefacts cannot be written",
+                public="the artefact folder cannot be written",
             )
             raise self.refusal from error
         self.refusal = None
@@ -93,7 +93,7 @@ class Artefacts:
         except OSError as error:
             raise StoreUnavailable(
                 f"artefact folder {self.folder}: {error.strerror or error} ({digest}); make it readable",
-                public="the folder of artefacts cannot be read",
+                public="the artefact folder cannot be read",
             ) from error
         if hashlib.sha256(content).hexdigest() != digest:
             log.warning("the file of an artefact is damaged", path=str(self._path(digest)), size=row.size)

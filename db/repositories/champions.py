@@ -43,7 +43,7 @@ class Champions:
         self.session = session
 
     def incumbent(self, search: SearchRow) -> ChampionRow | None:
-        """Return the current champion with the key of a search, or None."""
+        """Return the current champion for the search's family, problem, device model and objective, or None."""
         return self._current(search.family.name, search.problem_key, search.device.model, search.objective.key)
 
     def promote(self, champion: ChampionRow, *, over: int | None) -> None:
@@ -117,7 +117,7 @@ class Champions:
         return champion
 
     def store_called(self, champion_id: int, times: CalledTime) -> ChampionRow:
-        """Replace the stored times of PyTorch's calls of a champion, and return the champion."""
+        """Replace the stored times of a champion's exported kernel, called from PyTorch. Return the champion."""
         champion = self.champion(champion_id)
         champion.called = times
         self.session.flush()
@@ -132,7 +132,7 @@ class Champions:
         return void_reason(champion.evidence.verdict, champion.objective, refuted=refuted)
 
     def current_of(self, champion: ChampionRow) -> ChampionRow | None:
-        """Return the current champion with the same key as a champion, or None."""
+        """Return the champion that is current now for the same key as `champion`, or None."""
         return self._current(*_key(champion))
 
     def binary_digest(self, champion: ChampionRow) -> str | None:
@@ -194,7 +194,7 @@ class Champions:
         ]
 
     def rolled_back_kernel(self, search: SearchRow, trial: TrialRow) -> ChampionRow | None:
-        """Return the latest rolled-back champion whose kernel is that of a trial, or None.
+        """Return the latest rolled-back champion that has the same kernel as a trial, or None.
 
         Only champions of the search's family, problem, device model and objective are considered.
         """
@@ -213,7 +213,7 @@ class Champions:
         return self.session.scalars(query.order_by(ChampionRow.id.desc())).first()
 
     def history(self, champion: ChampionRow, limit: int) -> Sequence[ChampionRow]:
-        """Return up to `limit` champions with the same key as a champion, including that champion, newest first."""
+        """Return up to `limit` champions with the same key as `champion`, itself included, newest first."""
         same = (
             ChampionRow.family == champion.family,
             ChampionRow.problem_key == champion.problem_key,

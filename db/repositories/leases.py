@@ -23,8 +23,9 @@ _ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)
 _OPEN: tuple[JobState, ...] = ("queued", "leased")
 
 _JUST = timedelta(seconds=10)
-"""Period after a confirmation has waited long enough, in which the end of its wait counts as recent. It is longer than
-the interval between periodic tasks, so that one of these tasks finds every such confirmation."""
+"""Time during which the end of a confirmation's wait counts as recent. It is longer than the interval between periodic
+tasks, so that one of these tasks finds every such confirmation.
+"""
 
 # Built once, because every claim or report runs them.
 _ATTEMPTS, _JOBS = table(AttemptRow), table(JobRow)
@@ -188,7 +189,7 @@ class Leases:
         return job, next(iter(self._live(AttemptRow.job_id == job.id)), None)
 
     def searches_with_long_jobs(self, worker_id: str, since: datetime) -> set[int]:
-        """Return the ids of the searches of which this worker has a long job.
+        """Return the ids of the searches with a long job on this worker.
 
         A job is long if it was leased before `since`, and its device has delivered no result after `since`.
         """
@@ -201,7 +202,8 @@ class Leases:
     def working(self, search_id: int) -> tuple[JobRow, AttemptRow, DeviceRow | None] | None:
         """Return a leased trial or baseline job of a search, with its lease and its device.
 
-        Return None if none is leased. A job on which a device works is preferred, then the job with the oldest lease.
+        Return None if none is leased. A job that a device is executing is preferred, then the job with the oldest
+        lease.
         """
         device = and_(DeviceRow.worker_id == AttemptRow.worker_id, DeviceRow.uuid == AttemptRow.device_uuid)
         query = select(JobRow, AttemptRow, DeviceRow).join(AttemptRow, AttemptRow.job_id == JobRow.id)

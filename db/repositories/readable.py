@@ -36,7 +36,7 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 MOST_SKIPPED = 1_000
-"""Maximum number of unreadable rows that a query with a limit replaces by further rows."""
+"""Maximum number of unreadable rows that a query with a limit replaces by later rows."""
 
 log = structlog.get_logger("database")
 
@@ -45,8 +45,8 @@ def readable(session: Session, query: Select[Row], *, limit: int | None = None) 
     """Return the rows of a query, without unreadable rows.
 
     Args:
-        limit: number of rows to return. Further rows of the query take the place of unreadable rows, because a page
-            with fewer rows would look like the last page.
+        limit: number of rows to return. Later rows of the query replace unreadable rows, because a page with fewer rows
+            would look like the last page.
     """
     try:
         return session.scalars(query.limit(limit) if limit is not None else query).all()

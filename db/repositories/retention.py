@@ -102,7 +102,7 @@ def collect_searches(
 
 
 def _isolated(session: Session, work: Callable[[Session, int], bool], search_id: int) -> bool | None:
-    """Call `work` in a savepoint, so that a failure does not prevent further deletions.
+    """Call `work` in a savepoint, so that a failure does not prevent other deletions.
 
     Return the result of `work`, or None if it fails.
     """

@@ -61,7 +61,7 @@ class Tokens:
 
     def token(self, token_id: str) -> TokenRow:
         if (row := self.session.get(TokenRow, token_id)) is None:
-            raise NotFound(f"there is no token {token_id!r}: `kernel-evo token list` shows them")
+            raise NotFound(f"token {token_id!r} does not exist; `kernel-evo token list` shows all tokens")
         return row
 
     def issue(self, terms: Terms, *, by: str, now: datetime) -> tuple[str, TokenRow]:

@@ -30,7 +30,7 @@ LARGEST_FIGURE = 1e18
 """Upper limit of all other numbers about a device, in base units: operations per second, bytes, …"""
 
 NOT_WHOLE = {"int_parsing", "int_parsing_size", "int_from_float", "int_type"}
-NO_FIELD = "is not a field here; check its spelling, or omit it"
+NO_FIELD = "is not a known field; check its spelling, or omit it"
 """Reason for a field that the service does not know."""
 _OF_TEXTS = {"int_type", "float_type", "bool_type"}
 """Pydantic errors of strict types, which refuse strings such as ``"5"`` in JSON."""

@@ -226,7 +226,7 @@ def test_drained_worker_gets_no_jobs_until_it_is_resumed(rest: Rest) -> None:
 
 
 @pytest.mark.slow
-def test_api_and_pages_state_why_no_worker_measures_for_a_search(rest: Rest) -> None:
+def test_api_and_pages_state_why_no_worker_serves_a_search(rest: Rest) -> None:
     rest.prepare()
     search = rest.submit()
     pages, page = str(rest.http.base_url).removesuffix("/api/v1/"), f"/searches/{search['id']}"

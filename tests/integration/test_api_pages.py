@@ -271,7 +271,7 @@ def test_search_page_shows_the_metric_as_plot_and_table(stage: Stage, page: http
     assert "Least <code>BLOCK * 2 if UNROLL &lt; 2 else BLOCK</code>" in html
     drawn = [attrs for tag, attrs in outline.tags if tag == "svg" and "Pareto front" in (attrs.get("aria-label") or "")]
     assert [attrs.get("role") for attrs in drawn] == ["img", "img"]
-    assert "Trials of the Pareto front, the fastest first" in html
+    assert "Trials on the Pareto front, the fastest first" in html
     assert html.count("&lt; 2 else BLOCK</th>") == 2, (
         "the table of the Pareto front and the leaderboard must have this column"
     )

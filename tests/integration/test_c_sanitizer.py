@@ -231,7 +231,7 @@ def test_sanitizer_examines_assembler_code_that_clobbers_the_frame_pointer(tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("call_us", "found"), one_in(2, [(14.0, True), (5e4, False), (None, False)]))
-def test_sanitizer_timeout_is_a_finding_only_if_calls_of_the_kernel_are_short(
+def test_sanitizer_timeout_counts_as_a_fault_only_if_kernel_calls_are_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call_us: float | None, *, found: bool
 ) -> None:
     monkeypatch.setattr("workers.backends.cpu.sanitizer._AMPLE_S", 1.0)

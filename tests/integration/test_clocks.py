@@ -239,7 +239,7 @@ def test_sign_in_session_begun_while_the_clock_was_ahead_ends_on_time(stage: Sta
             assert [Tokens(session).session_holder(each, now) is not None for each in (early, usual)] == both
 
 
-def test_running_time_of_a_search_includes_the_time_until_the_last_periodic_sweep_of_a_killed_service(
+def test_search_running_time_counts_until_the_last_sweep_of_a_killed_service(
     stage: Stage,
 ) -> None:
     """Only sweeps record the running time during a confirmation or a long build, which may last minutes."""
@@ -302,7 +302,7 @@ def test_token_created_while_the_clock_was_ahead_expires_after_its_lifetime(stag
 
 
 @pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S, 0.0])
-def test_reason_why_a_search_waits_ends_with_the_next_result_after_the_clock_was_set(
+def test_reason_why_a_search_waits_is_cleared_by_the_next_result_after_a_clock_change(
     stage: Stage, seconds: float
 ) -> None:
     search = stage.submit()

@@ -109,7 +109,7 @@ def test_restrict_in_cpp_is_replaced_by_restrict_with_underscores(
 
 
 @pytest.mark.parametrize("pragma", ["#pragma GCC unroll UNROLL", "  # pragma  GCC unroll (UNROLL)"])
-def test_remedy_for_a_macro_in_a_gcc_pragma_compiles(cc: CCompiler, pragma: str) -> None:
+def test_code_suggested_for_a_macro_in_a_gcc_pragma_compiles(cc: CCompiler, pragma: str) -> None:
     loop = "int f(const int *x) {{ int s = 0;\n{}\nfor (int i = 0; i < 64; ++i) s += x[i]; return s; }}"
     defined, given = {"UNROLL": "4"}, {"UNROLL": "tunable"}
     if isinstance(cc.compile(with_macros(loop.format(pragma), defined, C), timeout_s=60), Artefact):
@@ -335,7 +335,7 @@ def test_advice_on_a_header_names_the_file_that_differs_only_in_case(cc: CCompil
     assert isinstance(cc.compile(replace(unit, source=written + body), timeout_s=60), Artefact)
 
 
-def test_remedy_for_host_code_under_nvrtc_compiles(nvrtc: NvrtcCompiler) -> None:
+def test_guard_suggested_for_host_code_compiles_under_nvrtc(nvrtc: NvrtcCompiler) -> None:
     kernel, host = 'extern "C" __global__ void f(float *x) { x[0] = 1; }', "int main() { return 0; }"
     said = failure(nvrtc, replace(CUDA, source=f"{kernel}\n{host}\n"), None).splitlines()[0]
     assert said.startswith("NVRTC compiles only device code")
@@ -352,7 +352,7 @@ def test_advice_names_the_intrinsic_whose_instructions_are_not_enabled(cc: CComp
     assert re.match(r"`_mm256_\w+` needs instructions that this CPU lacks, or that `flags` under \[cpu\] exclude", said)
 
 
-def test_remedy_for_placeholders_in_a_source_compiles(cc: CCompiler) -> None:
+def test_code_suggested_for_placeholders_in_a_source_compiles(cc: CCompiler) -> None:
     text = "int f(void) { return 2 * {{ TILE }}; }"
     said = failure(cc, with_macros(text, {"TILE": "4"}, C), macros(text, TILE="tunable")).splitlines()[0]
     placeholder, written, template = re.findall(r"`(.+?)`", said)

@@ -402,7 +402,7 @@ def test_faster_trial_challenges_after_a_device_slowdown_not_shown_by_baselines(
     assert toy_time_us(champion.config) == min(toy_time_us(trial.config) for trial in stage.trials(search))
 
 
-def test_too_short_quick_time_of_a_champion_does_not_prevent_a_faster_trial_from_challenging(stage: Stage) -> None:
+def test_faster_trial_challenges_a_champion_with_a_too_short_quick_time(stage: Stage) -> None:
     lucky, best = {"BLOCK": 16, "UNROLL": 2}, {"BLOCK": 8, "UNROLL": 2}
     search = stage.submit(budget={"trials": 14})
     confirmed = confirmed_configs(stage, search, slower=1.0, lucky={str(lucky): 0.5})
@@ -493,7 +493,7 @@ def test_error_directive_in_configs_with_all_pairs_of_values_ends_the_search(sta
     assert f"the first {served} configs fail to compile with the same error: #error unsupported. " in view.reason
 
 
-def test_error_directive_that_no_tunable_decides_ends_the_search(stage: Stage) -> None:
+def test_error_directive_that_depends_on_no_tunable_ends_the_search(stage: Stage) -> None:
     search, served = stage.submit(budget={"trials": 60}), 0
     while leases := stage.claim():
         served += isinstance(leases[0].job, Evaluate)

@@ -271,7 +271,7 @@ def test_search_summary_contains_the_confirmed_time_and_speedup(stage: Stage) ->
     assert summary.best == view.best and summary.speedup == view.speedup
 
 
-def test_kernel_found_wrong_by_its_confirmation_is_not_the_best_trial(stage: Stage) -> None:
+def test_refuted_trial_is_not_the_best_trial(stage: Stage) -> None:
     view = confirmed_search(stage)
     confirmed = {each.number for each in stage.trials(view.id) if each.source == "confirmed"}
     assert confirmed
@@ -309,7 +309,7 @@ def refute(stage: Stage, search: int, number: int) -> None:
             session.merge(champion).current = False
 
 
-def test_plots_and_findings_use_quick_times_of_valid_kernels_only(stage: Stage) -> None:
+def test_plots_and_report_use_only_quick_times_of_valid_kernels(stage: Stage) -> None:
     view = confirmed_search(stage)
     assert view.champion is not None
     champion = view.champion.trial_number
@@ -331,7 +331,7 @@ def test_plots_and_findings_use_quick_times_of_valid_kernels_only(stage: Stage) 
         assert {each.number: each.time_us for each in few if each.time_us is not None}.items() <= quick.items()
 
 
-def test_progress_and_start_of_a_search_are_the_same_everywhere(stage: Stage) -> None:
+def test_progress_and_start_of_a_search_are_equal_on_page_rest_and_report(stage: Stage) -> None:
     search = stage.submit(budget={"cost": 1.0, "cost_per_hour": 3600.0, "trials": 100})
     with stage.database.read() as session:
         catalogue = stage.conductor.catalogue
@@ -349,7 +349,7 @@ def test_progress_and_start_of_a_search_are_the_same_everywhere(stage: Stage) ->
 
 
 @pytest.mark.parametrize("second", [False, True])
-def test_front_compares_quick_figures_of_valid_kernels_only(stage: Stage, *, second: bool) -> None:
+def test_pareto_front_compares_only_quick_costs_of_valid_kernels(stage: Stage, *, second: bool) -> None:
     """The champion's confirmed time, 30 times as long, must not take it off the front."""
     objective = {"second_metric": "UNROLL"} if second else {"metric": "UNROLL + 0 * time_us"}
     view = confirmed_search(stage, objective=objective)
@@ -487,7 +487,7 @@ def test_gain_over_a_default_that_was_incumbent_is_the_ratio_of_paired_rounds(st
     assert not default.provisional and "in the same rounds" in default.words
 
 
-def test_confirmation_pairs_no_trial_of_another_objective(stage: Stage) -> None:
+def test_confirmation_is_no_paired_comparison_for_trials_of_another_objective(stage: Stage) -> None:
     """A trial with the incumbent's config in a search of cold times was not timed in the rounds of a confirmation."""
     stage.submit(budget={"trials": 1}, strategy="portfolio")
     list(stage.play())

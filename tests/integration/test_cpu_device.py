@@ -209,9 +209,7 @@ void f(const float *x, float *out) {
 """
 
 
-def test_outputs_changed_by_the_runner_or_a_later_call_do_not_count_as_late_writes_of_a_thread_pool(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_thread_pool_is_not_blamed_for_writes_of_the_runner_or_a_later_call(folder: Path, tmp_path: Path) -> None:
     """The threads of a pool outlive a call, so the check compares later outputs with those at the end of the call."""
     arguments = [
         Argument(name="x", role="input", dtype="float32", shape=(64,)),

@@ -100,7 +100,7 @@ def test_truncated_last_transaction_of_a_write_ahead_log_does_not_count_as_damag
     Database.open(killed).close()
 
 
-def test_error_of_a_damaged_write_ahead_log_has_a_command_that_discards_the_later_transactions(killed: Path) -> None:
+def test_damaged_write_ahead_log_error_has_a_command_to_discard_later_transactions(killed: Path) -> None:
     log = log_of(killed)
     flip(log, 32 + 5 * (24 + 4096) + 1000)
     before = log.read_bytes()
@@ -398,7 +398,7 @@ def test_new_connection_to_an_emptied_database_does_not_remove_the_log(living: D
 
 
 @pytest.mark.parametrize("kept", [0, 10, 40_000])
-def test_write_ahead_log_that_lost_frames_is_reported_at_the_next_start_with_a_repair_command(
+def test_write_ahead_log_without_some_frames_is_reported_with_a_repair_command(
     living: Database, tmp_path: Path, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "copy" / "evo.db"
@@ -419,7 +419,7 @@ def test_write_ahead_log_that_lost_frames_is_reported_at_the_next_start_with_a_r
     Database.open(copy).close()
 
 
-def test_emptied_file_of_a_stopped_service_is_refused_and_an_empty_file_of_a_user_is_accepted(tmp_path: Path) -> None:
+def test_emptied_database_is_refused_and_a_new_empty_file_is_accepted(tmp_path: Path) -> None:
     file = tmp_path / "evo.db"
     file.touch()
     settings = Settings(db=Location.of(file))

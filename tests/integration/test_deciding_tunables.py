@@ -80,7 +80,7 @@ def log_of(folder: Path, config: Mapping[str, int]) -> str | None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_configs_with_equal_deciding_tunables_all_fail(tmp_path: Path, seed: int) -> None:
+def test_configs_with_equal_values_of_the_deciding_tunables_all_fail(tmp_path: Path, seed: int) -> None:
     files = program(random.Random(seed))
     for name, text in files.items():
         (tmp_path / name).write_text(f"{text}\n")
@@ -160,7 +160,7 @@ def built(tmp_path: Path, kind: DeviceKind, source: str, launch: str = LAUNCH) -
         ('#include "absent.h"', ()),
     ],
 )
-def test_failed_build_reports_the_tunables_that_decide(
+def test_failed_build_reports_the_tunables_that_decide_whether_the_line_is_compiled(
     tmp_path: Path, kind: DeviceKind, check: str, names: tuple[str, ...]
 ) -> None:
     head = f'extern "C" {HEAD[kind]}' if kind == "cpu" else HEAD[kind]
@@ -179,7 +179,7 @@ def test_failed_build_reports_the_tunables_that_decide(
         ("90000 + A", 5000, None),
     ],
 )
-def test_launch_with_too_much_shared_memory_reports_the_tunables_of_its_size(
+def test_launch_with_too_much_shared_memory_reports_the_tunables_in_its_size(
     tmp_path: Path, size: str, static: int, names: tuple[str, ...] | None
 ) -> None:
     """In the last case, the array in the kernel has a share in the sum, so its tunables are unknown."""

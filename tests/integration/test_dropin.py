@@ -611,7 +611,7 @@ def test_causal_attention_with_unequal_lengths_equals_pytorch(fast: Any) -> None
     assert served(fast) == 0
 
 
-def test_call_with_more_threads_than_the_champion_falls_back_to_pytorch(fast: Any) -> None:
+def test_call_with_more_threads_than_the_kernel_was_tuned_for_falls_back_to_pytorch(fast: Any) -> None:
     import torch
 
     torch.set_num_threads(2)

@@ -85,7 +85,7 @@ def test_non_utf8_family_file_is_refused_and_the_error_contains_a_conversion_com
     ],
     ids=["gzip", "binary"],
 )
-def test_recording_that_is_no_text_is_refused_with_its_kind(
+def test_binary_recording_is_refused_and_the_error_names_its_file_type(
     tmp_path: Path, content: bytes, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -235,7 +235,7 @@ class Tags(HTMLParser):
 
 
 @pytest.mark.slow
-def test_hostile_text_of_users_is_escaped_on_every_page(tmp_path: Path) -> None:
+def test_malicious_user_text_is_escaped_on_every_page(tmp_path: Path) -> None:
     """The test opens every page of the route table, with hostile text in every field that users can write."""
     text = f"{SCRIPT}{ATTRIBUTE}{TEMPLATE}"
     with serving(tmp_path / "evo.db", requests_per_s=1e6) as service:

@@ -175,15 +175,15 @@ def test_json_body_is_checked_for_unstorable_values_once_and_outside_the_event_l
         (
             '{"family": "sdpa", "problem": {"S": [1]}}',
             "problem.S",
-            "S: is a list; give one value: .*a string in quotes",
+            "S: is a list; send one value: .*a string in quotes",
         ),
         ('{"family": "sdpa", "problem": {"S": [1, 2]}}', "problem.S", "; send a request for each value$"),
-        ('{"family": "sdpa", "problem": {"S": {"a": 1}}}', "problem.S", "S: is an object; give one value"),
-        ('{"family": "sdpa", "problem": {"S": null}}', "problem.S", "S: is null; give one value"),
+        ('{"family": "sdpa", "problem": {"S": {"a": 1}}}', "problem.S", "S: is an object; send one value"),
+        ('{"family": "sdpa", "problem": {"S": null}}', "problem.S", "S: is null; send one value"),
         ('{"family": "sdpa", "problem": "S=1,2"}', "problem", "`2` is not .*, with one value for each name"),
-        ('{"family": "sdpa", "title": 3}', "title", "is not a field here"),
-        ('{"family": "sdpa", "n_trials": 3}', "n_trials", "is not a field here; write budget.trials$"),
-        ('{"family": "sdpa", "stratgy": "tpe"}', "stratgy", "is not a field here; write strategy$"),
+        ('{"family": "sdpa", "title": 3}', "title", "is not a known field"),
+        ('{"family": "sdpa", "n_trials": 3}', "n_trials", "is not a known field; write budget.trials$"),
+        ('{"family": "sdpa", "stratgy": "tpe"}', "stratgy", "is not a known field; write strategy$"),
         ('{"family": ["sdpa"]}', "family", "must be a string, in quotes"),
         ("[]", "body", "must be an object"),
         ("null", "body", "must be an object"),
@@ -401,7 +401,7 @@ def test_interrupted_upload_is_not_reported_as_a_bug(tmp_path: Path) -> None:
     ],
     ids=["quotes", "quotes in a session", "escapes", "equals signs", "many cookies", "repeated cookie"],
 )
-def test_hostile_cookies_are_parsed_quickly(rest: Local, value: str) -> None:
+def test_adversarial_cookies_are_parsed_quickly(rest: Local, value: str) -> None:
     """Python's cookie parser takes quadratic time for quoted values (CVE-2024-7592)."""
     rest.http.get("/searches")
     begun_s = time.process_time()

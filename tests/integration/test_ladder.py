@@ -224,7 +224,7 @@ def test_hanging_kernel_and_its_processes_are_killed_at_the_time_limit(workshop:
     assert {child.pid for child in psutil.Process().children()} <= before
 
 
-def test_kernel_that_allocates_without_end_crashes_at_the_memory_limit(workshop: Workshop) -> None:
+def test_kernel_that_allocates_endlessly_crashes_at_the_memory_limit(workshop: Workshop) -> None:
     policy = replace(QUICK, memory_limit_bytes=256 << 20)
     outcome = workshop.report("allocate", policy=policy).outcome
     assert isinstance(outcome, Crashed)
@@ -513,7 +513,7 @@ def test_confirmation_leaves_out_baselines_if_one_of_them_hangs(workshop: Worksh
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ahead", one_in(2, [False, True]))
-def test_promising_challenger_is_sanitized_and_timed_in_further_processes(
+def test_promising_challenger_is_sanitized_and_timed_in_more_processes(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, ahead: bool
 ) -> None:
     monkeypatch.setattr("workers.jobs.confirmation.overlaps", lambda _: ahead)
@@ -543,7 +543,7 @@ def test_promising_challenger_is_sanitized_and_timed_in_further_processes(
 
 
 @pytest.mark.slow
-def test_unpromising_challenger_skips_sanitizers_and_further_processes(
+def test_unpromising_challenger_skips_sanitizers_and_more_processes(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.jobs.confirmation.promising", lambda *_: False)

@@ -118,7 +118,7 @@ def test_nvcc_error_of_a_missing_entry_suggests_extern_c(fake: FakeNvcc) -> None
 )
 def test_nvcc_without_a_usable_host_compiler_is_not_a_fault_of_the_kernel(fake: FakeNvcc, said: str) -> None:
     fake.says(said, "1")
-    with pytest.raises(NoNvccError, match=r"nvcc 13\.0\.88 does not compile for sm_90 here: "):
+    with pytest.raises(NoNvccError, match=r"nvcc 13\.0\.88 cannot compile for sm_90: "):
         NvccCompiler().compile(UNIT, timeout_s=60)
 
 

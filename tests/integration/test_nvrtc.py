@@ -154,7 +154,7 @@ def test_nvrtc_libraries_are_listed_newest_first(tmp_path: Path, monkeypatch: py
     assert found == ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.9"]
 
 
-def test_every_gpu_family_is_sampled_on_all_its_architectures() -> None:
+def test_compiled_problems_cover_every_cuda_kernel_family_and_architecture() -> None:
     mine = [package.family for package in builtin() if "cuda" in package.family.implementations]
     for architecture in ("sm_80", "sm_89", "sm_90"):
         meant = {family.name for family in mine if runs(family, known(architecture))}
@@ -418,7 +418,7 @@ def begin(family: Family, text: str, architecture: str = "sm_90") -> list[Config
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "text", "change", "architecture"), one_in(18, STARTED, of=itemgetter(0)))
-def test_initial_configs_compile_without_spills_or_serialised_warpgroup_products(
+def test_initial_configs_compile_without_spills_or_serialised_wgmma(
     compiler: NvrtcCompiler, family: str, text: str, change: Config, architecture: str
 ) -> None:
     package, device = find(family), known(architecture)

@@ -140,7 +140,7 @@ def test_stored_policy_gets_defaults_for_fields_added_later(old: Location, monke
     assert policy.thresholds == {} and policy.threshold("rounds") == 3.0
 
 
-def test_trial_found_wrong_in_an_earlier_release_is_not_ranked(old: Location) -> None:
+def test_trial_refuted_in_an_earlier_release_is_not_ranked(old: Location) -> None:
     database = Database.open(old)
     with database.engine.begin() as connection:
         trials = Table("trials", MetaData(), autoload_with=connection)

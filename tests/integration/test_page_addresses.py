@@ -83,7 +83,7 @@ def test_error_page_names_the_unknown_query_parameter(page: httpx.Client) -> Non
         ("/searches/1?where=BLOCK>=nan", 200, "'nan' is not a number"),
         ("/start?family=toi", 422, "did you mean `toy`?"),
         ("/compare?trial=1.1", 422, "tick two trials to compare: 1 trial ticked"),
-        ("/compare?left=1.1&right=best", 422, "right: name a trial by its search and its number"),
+        ("/compare?left=1.1&right=best", 422, "right: write the search and the trial number"),
         ("/compare?left=1.1", 422, "right: is missing; tick two trials of a leaderboard"),
         ("/compare?", 422, "left: is missing; tick two trials of a leaderboard"),
         ("/searches/1/plots?where=zzz", 422, "where: `zzz` is not of the form NAME=VALUE"),

@@ -52,7 +52,7 @@ def test_start_of_the_rendering_process_does_not_count_as_rendering_time(monkeyp
     assert rendered(Renderer(longest_s=5.0), "{{ WIDTH }}") == "1"
 
 
-def test_rendering_process_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rendering_process_that_does_not_start_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_process, "_command", lambda _: (sys.executable, "-c", "import time; time.sleep(600)"))
     monkeypatch.setattr("workers.build.rendering.START_S", 0.2)
     with pytest.raises(RenderError, match=r"the rendering process ended: it did not start within 0\.2 s"):

@@ -104,7 +104,7 @@ def test_kernels_use_the_tensor_core_instructions_of_their_architecture(
 @pytest.mark.parametrize(
     ("family", "text"), [("sdpa_fp8", "B=4,H=16,S=4096,D=128,v_layout=columns"), ("gemm_fp8", "M=4096,N=4096,K=4096")]
 )
-def test_fp8_kernels_use_native_warpgroup_products_on_sm_90(tmp_path: Path, family: str, text: str) -> None:
+def test_fp8_kernels_use_native_wgmma_instructions_on_sm_90(tmp_path: Path, family: str, text: str) -> None:
     package = find(family)
     start, *_ = package.family.begin(package.family.problem(text, "cuda"), known("sm_90"))
     _, found = compiled(family, text, "sm_90", start, tmp_path)

@@ -103,14 +103,14 @@ def test_estimated_trials_are_ranked_and_not_promoted(stage: Stage) -> None:
     assert view.place == "estimated for NVIDIA L4 (sm_89), never run"
 
 
-def test_timed_searches_refuse_estimates_and_searches_of_estimates_refuse_times(stage: Stage) -> None:
+def test_timed_search_refuses_estimates_and_estimating_search_refuses_times(stage: Stage) -> None:
     submit(stage, device="estimate", objective=FOR_L4)
     (baseline,) = stage.conductor.claim("w1", "e").leases
-    with pytest.raises(InvalidInput, match="contains times, but this is a search of estimates"):
+    with pytest.raises(InvalidInput, match="contains measured times, but this search only estimates times"):
         stage.conductor.report(baseline.attempt_id, baseline.token, BaselineReport(timings={"fast": timing(1.0)}))
     (trial,) = stage.conductor.claim("w1", "e").leases
     assert isinstance(trial.job, Evaluate)
-    with pytest.raises(InvalidInput, match="contains times, but this is a search of estimates"):
+    with pytest.raises(InvalidInput, match="contains measured times, but this search only estimates times"):
         stage.hand_in(trial, measured(trial.job.config))
     for time_us in (0.0, float("nan"), float("inf")):
         with pytest.raises(InvalidInput, match=r"^report\.outcome\.time_us: "):
@@ -174,7 +174,7 @@ def test_automatic_device_choice_never_selects_the_estimator(stage: Stage) -> No
         submit(stage)
 
 
-def test_misspelt_device_kind_is_corrected_without_an_option_of_the_command_line(stage: Stage) -> None:
+def test_misspelt_device_kind_error_suggests_a_kind_but_no_cli_option(stage: Stage) -> None:
     """REST clients get the same text."""
     with pytest.raises(Conflict, match="write 'cpu' in place of 'cpuu'"):
         submit(stage, device="cpuu")

@@ -501,7 +501,7 @@ def test_gain_of_tuning_compares_quick_costs_of_all_trials(lab: Lab, objective: 
         assert Variants(session).costs_of_all(search) == pytest.approx(quick)
 
 
-def test_kernel_found_wrong_by_its_confirmation_has_no_cost(lab: Lab) -> None:
+def test_refuted_trial_has_no_cost(lab: Lab) -> None:
     search = lab.search(budget={"trials": 4})
     lab.play()
     with lab.stage.database.write() as session:

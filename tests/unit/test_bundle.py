@@ -175,7 +175,7 @@ def test_bundle_download_succeeds_after_a_service_error(tmp_path: Path, error: E
 
 def test_family_name_is_not_used_as_a_path(tmp_path: Path) -> None:
     for name in ("..", "../faulty", str(FAULTY), "space.json"):
-        with pytest.raises(FamilyMismatch, match="give the path as `location`"):
+        with pytest.raises(FamilyMismatch, match="set `location` of the family"):
             Families(tmp_path).get(FamilyRef(name=name, digest="0" * 64))
 
 

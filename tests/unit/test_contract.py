@@ -248,7 +248,7 @@ def test_inputs_must_match_their_declaration(dtype: str, made: Any, reason: str)
 
 def test_error_names_missing_or_undeclared_arrays_and_the_remedy() -> None:
     declared = [operand("float32", role="input")]
-    with pytest.raises(FamilyError, match=r"inputs\(\): returns no input `y` for case tail, but only `z`"):
+    with pytest.raises(FamilyError, match=r"inputs\(\) must return the input `y` for case tail, but returned only `z`"):
         check_names({"z": np.zeros(1)}, declared, ["input"], case="tail", maker="reference.py, inputs()")
     extra = {"y": np.zeros(1), "z": np.zeros(1)}
     with pytest.raises(

@@ -62,13 +62,13 @@ def test_kernel_killed_in_every_attempt_counts_as_crashed() -> None:
 
 
 def test_runner_killed_in_every_attempt_raises_killed_error() -> None:
-    with pytest.raises(KilledError, match="in each of 3 attempts: the system reports no lack of memory"):
+    with pytest.raises(KilledError, match="in each of 3 attempts: the system reports no out-of-memory kill"):
         undisturbed(attempts(*[crashed(RUNNER)] * MOST_ATTEMPTS))
 
 
-def test_killed_error_states_a_lack_of_memory(kills: list[int]) -> None:
+def test_error_states_that_processes_were_killed_because_memory_ran_out(kills: list[int]) -> None:
     kills[:] = [4, 5]
-    with pytest.raises(KilledError, match="for lack of memory"):
+    with pytest.raises(KilledError, match="because memory ran out"):
         undisturbed(attempts(*[crashed(RUNNER)] * MOST_ATTEMPTS))
 
 
@@ -103,7 +103,7 @@ def test_ablated_change_killed_in_every_attempt_counts_as_crashed() -> None:
         ("nothing of the kind", "proc/vmstat"),
     ],
 )
-def test_kills_for_lack_of_memory_are_counted(
+def test_out_of_memory_kills_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cgroup: str, file: str
 ) -> None:
     for path, text in (("proc/self/cgroup", cgroup), (file, "low 0\noom 9\noom_kill 7\n")):
@@ -114,9 +114,7 @@ def test_kills_for_lack_of_memory_are_counted(
     assert memory_kills() == 7
 
 
-def test_kills_for_lack_of_memory_are_0_without_a_counter_of_the_system(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_out_of_memory_kills_are_0_without_a_system_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(killed, "_PROC", tmp_path)
     monkeypatch.setattr(killed, "_CGROUPS", tmp_path)
     assert memory_kills() == 0

@@ -215,7 +215,7 @@ def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, mon
         ),
         (
             WHOLE.replace('return {"y": 2', 'return {"z": 2'),
-            r"reference\(\): returns no output `y` for case nominal, but only `z`",
+            r"reference\(\) must return the output `y` for case nominal, but returned only `z`",
         ),
         (
             WHOLE.replace('return {"y": 2', "raise SystemExit(3)\n    return {'y': 2"),
@@ -231,7 +231,7 @@ def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, mon
         ),
         (
             WHOLE.replace('return {"x"', "return {}\n    return {'x'"),
-            r"inputs\(\): returns no input `x` .*, but an empty dict",
+            r"inputs\(\) must return the input `x` .*, but returned an empty dict",
         ),
         (
             WHOLE.replace('return {"y": 2', "return {'y': 'two'}\n    return {'y': 2"),

@@ -46,7 +46,7 @@ def test_verify_function_that_returns_text_or_false_refuses_the_outputs(said: ob
 
 @pytest.mark.parametrize("said", [1, 0, [], np.zeros(2)])
 def test_unsupported_return_value_of_verify_is_an_error_of_the_family(said: object) -> None:
-    with pytest.raises(FamilyError, match="return None for right outputs"):
+    with pytest.raises(FamilyError, match="return None for correct outputs"):
         verification(lambda *_: said)(RIGHT)
 
 

@@ -20,7 +20,7 @@ from workers.build import Compiler
 from workers.build.kernel import Argument
 
 GROUP = "kernel_evo.backends"
-"""Group of entry points with which installed packages add drivers. The name of an entry point is the device kind."""
+"""Entry-point group through which installed packages add drivers. The name of an entry point is the device kind."""
 
 
 class LaunchError(EvoError, RuntimeError):

@@ -80,7 +80,7 @@ class Resources:
     occupancy: float | None = None
 
     def figures(self) -> dict[str, float]:
-        """Return the known values by name, in the form in which outcomes store them."""
+        """Return the resource usage by name, without unknown values, as stored in outcomes."""
         return {name: float(value) for name, value in vars(self).items() if value is not None}
 
 

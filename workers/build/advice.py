@@ -82,7 +82,7 @@ def _elsewhere(name: str, unit: Unit) -> str:
         return f"{name} was not submitted with the source; submit the header too, and include it by its file name"
     table = _table(unit)
     if (meant := _other_case(name, unit)) is not None:
-        return f'there is no {name}, but {meant}, and names are case-sensitive; write `#include "{meant}"`'
+        return f'{name} does not exist, but {meant} does: names are case-sensitive; write `#include "{meant}"`'
     if "\\" in name:
         path = name.replace("\\", "/")
         return f'{name} is not found, because folders are separated by `/`; write `#include "{path}"`'
@@ -250,7 +250,7 @@ def _host_code(log: str) -> Iterator[str]:
 
 
 def _instructions(log: str) -> Iterator[str]:
-    """Yield advice for intrinsics of instructions for which the compiler does not generate code."""
+    """Yield advice for intrinsics whose instructions are not enabled in the compiler."""
     for name in list(dict.fromkeys(match[1] or match[2] for match in _NO_INSTRUCTION.finditer(log)))[:MOST]:
         yield (
             f"`{name}` needs instructions that this CPU lacks, or that `flags` under [cpu] exclude; "
@@ -340,7 +340,7 @@ def _names_at(location: _Place, own: bool, macros: Macros, *, misread: bool) -> 
 
 
 def _pragmas(locations: Iterable[_Place], macros: Macros | None) -> Iterator[str]:
-    """Yield advice for macros in pragmas in which the compiler does not expand macros, e.g. GCC's ``unroll``."""
+    """Yield advice for macros in pragmas whose macros the compiler does not expand, e.g. GCC's ``unroll``."""
     if macros is None:
         return
     for location in locations:

@@ -126,7 +126,7 @@ class Builder:
         self._numbers = itertools.count()
 
     def build(self, work: Assignment, config: Config) -> Built:
-        """Build a config for the searched problem, and for each further case whose problem the config supports."""
+        """Build a config for the searched problem, and for each other case whose problem the config supports."""
         terms = work.terms
         target = aimed_at(terms.device, terms.objective)
         if target == terms.device:
@@ -281,7 +281,7 @@ class _Build:
         )
 
     def _distribution(self) -> Iterator[str]:
-        """Yield the problem fields over which the blocks are distributed, as a text; nothing for a plain function."""
+        """Yield a description of how the blocks are distributed over problem fields. Plain functions yield nothing."""
         problem, terms = self.cases[0].problem, self.terms
         if problem is None:
             return
@@ -305,7 +305,7 @@ class _Build:
     def _with_deciding_tunables(self, refusal: OverResources, step: Step) -> OverResources:
         """Add the tunables of the expression `shared_memory` if its value alone exceeds the limit.
 
-        As in `_decided_by`, they are unknown for problems of further cases, and also for further launches.
+        They are unknown for the problems of other cases (see `_decided_by`), and if a call has several launches.
         """
         implementation = self.copy.family.implementation(self.terms.device.kind)
         dynamic_bytes, geometry = step.launch.shared_memory_bytes, implementation.geometry
@@ -344,7 +344,7 @@ class _Build:
     def _decided_by(self, log: str, unit: Unit) -> tuple[str, ...] | None:
         """Return the tunables that decide whether the failing line is compiled; None if they are unknown.
 
-        They are unknown for problems of further cases, because the config decides which of these cases are compiled.
+        They are unknown for the problems of other cases, because the config decides which of these cases are compiled.
         """
         if self.compiled:
             return None

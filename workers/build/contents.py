@@ -25,7 +25,7 @@ _NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
 _LIBRARY = re.compile(r"\.(?:a|o|dylib|so(?:\.\d+)*)$")
 _ABSENT = "absent"
 _known: dict[str, tuple[tuple[int, ...], str | None]] = {}
-"""State (times, size, inode) and digest of files by path. The digest is None if the compiler may read further files
+"""State (times, size, inode) and digest of files by path. The digest is None if the compiler may read other files
 because of this file, without reporting them.
 """
 

@@ -43,7 +43,7 @@ VALUES = 3
 """Maximum number of values of a tunable that are compared with its default value."""
 
 CONTEXTS = 12
-"""Maximum number of further configs in which a tunable is tested if it has no effect in the default config."""
+"""Maximum number of additional configs in which a tunable is tested if it has no effect in the default config."""
 
 MOST_S = 3.0
 """Time limit of the check in seconds. Tunables that are not checked by then are not reported."""
@@ -60,7 +60,7 @@ class Idle:
     Attributes:
         tunable: name of the tunable.
         values: number of values that were compared with the default value in the default config.
-        contexts: number of further configs in which a second value of the tunable gave the same kernel.
+        contexts: number of additional configs in which a second value of the tunable gave the same kernel.
     """
 
     tunable: str

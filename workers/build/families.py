@@ -177,7 +177,7 @@ class Families:
                 raise NotFound("it was uploaded to a service, and this process cannot fetch it")
             return str(lay_out(ref, self._fetch, self._folder / "bundles"))
         if ref.location is None and is_path(ref.name):
-            raise NotFound("its name is a path; give the path as `location` of the family")
+            raise NotFound("its name is a path; set `location` of the family to this path")
         return ref.location or ref.name
 
     def _copy(self, package: Package) -> Copy:

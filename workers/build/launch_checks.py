@@ -97,7 +97,7 @@ def _absence(ptx: bytes, step: Step) -> LaunchFailed | None:
         return None
     found = ", ".join(f"`{name}`" for name in entries_in(ptx.decode(errors="replace"))) or "none"
     reason = f"[[cuda.launch]] starts `{step.entry}`, which the source does not define as a kernel; it has {found}"
-    return LaunchFailed(reason=f'{reason}; name one of these, or write `extern "C" __global__ void {step.entry}(…)`')
+    return LaunchFailed(reason=f'{reason}; use one of these, or write `extern "C" __global__ void {step.entry}(…)`')
 
 
 def read_declared(ptx: str, entry: str) -> Declared | None:

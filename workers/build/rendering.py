@@ -76,7 +76,7 @@ class Renderer:
             fresh: True to start a new process, False to use an idle process if there is one.
 
         Returns:
-            The answer. If the process ended or did not start, a text with the reason. After the time limit, None.
+            The answer. If the process ended or did not start, a string with the reason. After the time limit, None.
         """
         try:
             if fresh:

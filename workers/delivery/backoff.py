@@ -8,8 +8,8 @@ class Backoff:
     """Exponential backoff with jitter. A pause ends early when the worker stops.
 
     Args:
-        first_s: duration of the pause after the first failure in seconds. It is doubled after each further failure, up
-            to `longest_s`.
+        first_s: duration of the pause after the first failure in seconds. It is doubled after each additional failure,
+            up to `longest_s`.
     """
 
     def __init__(self, stopping: threading.Event, *, first_s: float, longest_s: float) -> None:

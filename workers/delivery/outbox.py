@@ -22,7 +22,7 @@ MOST_AT_ONCE = 32
 """Maximum number of results in one request."""
 
 MOST_ENCLOSED_BYTES = 4 << 20
-"""Maximum size in bytes of artefacts in one request. Further artefacts are uploaded before, in separate requests."""
+"""Maximum size in bytes of artefacts in one request. The others are uploaded before, in separate requests."""
 
 MOST_TRIES = 5
 """A result is set aside (kept, but not sent again) if the service fails in this many attempts to deliver it."""
@@ -236,7 +236,7 @@ class Outbox:
         self._forget(result)
 
     def _refused(self, result: PendingResult, error: ServiceError | InvalidInput) -> bool:
-        """Set aside a result that the service refuses, or with which the service failed in `MOST_TRIES` attempts.
+        """Set aside a result that the service refuses, or that it failed to process in `MOST_TRIES` attempts.
 
         Return True if the result was set aside.
         """

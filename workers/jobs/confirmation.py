@@ -131,7 +131,7 @@ class Confirmation:
         return _report(cases["challenger"], compared, self._built["challenger"].uncovered)
 
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
-        """Return the report with the comparisons of further processes.
+        """Return the report with the comparisons of additional processes.
 
         Processes are added until the verdict is decided, and verify the challenger only on the timed case. If the first
         process decides, the report is returned unchanged.
@@ -163,7 +163,7 @@ class Confirmation:
         They run only if the samples would promote the challenger.
         """
         runners = self._instruments.runners
-        runners.discard()  # end the runners that were prepared for further comparisons
+        runners.discard()  # end the runners that were prepared for more comparisons
         sanitizer, profiler = self._instruments.sanitizer, self._instruments.profiler
         if not promising(report, self._terms.policy, self._costs(report)):
             return replace(report, sanitizers=_not_sanitized(NOT_WON if sanitizer else NO_SANITIZER))
@@ -210,8 +210,8 @@ class Confirmation:
         """Return the numbers that are appended to the seeds of the inputs of a process.
 
         If runners are prepared during measurements (on GPUs), all processes after the first use the same inputs, so
-        that expected outputs are computed only once. This is safe, because GPU kernels cannot write files with results
-        for later processes. On other devices, each process draws new inputs.
+        that expected outputs are computed only once. This is safe, because GPU kernels cannot pass results to later
+        processes in files. On other devices, each process draws new inputs.
         """
         if process == 1:
             return (self._job.seed,)

@@ -1,4 +1,4 @@
-"""Executes jobs of estimates: compiles a config for the target GPU, and estimates the time from the used resources."""
+"""Executes estimate jobs: compiles a config for the target GPU, and estimates its time from the resources it uses."""
 
 import math
 import threading
@@ -21,7 +21,7 @@ from workers.build.effects import Effects
 from workers.build.families import Assignment
 from workers.jobs.evaluation import Preparation
 
-NOT_RUN = "a search of estimates runs no kernels"
+NOT_RUN = "a search that only estimates times runs no kernels"
 
 
 class Estimator:

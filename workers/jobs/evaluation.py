@@ -96,7 +96,7 @@ class Performer(Protocol):
 
 
 class Evaluator:
-    """A `Performer` for devices on which kernels run.
+    """A `Performer` for devices that run kernels.
 
     Args:
         folder: cache folder of the worker.

@@ -20,7 +20,7 @@ _FAR_OFF = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Baselines:
-    """Timers of the usable baselines by name, and reasons why further baselines are unusable, also by name."""
+    """Timers of the usable baselines by name, and the reasons why other baselines are unusable, also by name."""
 
     timers: dict[str, Timer] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)

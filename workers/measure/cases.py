@@ -135,7 +135,7 @@ def _verify_mixtures(bench: Bench, candidate: Candidate, buffers: Buffers) -> No
     """Verify one call on each of the mixed inputs, in the timed buffers.
 
     The first two mixtures differ little from the nominal inputs. Before each of these two, the kernel is called on the
-    nominal inputs, so that a kernel that reuses its last answer is detected.
+    nominal inputs, so that a kernel that reuses its last results is detected.
     """
     kernel, arguments, contents = candidate.kernel, candidate.arguments, bench.buffers.contents(candidate.arguments)
     before, deterministic = contents.of(buffers), bench.terms.objective.deterministic

@@ -112,7 +112,7 @@ def _cold_copies(bench: Bench, baselines: int) -> int:
 
 
 def _enough(request: Compare, objective: Objective, samples: Mapping[str, Sequence[float]]) -> bool:
-    """Return True if further rounds are unnecessary.
+    """Return True if no more rounds are needed.
 
     This is the case if the challenger's time ratios are precise enough, or if more rounds cannot change the decision.
     """

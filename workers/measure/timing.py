@@ -33,14 +33,14 @@ _MOST_REPEATS = 10
 
 
 class ReferenceTimers:
-    """Timers of the anchor and the empty call of a session. See `Session.anchor` and `Session.floor`."""
+    """Timers of the anchor (a small fixed kernel) and of an empty kernel. See `Session.anchor` and `Session.floor`."""
 
     def __init__(self, session: Session) -> None:
         self._anchor = session.anchor()
         self._floor = session.floor()
 
     def now(self) -> "Moment":
-        """Return the current times of the anchor and the empty call."""
+        """Measure the anchor and the empty call now. Their times show the current speed of the device."""
         return Moment(anchor_us=_median_of(self._anchor), floor_us=_median_of(self._floor))
 
 
@@ -142,7 +142,7 @@ def interleave(
         warm: True to call the kernel for `WARM_US` before each sample, unless a sample lasts that long. Without these
             calls, a kernel would look slow after a baseline that uses much memory.
         after: function that is called after each sample with the name of the timer, e.g. to verify the outputs.
-        enough: function that is called after each round with all samples. If it returns True, no further round follows.
+        enough: function that is called after each round with all samples. If it returns True, no more rounds follow.
 
     Returns:
         The average times of a call in µs, one per round, by the name of the timer.

@@ -19,7 +19,7 @@ from workers.measure.family.expected_output import ExpectedOutput
 from workers.measure.proof import Launch
 
 _SECOND_POISON = 0xA5
-"""Byte that is used in turn with `POISON`, so that an unwritten integer output differs between launches."""
+"""Byte that alternates with `POISON`, so that an unwritten integer output differs between launches."""
 
 _NEGLIGIBLE = 1e-300
 _ROUNDING = 0.01
@@ -309,7 +309,7 @@ def _exceeded(case: CaseError) -> str:
 
 
 def _located(values: NDArray[Any], reference: NDArray[Any]) -> str:
-    """Return a text with the position of the largest error, the value there, and its expected value.
+    """Return the position of the largest error, the value there, and its expected value, as text.
 
     The text is empty for encoded numbers (such as FP8), NaN and infinity.
     """

@@ -94,7 +94,7 @@ def _lower(name: str, value: int) -> None:
     try:
         resource.setrlimit(which, (value, value))
     except (ValueError, OSError) as error:
-        print(f"{name} cannot be limited here: {error}", file=sys.stderr)  # noqa: T201
+        print(f"{name} cannot be limited on this system: {error}", file=sys.stderr)  # noqa: T201
 
 
 def _watch(parent: int) -> None:

@@ -98,8 +98,8 @@ def _counters() -> Iterator[Path]:
 
 def _cause(kills: int) -> str:
     if kills > 0:
-        return "the system killed processes for lack of memory; free memory, or run fewer jobs on this machine"
-    return "the system reports no lack of memory, so another process sent the signal"
+        return "the system killed processes because memory ran out; free memory, or run fewer jobs on this machine"
+    return "the system reports no out-of-memory kill, so another process sent the signal"
 
 
 def _killed(report: Report) -> Crashed | None:

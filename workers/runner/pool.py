@@ -177,10 +177,10 @@ class Runners:
     thread.
 
     Args:
-        folder: cache folder of the worker, from which runners read expected outputs.
+        folder: cache folder of the worker. Runners read expected outputs from it.
 
     Attributes:
-        interruption: object that ends the runner and all further processes of the current job, such as compilers,
+        interruption: object that ends the runner and all other processes of the current job, such as compilers,
             profilers and sanitizers.
         opening: durations of the steps of the last runner start, in seconds.
     """

@@ -1,6 +1,6 @@
 """Messages between a slot and its runner. Each message is one line of JSON in a pipe.
 
-The runner may execute hostile machine code, so the slot never unpickles its replies.
+The runner may execute malicious machine code, so the slot never unpickles its replies.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class CasePlan:
         distribution: name of the distribution of the inputs, for reference.py.
         seeds: seeds of random generators. The inputs are drawn once with each seed.
         operands: inputs and outputs of the problem as the family declares them. A kernel need not take all of them.
-        mixed: True if parts of the inputs may be replaced with parts of the inputs of further cases.
+        mixed: True if parts of the inputs may be replaced with parts of the inputs of other cases.
     """
 
     name: str
@@ -173,7 +173,7 @@ class Compare:
         rounds: maximum number of rounds.
         baselines: True to time baselines.
         only: name of the only baseline to time. If None, all baselines are timed.
-        overwrite_check: name of the series for which the overwrite check is made, or None.
+        overwrite_check: name of the series that the overwrite check examines, or None.
         policy: limits of the overwrite check, and minimum number of rounds.
         inputs: maximum number of new inputs on which the challenger is verified after the rounds, if time permits.
         budget_s: time for the rounds in seconds. Baselines that would exceed it are omitted. If only baselines are
@@ -245,7 +245,7 @@ class Compared:
     Attributes:
         series: samples by name of the series. Sample i was taken in round i.
         baselines: samples by name of the baseline.
-        unavailable: reasons why further baselines were not timed, by name of the baseline.
+        unavailable: reasons why other baselines were not timed, by name of the baseline.
         answers: results of the output checks, by name of the candidate. Candidates with wrong outputs are also timed.
         seconds: durations of the steps of the comparison in seconds, in order.
     """

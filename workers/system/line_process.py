@@ -55,7 +55,7 @@ class LineProcess:
         )  # closes the pipes, also at the end of the interpreter
 
     def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | str | None:
-        """Return the answer to a request, or a text that describes how the process ended.
+        """Return the answer to a request, or a description of how the process ended.
 
         If there is no answer within `timeout_s` seconds, kill the process and return None.
         """

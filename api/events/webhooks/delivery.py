@@ -75,7 +75,7 @@ class WebhookDelivery:
         if secret is None:
             raise InvalidInput(
                 "webhook.secret",
-                "required to sign the message; give a secret, or set KERNEL_EVO_WEBHOOK_SECRET for the service",
+                "required to sign the message; send a secret, or set KERNEL_EVO_WEBHOOK_SECRET for the service",
             )
         try:
             signing_key(secret)
@@ -123,7 +123,7 @@ class WebhookDelivery:
     def _note(self, session: Session, ended: Unannounced, now: datetime) -> None:
         """Queue a message about an ended search.
 
-        If the message cannot be created, store the reason, which users then see on the page of the search.
+        If the message cannot be created, store the reason, which users then see on the search's page.
         """
         deliveries = Deliveries(session)
         try:
@@ -222,7 +222,7 @@ class UnderWay:
         """Deliver a message in a daemon thread, which does not prevent the process from ending.
 
         Raises:
-            RuntimeError: the system starts no further thread.
+            RuntimeError: the system cannot start another thread.
         """
 
         def end() -> None:

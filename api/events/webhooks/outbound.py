@@ -1,7 +1,7 @@
 """Sends requests to URLs that users chose. By default, the requests cannot reach the private network of the service.
 
 A host name is resolved only once, and the connection uses the resolved and checked address. If the name were resolved
-again, a hostile name server could return a private address.
+again, a malicious name server could return a private address.
 """
 
 import asyncio
@@ -76,14 +76,14 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
         parts = urlsplit(url)
         name, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
-        raise InvalidInput("webhook.url", f"is not a URL; give one, {_example(url)}") from None
+        raise InvalidInput("webhook.url", f"is not a URL; write a URL, {_example(url)}") from None
     name = None if name is None else _ascii(name)
     if parts.scheme not in {"http", "https"} or not name or parts.username is not None or not url.isprintable():
         raise InvalidInput("webhook.url", f"must be an http:// or https:// URL without a user name, {_example(url)}")
     try:
         addresses = resolve(name, port)
     except (OSError, ValueError):
-        reason = f"the name {name:.100} cannot be resolved; check its spelling, or give an address in its place"
+        reason = f"the name {name:.100} cannot be resolved; check its spelling, or use an IP address in its place"
         raise InvalidInput("webhook.url", reason) from None
     if not private and (hidden := [address for address in addresses if not is_public(address)]):
         raise InvalidInput(

@@ -3,7 +3,7 @@
 Clients repeat a request if they did not get the answer. The answer to a request that changed data is kept for 24 hours,
 and returned if the request is repeated. A request is executed again if it was refused (4xx), or failed before its
 commit, for example because the database was locked. If the service was killed, or failed after a commit, the result is
-unknown, and further requests with the same key are refused.
+unknown, and later requests with the same key are refused.
 """
 
 import hashlib

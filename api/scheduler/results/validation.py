@@ -62,9 +62,11 @@ def check_answer(report: Report, job: Job, terms: SearchTerms) -> None:
 
 
 def _check_kind(report: Report, runs: Runs) -> None:
-    """Refuse estimates in a search that measures kernels, and measured times in a search of estimates."""
+    """Refuse estimates in a search that measures kernels, and measured times in a search that only estimates times."""
     if runs == "nothing" and any(_timings(report)):
-        raise InvalidInput("report", "contains times, but this is a search of estimates; report an estimate")
+        raise InvalidInput(
+            "report", "contains measured times, but this search only estimates times; report an estimate"
+        )
     if runs != "nothing" and isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
         raise InvalidInput("report.outcome.kind", "this search measures kernels and accepts no estimates")
 
@@ -133,9 +135,9 @@ def _check_rounds(report: ConfirmReport) -> None:
 
 
 def _check_repeats(report: ConfirmReport) -> None:
-    """Check that all further processes compared the challenger with the same kernel.
+    """Check that all processes after the first compared the challenger with the same kernel.
 
-    This kernel is the incumbent or, if there is none, one of the baselines.
+    This kernel is the incumbent if there is one, else one of the baselines.
     """
     against = report.repeated_against
     if report.repeats and report.incumbent is not None and against != "incumbent":
@@ -148,7 +150,7 @@ def _check_repeats(report: ConfirmReport) -> None:
     for index, repeat in enumerate(report.repeats):
         if (repeat.other is None) != (against is None):
             needed = (
-                "requires `repeated_against`; give it, or omit `other`"
+                "requires `repeated_against`; send it, or omit `other`"
                 if against is None
                 else f"must have the samples of {against}"
             )

@@ -1,4 +1,4 @@
-"""A text as a list of lines, with syntax highlighting for program sources."""
+"""Splits text into lines, with syntax highlighting for source code."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from pygments.lexers import get_lexer_by_name
 from evo.device.kind import Sources
 
 MOST_LINES, MOST_CHARACTERS = 2000, 150_000
-"""Maximum numbers of lines and characters of a text on a page. The whole text can be downloaded."""
+"""Maximum numbers of lines and characters of a file on a page. The whole file can be downloaded."""
 
 LANGUAGES: Mapping[Sources, str] = {"c": "c", "cuda": "cuda", "own": "text"}
 """Name of the syntax highlighter, by the kind of sources that a device kind compiles."""
@@ -29,7 +29,7 @@ class Listing:
 
 @lru_cache(maxsize=64)
 def listing(text: str, language: str = "text") -> Listing:
-    """Return the listing of a text. The latest listings are cached, because artefacts never change."""
+    """Return the first lines of a text as HTML. The latest results are cached, because artefacts never change."""
     every = text.splitlines()
     shown = beginning(every)
     body = "\n".join(shown)
@@ -38,7 +38,7 @@ def listing(text: str, language: str = "text") -> Listing:
 
 
 def beginning(lines: list[str]) -> list[str]:
-    """Return the first lines of a text, up to the size limit of a listing. A very long line is cut."""
+    """Return the first lines of a text, up to the size limit. A very long line is cut."""
     shortened = [line if len(line) <= MOST_CHARACTERS else line[:MOST_CHARACTERS] + " …" for line in lines[:MOST_LINES]]
     lengths = accumulate(len(line) + 1 for line in shortened)
     kept = takewhile(lambda length: length <= MOST_CHARACTERS + 3, lengths)

@@ -61,7 +61,7 @@ READINGS: Mapping[str, Reading] = {
     "work": Reading(
         unit=factor_text,
         side="≤",
-        figure="as long on empty outputs as on outputs that already contain the answer",
+        figure="as long on empty outputs as on outputs that already contain the expected result",
         threshold="as long",
     ),
     "inputs": Reading(
@@ -115,7 +115,7 @@ READINGS: Mapping[str, Reading] = {
         unit=_share,
         side=">",
         figure="less time than the incumbent",
-        threshold="by which two series of one kernel may differ here",
+        threshold="by which two series of one kernel may differ",
     ),
     "rework": Reading(
         unit=_share,
@@ -153,7 +153,7 @@ READINGS: Mapping[str, Reading] = {
 SPREAD = Reading(
     unit=_share,
     side="≤",
-    figure="by which two series of one kernel may differ here",
+    figure="by which two series of one kernel may differ",
     threshold="the least gain that the policy counts",
 )
 """Format of the noise rule for a first champion, which has no incumbent to compare with."""

@@ -15,7 +15,7 @@ NEAR, FAR = 0.05, 6.0
 one slow change would compress the intervals of all others into dots."""
 
 PLACES = {"pays": 2, "hurts": 5, "nothing": 4, "unclear": 1}
-"""Index of the colour, by finding. The table next to the plot also states the finding in words."""
+"""Index of the colour, by effect of the change. The table next to the plot also states the effect in words."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from evo.trial.objective import Objective, front
 
 HEIGHT, TOP, RIGHT, BOTTOM = 330.0, 16.0, 28.0, 44.0
 CLOSE = 14.0
-"""Distance below which neighbouring trials of the front share one label."""
+"""Distance below which neighbouring trials on the Pareto front share one label."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Weighed:
 
 @dataclass(frozen=True, kw_only=True)
 class Spot:
-    """A trial of the front in the drawing. `label` is empty if there is no room for it."""
+    """A trial on the Pareto front, as drawn in the plot. `label` is empty if there is no room for it."""
 
     x: float
     y: float

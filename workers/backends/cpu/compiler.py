@@ -54,7 +54,9 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...
     chosen = shlex.split(environment.get("CC", ""))
     if chosen:
         if shutil.which(chosen[0], path=environment.get("PATH")) is None:
-            raise NoCompilerError(f"CC: {chosen[0]!r} is not a command on this machine; name a C compiler, or unset CC")
+            raise NoCompilerError(
+                f"CC: {chosen[0]!r} is not a command on this machine; set CC to a C compiler, or unset it"
+            )
         return tuple(chosen)
     for name in ("gcc", "clang", "cc"):
         if path := shutil.which(name, path=environment.get("PATH")):

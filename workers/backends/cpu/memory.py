@@ -256,7 +256,7 @@ def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> l
 def _originals(arguments: Sequence[Argument], sources: Mapping[str, GuardedArray]) -> dict[str, GuardedArray]:
     """Return an array for the original contents of each in-place argument, by argument name.
 
-    The arrays are those in `sources` or, if an argument is not in `sources`, new ones.
+    The arrays are taken from `sources`. Arguments that are not in `sources` get new arrays.
     """
     wanted = {each.name: _original(each) for each in arguments if each.role == "inout"}
     return {name: sources.get(each.name) or GuardedArray(each) for name, each in wanted.items()}

@@ -46,7 +46,7 @@ _FURTHER_SETS = 16
 
 
 class CallTimer:
-    """Times functions without arguments in this process, i.e. baselines and the anchor.
+    """Times functions without arguments in this process, i.e. baselines and the anchor (a small fixed kernel).
 
     Floating-point modes are restored after each sample.
     """

@@ -26,7 +26,7 @@ Span: TypeAlias = tuple[int, int]
 
 
 class Kernels(Protocol):
-    """Interface of the kernels with which kernel-evo checks buffers in device memory."""
+    """Interface of the kernels that check buffers in device memory."""
 
     def checksums(self, spans: Sequence[Span]) -> list[int]:
         """Return one checksum per span."""

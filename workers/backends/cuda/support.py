@@ -1,4 +1,4 @@
-"""Runs kernel-evo's own CUDA kernels (`support.cu`): the anchor, copies, and checks of buffers."""
+"""Runs kernel-evo's own CUDA kernels (`support.cu`): the anchor (a small fixed kernel), copies and buffer checks."""
 
 import math
 from collections.abc import Sequence
@@ -105,8 +105,8 @@ class SupportKernels:
     def poison_shared(self, own_bytes: int) -> None:
         """Fill all shared memory with NaN, which reveals kernels that read shared memory before they write to it.
 
-        Otherwise, such a kernel would read the values that earlier blocks left there. The memory is filled twice: in
-        blocks of maximum size, and in blocks of the kernel's size, `own_bytes`.
+        Otherwise, such a kernel would read values that earlier thread blocks left there. Two launches fill the memory:
+        one with the maximum shared memory per block, one with `own_bytes`, the kernel's shared memory per block.
         """
         everywhere = self._limits["sm_count"] * self._limits["max_blocks_per_sm"]
         for size in (self._limits["shared_memory_bytes"], own_bytes):
@@ -124,7 +124,7 @@ class SupportKernels:
 
     @property
     def _grid(self) -> int:
-        """Number of blocks with which a launch occupies every multiprocessor."""
+        """Number of blocks that occupy every multiprocessor."""
         return self._limits["sm_count"] * 8
 
     def _clear(self) -> None:

@@ -1,10 +1,10 @@
 """Verifies and times consecutive calls whose inputs change while the calls follow each other without pauses.
 
-A kernel may store an answer by the address of its inputs, and drop the answer if a clock shows a pause since the last
-call. All other checks pause between calls, and would miss such a kernel. In this check, another core changes the inputs
-at a random time during a batch of calls, and ends the batch after the first call that certainly begins after the
-change. This call must give the answer for the changed inputs. The kernel cannot know in advance which call is the last,
-so a kernel that reads its inputs only in every second call is also detected. Some changes affect a single element, so a
+A kernel may store its results by the address of the inputs, and drop them if a clock shows a pause since the last call.
+All other checks pause between calls, and would miss such a kernel. In this check, another core changes the inputs at a
+random time during a batch of calls, and ends the batch after the first call that certainly begins after the change.
+This call must compute the outputs for the changed inputs. The kernel cannot know in advance which call is the last, so
+a kernel that reads its inputs only in every second call is also detected. Some changes affect a single element, so a
 kernel must read all elements.
 
 Some inputs are invalid while they are half written, such as indices beyond an array. These inputs are changed between
@@ -49,16 +49,18 @@ _LEAST_CALLS, _LEAST_TURNS = 4, 3
 """Minimum number of calls in a batch, and minimum number of batches even if calls are slow."""
 
 _LEAST_JUDGED, _PATIENCE = 48, 8
-"""The time limit is multiplied by `_PATIENCE` while fewer than `_LEAST_JUDGED` answers were verified, or while too few
-times were measured, e.g. because the machine is busy.
+"""The time limit is multiplied by `_PATIENCE` while the outputs of fewer than `_LEAST_JUDGED` calls were verified, or
+while too few times were measured, e.g. because the machine is busy.
 """
 
 _ENOUGH, _MOST_TURNS = 64, 256
-"""Number of verified answers after which the check ends, and maximum number of batches. Some batches end before the
-change and verify nothing."""
+"""Number of verified calls after which the check ends, and maximum number of batches. Some batches end before the
+change and verify nothing.
+"""
 
 _MOST_VALUES = 4096
-"""Maximum number of values that are written to one element until they repeat. A kernel could store as many answers."""
+"""Maximum number of different values that are written to one element. A kernel could store that many results.
+"""
 
 _SLOW_WRITE_US = 10.0
 """A sample counts if an element was written at least once per call, or once in this number of µs. A write takes about 2
@@ -67,11 +69,12 @@ _SLOW_WRITE_US = 10.0
 
 LEAST_PAIRS = 6
 _WRONG = 2
-"""Number of wrong answers after which a kernel is rejected. A single wrong answer may be a coincidence, because a
-processor core may load inputs of the next call before the end of the last call is visible to other cores."""
+"""Number of wrong calls after which a kernel is rejected. A single wrong call may be a coincidence, because a processor
+core may load inputs of the next call before the end of the last call is visible to other cores.
+"""
 
 _FEWEST = 16
-"""Number of verified answers below which one wrong answer is enough for a rejection."""
+"""Number of verified calls below which one wrong call is enough for a rejection."""
 
 _WHY = "The kernel returns data that it kept from earlier inputs"
 
@@ -93,17 +96,17 @@ def judge_overtaken(
     Args:
         buffers: the timed buffer set. Its inputs are not restored.
         goldens: sets of inputs with their expected outputs. `buffers` contains the first set at the start, and one of
-            the further sets after each change.
+            the other sets after each change.
         call_us: duration of a call, in µs.
         budget_s: seconds after which no new batch begins. The first `_LEAST_TURNS` batches always begin. The limit is
-            `_PATIENCE` times as long if few answers were verified so far, or if an answer was wrong.
+            `_PATIENCE` times as long if few calls were verified so far, or if a call was wrong.
         mixed: True if inputs may be written while a call runs. Inputs with integers are never written during a call.
 
     Returns:
-        The number of verified answers. It is 0 if no answer could be verified, e.g. on a machine with one core.
+        The number of verified calls. It is 0 if no call could be verified, e.g. on a machine with one core.
 
     Raises:
-        WrongAnswerError: a call gave the answer for inputs that had been overwritten before the call began.
+        WrongAnswerError: the outputs of a call belong to inputs that had been overwritten before the call began.
     """
     first, others = goldens[0].inputs_of(arguments), goldens[1:]
     judged, reasons, began_s = 0, list[str](), time.monotonic()
@@ -111,7 +114,7 @@ def judge_overtaken(
     integers = {each.name for each in arguments if not is_floating(each.dtype)}
     between = [not mixed or any(name in integers for name, _, _ in each) for each in writes]
     for turn in range(_MOST_TURNS):
-        enough = (1 + len(reasons)) * _ENOUGH  # after a wrong answer, more answers are needed
+        enough = (1 + len(reasons)) * _ENOUGH  # after a wrong call, more calls must be verified
         patience = 1 if judged >= _LEAST_JUDGED and not reasons else _PATIENCE
         late = turn >= _LEAST_TURNS and time.monotonic() - began_s > patience * budget_s
         if not others or judged >= enough or len(reasons) >= _WRONG or late:
@@ -158,7 +161,7 @@ def changing(
 
     In one series of samples, the written values differ from write to write. In a second series, the same value is
     written each time. There is no other difference between the series. A kernel that recognises its inputs and returns
-    stored answers, even the answers of many inputs, is slower if the values differ.
+    stored results, even those of many inputs, is slower if the values differ.
 
     Args:
         goldens: expected outputs of two different inputs. After the call, `buffers` contains the inputs of

@@ -1,10 +1,10 @@
-"""Overwrite check: compares calls on outputs that already contain the answer with calls on outputs with poison.
+"""Overwrite check: compares calls on outputs that already contain the expected result with calls on poison.
 
-Poison is a byte pattern that no correct output has. In a timed loop, the outputs contain the answer from the second
-call on. A kernel may find the answer there and skip work. Such a kernel gives correct results in all other checks, and
-is fast only while it is timed. The check calls the kernel once on each of several buffer sets, the *ring*. Before each
-sample, outside the timed span, the outputs of all sets are filled with the answer or with poison. The two kinds of
-samples differ only in the contents of the outputs.
+Poison is a byte pattern that no correct output has. In a timed loop, the outputs contain the expected result from the
+second call on. A kernel may find the result there and skip work. Such a kernel gives correct results in all other
+checks, and is fast only while it is timed. The check calls the kernel once on each of several buffer sets in rotation.
+Before each sample, outside the timed span, the outputs of all sets are filled with the expected result or with poison.
+The two kinds of samples differ only in the contents of the outputs.
 """
 
 import math
@@ -24,8 +24,8 @@ from workers.measure.timing import Moment, undisturbed, undisturbed_sample
 
 MOST_SETS = 128
 CACHE_SHARE = 0.5
-"""Fraction of the cache of a core or GPU that the ring of hot calls may fill. In a larger ring, other programs affect
-the times.
+"""Fraction of the cache of a core or GPU that the buffer sets of hot calls may fill. If they fill more, other programs
+affect the times.
 """
 
 LEAST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 6, 24, 240
@@ -44,7 +44,7 @@ of each page took 2.6 times as long when its outputs had more pages.
 
 MIXED_SETS, LEAST_MIXED_CALLS = 64, 16
 """Maximum number of calls with changing contents per sample, and minimum number of such calls in total. A kernel that
-returns a stored answer in a random fifth of the calls escapes 64 calls with probability 0.8 ** 64 < 1e-6. A kernel that
+returns a stored result in a random fifth of the calls escapes 64 calls with probability 0.8 ** 64 < 1e-6. A kernel that
 counts calls is always detected.
 """
 
@@ -62,10 +62,10 @@ PATIENCE = 3
 
 
 def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> int:
-    """Return the number of buffer sets in the ring for hot calls.
+    """Return the number of buffer sets that hot calls use in rotation.
 
-    The ring has one set for each call of a sample, but at least 2 sets, at most `MOST_SETS`, and no more than the cache
-    permits.
+    There is one set for each call of a sample, but at least 2 sets, at most `MOST_SETS`, and no more than fit in the
+    cache.
     """
     written_bytes = sum(each.bytes for each in arguments if each.written)
     return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(written_bytes, 1)), MOST_SETS))
@@ -88,12 +88,13 @@ def most_disagreement(
     *,
     shared_inputs: bool = True,
 ) -> float:
-    """Return the maximum allowed ratio of the time of a call in the ring to the time of a repeated call.
+    """Return the maximum allowed slowdown of calls that rotate through several buffer sets.
 
-    The ratio is higher if a single set fits, at least partly, into a cache that is too small for the ring.
+    The slowdown is relative to calls that repeat on one set. The maximum is higher if one set fits, at least partly,
+    into a cache that is too small for all sets.
 
     Args:
-        sets: number of buffer sets in the ring.
+        sets: number of buffer sets in the rotation.
         limits: limits of the device: ``l1_bytes``, ``l2_bytes`` and ``l3_bytes``, if known.
         shared_inputs: True if the sets share their inputs.
     """
@@ -191,8 +192,8 @@ def judge_mixed(
 ) -> None:
     """Call a kernel on buffer sets whose inputs differ from call to call, and verify every output.
 
-    In a timed loop, the same inputs repeat, so a kernel could answer some calls with stored results. In this check,
-    no two consecutive calls have the same answer.
+    In a timed loop, the same inputs repeat, so a kernel could answer some calls with stored results. In this check, no
+    two consecutive calls have the same expected output.
 
     Args:
         turn: timer that calls the kernel once on each of `sets`.
@@ -212,14 +213,14 @@ def judge_mixed(
 
 
 class Filled:
-    """A timer that makes one call on each set of a ring, and overwrites outputs and workspaces before each sample.
+    """A timer that calls a kernel once on each buffer set, and overwrites outputs and workspaces before each sample.
 
     Args:
         turn: timer that calls the kernel on the sets.
-        sets: buffer sets of the ring.
-        sources: buffer sets whose outputs and workspaces are copied to the ring, one after another. When a sample
-            begins, the ring has the contents of the last source. The earlier sources are copied so that all kinds of
-            samples access the same memory before they begin.
+        sets: buffer sets of the calls.
+        sources: buffer sets whose outputs and workspaces are copied to `sets`, one after another. When a sample begins,
+            `sets` have the contents of the last source. The earlier sources are copied so that all kinds of samples
+            access the same memory before they begin.
         look: function that verifies the outputs in a set.
         left: sets whose outputs are verified after each sample. If None, all sets are verified.
     """
@@ -259,7 +260,7 @@ def overwrite_check(
     undecided: Callable[[OverwriteCheck], bool],
     repeated: Timer | None = None,
 ) -> OverwriteCheck:
-    """Return samples of calls on outputs with the answer and on outputs with poison, in interleaved rounds.
+    """Return samples of calls on outputs with the expected result and on outputs with poison, in interleaved rounds.
 
     Args:
         turn: timer that calls the kernel once on each of `sets`.

@@ -1,12 +1,12 @@
 """Repetition check: compares calls on inputs that the kernel received before with calls on new inputs.
 
 A timed loop repeats the same inputs. A kernel may recognise the inputs by some or all of their elements, and copy a
-stored answer. Such a kernel gives correct results in all other checks, and is fast only while it is timed. The check
+stored result. Such a kernel gives correct results in all other checks, and is fast only while it is timed. The check
 calls the kernel once on each of several buffer sets, and takes three samples per round:
 
 - *new*: each set contains newly drawn inputs.
 - *known*: all sets contain the timed inputs. A kernel that recognises its inputs is faster than in *new*.
-- *same*: the same number of calls, all on a single set. A kernel that stores answers by address is faster than in
+- *same*: the same number of calls, all on a single set. A kernel that stores results by address is faster than in
   *known*.
 
 The same calls are made before each sample. Then the inputs of the sample are written.

@@ -113,7 +113,7 @@ def changing_inputs(bench: Bench, candidate: Candidate, found: OverwriteCheck, m
     contents.note(buffers, HELD_BACK)
     common = (bench.session, candidate.kernel, buffers, arguments, goldens)
     judged = judge_overtaken(*common, call_us=call_us, rng=rng, budget_s=_OVERTAKEN_S, mixed=plan.mixed)
-    bench.proofs["inputs changed during consecutive calls"] = f"{judged} answers verified"
+    bench.proofs["inputs changed during consecutive calls"] = f"outputs of {judged} calls verified"
     timed = None
     if plan.mixed and all(is_floating(each.dtype) for each in plan.operands if each.role in DRAWN):
         common = (bench.session, candidate.kernel, buffers, arguments, goldens[:2])

@@ -25,9 +25,10 @@ _TURNS_OF_MANY = 10
 """Number of turns with many calls. Most of the time is needed to verify their outputs."""
 
 _BUDGET_S, _BUDGET_OF_VERY_SHORT_S, _VERY_SHORT_US = 0.06, 0.2, 50.0
-"""Seconds after which no further turn begins, the same limit for very short calls, and duration in µs below which a
-call is very short. The first `_LEAST_TURNS` turns always begin. Turns of very short calls get more time, because
-they mostly wait for two free cores on a busy machine."""
+"""Seconds after which no new turn begins, the same limit for very short calls, and duration in µs below which a call is
+very short. The first `_LEAST_TURNS` turns always begin. Turns of very short calls get more time, because they mostly
+wait for two free cores on a busy machine.
+"""
 
 _REMEDY = (
     ". A kernel that keeps intermediate data in static memory is wrong if two threads call it. Use local or allocated "

@@ -31,7 +31,9 @@ def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role]
     role, declared = roles[0], {each.name: each.role for each in operands if each.role in roles}
     for name, declared_role in declared.items():
         if name not in made:
-            raise FamilyError(f"{maker}: returns no {declared_role} `{name}` for case {case}, but {_listed(made)}")
+            raise FamilyError(
+                f"{maker} must return the {declared_role} `{name}` for case {case}, but returned {_listed(made)}"
+            )
     for name in made:
         if name not in declared:
             raise FamilyError(
@@ -208,7 +210,7 @@ def _reachable(operand: Operand, values: NDArray[Any], where: str) -> NDArray[An
 
 
 _WRITABLE = "return values that a kernel can write"
-_REMEDIES = "change inputs() or reference() so that right answers are finite numbers"
+_REMEDIES = "change inputs() or reference() so that all expected values are finite numbers"
 
 
 def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: str, remedy: str) -> None:

@@ -23,7 +23,7 @@ _reading = threading.local()
 
 
 class Siblings(MetaPathFinder):
-    """Import finder with which reference.py can import modules from the family's folder, as a script can.
+    """Import finder that lets reference.py import modules from the family's folder, as a script can.
 
     A file never replaces a module of the standard library or of kernel-evo with the same name.
     """

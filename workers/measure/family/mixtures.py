@@ -5,7 +5,7 @@ Mixed inputs detect three kinds of wrong kernels that are correct on every case:
 - A kernel examines a sample of its inputs, and takes a shortcut if the sample resembles one case. Its results are wrong
   if a few elements differ from that case, or if rows come from different cases.
 - A kernel is wrong for zeros or for equal elements, which hardly ever occur in random numbers.
-- A kernel reuses the previous answer if the inputs are close to the previous inputs. Random inputs are never that
+- A kernel reuses the previous results if the inputs are close to the previous inputs. Random inputs are never that
   close.
 """
 
@@ -32,7 +32,7 @@ treated like rows. A short row would become constant, and rounding errors of a n
 
 _NEAR, _NEAREST, _FARTHEST = 0.125, 16.0, 512.0
 """Elements of nearby inputs differ by a fraction of their value: at most `_NEAR`, and `_NEAREST` to `_FARTHEST` times
-the allowed relative error. The answer for the nominal inputs is therefore wrong for the nearby inputs.
+the allowed relative error. The outputs for the nominal inputs are therefore wrong for the nearby inputs.
 """
 
 _MOST_CHANGED = 3
@@ -71,7 +71,7 @@ def mixtures(
     - nominal inputs with one outlier as smallest element
     - rows from all distributions
     - equal elements and zeros. This kind is omitted if an output contains integers such as indices, because equal
-      elements then permit several answers.
+      elements then permit several correct outputs.
 
     Nothing is yielded if inputs would become invalid by exchanging elements (symmetric matrices, rows or elements in
     ascending order), if all inputs are integers, if the inputs are too large, or if `others` is empty. These inputs are
@@ -83,7 +83,7 @@ def mixtures(
 
     Args:
         nominal: nominal inputs by name.
-        others: inputs of the same problem from further distributions.
+        others: inputs of the same problem from other distributions.
         operands: declarations of the arguments, with the dtype of each input.
         rng: random generator that draws the changes.
         allowed: maximum relative L2 error of the outputs.

@@ -48,8 +48,9 @@ _LAYOUT = 5
 """Version of the layout of cache entries, and of the checks that the entries have passed."""
 
 _REPEATED_S = 0.05
-"""Maximum duration in seconds of ``reference()`` for which it is called twice, to detect results that differ between
-calls."""
+"""``reference()`` is called twice, to detect results that differ between calls, unless it takes longer than this number
+of seconds.
+"""
 
 _MIXED = 0x6D69
 """Number that is appended to the seed of the inputs, for drawing mixtures."""
@@ -149,9 +150,9 @@ class Reference:
     def mixtures(
         self, plans: Sequence[CasePlan], goldens: Mapping[str, Sequence[ExpectedOutput]]
     ) -> tuple[ExpectedOutput, ...]:
-        """Mix inputs of the first case with inputs of further cases. Return the mixtures with expected outputs.
+        """Mix inputs of the first case with inputs of other cases. Return the mixtures with expected outputs.
 
-        Only cases with the same problem are mixed. If all further cases have smaller problems, the first case is mixed
+        Only cases with the same problem are mixed. If all other cases have smaller problems, the first case is mixed
         with its own inputs for a second seed. A mixture is omitted if reference.py rejects it or returns no finite
         numbers for it, because kernels need not support such inputs.
         """

@@ -36,7 +36,7 @@ class Verification:
             outputs: outputs by name, as the kernel stored them.
 
         Raises:
-            FamilyError: ``verify()`` returns something other than None, a bool or a text.
+            FamilyError: ``verify()`` returns something other than None, a bool or a string.
         """
         try:
             said = self.function(dict(self.plan.problem), _copies(self.inputs), _copies(outputs))
@@ -50,7 +50,7 @@ class Verification:
             return f"verify() refuses the outputs: {said}"
         returned = f"returns {type(said).__name__}"
         raise FamilyError(
-            f"{self.maker}: {returned}; return None for right outputs, and a text with the reason for wrong outputs"
+            f"{self.maker}: {returned}; return None for correct outputs, and a string with the reason for wrong outputs"
         )
 
     def check_refuses(self) -> None:

@@ -15,7 +15,7 @@ FEWEST = 12
 def importances(landscape: Landscape, *, estimated: bool = False) -> Plot:
     """Plot how strongly each tunable distinguishes the fastest tenth of the trials from all trials.
 
-    For a search of estimates, the plot only states why importances are not computed.
+    If the search only estimates times, the plot only states why importances are not computed.
     """
     if estimated:
         return nothing("Importances of estimates would describe the estimate, not the time on a GPU.")

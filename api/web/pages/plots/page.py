@@ -17,7 +17,6 @@ from api.web.pages.plots.gallery import EXHIBITS, Gallery
 from api.web.rendering import render
 from evo.errors import NotFound
 from evo.search.lifecycle import TERMINAL
-from evo.text.suggestion import unknown
 
 router = page_router()
 
@@ -90,7 +89,7 @@ def plot_table(search_id: Id, name: str, request: Request, service: ServiceDep) 
 @public
 def plotly_script(version: str, accept_encoding: Annotated[str, Header()] = "") -> Response:
     if not plotly.address().startswith(f"/static/plotly/{version}/"):
-        raise NotFound(unknown(version, [plotly.address()], "versions"))
+        raise NotFound(f"plotly.js {version:.40} is not served; the address is {plotly.address()}")
     if "gzip" in accept_encoding:
         headers = FOR_GOOD | {"Content-Encoding": "gzip"}
         return Response(plotly.packed_script(), media_type="text/javascript", headers=headers)

@@ -24,7 +24,7 @@ KIND = f"{SIGN_IN}?wrong=kind"
 failure."""
 
 REASONS = {
-    "token": "This token is not valid here: it may be mistyped, expired or revoked.",
+    "token": "This token is not valid for this service: it may be mistyped, expired or revoked.",
     "kind": "This token is valid, but it is a worker token or a join token, which cannot see pages. Sign in with a "
     "token that has the role viewer, submitter or admin.",
 }

@@ -26,7 +26,7 @@ def whole(such_as: str, *, least: int = 1, most: int) -> Reading:
         if not WHOLE.fullmatch(text) and not HUGE.fullmatch(text):
             raise ValueError(f"“{text:.80}” is not a whole number; write digits only, such as {such_as}")
         if not least <= (value := int(text)) <= most:
-            raise ValueError(f"{text:.80} is out of range; give {least:,} to {most:,}, such as {such_as}")
+            raise ValueError(f"{text:.80} is out of range; write {least:,} to {most:,}, such as {such_as}")
         return value
 
     return read
@@ -41,9 +41,9 @@ def above_zero(such_as: str) -> Reading:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise ValueError(f"“{text:.80}” is not a number; write one such as {such_as}, with a point and no unit")
+            raise ValueError(f"“{text:.80}” is not a number; write e.g. {such_as}, with a point and no unit")
         if value <= 0:
-            raise ValueError(f"{text:.80} is not above 0; give one such as {such_as}, or leave it empty")
+            raise ValueError(f"{text:.80} is not above 0; write a number such as {such_as}, or leave the field empty")
         return value
 
     return read
@@ -54,7 +54,7 @@ def one_of(names: Mapping[str, str]) -> Reading:
 
     def read(text: str) -> str:
         if text not in names:
-            raise ValueError(f"there is no “{text:.80}”; choose {', '.join(filter(None, names))}")
+            raise ValueError(f"“{text:.80}” is not a valid choice; choose one of: {', '.join(filter(None, names))}")
         return text
 
     return read
@@ -65,7 +65,7 @@ def words(what: str, most: int) -> Reading:
 
     def read(text: str) -> str:
         if len(text) > most:
-            raise ValueError(f"{what} of {len(text):,} characters is too long; keep to {most:,}")
+            raise ValueError(f"{what} of {len(text):,} characters is too long; write at most {most:,}")
         return text
 
     return read
@@ -113,7 +113,7 @@ class Entry:
         options: options from which the user chooses. If None, the field contains free text. Options for devices are
             added when the form is shown.
         usual: default value.
-        long: True for a text of several lines.
+        long: True for text of several lines.
         keys: kind of keyboard that a phone shows.
     """
 
@@ -231,7 +231,7 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
             usual="0",
             hint="workers serve the highest first",
         ),
-        Entry(name="notes", label="Notes", read=words("a text", NOTES), long=True),
+        Entry(name="notes", label="Notes", read=words("text", NOTES), long=True),
     ),
 }
 """All fields, by heading."""

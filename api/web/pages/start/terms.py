@@ -55,7 +55,7 @@ def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
             continue
         if not text.strip():
             such_as = "" if field.default is None else f", such as {field.default}"
-            wrong[name] = f"is empty; give a value{such_as}"
+            wrong[name] = f"is empty; enter a value{such_as}"
             continue
         try:
             values[name] = field.parse(text, name)
@@ -74,7 +74,7 @@ def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
 def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Terms:
     """Parse and check the input. Return the parsed values and all faults.
 
-    A check may stop at its first fault. To find further faults, invalid fields get their defaults, and the remaining
+    A check may stop at its first fault. To find the other faults, invalid fields get their defaults, and the remaining
     fields are checked again.
     """
     terms = read(chosen, typed)

@@ -90,7 +90,7 @@ class Sheet:
     def interval(self) -> Interval | None:
         """Confidence interval of the shown time.
 
-        It comes from the confirmation or, without one, from the quick samples. None if the trial has no samples.
+        It comes from the confirmation if there is one, else from the quick samples. None if the trial has no samples.
         """
         if self.trial.confirmed is not None and self.trial.confirmed.time is not None:
             return self.trial.confirmed.time
@@ -210,9 +210,8 @@ def _chosen(against: str, trial: TrialView, search: SearchView) -> TrialReferenc
         return found
     if against in ROLES:
         raise NotFound(
-            f"trial {trial.number} cannot be compared with its {against}: there is none, or it is this trial itself; "
-            "give "
-            "the number of another trial"
+            f"trial {trial.number} cannot be compared with its {against}, which does not exist or is this trial "
+            "itself; use the number of another trial"
         )
     raise InvalidInput("against", "must be `parent`, `champion`, a trial number of this search, or e.g. `3.57`")
 

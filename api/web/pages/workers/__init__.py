@@ -1,1 +1,1 @@
-"""Page of the workers and their devices."""
+"""Page with the workers and their devices."""

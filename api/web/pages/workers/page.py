@@ -1,4 +1,4 @@
-"""Page of the workers, with devices, activity and connection."""
+"""Page with the workers, their devices, activity and connection."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -36,7 +36,7 @@ class AddressSpace:
         return [each for number, each in wanted.items() if number not in self._bases]
 
     def table(self, sets: Sequence[HostBuffers], registers: int) -> Table:
-        """Return the arguments of calls on buffer sets.
+        """Encode the kernel arguments of one call on each buffer set.
 
         Args:
             registers: number of integer arguments that are passed in registers on this processor.

@@ -159,10 +159,10 @@ class TimeAudit:
         return None
 
     def works_in_pauses(self) -> str | None:
-        """Return a description of the fault if the kernel works between its batches, while other kernels may be timed.
+        """Return a description of the fault if the kernel uses processor time between its batches.
 
-        Return None if there is no fault. Processes without idle batches are not checked, nor are processes with several
-        threads, because threads of OpenMP wait in a busy loop.
+        Other kernels may be timed in these pauses. Return None if there is no fault. Processes without idle batches are
+        not checked, nor are processes with several threads, because threads of OpenMP wait in a busy loop.
         """
         long = [each for each in self.pauses if each.wall_ns >= _LEAST_PAUSE_NS]
         if not self.idle or self.threads > 1:

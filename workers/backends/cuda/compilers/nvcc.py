@@ -80,7 +80,7 @@ class NvccCompiler:
                 return CompileFailed(log=f"nvcc was stopped after {timeout_s:g} s\n{log}".strip())
             if status != 0:
                 if _UNFIT.search(log):
-                    raise NoNvccError(f"{self.version} does not compile for {unit.architecture} here: {log[:500]}")
+                    raise NoNvccError(f"{self.version} cannot compile for {unit.architecture}: {log[:500]}")
                 return CompileFailed(log=log or f"nvcc ended with status {status} without a message")
             ptx = (folder / source).with_suffix(".ptx").read_bytes()
             symbol = symbol_of(unit.entry, ptx.decode())

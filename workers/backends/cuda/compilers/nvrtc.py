@@ -231,7 +231,7 @@ def _hard_limits(
 ) -> Iterator[tuple[str, float, float]]:
     """Yield the name, the used amount and the limit of each resource. A launch fails if it exceeds one of these limits.
 
-    `workers.build.launch_checks` checks further limits.
+    `workers.build.launch_checks` checks the other limits.
     """
     unlimited = float("inf")
     threads = _threads(launch)

@@ -173,9 +173,10 @@ def installed() -> bool:
 
 
 def serve() -> None:
-    """Answer each line of JSON ``{source, options, names}`` with a line ``{binary, log, ptx, headers}``.
+    """Compile CUDA sources. Read requests as lines of JSON from stdin, and write replies to stdout.
 
-    The binary is encoded in hexadecimal.
+    A request is ``{source, options, names}``, and a reply is ``{binary, log, ptx, headers}``, with the binary in
+    hexadecimal.
     """
     nvrtc = Nvrtc()
     with scratch() as folder:

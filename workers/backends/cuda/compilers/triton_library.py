@@ -175,7 +175,10 @@ def _with_file_lines(reason: BaseException, source: str) -> str:
 
 
 def serve() -> None:
-    """Answer each line of JSON ``{source, architecture}`` with a line ``{binary, log, ptx}``."""
+    """Compile Triton sources. Read requests as lines of JSON from stdin, and write replies to stdout.
+
+    A request is ``{source, architecture}``, and a reply is ``{binary, log, ptx}``.
+    """
     out = sys.stdout
     with _workplace() as folder:
         os.chdir(folder)

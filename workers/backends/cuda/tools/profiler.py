@@ -73,7 +73,7 @@ class NcuProfiler:
 def read(log: str) -> Profiled:
     """Return the metrics of the last launch in the CSV output of `ncu --page raw`.
 
-    The first line of the CSV contains the metric names, the second line their units, and each further line the values
+    The first line of the CSV contains the metric names, the second line their units, and each following line the values
     of one launch.
     """
     if _NO_PERMISSION in log:
