@@ -24,7 +24,7 @@ class EvoError(Exception):
 
 
 class InvalidInput(EvoError, ValueError):
-    """A value from the user or from a client is not acceptable.
+    """A value from the user or a client is invalid.
 
     Args:
         field: name of the field as the user wrote it, e.g. ``problem.S``.

@@ -46,7 +46,7 @@ def import_modules(package: str, path: Iterable[str], without: Collection[str] =
 def offered(
     group: str, noun: str, taken: Collection[str] = (), name: str | None = None
 ) -> Iterator[tuple[EntryPoint, object]]:
-    """Yield each entry point of a group with the object to which it refers.
+    """Yield each entry point of a group with the object that it refers to.
 
     Args:
         noun: noun for an object of the group, used in the error.

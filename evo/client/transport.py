@@ -157,7 +157,7 @@ class Transport:
             return False
 
     def pause(self, attempt: int, *, least_s: float = 0.0) -> None:
-        """Wait before a further attempt: longer after each attempt, and at least `least_s` seconds."""
+        """Wait before the next attempt: longer after each attempt, and at least `least_s` seconds."""
         self._sleep(max(least_s, self._pause_s(attempt)))
 
     def _pause_s(self, attempt: int) -> float:
@@ -194,7 +194,7 @@ def address(url: str) -> str:
     except ValueError:
         usable = False
     if not usable or not url.isprintable() or " " in url:
-        raise InvalidInput("url", f"{masked(url)!r} is not the address of a service; give one like {EXAMPLE}")
+        raise InvalidInput("url", f"{masked(url)!r} is not the address of a service; write one like {EXAMPLE}")
     for part, found in (
         ("a user name (a service accepts only tokens)", "@" in parts.netloc),
         ("a `?`", "?" in url),
@@ -230,7 +230,7 @@ def checked(response: httpx.Response) -> httpx.Response:
     detail = str(problem.get("detail") or problem.get("title") or response.reason_phrase or f"status {status}")
     if status in {401, 403}:
         explained = status == 403 or "--token" in detail
-        raise AccessDenied(detail if explained else f"{detail}; give a token with --token or KERNEL_EVO_TOKEN")
+        raise AccessDenied(detail if explained else f"{detail}; pass a token with --token or KERNEL_EVO_TOKEN")
     if status == 404:
         raise NotFound(detail)
     if status in {409, 412}:
@@ -348,4 +348,4 @@ def parse(response: httpx.Response, shape: type[T]) -> T:
 def _not_understood(error: ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    return f"is not understood by this version ({where}: {first['msg']}): are client and service of the same version?"
+    return f"is not understood by this version ({where}: {first['msg']}): do client and service have the same version?"

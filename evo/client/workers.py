@@ -78,7 +78,7 @@ class Workers(Calls):
         self._send("DELETE", f"/workers/{_path_segment(worker_id)}{speaker}")
 
     def drain(self, worker_id: str) -> WorkerView:
-        """Drain a worker, which then finishes its work and gets no further work."""
+        """Drain a worker, which then finishes its current work and gets no new work."""
         return parse(self._send("POST", f"/workers/{_path_segment(worker_id)}/drain"), WorkerView)
 
     def resume_worker(self, worker_id: str) -> WorkerView:
@@ -106,7 +106,7 @@ class Leases:
     """Response to a claim of jobs.
 
     Attributes:
-        drain: True if the worker should not request further work.
+        drain: True if the worker should not request more work.
         waited_s: seconds that the request waited for work.
     """
 
@@ -149,7 +149,7 @@ class Work(Calls):
         Args:
             holding: ids of the attempts that the worker has. All other leases of this device are granted again, because
                 the response that contained them was lost. None to grant no lease again.
-            unable: ids of searches on which this worker cannot work.
+            unable: ids of searches whose jobs this worker cannot do.
             incarnation: value with which the worker registered.
 
         Raises:

@@ -26,7 +26,7 @@ class FamilyRef:
             a different digest.
         location: absolute path of the folder or recording on the submitting machine, or ``bundle:`` followed by the
             digest of an artefact of the service. None for a built-in family.
-        variant: True if the reference is to a variant, whose binaries may equal those of other variants.
+        variant: True if the reference is to a variant. Binaries of several variants may be equal.
     """
 
     name: str
@@ -75,13 +75,13 @@ class Baseline:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirm:
-    """Job that times challenger, incumbent and baselines in alternation, in a fresh process with new inputs.
+    """Job that alternately times the challenger, the incumbent and the baselines, in a fresh process with new inputs.
 
     Attributes:
         incumbent_family: the incumbent's family if the incumbent belongs to another variant; None if both have the same
             family.
-        further: number of trials that will challenge after this one, if no confirmation changes the order of the
-            trials. Users see it; workers ignore it.
+        further: number of trials that will challenge the incumbent after this one, if no confirmation changes the
+            order of the trials. Users see it; workers ignore it.
     """
 
     challenger: Config
@@ -134,8 +134,7 @@ class SlotReport:
 
     Attributes:
         detail: text with details, e.g. which process holds the device.
-        attempt_id: lease on which the slot currently works, and to which `detail` refers. The slot may hold further
-            leases.
+        attempt_id: lease of the job that the slot currently does. `detail` refers to it. The slot may hold more leases.
         fault: reason why the device is no longer reliable. It is sent with each heartbeat until the service has
             quarantined the device.
     """
@@ -184,7 +183,7 @@ class HeartbeatReply:
 
     Attributes:
         cancel: ids of the attempts that the worker must stop.
-        drain: True if the worker must not request further work.
+        drain: True if the worker must not request more work.
         quarantined: UUIDs of devices that get no work until a person clears them.
     """
 

@@ -13,18 +13,18 @@ SILENT_S = 45.0
 """Seconds without a message after which a worker counts as gone."""
 
 LONG_S = 5.0
-"""Seconds after which the progress of a search names the trial or the baselines on which a worker works."""
+"""Seconds after which the progress of a search names a worker's current job: a trial or the baselines."""
 
 SERVED: frozenset[State] = frozenset({"running", "stopping", "ablating"})
 """States of a search in which it has jobs for workers."""
 
 
 def worker_text(worker: WorkerView, now: datetime | None = None) -> str:
-    """Describe a worker's state and problems, e.g. ``here``, ``drained``, ``left`` or ``silent for 3 min 05 s``."""
+    """Describe a worker's state and problems, e.g. ``connected``, ``drained`` or ``silent for 3 min 05 s``."""
     silence_s = silence(worker, now)
     if worker.left_at is not None:
         return "left"
-    state = "drained" if worker.drain else "here"
+    state = "drained" if worker.drain else "connected"
     if silence_s > SILENT_S:
         state = f"silent for {duration_text(silence_s)}"
     return state if worker.note is None else f"{state}; {worker.note}"
@@ -96,7 +96,7 @@ def _left_text(proving: ProvingView, left_s: float) -> str:
 def worker_obstacle(
     workers: Sequence[WorkerView], search: SearchView, *, now: datetime | None = None, options: str = ""
 ) -> str | None:
-    """Return the reason why no worker measures for a search; None if a worker measures, or if the search has no jobs.
+    """Return the reason why no worker serves a search; None if a worker does, or if the search has no jobs.
 
     Args:
         options: options with which the commands in the reason reach the service, with a leading space.
@@ -124,8 +124,9 @@ def worker_obstacle(
 
 
 def _nowhere(workers: Sequence[WorkerView], search: SearchView) -> str:
-    """Return the obstacle of a search whose device no worker has. The text names similar devices of connected
-    workers."""
+    """Return the obstacle of a search if no worker has its device. The text names similar devices of connected
+    workers.
+    """
     device, unit = search.device, "" if search.device_uuid is None else f", unit {search.device_uuid},"
     connected = [each for worker in workers if worker.left_at is None for each in worker.devices]
     alike = [each for each in connected if (each.kind, each.model) == (device.kind, device.model)]
@@ -136,7 +137,7 @@ def _nowhere(workers: Sequence[WorkerView], search: SearchView) -> str:
 
 
 def _single_worker_obstacle(worker: WorkerView, search: SearchView, options: str) -> str | None:
-    """Return the reason why a worker does not measure; None if at least one matching device can measure."""
+    """Return the reason why a worker does not serve a search; None if at least one of its matching devices does."""
     if worker.drain:
         resume = command("workers", "resume", worker.name)
         return f"Worker {worker.name} is drained: `{resume}{options}` lets it work again."

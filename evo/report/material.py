@@ -52,7 +52,7 @@ class Spent:
 
 @dataclass(frozen=True, kw_only=True)
 class FrontRow:
-    """A trial of the Pareto front, with the values of both objectives as text."""
+    """A trial on the Pareto front, with the values of both objectives as text."""
 
     number: int
     figures: tuple[str, str]
@@ -65,8 +65,8 @@ class Front:
 
     Attributes:
         names: names of the two objectives.
-        rows: the shown trials of the front, sorted by the first objective.
-        further: number of trials of the front that `rows` omits.
+        rows: the shown trials on the front, sorted by the first objective.
+        further: number of trials on the front that `rows` omits.
     """
 
     names: tuple[str, str]
@@ -84,7 +84,7 @@ class Material:
         examples: one trial of each kind of outcome.
         importances: importance of each tunable, largest first. The sum is 1. Empty if too few trials were measured.
         spent: total time of each kind of job.
-        work: minimum amount of work of the problem; None if the family does not state it.
+        work: minimum operation and byte counts of the problem; None if the family does not state them.
         ablations: measured effects of changes of the champion's config.
         progress: text that describes the chart of the best time during the search.
         front: the Pareto front; None if the only objective is the time, or if too few trials were measured.
@@ -109,14 +109,14 @@ class Material:
 
     @property
     def winner(self) -> Config | None:
-        """The champion's config or, without a champion, the best trial's config; None if there is neither."""
+        """The champion's config if there is a champion, else the best trial's config; None if there is neither."""
         if self.champion is not None:
             return self.champion.config
         return None if self.search.best is None else self.search.best.config
 
     @property
     def reached_us(self) -> float | None:
-        """Time in µs of the champion or, without a champion, of the best trial; None if there is neither."""
+        """Time in µs of the champion if there is one, else of the best trial; None if there is neither."""
         if self.champion is not None:
             return self.champion.time_us
         return None if self.search.best is None else self.search.best.time_us
@@ -128,7 +128,10 @@ class Material:
 
     @property
     def samples(self) -> dict[str, Timing]:
-        """Samples by name, of the champion's confirmation or, without one, of best trial and baselines."""
+        """Timing samples by name.
+
+        They are those of the champion's confirmation if there is one, else those of the best trial and the baselines.
+        """
         report = None if self.champion is None else self.champion.report
         if report is not None and report.challenger is not None:
             named = {"champion": report.challenger, "previous champion": report.incumbent, **report.baselines}
@@ -185,7 +188,7 @@ def _goal(name: str, value: str, field: str) -> Goal:
     if read is None or float(read[1]) <= 0 or len(read[1]) > 12:
         raise InvalidInput(
             f"{field}.{name}",
-            f"{literal_text(value, 40)} is not a target; give a time (800us, 1.2ms) or a speed-up (1.5x)",
+            f"{literal_text(value, 40)} is not a target; write a time (800us, 1.2ms) or a speed-up (1.5x)",
         )
     figure, unit = float(read[1]), read[2]
     return Goal(name=name, factor=figure) if unit in "x×" else Goal(name=name, time_us=figure * _UNITS_US[unit])

@@ -83,7 +83,7 @@ class Result:
     best: TrialView | None
 
 
-_SOURCES = {"measured": "measured here", "table": "from its datasheet"}
+_SOURCES = {"measured": "measured on this device", "table": "from its datasheet"}
 
 
 def mission_report(
@@ -92,14 +92,14 @@ def mission_report(
     """Return the report of the mission as Markdown.
 
     Args:
-        works: minimum amount of work of each result's problem; None if unknown.
+        works: minimum operation and byte counts of each result's problem; None if unknown.
         missing: one line for each item that `kernel-evo doctor` did not find.
     """
     parts = ["# Mission report", *_warnings(mission, results)]
     if results:
         parts += ["## Where", _where(results), _calibration(results)]
     if missing:
-        parts += ["Missing here:", "\n".join(f"- {line}" for line in missing)]
+        parts += ["Missing on this machine:", "\n".join(f"- {line}" for line in missing)]
     for result, work in zip(results, works, strict=True):
         parts += [f"## {result.search.problem_key}", *_shape(mission, result, work)]
     parts += ["## Effort", _effort(results)]
@@ -164,7 +164,7 @@ def _shape(mission: Mission, result: Result, work: Work | None) -> Iterator[str]
     limits = Limits.of(search.device, work, search.objective)
     if limits:
         reached = percent_text(limits.least_us / reached_us)
-        yield f"The shortest possible time here is {limits}: {reached} is reached{_by(search)}."
+        yield f"The shortest possible time on this device is {limits}: {reached} is reached{_by(search)}."
         yield over_limit_text(limits.least_us / reached_us)
     yield goals_table(mission, search, work, reached_us)
     yield _decision(search)
@@ -240,7 +240,7 @@ def _effort(results: Sequence[Result]) -> str:
 
 
 def _reached(result: Result) -> float | None:
-    """Return the time in µs of the champion or, without a champion, of the best trial; None if there is neither."""
+    """Return the time in µs of the champion if there is one, else of the best trial; None if there is neither."""
     if result.search.champion is not None:
         return result.search.champion.time_us
     return None if result.search.best is None else result.search.best.time_us
@@ -308,12 +308,12 @@ def goals_table(mission: Mission, search: SearchView, work: Work | None, reached
         (time_text(goal.time_us), goal.source, f"{judged(goal, reached_us, limits.least_us)}{_by(search)}")
         for goal in mission.goals
     ]
-    here = "here" if same else f"on {search.device.model}, which cannot be compared"
-    return table((f"goal on {mission.model}", "from", here), rows) + bound
+    head = "on this device" if same else f"on {search.device.model}, which cannot be compared"
+    return table((f"goal on {mission.model}", "from", head), rows) + bound
 
 
 def _on_the_goal_model(goal: Goal, reached_us: float, least_us: float) -> str:
-    """Return the status of a goal of the search's GPU model. A reached goal is never reported as impossible."""
+    """Return the status of a goal set for the search's GPU model. A reached goal is never reported as impossible."""
     if reached_us <= goal.time_us:
         return "reached"
     return _impossible(goal, least_us) or f"open: the time is {factor_text(reached_us / goal.time_us)} the goal"
@@ -323,8 +323,8 @@ def _on_another_model(goal: Goal, reached_us: float, least_us: float) -> str:
     if impossible := _impossible(goal, least_us):
         return impossible
     if reached_us <= goal.time_us:
-        return "a shorter time here"
-    return f"a longer time here: {factor_text(reached_us / goal.time_us)} the goal"
+        return "a shorter time on this device"
+    return f"a longer time on this device: {factor_text(reached_us / goal.time_us)} the goal"
 
 
 def _impossible(goal: Goal, least_us: float) -> str | None:

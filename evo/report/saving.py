@@ -73,7 +73,7 @@ class Saving:
 def saving(search: SearchView, champion: ChampionView | None, reached_us: float | None) -> Saving | None:
     """Return the comparison with the fastest baseline; None if there is no baseline or no time.
 
-    The times are from the confirmation or, without one, from quick samples.
+    The times are from the confirmation if there is one, else from quick samples.
 
     Args:
         reached_us: time of the kernel in µs; None if nothing was measured.

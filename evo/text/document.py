@@ -186,7 +186,7 @@ def json_fault(error: ValueError) -> str:
     if isinstance(error, json.JSONDecodeError):
         advice = _json_advice(error.doc, error.pos)
         if not advice and error.msg == "Extra data":
-            advice = "; give one value, and leave out what follows it"
+            advice = "; keep one value, and remove what follows it"
         return f"{error.msg} at line {error.lineno}, column {error.colno}{advice}"
     if isinstance(error, UnicodeDecodeError):
         return "the text is not UTF-8; save it as UTF-8"

@@ -38,7 +38,7 @@ def not_utf8(content: bytes, error: UnicodeDecodeError, file: str) -> str:
     elif 0 not in content:
         what, command = f"{what}; save it as UTF-8", f"iconv -f latin1 -t utf-8 {name}"
     elif content[error.start] == 0:
-        what = f"contains the byte 0x00 (NUL) at {error.start}, which no text has; remove all NUL bytes"
+        what = f"contains the byte 0x00 (NUL) at {error.start}, which is not text; remove all NUL bytes"
         command = f"tr -d '\\0' < {name}"
     else:
         return f"{what}, and NUL bytes; it is not a text file"

@@ -41,9 +41,9 @@ _OTHERWISE = {
     "literal_error": "{quoted} is not one of {expected}",
     "bool_parsing": "{quoted} is neither true nor false",
     "string_pattern_mismatch": "is not of the form {pattern}",
-    "string_too_short": "has {length} characters, which are too few: give {min_length:,} or more",
+    "string_too_short": "has {length} characters, which are too few; use {min_length:,} or more",
     "string_too_long": "has more than {max_length:,} characters",
-    "too_short": "has too few entries: give {min_length:,} or more",
+    "too_short": "has too few entries; use {min_length:,} or more",
     "too_long": "has more than {max_length:,} entries",
     "bool_type": "must be true or false",
     "string_type": "must be a string, in quotes",
@@ -51,7 +51,7 @@ _OTHERWISE = {
     "tuple_type": "must be a list",
     **dict.fromkeys(
         ("dict_type", "model_type", "model_attributes_type", "dataclass_type", "dataclass_exact_type"),
-        "must be an object, of fields and values in braces",
+        "must be an object: fields and values in braces",
     ),
     **dict.fromkeys(("extra_forbidden", "unexpected_keyword_argument"), NO_FIELD),
 }
@@ -118,7 +118,7 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
 def _converted(kind: str, value: object) -> str:
     """Return a value of the wrong type in the right type, as the end of an error; empty if its meaning is unclear.
 
-    A list of one value stands for this value, and one value for a list of it.
+    A list of one value stands for this value, and a single value stands for a list of this value.
     """
     scalar = isinstance(value, str | int | float) and not isinstance(value, bool)
     if kind in ("list_type", "tuple_type") and value is not None and (scalar or isinstance(value, Mapping)):
@@ -132,7 +132,7 @@ def _converted(kind: str, value: object) -> str:
         value = value[0]
     wanted = isinstance(value, Mapping) if kind != "string_type" else isinstance(value, str) or scalar
     if not wanted or len(str(value)) > _SHOWN:
-        return "; omit it, or give one" if value is None and kind == "string_type" else ""
+        return "; omit it, or write a string" if value is None and kind == "string_type" else ""
     return f"; write {json.dumps(value if isinstance(value, Mapping) else str(value), ensure_ascii=False)}"
 
 
@@ -211,7 +211,7 @@ def refuse_foreign_url(text: str, field: str) -> None:
     if (found := _FOREIGN.fullmatch(text)) is None:
         return
     if found["scheme"] in (None, "sqlite", "file"):
-        raise InvalidInput(field, "is a URL; give the path of the SQLite file alone, e.g. evo.db")
+        raise InvalidInput(field, "is a URL; use the path of the SQLite file, e.g. evo.db")
     raise InvalidInput(field, "must be the path of an SQLite file or postgresql://USER@HOST:5432/NAME")
 
 

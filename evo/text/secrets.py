@@ -23,5 +23,7 @@ def sendable(field: str, secret: str, *, form: str) -> str:
         InvalidInput: the secret contains a character other than visible ASCII. The message does not repeat the secret.
     """
     if not (secret.isascii() and secret.isprintable()) or " " in secret:
-        raise InvalidInput(field, f"contains characters that no {field} has, e.g. a line break; copy it again, {form}")
+        raise InvalidInput(
+            field, f"contains characters that a {field} cannot have, e.g. a line break; copy it again, {form}"
+        )
     return secret

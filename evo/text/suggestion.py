@@ -57,14 +57,14 @@ _ALIASES: Sequence[tuple[str, Sequence[str]]] = (
     (r"version", ("--version",)),
     (r"help", ("--help",)),
 )
-"""Names of other tools (a pattern in lower case), each with the names of kernel-evo that have its meaning."""
+"""Patterns (in lower case) of names from other tools, each with the kernel-evo names that have the same meaning."""
 
 
 def closest(name: str, known: Collection[str], *, cutoff: float = 0.6) -> str | None:
     """Return the known name that a user probably means; None if no name is similar.
 
-    A name matches if it differs only in case and separators, if another tool calls it so (`_ALIASES`), if it is
-    misspelt, or if it is one word of exactly one known name.
+    A name matches if it differs only in case and separators, if it is another tool's name for the same thing
+    (`_ALIASES`), if it is misspelt, or if it is one word of exactly one known name.
 
     Args:
         name: the wrong name.
@@ -102,7 +102,7 @@ BINARY: Mapping[str, float] = {
     **dict.fromkeys(("m", "mi", "mb", "mib"), 1 << 20),
     **dict.fromkeys(("g", "gi", "gb", "gib"), 1 << 30),
 }
-"""Factors of suffixes of sizes, as kernels count them."""
+"""Factors of size suffixes. A factor is a power of 1024, as is usual for the sizes of kernels."""
 
 
 _CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,4}):(\d{1,2}(?:\.\d+)?)")
@@ -112,7 +112,7 @@ _DURATION = re.compile(r"p?t?((?:\d*\.?\d+[a-z]+)+)")
 def numbers_meant(text: str, units: Mapping[str, float] = BINARY) -> list[int | float]:
     """Return the numbers that a text may mean: none if it is unclear, several if it is ambiguous.
 
-    If the units are those of a time, durations such as ``1h30m``, ``PT5M`` and ``0:05:00`` are understood as well. The
+    If the units are units of time, durations such as ``1h30m``, ``PT5M`` and ``0:05:00`` are understood as well. The
     text ``1:30`` may be minutes and seconds, or hours and minutes.
 
     Args:

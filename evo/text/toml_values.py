@@ -52,7 +52,7 @@ def _text(value: object) -> str:
 def numbers_in(values: Sequence[object]) -> list[int | float] | None:
     """Return the numbers that the values of a list mean, e.g. 16 and 32 for ``["16", 32]`` or ``[[16, 32]]``.
 
-    None if the list contains only numbers, or another value.
+    None if the list already contains only these numbers, or if a value means no number.
     """
     found: list[int | float] = []
     for value in values:

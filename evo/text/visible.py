@@ -46,7 +46,7 @@ def on_one_line(text: str, words: Iterable[str]) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Return a text as a code block of Markdown. Its fence is longer than each row of backticks in the text."""
+    """Return text as a Markdown code block. The fence is longer than any run of backticks in the text."""
     longest = max((len(row) for row in _BACKTICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.removesuffix(chr(10))}\n{fence}\n"

@@ -126,7 +126,7 @@ def test_export_with_option_top_marks_the_next_fastest_kernels_as_not_promoted(
     missing = line.run("champion", "show", "--family", "saxpi")
     assert (missing.code, "did you mean `saxpy`?" in missing.err) == (2, True)
     told = line.run("champion", "show", "--family", "transpose")
-    assert (told.code, "No champions of transpose here yet. Champions of: saxpy" in told.out) == (0, True)
+    assert (told.code, "There are no champions of transpose yet. Champions of: saxpy" in told.out) == (0, True)
     refused = line.run("champion", "export", "1", "2", "--top", "3")
     assert (refused.code, "--top: applies to one champion" in refused.err) == (2, True)
     assert "0 is out of range; accepted: 1 and more" in line.run("champion", "export", "0").err
@@ -172,12 +172,12 @@ def test_exported_loader_runs_as_a_program_with_the_rebuilt_library(exported: Pa
 def test_export_into_an_existing_or_unwritable_folder_is_refused(line: CommandLine, exported: Path) -> None:
     refused = line.run("champion", "export", "1", "--to", str(exported))
     assert refused.code == 4
-    assert "is not empty; name another folder with --to" in refused.err
+    assert "is not empty; choose another folder with --to" in refused.err
     for place in (exported / "kernel.c" / "below", Path("/proc/nowhere")):
         refused = line.run("champion", "export", "1", "--to", str(place))
-        assert (refused.code, "--to: " in refused.err, "name another place" in refused.err) == (3, True, True)
+        assert (refused.code, "--to: " in refused.err, "choose another place" in refused.err) == (3, True, True)
     rendered = line.run("render", str(EXAMPLES / "saxpy"), "--to", str(exported))
-    assert (rendered.code, "is a folder; name a file" in rendered.err) == (2, True)
+    assert (rendered.code, "is a folder; choose a file" in rendered.err) == (2, True)
 
 
 @pytest.mark.slow
@@ -336,7 +336,7 @@ def test_measure_of_an_unfinished_imported_family_reports_all_faults_together(li
     marked = (line.home / "twice" / "family.toml").read_text().count("# decide: ")
     assert 1 < len(unwritten) < marked, "only lines about names in the failure may be shown: reference.py, x and y"
     rest = 1 + marked - len(unwritten)
-    assert f"  {rest} further lines: grep -rn '# decide:' ./twice" in found.err
+    assert f"  {rest} more lines: grep -rn '# decide:' ./twice" in found.err
     document = line.home / "twice" / "reference.py"
     document.write_text(document.read_text().replace("# decide: ", "").replace("raise NotImplementedError", "return"))
     assert "twice/reference.py" not in line.run("measure", "./twice").err

@@ -26,7 +26,7 @@ def test_mission_rehearsal_writes_a_report_and_replaces_an_earlier_report_only_w
     for part in (
         "**A rehearsal",
         "not on NVIDIA L4",
-        "measured here",
+        "measured on this device",
         "anchor kernel",
         "## B=1,H=1,S=32,D=16",
         "## B=1,H=1,S=64,D=16",
@@ -39,7 +39,7 @@ def test_mission_rehearsal_writes_a_report_and_replaces_an_earlier_report_only_w
     again = ("mission", "--rehearse", "--device", "cpu", "--minutes", "0.1", "--to", str(path))
     refused = line.run(*again)
     assert (refused.code, refused.out) == (4, ""), "the option must be refused before any check of the machine"
-    assert "report.md already exists: replace it with --force, or name another file with --to" in refused.err
+    assert "report.md already exists: replace it with --force, or choose another file with --to" in refused.err
     assert path.read_text() == report
     missing = line.run(*again, "--force", "--warm-start", str(tmp_path / "none.json"))
     assert (missing.code, missing.out) == (2, "")
@@ -55,7 +55,7 @@ def test_unwritable_report_folder_is_refused_before_the_mission_begins(line: Com
     refused = line.run("mission", "--rehearse", "--device", "cpu", "--to", str(tmp_path / "none" / "m.md"))
     assert (refused.code, refused.out) == (3, "")
     assert "--to: " in refused.err
-    assert "cannot be written (No such file or directory); name another place, e.g. ./m.md" in refused.err
+    assert "cannot be written (No such file or directory); choose another place, e.g. ./m.md" in refused.err
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="the test needs a machine without a GPU")

@@ -70,15 +70,15 @@ def test_report_states_targets_costs_and_the_command_to_repeat_the_search(rest: 
     goals = section(text, "Targets and decision")
     assert "| conservative | 15 µs | 10 µs | reached in the first process; no other process measured it |" in goals
     assert "| stretch | 10.5 µs | 10 µs | reached in" in goals
-    assert "| dream | 0.1 ns | 10 µs | impossible here" in goals
-    assert "| factor | 3× the fastest baseline | 2.00× | missed: a further speed-up of 1.50× is needed |" in goals
+    assert "| dream | 0.1 ns | 10 µs | impossible on this device" in goals
+    assert "| factor | 3× the fastest baseline | 2.00× | missed: an additional speed-up of 1.50× is needed |" in goals
     assert (
         "Decision: keep champion 1; it saves 10 µs a call compared with library: 2.000× (2.000 to 2.000) as fast"
         in goals
     )
     assert (
         "as fast as library in one process; 10 µs compared with 20 µs in one fresh process. "
-        "Target factor needs a further speed-up of 1.50×" in goals
+        "Target factor needs an additional speed-up of 1.50×" in goals
     )
     cost = section(text, "Time and cost")
     assert "which cost 0.0" in cost

@@ -197,7 +197,7 @@ def test_report_shows_champion_verdict_and_next_steps() -> None:
     text = " ".join(reported(finished(), [trial(12, 812.34)], " --db x.db", "sdpa").split())
     for part in (
         "Finished: the time limit was reached. 43 trials in 2 min 01 s.",
-        "search overhead 9.2 ms a trial, delivery 25 ms while the device works",
+        "search overhead per trial 9.2 ms, delivery of jobs and results 25 ms (overlaps with measuring)",
         "Trial 12: Promoted: the first champion.",
         "✓ first There is no incumbent.",
         "! noise It is noisy here.",

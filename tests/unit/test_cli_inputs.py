@@ -194,7 +194,7 @@ def test_device_is_selected_among_devices_that_the_family_supports() -> None:
     with pytest.raises(NotFound) as refusal:
         choose([CUDA], "auto", cpu_only)
     assert str(refusal.value) == (
-        "no device fits --device auto; saxpy runs on cpu, and the devices here are: cuda (NVIDIA L4)"
+        "no device fits --device auto; saxpy runs on cpu, and the devices of this machine are: cuda (NVIDIA L4)"
     )
 
 

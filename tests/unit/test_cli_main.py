@@ -162,7 +162,8 @@ def test_file_system_error_is_not_reported_as_a_bug(tmp_path: Path, capsys: pyte
     (tmp_path / "file").write_text("")
     assert entry.main(["new", str(tmp_path / "file" / "saxpy")]) == Exit.UNAVAILABLE
     assert (
-        f"Error: FOLDER: {tmp_path / 'file' / 'saxpy'} cannot be written (File exists); name" in capsys.readouterr().err
+        f"Error: FOLDER: {tmp_path / 'file' / 'saxpy'} cannot be written (File exists); choose"
+        in capsys.readouterr().err
     )
 
 
@@ -202,7 +203,7 @@ def test_search_without_family_suite_or_resume_is_refused(capsys: pytest.Capture
         ("searches --state runing", "--state: 'runing' is not one of 'running', 'paused'"),
         (
             "search softmax --objective worst",
-            "--objective: `worst` is the largest slowdown among problems that are tuned together; give the problems",
+            "--objective: `worst` is the largest slowdown among problems that are tuned together; pass the problems",
         ),
         (
             "search a.json --objective score",
@@ -215,7 +216,7 @@ def test_search_without_family_suite_or_resume_is_refused(capsys: pytest.Capture
         ),
         (
             "measure -2.5",
-            "FAMILY: -2.5 begins with `-`, as options do; give a name, or a path such as ./-2.5; "
+            "FAMILY: -2.5 begins with `-`, as options do; write a name, or a path such as ./-2.5; "
             "see `kernel-evo measure --help`",
         ),
         ("searches -1", "No such option: -1: see `kernel-evo searches --help`"),
@@ -223,7 +224,7 @@ def test_search_without_family_suite_or_resume_is_refused(capsys: pytest.Capture
         ("serch", "No such command 'serch'; write `kernel-evo search`"),
         (
             "searches --url notaurl",
-            "--url: 'notaurl' is not the address of a service; give one like http://127.0.0.1:8765",
+            "--url: 'notaurl' is not the address of a service; write one like http://127.0.0.1:8765",
         ),
         ("searches --url http://[::1", "--url: 'http://[::1' is not the address"),
         ("searches --url http://u:p@a:1", "--url: 'http://u:***@a:1' has a user name (a service accepts only tokens)"),
@@ -231,7 +232,10 @@ def test_search_without_family_suite_or_resume_is_refused(capsys: pytest.Capture
         ("searches --url http://a:1/evo?x=1", "--url: 'http://a:1/evo?x=1' has a `?`; remove it, as in http://"),
         ("searches --url http://a:1#x", "--url: 'http://a:1#x' has a `#`; remove it"),
         ("searches --url http://a:1/evo/api/v1/", "--url: 'http://a:1/evo/api/v1/' has /api/v1, which the client adds"),
-        ("searches --url http://127.0.0.1:1 --token ü", "--token: contains characters that no token has, e.g. a"),
+        (
+            "searches --url http://127.0.0.1:1 --token ü",
+            "--token: contains characters that a token cannot have, e.g. a",
+        ),
         ("token join a --hours nan", "--hours: nan is out of range; accepted: 0.001 … 876,000"),
     ],
 )
@@ -275,20 +279,20 @@ def test_error_names_the_option_of_a_field_refused_by_the_service(field: str, op
         ("serve --port 0", "KERNEL_EVO_DB=postgresql://host", "the URL names no database; write postgresql://"),
         ("serve --port 0", "KERNEL_EVO_DB=postgres://a:b:c@[::1/x", "this is not a database URL; write postgresql"),
         ("searches", "KERNEL_EVO_DB=postgresql://u@host/evo", "only a service opens a PostgreSQL database; start"),
-        ("searches", "KERNEL_EVO_DB=sqlite:///evo.db", "is a URL; give the path of the SQLite file alone"),
-        ("serve --port 0", "KERNEL_EVO_DB=sqlite:////tmp/evo.db", "is a URL; give the path of the SQLite file alone"),
-        ("search softmax", "KERNEL_EVO_DB=file:///tmp/evo.db", "is a URL; give the path of the SQLite file alone"),
+        ("searches", "KERNEL_EVO_DB=sqlite:///evo.db", "is a URL; use the path of the SQLite file"),
+        ("serve --port 0", "KERNEL_EVO_DB=sqlite:////tmp/evo.db", "is a URL; use the path of the SQLite file"),
+        ("search softmax", "KERNEL_EVO_DB=file:///tmp/evo.db", "is a URL; use the path of the SQLite file"),
         ("serve --port 0", "KERNEL_EVO_DB=mysql+pymysql://h/evo", "must be the path of an SQLite file or postgresql"),
-        ("searches", "KERNEL_EVO_DB=/", "/ is a folder; give the path of an SQLite file"),
-        ("searches", "KERNEL_EVO_DB=/dev/null", "/dev/null is a special file; give the path of an SQLite file"),
-        ("searches", "KERNEL_EVO_DB=https://h:1/x", "is the address of a service; give it with --url"),
+        ("searches", "KERNEL_EVO_DB=/", "/ is a folder; use the path of an SQLite file"),
+        ("searches", "KERNEL_EVO_DB=/dev/null", "/dev/null is a special file; use the path of an SQLite file"),
+        ("searches", "KERNEL_EVO_DB=https://h:1/x", "is the address of a service; pass it with --url"),
         (
             "searches",
             "KERNEL_EVO_URL=evo.example.org",
-            "'evo.example.org' is not the address of a service; give one like",
+            "'evo.example.org' is not the address of a service; write one like",
         ),
-        ("searches --url http://127.0.0.1:1", "KERNEL_EVO_TOKEN=a\nb", "contains characters that no token has"),
-        ("worker", "KERNEL_EVO_URL=http://x:99999", "'http://x:99999' is not the address of a service; give one like"),
+        ("searches --url http://127.0.0.1:1", "KERNEL_EVO_TOKEN=a\nb", "contains characters that a token cannot have"),
+        ("worker", "KERNEL_EVO_URL=http://x:99999", "'http://x:99999' is not the address of a service; write one like"),
     ],
 )
 def test_error_names_the_invalid_environment_variable_and_the_remedy(

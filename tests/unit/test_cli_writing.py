@@ -18,7 +18,7 @@ def test_output_path_is_checked_without_writing_the_file(tmp_path: Path) -> None
     place.write_text("before")
     require_place(place, force=True)
     assert place.read_text() == "before"
-    with pytest.raises(Conflict, match=r"report\.md already exists: replace it with --force, or name another"):
+    with pytest.raises(Conflict, match=r"report\.md already exists: replace it with --force, or choose another"):
         require_place(place, force=False)
 
 

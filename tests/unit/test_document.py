@@ -153,7 +153,7 @@ def test_literal_text_formats_values_as_json(value: object, shown: str) -> None:
         ('{"a": True}', "write true"),
         ('{"a": [None]}', "write null"),
         ('{"a": 1,}', "leave out the comma"),
-        ('{"a": 1}\n{"a": 2}', "give one value, and leave out what follows it"),
+        ('{"a": 1}\n{"a": 2}', "keep one value, and remove what follows it"),
         ('{"a": [1, 2, ]}', "leave out the comma"),
         ('{"a": 1} // one', "leave out the comment, which JSON does not allow"),
         ('{ // one\n"a": 1}', "leave out the comment, which JSON does not allow"),

@@ -432,7 +432,7 @@ def test_anthropic_protocol_is_supported() -> None:
 
 @pytest.mark.parametrize("key", ["ü", "a\nb", "a b", "a\0"])
 def test_error_about_a_model_key_with_invalid_characters_does_not_contain_the_key(key: str) -> None:
-    with pytest.raises(InvalidInput, match="key: contains characters that no key has") as refused:
+    with pytest.raises(InvalidInput, match="key: contains characters that a key cannot have") as refused:
         Chat(model="m", base_url="http://127.0.0.1:1", key=key)
     assert key not in str(refused.value)
 

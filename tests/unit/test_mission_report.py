@@ -44,7 +44,7 @@ def test_mission_report_marks_goals_reached_open_or_impossible() -> None:
         "| 16 µs | first target | open: the time is 1.12× the goal |",
         "| 8 µs | hoped-for time with FP8, lower end | impossible in this dtype: it takes at least 8.862 µs |",
         "| 5 µs | last target | impossible",
-        "The shortest possible time here is 8.862 µs hot and 13.98 µs cold: 49% is reached.",
+        "The shortest possible time on this device is 8.862 µs hot and 13.98 µs cold: 49% is reached.",
         "| champion 5, confirmed, in one fresh process | 18 µs | 2.28× as fast |",
         "Decision: keep champion 5; it is 2.278× (2.278 to 2.278) as fast as torch FLASH in one process.",
         "| sm_mhz | 2040 |",
@@ -69,7 +69,7 @@ def test_mission_report_marks_no_goal_reached_on_a_gpu_other_than_the_l4() -> No
     text = report(result(4.0, known("sm_90")))
     assert "Timed on NVIDIA H100 80GB HBM3, not on NVIDIA L4" in text
     assert "which cannot be compared" in text
-    assert "| 16 µs | first target | a shorter time here |" in text
+    assert "| 16 µs | first target | a shorter time on this device |" in text
     assert "| 5 µs | last target | impossible in this dtype: it takes at least 8.862 µs |" in text
     assert "reached |" not in text
 

@@ -171,8 +171,8 @@ def test_report_savings_use_times_of_the_same_rounds() -> None:
     assert "1,000 calls a second keep 2 devices busy with numpy and 0.81 with this kernel: 1.19 fewer" in text
     less = written(material, Terms(calls_per_second=100.0, goals=parse_goals("a=700us,b=500us,c=1us")))
     assert "At 100 calls a second, this saves 2 h 51 min of device time a day." in less
-    assert "Target a needs a further speed-up of 1.16×: 43 of 4,608 configs were tried, so search longer" in less
-    assert "Further targets are missed: b (1.62×). Target c is below what this device can do" in less
+    assert "Target a needs an additional speed-up of 1.16×: 43 of 4,608 configs were tried, so search longer" in less
+    assert "Other missed targets: b (1.62×). Target c is below what this device can do" in less
 
 
 def test_report_escapes_text_of_users() -> None:
@@ -188,9 +188,9 @@ def test_report_decides_by_the_ratio_over_all_processes() -> None:
     assert "; 16.13 µs compared with 16.5 µs in the first of 3 fresh processes." in text
     assert "Nothing is saved: 0.76" in text
     assert "| e | 0.05× the fastest baseline | 0.762× | reached |" in text
-    assert "| f | 1.5× the fastest baseline | 0.762× | impossible here" in text
+    assert "| f | 1.5× the fastest baseline | 0.762× | impossible on this device" in text
     assert (
-        "| t | 20 µs | 16.13 µs | reached in the first process, but not in every process: one more process will find"
+        "| t | 20 µs | 16.13 µs | reached in the first process, but not in every process: predicted for one more "
         in text
     )
     assert "| u | 100 µs | 16.13 µs | reached |" in text
@@ -238,7 +238,7 @@ def test_report_of_estimates_has_no_findings() -> None:
         "Sections that need measured times are left out: samples, verdicts,",
         "| lowest estimate | BLOCK=8, FAST=true; 3 others with the same estimate |",
         "| a | 900 µs | ≈ 600 µs | reached by the estimate, which was never run |",
-        "| b | 550 µs | ≈ 600 µs | missed by the estimate: a further speed-up of 1.09× is needed |",
+        "| b | 550 µs | ≈ 600 µs | missed by the estimate: an additional speed-up of 1.09× is needed |",
         "| c | 1 µs | ≈ 600 µs | impossible on NVIDIA L4: the problem takes at least 490 µs |",
         "| hot | ≈ 600 µs | 533.2 µs | memory | ≈ 89% |",
         "| cold | – | 533.2 µs | memory | not estimated |",

@@ -68,7 +68,7 @@ def test_warm_start_omits_optuna_trials_with_unsupported_values(tmp_path: Path) 
 
 @pytest.mark.parametrize("given", ["", "  "])
 def test_empty_warm_start_is_refused(given: str) -> None:
-    with pytest.raises(InvalidInput, match="is empty; give a file"):
+    with pytest.raises(InvalidInput, match="is empty; use a file"):
         read_warm_start(given)
 
 
@@ -94,16 +94,16 @@ def test_warm_start_from_an_optuna_study_has_completed_trials_best_first(tmp_pat
     assert high["configs"] == sorted(high["configs"], key=lambda config: -config["BLOCK"])
     assert len(low["configs"]) == len(high["configs"]) == 2
     for name in ("", "#lwo"):
-        with pytest.raises(InvalidInput, match=r"contains the studies low, high; name one, e\.g\. sqlite:.*#low"):
+        with pytest.raises(InvalidInput, match=r"contains the studies low, high; choose one, e\.g\. sqlite:.*#low"):
             read_warm_start(f"{storage}{name}")
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("nowhere.json", r"cannot be read \(No such file.*; give a file of recorded results"),
-        (".", r"cannot be read \(Is a directory.*; give a file of recorded results"),
-        ("sqlite:///nowhere.db", "there is no file nowhere.db; give a file of recorded results"),
+        ("nowhere.json", r"cannot be read \(No such file.*; use a file of recorded results"),
+        (".", r"cannot be read \(Is a directory.*; use a file of recorded results"),
+        ("sqlite:///nowhere.db", "there is no file nowhere.db; use a file of recorded results"),
         ("a b.db", "for an Optuna study in it, write --warm-start 'sqlite:///a b.db'"),
         ("nosuch://user:geheim@host/x#y", "cannot be read"),
         ("broken.json", "is not JSON"),

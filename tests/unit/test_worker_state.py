@@ -29,11 +29,11 @@ def at(seconds: float) -> Any:
 @pytest.mark.parametrize(
     ("worker", "after_s", "text"),
     [
-        (WORKER, 10, "here"),
+        (WORKER, 10, "connected"),
         (replace(WORKER, drain=True), 10, "drained"),
         (WORKER, 90, "silent for 1 min 30 s"),
         (replace(WORKER, left_at=NOW), 90, "left"),
-        (replace(WORKER, note="the disk is full"), 1, "here; the disk is full"),
+        (replace(WORKER, note="the disk is full"), 1, "connected; the disk is full"),
     ],
 )
 def test_worker_text_states_connection_draining_and_note(worker: WorkerView, after_s: float, text: str) -> None:

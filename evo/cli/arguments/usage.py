@@ -51,7 +51,7 @@ def _negative(error: TyperException, arguments: Sequence[str]) -> str | None:
     wanted = (
         "numbers begin at 1"
         if getattr(takes[0], "min", None) is not None
-        else f"give a name, or a path such as ./{word}"
+        else f"write a name, or a path such as ./{word}"
     )
     return f"{_name(takes[0]).strip('[].…')}: {word} begins with `-`, as options do; {wanted}; see `{help_of(error)}`"
 

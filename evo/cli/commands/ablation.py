@@ -35,9 +35,9 @@ def ablate(
 ) -> None:
     """Change each switch of a search's champion, one at a time, and measure the effect of each change.
 
-    A switch is a tunable with words as values, or with only two values, such as true and false. Each change is timed in
-    turn with the champion in a fresh process. No trial is promoted. The results are stored and appear in the search's
-    report.
+    A switch is a tunable with words as values, or with only two values, such as true and false. Each change is
+    timed alternately with the champion, in a fresh process. No trial is promoted. The results are stored and appear in
+    the search's report.
     """
     from evo.cli.session.session import ended_by_signals, progress, reached
 

@@ -90,8 +90,8 @@ def import_(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Kernel function to call; may be omitted if the source defines only one. Repeated: the functions that "
-            "a call runs one after another.",
+            help="Kernel function to call; may be omitted if the source defines only one. If the option is repeated, "
+            "a call runs the functions one after another.",
         ),
     ] = None,
     reference: Annotated[

@@ -153,7 +153,7 @@ def _print_undecided(family: str, failure: str) -> None:
     if shown:
         head = "These lines are still marked as unchecked, and may be the cause of the failure:"
         rest = len(marked) - len(shown)
-        others = f"  {count_text(rest, 'further line')}: grep -rn '{MARK.strip()}' {quote(family)}"
+        others = f"  {count_text(rest, 'more line')}: grep -rn '{MARK.strip()}' {quote(family)}"
         sys.stderr.write(visible("\n".join([head, *shown, *([others] if rest else [])])) + "\n")
 
 
@@ -185,7 +185,7 @@ def _marked(path: Path, mark: str) -> "Iterator[_Marked]":
 def _print_busy(device: "Device", holder: int | None) -> None:
     """Report on standard error that another process holds the device."""
     who = "another process" if holder is None else f"process {holder}"
-    sys.stderr.write(f"Waiting for {device.model}: {who} measures on it.\n")
+    sys.stderr.write(f"Waiting for {device.model}: {who} is measuring on it.\n")
 
 
 def _print_shared(device: "Device") -> None:
@@ -248,7 +248,7 @@ def resolve(
             "FAMILY", f"{family} is a recording, which has no source to build; replay it with `{replay}`"
         )
     if target is not None and device != "auto":
-        raise InvalidInput("--target", "replaces --device; give only one of them")
+        raise InvalidInput("--target", "replaces --device; omit one of them")
     chosen = choose(local_devices(), device, package.family) if target is None else known(target)
     _refuse_several(problem)
     _refuse_threads(objective, chosen)
@@ -266,7 +266,7 @@ def _refuse_several(problem: str) -> None:
     from evo.text.assignments import split_shapes
 
     if problem and len(split_shapes(problem)) > 1:
-        raise InvalidInput("--problem", "names several shapes; give one shape, or use `kernel-evo search`")
+        raise InvalidInput("--problem", "names several shapes; use one shape, or use `kernel-evo search`")
 
 
 def _refuse_threads(objective: "Objective", device: "Device") -> None:

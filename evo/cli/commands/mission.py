@@ -61,7 +61,8 @@ def mission(
     force: Force = False,
     db: Db = None,
 ) -> None:
-    """Check the machine, search two shapes of attention, and compare the best times with goals and the device's limits.
+    """Run a complete example: check the machine, search two shapes of attention, and compare the best times with goals
+    and the device's limits.
 
     The shapes are B=2, H=8, D=64 with S=256 and S=512. The goals are times from 47 to 5 µs on an NVIDIA L4. For any
     other device, the report states that the goals do not apply. After Ctrl-C, the running search ends, and the report
@@ -105,7 +106,7 @@ def _require(devices: "list[Device]", wanted: str, family: str) -> None:
 
 
 def _searched(mission: "Mission", terms: dict[str, Any], where: ServiceRef, out: "Console") -> "list[Result]":
-    """Run the mission's searches in turn, and stop after an interrupted search."""
+    """Run the mission's searches one after another, and stop after an interrupted search."""
     from evo.cli.session.follow import Interrupts
     from evo.cli.session.session import ended_by_signals, reached
 

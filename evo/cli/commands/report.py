@@ -60,8 +60,8 @@ def report(
 ) -> None:
     """Write the report of a search as report.md and report.html.
 
-    The report contains findings, tunable values that bring no gain, the cost, and a decision whether to keep the
-    champion. The command reads only the database, and needs no worker.
+    The report contains the results, the tunable values that bring no gain, the cost, and a decision whether to keep
+    the champion. The command reads only the database, and needs no worker.
     """
     from evo.cli.files.writing import write_file, writing_to
     from evo.report import parse_goals
@@ -69,10 +69,10 @@ def report(
     parse_goals(targets, "--targets")
     folder = to or Path(f"search-{search_id}-report")
     if folder.exists() and not folder.is_dir():
-        raise Conflict(f"{folder} is not a folder; name a folder with --to")
+        raise Conflict(f"{folder} is not a folder; choose a folder with --to")
     earlier = [name for name in (MARKDOWN, PAGE) if (folder / name).exists()]
     if earlier and not force:
-        raise Conflict(f"{folder / earlier[0]} already exists: replace it with --force, or name a folder with --to")
+        raise Conflict(f"{folder / earlier[0]} already exists: replace it with --force, or choose a folder with --to")
     with connect(where) as connection:
         fetch = partial(
             connection.client.search_report,

@@ -88,7 +88,7 @@ def search(
             min=1,
             max=64,
             metavar="K",
-            help="Maximum size of the set of configs that a suite's report selects for each family.",
+            help="Maximum number of configs per family that a suite's report selects.",
         ),
     ] = CONFIGS,
     device: DeviceName = "auto",
@@ -201,7 +201,7 @@ def search(
         str | None,
         typer.Option(
             metavar="SECRET",
-            help="Secret that signs the message to the --webhook; by default the secret of the service.",
+            help="Secret for signing the message to the --webhook; by default the service's secret.",
             envvar=VARIABLES["--webhook-secret"],
         ),
     ] = None,
@@ -237,11 +237,11 @@ def search(
     """Search the space of a family for the fastest correct config, and promote this config if the evidence suffices.
 
     The command uses the running service of the database. If no service runs, the command starts a service and a worker,
-    which end with the search. Several shapes (`S=128,256`, or the range `S=1..4096`) are searched in turn. Each
-    shape has the whole budget, and starts from the champions of the previous shapes. The problems of a suite share one
-    budget, which is spent in parts: each part goes to the problem with the largest expected gain. With --json, a search
-    is printed as one object, and several shapes as a list of objects. After one Ctrl-C, running trials finish, and the
-    report is printed. A second Ctrl-C cancels the search.
+    which end with the search. Several shapes (`S=128,256`, or the range `S=1..4096`) are searched one after
+    another. Each shape has the whole budget, and starts from the champions of the previous shapes. The problems of a
+    suite share one budget, which is spent in parts: each part goes to the problem with the largest expected gain. With
+    --json, a search is printed as one object, and several shapes as a list of objects. After one Ctrl-C, running trials
+    finish, and the report is printed. A second Ctrl-C cancels the search.
     """
     from evo.cli.commands import ablation
     from evo.cli.session import background
@@ -259,7 +259,7 @@ def search(
         location = LocalDatabase.to_begin(where.database) if resume is None else LocalDatabase.to_use(where.database)
         raise typer.Exit(background.detach(again, location, where.options, as_json=as_json))
     if resume is not None and suite is not None:
-        raise InvalidInput("--suite", f"search {resume} has its own problem; leave --suite or --resume out")
+        raise InvalidInput("--suite", f"search {resume} has its own problem; omit --suite or --resume")
     if resume is not None and family is not None:
         raise typer.BadParameter(f"search {resume} has a family already; omit FAMILY", param_hint="FAMILY")
     if resume is not None:
@@ -272,12 +272,12 @@ def search(
     problems = [""] if suite is not None else split_shapes(problem)
     if detach and suite is not None:
         raise InvalidInput(
-            "--detach", "returns immediately, but a suite's searches run one after the other; omit --detach"
+            "--detach", "cannot be combined with a suite, whose searches run one after another; omit --detach"
         )
     if detach and len(problems) > 1:
         raise InvalidInput(
             "--detach",
-            "returns immediately, but several shapes of --problem are searched in sequence; omit --detach",
+            "cannot be combined with several shapes of --problem, which are searched one after another; omit --detach",
         )
     terms: dict[str, Any] = dict(
         device=_estimating(device, target, threads=threads, ablate=ablate) if compile_only else device,
@@ -402,7 +402,7 @@ def _goal(objective: str, *, suite: bool) -> dict[str, object]:
     if objective.strip() == "time" or (suite and objective.strip() == "worst"):
         return {}
     if objective.strip() == "worst":
-        remedy = "give the problems as a --suite, e.g. a TOML file, or leave `worst` out"
+        remedy = "pass the problems as a --suite, e.g. a TOML file, or omit `worst`"
         raise InvalidInput(
             "--objective", f"`worst` is the largest slowdown among problems that are tuned together; {remedy}"
         )

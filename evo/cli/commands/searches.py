@@ -90,7 +90,7 @@ def _print_searches(views: "Iterable[SearchView]", workers: "Sequence[WorkerView
             way = f"kernel-evo search --resume {number}" if where.url is None else "kernel-evo worker"
             out.print(styled(f"No worker serves search {number} now. Continue it: ", (f"{way}{where.options}", "bold")))
     else:
-        out.print(styled("No searches here yet. Start one: ", ("kernel-evo search sdpa", "bold")))
+        out.print(styled("There are no searches yet. Start one: ", ("kernel-evo search sdpa", "bold")))
 
 
 @on_service
@@ -103,7 +103,7 @@ def watch(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> N
 
 @on_service
 def pause(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> None:
-    """Pause a search. Running trials end, and no new trials begin until the search is resumed."""
+    """Pause a search. Running trials are completed, and no new trials begin until the search is resumed."""
     _command(search_id, "pause", where, as_json)
 
 
@@ -151,7 +151,7 @@ def edit(
 ) -> None:
     """Change a search's notes or priority, or archive it."""
     if notes is None and priority is None and archive is None:
-        raise InvalidInput("edit", "nothing to change; give --notes, --priority, --archive or --unarchive")
+        raise InvalidInput("edit", "nothing to change; use --notes, --priority, --archive or --unarchive")
     with connect(where) as connection:
         view = connection.client.edit_search(search_id, notes=notes, priority=priority, archived=archive)
     if as_json:
@@ -191,7 +191,7 @@ def gc(
 ) -> None:
     """Delete old searches and artefacts, but never the evidence of a champion."""
     if keep_days is None and artefacts_gb is None:
-        raise InvalidInput("gc", "no limit is given; give --keep-days, --artefacts-gb or both")
+        raise InvalidInput("gc", "no limit is given; use --keep-days, --artefacts-gb or both")
     with connect(where) as connection:
         gone = connection.client.collect(keep_days=keep_days, artefact_limit_gb=artefacts_gb, dry_run=dry_run)
     if as_json:

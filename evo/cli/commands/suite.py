@@ -31,7 +31,7 @@ def record(
     to: Annotated[Path, typer.Option(dir_okay=False, metavar="FILE", help="Suite file to write.")] = Path("suite.toml"),
     force: Force = False,
 ) -> None:
-    """Run a PyTorch program, and write the calls that kernels can compute as a suite. The weight of a problem is its
+    """Run a PyTorch program, and write a suite of the calls that a family can compute. The weight of a problem is its
     number of calls.
 
     The suite contains calls of scaled_dot_product_attention, linear, rms_norm, layer_norm and softmax by any module,
@@ -48,7 +48,7 @@ def record(
         out.print(f"not recorded: {count_text(count, 'call')} of {function} ({reason})")
     if not recorder.counts:
         why = f"the program failed ({trouble})" if trouble else "the program made no calls in this process"
-        raise NotFound(f"no call that a kernel can compute was recorded: {why}")
+        raise NotFound(f"no call that a family can compute was recorded: {why}")
     with writing_to(to):
         write_file(to, recorder.suite())
     total = sum(recorder.counts.values())

@@ -88,7 +88,7 @@ def trials(
     if metric and form != "table":
         raise InvalidInput("--metric", f"does not apply to --format {form}; omit one of them")
     if front_only and (metric or form != "table" or outcome is not None):
-        reason = "lists the front of the search itself; omit --metric, --format and --outcome"
+        reason = "lists the search's own Pareto front; omit --metric, --format and --outcome"
         raise InvalidInput("--front", reason)
     with connect(where) as connection:
         if form != "table":
@@ -163,5 +163,5 @@ def _print_trials(found: "Iterable[TrialView]", device: str, objective: "Objecti
             trial.origin,
             Text(f"{spaced_text(trial.config)}{duplicates_text(trial, duplicates)}"),
         )
-    console().print(rows if rows.row_count else "No such trials.")
+    console().print(rows if rows.row_count else "No trials match.")
     console().print(Text(device, "dim"))

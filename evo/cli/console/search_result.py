@@ -73,7 +73,7 @@ def print_report(
     Args:
         ranking: best trials of the search, best trial first.
         family: name of the family, or the path of its folder.
-        where: options with which further commands reach the same service, e.g. `` --db x.db``.
+        where: options that make other commands use the same service, e.g. `` --db x.db``.
         front: Pareto front of the search. Empty if the search has only one objective.
     """
     out.print(Text(_ending(view), "bold"))
@@ -161,7 +161,7 @@ def _time_cells(view: SearchView, time_us: float | None, source: str) -> tuple[s
 
 
 def front_table(view: SearchView, front: Sequence[TrialView]) -> Table:
-    """Return a table of the Pareto front of two objectives, sorted by the first objective, with quick figures."""
+    """Return a table of the Pareto front of two objectives, sorted by the first objective, with quick values."""
     shared = _shared([trial.config for trial in front])
     made = table(">trial", *(f">{axis.called}" for axis in view.objective.axes or ()), "config")
     made.title = f"Pareto front of {count_text(len(front), 'trial')}{'' if view.estimated else ', by quick samples'}"
@@ -175,7 +175,7 @@ def front_table(view: SearchView, front: Sequence[TrialView]) -> Table:
         ]
         made.add_row(str(trial.number), *cells, Text(_remaining_text(trial.config, shared)))
     if len(front) > FRONT:
-        made.caption = f"{len(front) - FRONT:,} further trials: `kernel-evo trials {view.id} --json` has all"
+        made.caption = f"{len(front) - FRONT:,} more trials: `kernel-evo trials {view.id} --json` has all"
     return made
 
 
@@ -340,10 +340,10 @@ def _ending(view: SearchView) -> str:
 def _overhead(view: SearchView) -> str:
     if view.overhead_ms is None:
         return ""
-    delivery = (
-        "" if view.delivery_ms is None else f", delivery {significant(view.delivery_ms)} ms while the device works"
-    )
-    return f"; search overhead {significant(view.overhead_ms)} ms a trial{delivery}"
+    overhead = f"; search overhead per trial {significant(view.overhead_ms)} ms"
+    if view.delivery_ms is None:
+        return overhead
+    return f"{overhead}, delivery of jobs and results {significant(view.delivery_ms)} ms (overlaps with measuring)"
 
 
 def _runs(view: SearchView, ranking: Sequence[TrialView]) -> Runs:

@@ -108,9 +108,9 @@ def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
     """
     with writing_to(folder):
         if folder.exists() and not folder.is_dir():
-            raise InvalidInput("--to", f"{folder} is not a folder; name an empty folder, or a new one")
+            raise InvalidInput("--to", f"{folder} is not a folder; choose an empty folder, or a new one")
         if folder.exists() and any(folder.iterdir()):
-            raise Conflict(f"{folder} is not empty; name another folder with --to, or remove it first")
+            raise Conflict(f"{folder} is not empty; choose another folder with --to, or remove it first")
         return write_folder(folder, contents)
 
 

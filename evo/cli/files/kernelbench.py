@@ -35,7 +35,7 @@ def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]
         Conflict: the folder exists and is not empty. Nothing is overwritten.
     """
     if file.suffix != ".py":
-        raise InvalidInput("FILE", f"{file} is not a Python file; give a problem in KernelBench's format")
+        raise InvalidInput("FILE", f"{file} is not a Python file; choose a problem in KernelBench's format")
     try:
         content = file.read_bytes()
         text = utf8_text(content)

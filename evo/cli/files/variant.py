@@ -25,11 +25,11 @@ def read_variant_files(path: Path) -> VariantFiles:
     if path.is_file():
         return VariantFiles(document={"name": path.name.partition(".")[0]}, files={path.name: _text(path)})
     if not path.is_dir():
-        raise NotFound(f"{path} does not exist; give a folder with {DOCUMENT} and sources, or one source file")
+        raise NotFound(f"{path} does not exist; choose a folder with {DOCUMENT} and sources, or one source file")
     matching = (each for each in path.rglob("*") if each.is_file() and _is_part_of_variant(each.relative_to(path)))
     found = sorted(islice(matching, MAX_FILES + 2))  # the folder may be large, so only the needed entries are read
     if len(found) > MAX_FILES + 1:
-        raise InvalidInput(str(path), f"contains more than {MAX_FILES} files; give the variant a separate folder")
+        raise InvalidInput(str(path), f"contains more than {MAX_FILES} files; put the variant into a separate folder")
     for each in found:
         if not each.resolve().is_relative_to(path.resolve()):
             raise InvalidInput(str(each), "is a link that leads out of the folder: submit a copy of the file instead")
@@ -50,7 +50,7 @@ def write_variant_files(folder: Path, source: VariantSource) -> list[Path]:
         Conflict: the folder exists and is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Conflict(f"{folder} exists already; give another folder, or remove it")
+        raise Conflict(f"{folder} already exists; choose another folder, or remove it")
     table = {key: value for key, value in source.table.items() if key not in CONTRACT}
     for mode in ("template", "source"):
         if mode in table:

@@ -65,11 +65,11 @@ def writing_to(target: Path, option: str = "--to") -> Iterator[None]:
     try:
         yield
     except IsADirectoryError:
-        raise InvalidInput(option, f"{target} is a folder; name a file, e.g. {target / 'kernel.txt'}") from None
+        raise InvalidInput(option, f"{target} is a folder; choose a file, e.g. {target / 'kernel.txt'}") from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise EvoError(
-            f"{option}: {target} cannot be written ({reason}); name another place, e.g. ./{target.name}"
+            f"{option}: {target} cannot be written ({reason}); choose another place, e.g. ./{target.name}"
         ) from None
 
 
@@ -156,7 +156,7 @@ def require_place(target: Path, *, force: bool) -> None:
         elif force:
             target.open("ab").close()
         else:
-            raise Conflict(f"{target} already exists: replace it with --force, or name another file with --to")
+            raise Conflict(f"{target} already exists: replace it with --force, or choose another file with --to")
 
 
 def write_or_show(target: Path, text: str, *, force: bool) -> None:

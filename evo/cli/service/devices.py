@@ -79,7 +79,8 @@ def choose(devices: list[Device], wanted: str, family: Family) -> Device:
     meant = None if wanted in family.implementations else closest(wanted, family.implementations)
     remedy = "" if meant is None else f"; write --device {meant}"
     raise NotFound(
-        f"no device fits --device {wanted}; {family.name} runs on {runs_on}, and the devices here are: {here}{remedy}"
+        f"no device fits --device {wanted}; {family.name} runs on {runs_on}, and the devices of this machine are: "
+        f"{here}{remedy}"
     )
 
 

@@ -98,7 +98,7 @@ class Local:
     def let_finish(self) -> None:
         """Wait while the worker of this process runs a confirmation or ablation for another terminal.
 
-        If the worker ended earlier, this work would have to be repeated. The worker gets no further work during the
+        If the worker ended earlier, this work would have to be repeated. The worker gets no new work during the
         wait. Ctrl-C or an error of the service ends the wait.
         """
         if self._worker is None or self.url is None:
@@ -186,7 +186,7 @@ class Local:
             self._start_worker(url)
 
     def _end_extra_worker(self, url: str) -> None:
-        """End the worker that was started early if another machine's worker is connected."""
+        """If a worker of another machine is connected, stop the local worker that was started early."""
         if self._worker is not None and worker_connected(url, token=self._key, other_than=WORKER):
             self._worker.stop()
             self._worker = None

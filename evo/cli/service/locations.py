@@ -52,7 +52,7 @@ def _checked_path(database: Path) -> Path:
     """
     if database.exists() and not database.is_file():
         what = "a folder" if database.is_dir() else "a special file"
-        raise InvalidInput("--db", f"{database} is {what}; give the path of an SQLite file, e.g. evo.db")
+        raise InvalidInput("--db", f"{database} is {what}; use the path of an SQLite file, e.g. evo.db")
     try:
         with database.open("rb") as file:
             begins = file.read(len(SQLITE))
@@ -78,10 +78,10 @@ class LocalDatabase:
         """
         scheme = database.parts[0] if database is not None and database.parts else ""
         if scheme in {"postgresql:", "postgres:", "postgresql+psycopg:"}:
-            remedy = "start `kernel-evo serve --db …`, and give this command the address of that service with --url"
+            remedy = "start `kernel-evo serve --db …`, and pass the address of that service to this command with --url"
             raise InvalidInput("--db", f"only a service opens a PostgreSQL database; {remedy}")
         if scheme in {"http:", "https:"}:
-            raise InvalidInput("--db", "is the address of a service; give it with --url")
+            raise InvalidInput("--db", "is the address of a service; pass it with --url")
         if database is not None:
             refuse_foreign_url(str(database), "--db")
             return cls(_checked_path(with_home(database).absolute()))

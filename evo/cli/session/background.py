@@ -26,7 +26,7 @@ def detach(arguments: Sequence[str], location: LocalDatabase, options: str, *, a
     """Run ``kernel-evo`` with the given arguments in the background, and return when its search has begun.
 
     Args:
-        options: options with which a further command reaches the same service.
+        options: options that make another command use the same service.
         as_json: True to print the search as JSON, False to print it as text.
 
     Returns:

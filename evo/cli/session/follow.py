@@ -39,7 +39,7 @@ class Screen(Protocol):
 
 
 class Interrupts:
-    """Counts how often the user presses Ctrl-C. Callers act on the first two presses; the third ends the program."""
+    """Counts how often the user presses Ctrl-C. Callers act on the first two presses; the third aborts the program."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -75,7 +75,7 @@ def follow(
     Args:
         alone: id of a worker that ends with this command. If it is the only worker and cannot do the jobs of the
             search, an error is raised instead of waiting.
-        where: options with which a further command reaches the same service.
+        where: options that make another command use the same service.
 
     Raises:
         Conflict: the search cannot continue. Its state is unchanged.

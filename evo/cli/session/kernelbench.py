@@ -43,7 +43,7 @@ def problems_in(folder: Path) -> list[Path]:
     """
     found = [each for each in folder.glob("*.py") if not each.name.startswith(("_", "."))] if folder.is_dir() else []
     if not found:
-        raise NotFound(f"{folder} contains no problems; give a folder of .py files in KernelBench's format")
+        raise NotFound(f"{folder} contains no problems; choose a folder of .py files in KernelBench's format")
     return sorted(found, key=lambda each: (_number(each.stem), each.stem))
 
 

@@ -39,7 +39,7 @@ class Request:
             family: name of a family, or path of its folder.
             problem: problem fields as ``NAME=VALUE,…``. If empty, all fields have their defaults.
             policy: name of a policy, or path of a file.
-            terms: further terms of the search.
+            terms: other terms of the search.
 
         Raises:
             NotFound: the family does not exist.

@@ -139,7 +139,10 @@ def _report(out: Console, connection: Connection, view: SearchView, where: Servi
 
 
 def _family_of(view: SearchView) -> str:
-    """Return the family as an argument of a further command, or a placeholder if its files were uploaded."""
+    """Return the FAMILY argument for the commands that the output suggests.
+
+    If the family was uploaded, its folder is unknown, and the result is a placeholder such as ``PATH/OF/saxpy``.
+    """
     return view.source or f"PATH/OF/{view.family}"
 
 

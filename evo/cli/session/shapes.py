@@ -1,4 +1,4 @@
-"""Searches several problems of one family in turn.
+"""Searches several problems of one family, one after another.
 
 Each search starts from the champions of similar problems.
 """
@@ -24,7 +24,7 @@ def run(
     as_json: bool,
     then: session.Then | None = None,
 ) -> Exit:
-    """Search each problem in turn, and stop after an interrupted search.
+    """Search the problems one after another, and stop after an interrupted search.
 
     Return the exit code of the first unsuccessful search, or `Exit.DONE` if all succeeded. With `as_json`, the searches
     are printed as one list, even if an error ended the run early. The service starts each search with the champions of

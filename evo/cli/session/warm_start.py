@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 OPTION = "--warm-start"
 SQLITE = b"SQLite format 3\0"
-WANTED = "give a file of recorded results (.json, .json.gz), or an Optuna study's storage, e.g. sqlite:///study.db#NAME"
+WANTED = "use a file of recorded results (.json, .json.gz), or an Optuna study's storage, e.g. sqlite:///study.db#NAME"
 MOST = 10_000
 """Maximum number of configs that are sent. The service uses the best configs that are in the space."""
 
@@ -60,9 +60,7 @@ def _from_study(address: str) -> dict[str, Any]:
     storage, _, name = address.partition("#")
     study = _study(storage, name)
     if len(study.directions) > 1:
-        raise InvalidInput(
-            OPTION, f"study {study.study_name!r} has several objectives; give a study with one objective"
-        )
+        raise InvalidInput(OPTION, f"study {study.study_name!r} has several objectives; use a study with one objective")
     done = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE" and trial.params]
     if not done:
         raise InvalidInput(OPTION, f"study {study.study_name!r} has no completed trial")
@@ -100,7 +98,7 @@ def _study(storage: str, name: str) -> "Study":
             if not names:
                 raise InvalidInput(OPTION, f"{shown} contains no study; {WANTED}")
             example = f"{shown}#{difflib.get_close_matches(name, names, n=1, cutoff=0)[0]}"
-            raise InvalidInput(OPTION, f"{shown} contains the studies {', '.join(names)}; name one, e.g. {example}")
+            raise InvalidInput(OPTION, f"{shown} contains the studies {', '.join(names)}; choose one, e.g. {example}")
         return optuna.load_study(study_name=name, storage=storage)
     except (SQLAlchemyError, ImportError, RuntimeError) as error:
         raise InvalidInput(OPTION, f"{shown} cannot be read ({type(error).__name__}); {WANTED}") from None

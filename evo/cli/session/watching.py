@@ -1,4 +1,4 @@
-"""Runs a PyTorch program and records the calls that kernels can compute."""
+"""Runs a PyTorch program and records the calls that a family can compute."""
 
 import runpy
 import sys
@@ -23,7 +23,7 @@ def watch(script: Path, arguments: Sequence[str]) -> tuple[Recorder, str | None]
         EvoError: PyTorch is not installed.
     """
     if not script.is_file():
-        raise NotFound(f"there is no file {script}; name a Python program that uses PyTorch")
+        raise NotFound(f"there is no file {script}; choose a Python program that uses PyTorch")
     recorder = Recorder()
     with watched(recorder, _torch()), _as_program(script, arguments):
         try:

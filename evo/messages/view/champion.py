@@ -55,8 +55,8 @@ class ChampionView(Deferred):
     """A promoted trial with its evidence.
 
     Attributes:
-        time_us: median time in the confirmation's first process. The times of further processes are in
-            `report.repeats`.
+        time_us: median time in the confirmation's first process. The times of the other processes are
+            in `report.repeats`.
         place: name of the device that timed the trial and, if the search has a different target, of the target.
         decisions: all changes of the champion's status since its promotion, oldest first.
         retired_by: name of the user who rolled the champion back or restored another champion; None if a promotion

@@ -46,7 +46,7 @@ class WorkerView(Deferred):
         silent_s: seconds since `seen_at` on the service's clock, which may differ from the reader's clock.
         left_at: time at which the worker shut down normally. None while it runs, and if it stopped sending messages
             without shutting down.
-        drain: True if the worker gets no further work but finishes its current work.
+        drain: True if the worker finishes its current work but gets no new work.
         note: a problem of the worker, e.g. a full disk.
     """
 

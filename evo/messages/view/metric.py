@@ -84,16 +84,16 @@ def weighed(
             name for which no trial has a value. In the last case, the message lists the available names.
     """
     if len(metrics) > MOST_METRICS:
-        raise InvalidInput(field, f"was given {len(metrics)} times; give it at most {MOST_METRICS} times")
+        raise InvalidInput(field, f"was given {len(metrics)} times; the maximum is {MOST_METRICS}")
     both = [Metric.parse(each, field) for each in ((TIME, *metrics) if len(metrics) == 1 else metrics)]
     if both[0].text == both[1].text:
-        raise InvalidInput(field, f"`{both[0].text}` is compared with itself; give another expression")
+        raise InvalidInput(field, f"`{both[0].text}` is compared with itself; use another expression")
     valid = [trial for trial in trials if trial.time_us is not None and trial.source != "refuted"]
     figures = [(trial, _figures(trial, problem)) for trial in valid]
     known = sorted({name for _, each in figures for name in each})
     if figures:
         for metric in both:
-            metric.expression.check_names(known, "figures of these trials")
+            metric.expression.check_names(known, "names with a value in these trials")
     names = both[0].expression.names | both[1].expression.names
     having = [(trial, each) for trial, each in figures if names <= each.keys()]
     values = [tuple(float(metric.expression.number(each)) for metric in both) for _, each in having]

@@ -13,8 +13,8 @@ DIFFERENT_RUNS = (
 """Warning shown with a table that has times of several runs."""
 
 RANKING = (
-    "The champion ranks first, because paired measurements decide. Confirmed trials follow by their confirmed times, "
-    "and then all others by their quick times, which are provisional."
+    "The champion ranks first, because paired measurements decide promotions. Confirmed trials follow by their "
+    "confirmed times, and then all others by their quick times, which are provisional."
 )
 """Explanation of the order of trials in a ranking, and of which trial is the best of a search."""
 

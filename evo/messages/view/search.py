@@ -64,9 +64,9 @@ class BestView:
 
     @property
     def rank(self) -> float:
-        """Number that compares the best trials of several searches or moments, lowest first: the cost or time.
+        """Cost or time for ranking the best trials of several searches, or of one search at different times.
 
-        It comes from quick samples, because confirmed times of different runs are not comparable.
+        Lower is better. It comes from quick samples, because confirmed times of different runs are not comparable.
         """
         if self.quick_cost is not None:
             return self.quick_cost
@@ -136,7 +136,7 @@ class ProvingView:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkingView:
-    """The baselines or the trial on which a worker works for a search.
+    """The job that a worker currently does for a search: a trial, or the timing of the baselines.
 
     Attributes:
         trial: number of the trial; None while the baselines are timed.
@@ -231,11 +231,11 @@ class SearchView(Deferred):
         webhook: URL that is called when the search ends, and the state of the delivery.
         requirements: requirements that a device must meet to receive jobs of the search.
         proving: confirmation or ablation that is queued or running.
-        working: baselines or trial on which a worker has worked longest; None if no worker has such a job.
+        working: current trial or baseline job with the oldest lease; None if no worker has such a job.
         unchallenged: reason why the best trial never challenged the incumbent; None if it did.
         obstacle: reason why the search's jobs wait, as last reported by a worker; None if a job has been leased or
             reported since.
-        unserved: reason why no connected worker measures for a running search, with a remedy; None if a worker does.
+        unserved: reason why no connected worker serves a running search, with a remedy; None if one does.
         retired: former champions of the search, newest first.
         device_uuid: UUID of the only device that receives jobs of the search; None if any matching device does.
         variant: name of the variant that the search tunes; None for the family's own implementation.
@@ -375,8 +375,8 @@ class SearchView(Deferred):
 def gap_texts(challenges: Sequence[ChallengeView]) -> tuple[str, ...]:
     """Return sentences on challenges whose confirmed time differs much from the quick time.
 
-    One of these challenges is described in full: the promotion or, without one, the first challenge. The others are
-    listed briefly.
+    One of these challenges is described in full: the promotion if there is one, else the first challenge. The
+    others are listed briefly.
     """
     found = [(each, rule) for each in challenges if (rule := each.verdict.quick_gap) is not None]
     if not found:

@@ -69,10 +69,10 @@ class VariantView:
         champion: True if the problem's champion is a config of this variant.
         mechanisms: hardware mechanisms that the best trial's binary uses, and the problem fields over which its blocks
             are distributed. Empty if unknown.
-        bound: what bounds the quick time of the best trial (`evo.search.niche.niche_of`); None if unknown.
+        bound: resource that bounds the quick time of the best trial (`evo.search.niche.niche_of`); None if unknown.
         same_as: number of the first earlier variant that has a trial with the same binary as this variant's best trial.
-        failures: failed trials grouped by cause: first trials whose kernel a confirmation found invalid, then the most
-            frequent cause.
+        failures: failed trials grouped by cause. Trials whose kernel a confirmation found invalid come first, then the
+            most frequent cause.
         objective: the search's objective, by which its variants are compared.
     """
 
@@ -145,7 +145,7 @@ class VariantView:
 
     @property
     def niche(self) -> str:
-        """The properties that the variants of a niche share, e.g. ``SIMD 512, FMA, bound by memory``."""
+        """The variant's niche, named by the properties that its variants share: ``SIMD 512, FMA, bound by memory``."""
         return Niche(mechanisms=self.mechanisms, bound=self.bound).name or "not known"
 
     @property

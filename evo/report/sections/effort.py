@@ -90,7 +90,7 @@ def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Blo
 def _in_use(saving: Saving, calls: float) -> str:
     """Return a sentence on the savings at `calls` calls per second.
 
-    The saving is a time of the device per day or, if the baseline needs several devices, a number of devices.
+    The saving is device time per day. If the baseline needs several devices, the saving is a number of devices.
     """
     own, theirs, saved = (us * 1e-6 * calls for us in (saving.reached_us, saving.baseline_us, saving.saved_us))
     if theirs <= 1.0:
@@ -110,7 +110,7 @@ def _regained(material: Material, saved_s_per_s: float) -> str:
 
 def _overhead(material: Material) -> str:
     overhead_ms = material.search.overhead_ms
-    return "" if overhead_ms is None else f" The median search overhead is {significant(overhead_ms)} ms a trial."
+    return "" if overhead_ms is None else f" The median search overhead is {significant(overhead_ms)} ms per trial."
 
 
 def _seconds(stages: Stages, names: Iterable[str]) -> float:

@@ -18,7 +18,7 @@ WORDS = {
     "unclear": "unclear: the pairs vary too much",
     "hurts": "faster",
 }
-"""How a value compares with the winner's value, by the finding about the winner's value (`evo.promotion.ablation`)."""
+"""How a value compares with the winner's value, by the result for the winner's value (`evo.promotion.ablation`)."""
 
 
 def importance_blocks(material: Material) -> Iterator[Block]:
@@ -56,10 +56,10 @@ def negative_blocks(material: Material) -> Iterator[Block]:
             "A pair is two measured trials that differ only in this tunable; pairs with the same two binaries count "
             "once. 1.100× means a tenth longer than with the winner's value. The interval is the "
             f"{policy.confidence:.0%} interval of the median over pairs or, with fewer than {FEW} pairs, the range of "
-            f"their ratios. A finding needs {LEAST} pairs. A value is listed if the whole interval shows a saving of "
+            f"their ratios. A result needs {LEAST} pairs. A value is listed if the whole interval shows a saving of "
             f"less than {policy.minimum_gain:.0%}, the minimum gain of a promotion. “No relevant difference” means "
             "that the whole interval differs from 1 by less than this minimum gain. These are quick samples, and each "
-            "trial has its own session. If the ablation measured the same change, its finding is given here."
+            "trial has its own session. If the ablation measured the same change, the table shows its result."
         )
     if len(negatives) > MOST_ROWS:
         yield Text(

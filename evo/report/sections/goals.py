@@ -22,7 +22,7 @@ class GoalResult:
         missing: factor by which the kernel must become faster to reach the target; at most 1 if it is reached.
         time_us: time in µs that reaches the target. For a speed-up, it is computed from the baseline's time.
         words: status as text.
-        everywhere: True if the whole prediction interval for a further process reaches the target.
+        everywhere: True if the whole prediction interval for another process reaches the target.
     """
 
     goal: Goal
@@ -106,12 +106,13 @@ def _next(material: Material, terms: Terms) -> str:
         return " Every target is reached." if in_all else " Every target is reached, but not all in every process."
     below = [each for each in missed if each.time_us < _floor_us(material)]
     words = "".join(
-        f" Target {each.goal.name} needs a further speed-up of {factor_text(each.missing)}: {_next_attempt(material)}."
+        f" Target {each.goal.name} needs an additional speed-up of {factor_text(each.missing)}: "
+        f"{_next_attempt(material)}."
         for each in missed[:1]
         if each not in below
     )
     if rest := ", ".join(f"{each.goal.name} ({factor_text(each.missing)})" for each in missed[1:] if each not in below):
-        words += f" Further targets are missed: {rest}."
+        words += f" Other missed targets: {rest}."
     for each in below:
         remedy = "try another dtype or device, or drop this target"
         words += f" Target {each.goal.name} is below what this device can do: {remedy}."
@@ -143,8 +144,8 @@ def _row(goal: Goal, material: Material) -> tuple[str, ...]:
 def _judged(result: GoalResult, material: Material) -> GoalResult:
     estimated, target = material.search.estimated, material.search.objective.target
     if result.missing > 1.0:
-        by, where = (" by the estimate", f"on {target}") if estimated else ("", "here")
-        words = f"missed{by}: a further speed-up of {factor_text(result.missing)} is needed"
+        by, where = (" by the estimate", f"on {target}") if estimated else ("", "on this device")
+        words = f"missed{by}: an additional speed-up of {factor_text(result.missing)} is needed"
         if result.time_us < (floor_us := _floor_us(material)):
             words = f"impossible {where}: the problem takes at least {time_text(floor_us)}"
         return replace(result, words=words)
@@ -157,7 +158,7 @@ def _judged(result: GoalResult, material: Material) -> GoalResult:
 def _reached(result: GoalResult, material: Material) -> str:
     """Return the status of a reached target as text.
 
-    The text states whether a further process will reach the target too. Without a prediction, it states what was
+    The text states whether another process will also reach the target. Without a prediction, it states what was
     measured.
     """
     verdict = None if material.champion is None else material.champion.verdict
@@ -182,11 +183,11 @@ def _reached(result: GoalResult, material: Material) -> str:
 
 
 def _one_more(span: str) -> str:
-    return f"one more process will find {span}"
+    return f"predicted for one more process: {span}"
 
 
 def _predicted(goal: Goal, material: Material) -> Interval | None:
-    """Return the prediction of the goal's time or speed-up in a further process; None if there is no prediction."""
+    """Return the prediction of the goal's time or speed-up in another process; None if there is no prediction."""
     champion, saving = material.champion, material.saving
     verdict = None if champion is None else champion.verdict
     if champion is None or verdict is None:

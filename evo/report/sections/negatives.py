@@ -20,7 +20,7 @@ FEW = 6
 """
 
 LEAST = 2
-"""Minimum number of pairs for a finding. A single pair does not show by how much ratios vary between sessions."""
+"""Minimum number of pairs for a conclusion. A single pair does not show by how much ratios vary between sessions."""
 
 Binary: TypeAlias = str | int
 
@@ -47,11 +47,11 @@ class Comparison:
 
     @property
     def is_conclusive(self) -> bool:
-        """True if there are enough pairs for a finding."""
+        """True if there are enough pairs for a conclusion."""
         return self.pairs >= LEAST
 
     def finding(self, least: float) -> Finding | None:
-        """Return the finding by the rule of `evo.promotion.ablation.finding`; None if there are too few pairs."""
+        """Classify the winner's value as `evo.promotion.ablation.finding` does; None if there are too few pairs."""
         return finding(self.ratio, least=least) if self.is_conclusive and self.ratio is not None else None
 
     def negative(self, gain: float) -> bool:
@@ -144,7 +144,7 @@ class _Met:
 def _groups(name: str, measured: Sequence[Found]) -> dict[tuple[Value, ...], dict[Value, Found]]:
     """Return groups of trials that differ only in the tunable `name`.
 
-    The keys of the groups are the values of the other tunables. In a group, the key of a trial is its value of `name`.
+    The key of a group is the values of the other tunables. A group maps each value of `name` to its trial.
     """
     groups: dict[tuple[Value, ...], dict[Value, Found]] = {}
     for each in measured:

@@ -48,7 +48,7 @@ def subject_blocks(material: Material) -> Iterator[Block]:
     if search.notes:
         rows["notes"] = search.notes
     if search.estimated:
-        yield Text("Estimates: nothing was run, no answer was checked, and nothing is promoted.", strong=True)
+        yield Text("Estimates: nothing was run, no output was checked, and nothing is promoted.", strong=True)
         yield Text(LEFT_OUT)
     for warning in search.quick_gaps:
         yield Text(f"Warning. {warning}", strong=True)
@@ -56,7 +56,7 @@ def subject_blocks(material: Material) -> Iterator[Block]:
 
 
 def _winner(material: Material) -> str:
-    """Return the best config as text. For estimates, add how many more configs have the same estimate."""
+    """Return the best config as text. For estimates, add how many other configs have the same estimate."""
     best = material.search.best
     if material.winner is None or best is None:
         return "none" if material.winner is None else spaced_text(material.winner)
@@ -99,7 +99,7 @@ def command_blocks(material: Material) -> Iterator[Block]:
         )
     same = "if it measures the same times, as on a recorded space"
     if material.search.estimated:
-        same = "if the estimates end in the same order"
+        same = "if the estimates are completed in the same order"
     yield Text(f"A search with the same seed makes the same choices {same}.")
 
 

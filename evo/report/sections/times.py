@@ -25,7 +25,7 @@ def progress_blocks(material: Material) -> Iterator[Block]:
 
 
 def sample_blocks(material: Material) -> Iterator[Block]:
-    """Yield a chart and a table of the samples: of champion, incumbent and baselines, or of the best trial."""
+    """Yield a chart and a table of the samples: of champion, incumbent and baselines, or of the best trial alone."""
     series, confidence = material.samples, material.search.policy.confidence
     if not series:
         yield Text("There are no samples.")
@@ -43,7 +43,8 @@ def sample_blocks(material: Material) -> Iterator[Block]:
     head = ("", "median", f"its {confidence:.0%} interval", "interquartile range", "samples", "relative to first")
     yield Listed(head, tuple(rows), figures=1)
     yield Text(
-        f"The kernels were timed in turn in one fresh process, with fresh inputs. The last column contains {BY_ROUND}."
+        "The kernels were timed alternately in one fresh process, with fresh inputs. The last column contains "
+        f"{BY_ROUND}."
         if confirmed
         else "These are quick samples, each series from another session: not confirmed. The last column contains the "
         "ratio of the medians."
@@ -127,12 +128,12 @@ def _quick_us(material: Material, cache: str) -> float | None:
 
 
 def front_blocks(front: Front, objective: Objective) -> Iterator[Block]:
-    """Yield the trials of the Pareto front."""
+    """Yield the trials on the Pareto front."""
     sought = "The search looked for this front; the first objective decides promotions. " if objective.second else ""
     yield Text(
-        f"{sought}No other trial is better than a trial of the front in one objective and equal or better in the other."
+        f"{sought}No other trial is better than a trial on the front in one objective and equal or better in the other."
     )
     rows = ((str(row.number), spaced_text(row.config), *row.figures) for row in front.rows)
     yield Listed(("trial", "config", *front.names), tuple(rows), figures=2)
     if front.further:
-        yield Text(f"{count_text(front.further, 'further trial')} of the front: not shown.")
+        yield Text(f"{count_text(front.further, 'more trial')} on the front: not shown.")

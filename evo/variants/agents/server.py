@@ -1,4 +1,4 @@
-"""Server of the Model Context Protocol that offers the tools for variants. It needs the extra ``mcp``."""
+"""Model Context Protocol (MCP) server with tools that read and submit kernel variants. Requires the extra ``mcp``."""
 
 from collections.abc import Callable
 from functools import wraps

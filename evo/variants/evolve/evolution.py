@@ -296,7 +296,7 @@ def _read(text: str, ended: str) -> Idea:
         return read_idea(text)
     except InvalidInput:
         if ended in LENGTH:
-            remedy = "give a shorter one, or raise --answer-tokens"
+            remedy = "write a shorter one, or raise --answer-tokens"
             raise InvalidInput("answer", f"was cut off at the maximum number of tokens; {remedy}") from None
         if not text:
             reason = f" (the model's service ended it with `{ended}`)" if ended else ""

@@ -1,4 +1,4 @@
-"""Operators (kinds of change that a model is asked for), and the information that a request contains.
+"""Operators (kinds of change that a model is asked to make), and the information that a request contains.
 
 Both follow EvoEngineer (arXiv 2510.03760). EvoEngineer separates the requested kind of change from the given
 information: the task, the best solutions, and insights.

@@ -1,4 +1,4 @@
-"""Contract between a search and the proposers that submit variants to it."""
+"""Interface between a search and the proposers that submit kernel variants to it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -51,8 +51,8 @@ class Proposer(Protocol):
     """Submits variants to a search.
 
     A proposer uses only the client, like an external program. It yields while it waits for results, so that the caller
-    can run proposers for several problems in turn. It returns when it has no further variant. If it raises an
-    `EvoError`, the caller reports the error and ends the work on the problem.
+    can run proposers for several problems in turn. It returns when it has no more variants. If it raises an
+    `EvoError`, the caller reports the error and stops working on the problem.
     """
 
     def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]:

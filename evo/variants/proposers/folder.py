@@ -22,7 +22,7 @@ class FolderProposer:
     def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]:
         say, folder = self._context.say, self._folder / problem
         if not folder.is_dir():
-            raise NotFound(f"{folder} does not exist: the proposer has no variants of this problem")
+            raise NotFound(f"{folder} does not exist: the proposer has no variants for this problem")
         for path in sorted(each for each in folder.iterdir() if not each.name.startswith(".")):
             files = self._context.read(path)
             brief = client().variant_brief(search_id)

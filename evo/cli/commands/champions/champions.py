@@ -199,7 +199,7 @@ def restore(
 ) -> None:
     """Make a retired champion the current champion again. The evidence of its promotion must still be valid.
 
-    The champion that is current now is retired. The history contains both decisions.
+    The current champion is retired. The history records both decisions.
     """
     from evo.cli.files.champion import successor
 
@@ -308,10 +308,10 @@ def _no_champions_text(client: "Client", family: str | None) -> str:
     from templates import registry
 
     if family is None:
-        return "No champions here yet: a search promotes them."
+        return "There are no champions yet: a search promotes them."
     others = {each.family for each in client.champions().items}
     known = others | {each.name for each in client.families().items} | {each.family.name for each in registry.builtin()}
     if family not in known:
         raise NotFound(unknown(family, known, "families"))
     there = f" Champions of: {', '.join(sorted(others))}" if others else ""
-    return f"No champions of {family} here yet.{there}"
+    return f"There are no champions of {family} yet.{there}"

@@ -113,7 +113,7 @@ def _champions(client: "Client", call: "Call", device: str | None) -> "Iterator[
 def _require_name(folder: Path) -> None:
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", folder.name) is None:
         reason = f"{folder.name!r} is not a Python name, so the package could not be imported"
-        raise InvalidInput("--to", f"{reason}; name a folder such as ./fast")
+        raise InvalidInput("--to", f"{reason}; choose a folder such as ./fast")
 
 
 def _reason(champions: "list[ChampionView]", served: tuple[str, ...]) -> str:
@@ -127,4 +127,4 @@ def _reason(champions: "list[ChampionView]", served: tuple[str, ...]) -> str:
 def _no_kernels_text(suite: "Suite", found: "dict[str, list[ChampionView]]") -> str:
     if any(found.values()):
         return f"no champion of suite {suite.name} is faster than PyTorch: --slower exports slower champions"
-    return f"no call of suite {suite.name} has a champion here: kernel-evo search --suite {suite.source} finds them"
+    return f"no call of suite {suite.name} has a champion yet: kernel-evo search --suite {suite.source} finds champions"

@@ -121,7 +121,7 @@ def named(name: str, workers: "Iterable[WorkerView]") -> "WorkerView":
     if not found:
         raise NotFound(unknown(name, {each.name for each in known}, "workers"))
     if len(found) > 1:
-        raise Conflict(f"{len(found)} workers are named {name}; name one by its id: {', '.join(w.id for w in found)}")
+        raise Conflict(f"{len(found)} workers are named {name}; use the id of one: {', '.join(w.id for w in found)}")
     return found[0]
 
 
@@ -138,7 +138,7 @@ def device_uuid(worker: "WorkerView", wanted: str) -> str:
         return fitting[0].uuid
     listed = ", ".join(f"{each.uuid} ({each.model})" for each in worker.devices) or "none"
     if fitting:
-        raise Conflict(f"{wanted} matches several devices of worker {worker.name}; name one by its UUID: {listed}")
+        raise Conflict(f"{wanted} matches several devices of worker {worker.name}; use the UUID of one: {listed}")
     raise NotFound(f"worker {worker.name} has no device {wanted}; its devices: {listed}")
 
 

@@ -87,7 +87,7 @@ def kernelbench(
 ) -> None:
     """Import every problem, let a proposer submit variants, and report fast_p, validity, speed-ups and cost.
 
-    A variant is rated only if it was tuned, and if it passes all cases, including inputs with further seeds, scales,
+    A variant is rated only if it was tuned, and if it passes all cases, including inputs with other seeds, scales,
     means and shapes. Limits on requests to a language model apply to each problem separately.
     """
     from evo.cli.commands.variants.evolve import prices_of
@@ -102,7 +102,7 @@ def kernelbench(
     if not files:
         raise InvalidInput("--only", f"{folder} has no problem named {' or '.join(only or ())}")
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InvalidInput("--out", f"{out} already exists; name a new folder")
+        raise InvalidInput("--out", f"{out} already exists; choose a new folder")
     prices = prices_of(price_in, price_out, budget_usd)
     said, transcript = progress(as_json), list[str]()
 

@@ -1,4 +1,4 @@
-"""The command ``evolve``, in which a language model proposes variants, and the search checks, times and tunes them."""
+"""The command ``evolve``: a language model proposes variants, and the search checks, times and tunes them."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -66,8 +66,8 @@ def evolve(
     information: Annotated[
         Literal["task", "elites", "insights"],
         typer.Option(
-            help="Information in prompts: task; elites, which adds earlier variants; or insights, which also adds "
-            "insights from earlier answers."
+            help="Content of prompts. task: only the task; elites: also the best and the failed variants; insights: "
+            "also the conclusions in earlier answers, with the measured results."
         ),
     ] = "insights",
     proposals: Annotated[
@@ -85,7 +85,7 @@ def evolve(
         typer.Option(
             min=0.01,
             metavar="M",
-            help="Minutes after which this run sends no further request.",
+            help="Minutes after which this run sends no more requests.",
             rich_help_panel=_BUDGET,
         ),
     ] = None,
@@ -132,7 +132,7 @@ def evolve(
     """Let a language model propose variants. The search checks, times and tunes each variant, and promotes a config if
     the evidence suffices.
 
-    Prompts, answers, numbers of tokens and costs are stored with the search. --search continues a stopped run.
+    Prompts, answers, token counts and costs are stored with the search. --search continues a stopped run.
     """
     from evo.cli.session.session import ended_by_signals, progress, reached
     from evo.search.lifecycle import TERMINAL
@@ -185,7 +185,7 @@ def prices_of(price_in: float | None, price_out: float | None, budget_usd: float
 
     for option, price in (("--price-in", price_in), ("--price-out", price_out)):
         if budget_usd is not None and price is None:
-            raise InvalidInput(option, "is needed for a budget in USD; give both prices, 0 for free tokens")
+            raise InvalidInput(option, "is needed for a budget in USD; set both prices, 0 for free tokens")
     if budget_usd is not None and not (price_in or price_out):
         raise InvalidInput("--price-in", "must be more than 0 for a budget in USD, or --price-out must be")
     return Prices(tokens_in=price_in or 0.0, tokens_out=price_out or 0.0)

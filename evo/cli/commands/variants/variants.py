@@ -1,6 +1,4 @@
-"""The commands ``variant …`` and ``mcp``, with which people and agents submit further implementations of a search's
-family.
-"""
+"""The commands ``variant …`` and ``mcp``: people and agents submit other implementations of a search's family."""
 
 import time
 from pathlib import Path
@@ -79,12 +77,12 @@ def submit(
         ),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until the variant has had its trials, and show the result.")
+        bool, typer.Option("--wait", help="Wait until all trials of the variant have ended, and show the result.")
     ] = False,
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Submit a further implementation of a search's family. The variant is checked, timed and tuned with the settings
+    """Submit another implementation of a search's family. The variant is checked, timed and tuned with the settings
     of the search.
 
     Keys that variant.toml omits (tunables, constraints, launch, …) are taken from the parent. Problem, arguments,
