@@ -3,6 +3,8 @@
 import os
 import socket
 import ssl
+from collections.abc import Callable
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -10,6 +12,8 @@ import httpx
 
 from evo.errors import InvalidInput
 from evo.text.secrets import masked
+
+Made = TypeVar("Made")
 
 TLS_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
 """Environment variables that name files which Python or httpx opens for each TLS connection."""
@@ -56,18 +60,35 @@ def http_client(
     Raises:
         InvalidInput: the proxy or the certificates in the environment variables cannot be used.
     """
-    through_proxy = transport is None and not is_direct(url)
+    options = {"base_url": url, "headers": headers, "timeout": timeout, "transport": transport}
+    return routed(httpx.Client, url, through_proxy=None if transport is None else False, **options)
+
+
+def routed(
+    client: Callable[..., Made],
+    url: str,
+    *,
+    through_proxy: bool | None = None,
+    invalid_url: type[Exception] = httpx.InvalidURL,
+    **options: Any,
+) -> Made:
+    """Return an HTTP client for one service with the proxy and the certificates in the environment variables.
+
+    Args:
+        client: class of the client, of httpx or httpx2.
+        url: address of the service.
+        through_proxy: False ignores the proxy; by default, the proxy is used if the service is on a different machine.
+        invalid_url: exception with which the class refuses the address of a proxy.
+        options: further arguments of the class.
+
+    Raises:
+        InvalidInput: the proxy or the certificates cannot be used.
+    """
+    through_proxy = not is_direct(url) if through_proxy is None else through_proxy
     verification = _verification(url)
     try:
-        return httpx.Client(
-            base_url=url,
-            headers=headers,
-            timeout=timeout,
-            transport=transport,
-            trust_env=through_proxy,
-            verify=verification,
-        )
-    except (ValueError, ImportError, httpx.InvalidURL) as error:
+        return client(trust_env=through_proxy, verify=verification, **options)
+    except (ValueError, ImportError, invalid_url) as error:
         if not through_proxy:
             raise
         raise InvalidInput(

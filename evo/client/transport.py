@@ -143,7 +143,7 @@ class Transport:
                 if last or not (repeat or isinstance(error, httpx.ConnectError)):
                     raise self._unreachable(error) from None
             else:
-                again_s = retry_after_s(response)
+                again_s = retry_after_s(response.headers)
                 if last or not _is_temporary(response) or again_s > _LONGEST_WAIT_S:
                     return checked(response)
             self.pause(attempt, least_s=again_s)
@@ -251,7 +251,7 @@ def _foreign(response: httpx.Response, detail: str) -> ForeignService:
 def _service_away(response: httpx.Response, problem: Mapping[str, Any]) -> ServiceAway:
     base = str(response.request.url).partition("/api/v1")[0]
     detail = problem.get("detail") or f"{response.status_code} {response.reason_phrase}".strip()
-    again_s = retry_after_s(response)
+    again_s = retry_after_s(response.headers)
     when = f"in {again_s:.0f} s" if again_s >= 1 else "in a while"
     reason = f"the service at {masked(base)} is temporarily unavailable ({detail}); try again {when}"
     return ServiceAway(reason, again_s=again_s)
@@ -274,26 +274,29 @@ def _is_temporary(response: httpx.Response) -> bool:
     return response.status_code in _AWAY or (response.status_code == 409 and "retry-after" in response.headers)
 
 
-def retry_after_s(response: httpx.Response) -> float:
+def retry_after_s(headers: Mapping[str, str]) -> float:
     """Return the seconds to wait according to `Retry-After`, which is a number or a date (RFC 9110).
 
     The result is 0 if the header is missing or invalid.
+
+    Args:
+        headers: headers of a response. Their names must be in lower case, or be compared without regard to case.
     """
-    asked = response.headers.get("retry-after", "").strip()
+    asked = headers.get("retry-after", "").strip()
     if asked.isdecimal() and asked.isascii():
         return float(min(int(asked[:10]), _LONGEST_ASKED_S))
     try:
-        then, now = parsedate_to_datetime(asked), _date(response)
+        then, now = parsedate_to_datetime(asked), _date(headers)
         seconds = (then - now).total_seconds()
     except (ValueError, TypeError):
         return 0.0
     return min(max(0.0, seconds), float(_LONGEST_ASKED_S))
 
 
-def _date(response: httpx.Response) -> datetime:
+def _date(headers: Mapping[str, str]) -> datetime:
     """Return the `Date` of a response or, if it is missing or invalid, the time of this machine's clock."""
     try:
-        return parsedate_to_datetime(response.headers["date"])
+        return parsedate_to_datetime(headers["date"])
     except (KeyError, ValueError):
         return datetime.now(UTC)
 

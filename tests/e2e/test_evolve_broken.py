@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from evo.messages.view.variant import NO_SCHEMA
 from tests.unit.test_evolution import scripted
 
 pytestmark = pytest.mark.long
@@ -43,6 +44,7 @@ BROKEN: tuple[Any, ...] = (
     "I cannot help with that.",
     {"slow_s": 1, "text": "{}"},
     {"status": 429, "retry_after": 1},
+    {"status": 400, "text": "response_format: extra inputs are not permitted"},
     "prose " * 34_000,
     {"cut": True},
     OTHER_TASK,
@@ -71,7 +73,9 @@ def command(address: str, database: Path, *more: str) -> list[str]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    return {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "KERNEL_EVO_MODEL_KEY": "secret-key"}
+    """Return the environment of a run whose SDK logs its requests."""
+    own = {"XDG_CACHE_HOME": str(folder / "cache"), "KERNEL_EVO_MODEL_KEY": "secret-key", "OPENAI_LOG": "debug"}
+    return {**os.environ, **own}
 
 
 def ended(words: list[str], folder: Path) -> dict[str, Any]:
@@ -79,6 +83,7 @@ def ended(words: list[str], folder: Path) -> dict[str, Any]:
         words, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert "HTTP Response: POST 200" in done.stderr
     assert "secret-key" not in done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -94,8 +99,11 @@ def test_evolve_stores_every_unusable_answer_of_the_model_and_its_cost(tmp_path:
         found = ended(command(address, tmp_path / "evo.db", *more), tmp_path)
     proposals, variants = found["proposals"], {each["name"]: each for each in found["variants"]}
 
-    assert len(proposals) == 9
-    assert len(script.requests) == 10  # the request that was answered with 429 was sent again
+    refused = [each for each in proposals if each["error"] == NO_SCHEMA]
+    assert len(refused) == 1
+    assert len(proposals) == 10  # 9, and the one whose schema was refused
+    assert len(script.requests) == 11  # the request that was answered with 429 was sent again
+    assert ["response_format" in each["body"] for each in script.requests] == [True] * 6 + [False] * 5
     for each in proposals:
         assert each["answered_at"] is not None
         assert (each["variant"] is None) == (each["error"] is not None)
@@ -103,7 +111,7 @@ def test_evolve_stores_every_unusable_answer_of_the_model_and_its_cost(tmp_path:
     counted = [each for each in proposals if each["tokens_in"]]
     assert [each["usd"] for each in counted] == pytest.approx([cost(each) for each in counted])
     assert len(counted) == 7  # the malformed and the truncated answer count with their largest possible cost
-    assert all(each["usd"] > 0 for each in proposals)
+    assert all((each["usd"] > 0) == (each not in refused) for each in proposals)
     assert sum(each["usd"] for each in proposals) <= 1.0
 
     assert variants["good"]["best"] is not None

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from evo.cli.exits import Exit
+
 VERDICT = """
 import sys
 import numpy as np
@@ -62,3 +64,23 @@ def test_service_starts_without_importing_alembic(tmp_path: Path) -> None:
     command = [sys.executable, "-c", START, str(tmp_path / "evo.db")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["False"]
+
+
+WITHOUT_SDKS = """
+import sys
+
+sys.modules |= dict.fromkeys(("openai", "anthropic", "httpx2", "mcp"))
+from evo.cli.main import run
+
+sys.argv[1:] = ["evolve", "softmax", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--url", "http://127.0.0.1:9"]
+run()
+"""
+
+
+@pytest.mark.slow
+def test_command_line_starts_without_the_sdks_of_language_models_and_names_their_extra() -> None:
+    command = [sys.executable, "-c", WITHOUT_SDKS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == Exit.UNAVAILABLE, done.stderr
+    assert "extra `evolve`" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,6 +1,9 @@
 """Requests to a model whose service answers in unexpected ways, over a real connection."""
 
 import json
+import logging
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +16,12 @@ from typing import Any
 import pytest
 
 from evo.errors import InvalidInput
-from evo.variants.evolve.answer import read_idea
-from evo.variants.evolve.chat import MOST_ANSWER_BYTES, MOST_TEXT, MOST_WAIT_S, Chat, Message, ModelFailed
+from evo.variants.evolve.answer import SCHEMA, SHAPE, read_idea
+from evo.variants.evolve.bounded import MOST_ANSWER_BYTES
+from evo.variants.evolve.chat import MOST_WAIT_S, Chat, chat_of
+from evo.variants.evolve.message import Message, ModelFailed, Prices, SchemaRefused
+from evo.variants.evolve.provider import Protocol, SdkMissing
+from evo.variants.evolve.sdk import MOST_TEXT
 
 KEY = "sk-a-key-of-thirty-characters"
 IDEA = {"name": "n", "idea": "i", "files": {"k.c": "int a;"}}
@@ -24,6 +31,13 @@ HELLO = [Message(role="user", text="hello")]
 def completion(content: Any, *, usage: Any = None, **more: Any) -> bytes:
     choice = {"message": {"role": "assistant", "content": content}, **more}
     return json.dumps({"choices": [choice], "usage": usage}).encode()
+
+
+ANSWERS: dict[Protocol, dict[str, Any]] = {
+    "openai": {"choices": [{"message": {"role": "assistant", "content": "hi"}}]},
+    "anthropic": {"content": [{"type": "text", "text": "hi"}]},
+}
+PROTOCOLS = pytest.mark.parametrize("protocol", ANSWERS)
 
 
 @contextmanager
@@ -239,6 +253,15 @@ def test_redirect_names_the_other_address_without_its_password() -> None:
     assert not failed.value.charged
 
 
+@PROTOCOLS
+def test_redirect_to_an_address_that_is_not_ascii_is_reported(protocol: Protocol) -> None:
+    with (
+        answering(b"", 307, location="http://other.example/\xfc") as chat,
+        pytest.raises(ModelFailed, match=r"307: it redirects to http://other\.example/\xfc"),
+    ):
+        replace(chat, protocol=protocol).ask(HELLO)
+
+
 @pytest.mark.parametrize("address", ["http://ana:pw@host/v1", "http://host/v1?key=pw", "http://host/v1#pw"])
 def test_address_of_a_model_has_no_secret(address: str) -> None:
     with pytest.raises(InvalidInput, match="KERNEL_EVO_MODEL_KEY") as refused:
@@ -269,3 +292,254 @@ def test_object_of_an_answer_is_found_in_linear_time(text: str) -> None:
 def test_refusal_of_an_answer_concerns_its_longest_object() -> None:
     with pytest.raises(InvalidInput, match=r"answer\.title: is not expected"):
         read_idea('{"title": "a longer object", "files": {}} and {"STEP": 1}')
+
+
+@contextmanager
+def recording(
+    protocol: Protocol, refusal: tuple[int, str] | None = None
+) -> Iterator[tuple[Chat, list[tuple[dict[str, str], dict[str, Any]]]]]:
+    """Serve a model that refuses schemas with a status and a text, if given. Record headers and bodies of requests."""
+    requests: list[tuple[dict[str, str], dict[str, Any]]] = []
+
+    def respond(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
+        requests.append(({name.lower(): value for name, value in handler.headers.items()}, body))
+        if refusal is not None and {"response_format", "output_config"} & body.keys():
+            send(handler, refusal[0], refusal[1].encode())
+        else:
+            send(handler, 200, json.dumps(ANSWERS[protocol]).encode())
+
+    with service(respond) as chat:
+        yield replace(chat, protocol=protocol, schema=SCHEMA), requests
+
+
+def test_schema_of_the_answer_is_sent_in_the_form_of_each_protocol() -> None:
+    with recording("openai") as (chat, requests):
+        chat.ask(HELLO)
+    wanted = {"name": "variant", "strict": True, "schema": SCHEMA}
+    assert requests[0][1]["response_format"] == {"type": "json_schema", "json_schema": wanted}
+    with recording("anthropic") as (chat, requests):
+        chat.ask(HELLO)
+    assert requests[0][1]["output_config"] == {"format": {"type": "json_schema", "schema": SCHEMA}}
+
+
+@PROTOCOLS
+def test_request_without_a_schema_has_no_parameter_for_it(protocol: Protocol) -> None:
+    with recording(protocol) as (chat, requests):
+        replace(chat, schema=None).ask(HELLO)
+    assert requests[0][1].keys() <= {"model", "messages", "max_tokens"}
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, '{"error": {"message": "This response_format type is unavailable now"}}'),
+        (400, "{\"error\": \"'response_format.type' must be 'json_object'\"}"),
+        (400, '{"error": {"message": "output_config.format: Extra inputs are not permitted"}}'),
+        (400, '{"error": {"message": "this model does not support structured outputs"}}'),
+        (400, '{"error": {"message": "failed to parse grammar"}}'),
+        (422, '{"detail": [{"type": "extra_forbidden", "loc": ["body", "response_format"]}]}'),
+    ],
+)
+def test_refused_schema_is_not_sent_again(protocol: Protocol, status: int, text: str) -> None:
+    with recording(protocol, (status, text)) as (chat, requests):
+        with pytest.raises(SchemaRefused, match=f"^{status}: ") as refused:
+            chat.ask(HELLO)
+        assert not refused.value.charged
+        assert [chat.ask(HELLO).text, chat.ask(HELLO).text] == ["hi", "hi"]
+    assert ["schema" in json.dumps(body) for _, body in requests] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("status", "text"), [(401, "no key for response_format"), (400, "the prompt is too long"), (404, "no such model")]
+)
+def test_refusal_that_does_not_concern_the_schema_fails_the_request(status: int, text: str) -> None:
+    with recording("openai", (status, text)) as (chat, requests):
+        with pytest.raises(ModelFailed, match=f"{status}: {text}") as failed:
+            chat.ask(HELLO)
+        assert not isinstance(failed.value, SchemaRefused)
+        assert len(requests) == 1
+        assert chat.schema_sent == SCHEMA
+
+
+def test_maximum_cost_includes_the_schema_while_it_is_sent() -> None:
+    prices = Prices(tokens_in=1e6)
+    with recording("openai", (400, "no json_schema")) as (chat, _):
+        plain = replace(chat, schema=None).most_cost(HELLO, prices)
+        assert chat.most_cost(HELLO, prices) > plain + len(json.dumps(SCHEMA))
+        with pytest.raises(SchemaRefused):
+            chat.ask(HELLO)
+        assert chat.most_cost(HELLO, prices) == plain
+
+
+def test_schema_has_only_what_strict_services_accept() -> None:
+    def objects(schema: Any) -> Iterator[dict[str, Any]]:
+        yield schema
+        for each in (*schema.get("properties", {}).values(), *filter(None, [schema.get("items")])):
+            yield from objects(each)
+
+    for each in objects(SCHEMA):
+        assert each.keys() <= {"type", "description", "properties", "required", "additionalProperties", "items"}
+        if each["type"] == "object":
+            assert each["required"] == list(each["properties"])
+            assert each["additionalProperties"] is False
+
+
+def test_example_of_an_answer_follows_the_schema() -> None:
+    from jsonschema import validate
+
+    validate(json.loads(SHAPE), SCHEMA)
+    idea = read_idea(SHAPE)
+    assert (idea.table, idea.files) == (
+        {"source": "kernel.c", "tunables": {"NAME": [1, 2, 4]}},
+        {"kernel.c": "the whole source"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error"),
+    [
+        ("table", "a = ", r"answer\.table: is not TOML: Invalid value"),
+        ("table", "day = 2026-01-01", r"answer\.table: contains a date"),
+        ("table", "size = inf", r"answer\.table: contains a date, a time, inf or nan"),
+        ("table", ["a"], r"answer\.table: must be a string of TOML"),
+        ("files", [], r"answer\.files: must be a list"),
+        ("files", [{"name": "k.c"}], r"answer\.files: must be a list"),
+        ("files", [{"name": "k.c", "text": 1}], r"answer\.files: must be a list"),
+        ("files", [{"name": ["k.c"], "text": ""}], r"answer\.files: must be a list"),
+        ("files", [{"name": "k.c", "text": ""}] * 2, r"answer\.files: contains a name twice"),
+    ],
+)
+def test_error_of_an_answer_names_the_field(field: str, value: Any, error: str) -> None:
+    with pytest.raises(InvalidInput, match=error):
+        read_idea(json.dumps({**IDEA, field: value}))
+
+
+AMBIENT = {
+    "OPENAI_API_KEY": "sk-ambient-openai",
+    "OPENAI_ADMIN_KEY": "sk-ambient-admin",
+    "OPENAI_ORG_ID": "ambient-organisation",
+    "OPENAI_PROJECT_ID": "ambient-project",
+    "OPENAI_BASE_URL": "http://ambient.invalid/v1",
+    "OPENAI_CUSTOM_HEADERS": "Authorization: Bearer ambient-a\nX-Other: ambient-b",
+    "ANTHROPIC_API_KEY": "sk-ambient-anthropic",
+    "ANTHROPIC_AUTH_TOKEN": "ambient-token",
+    "ANTHROPIC_BASE_URL": "http://ambient.invalid",
+    "ANTHROPIC_CUSTOM_HEADERS": "X-Api-Key: ambient-c\nX-Other: ambient-d",
+}
+"""Environment variables that the SDKs read by themselves."""
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("key", [KEY, None])
+def test_service_gets_no_key_of_the_environment_but_its_own(
+    monkeypatch: pytest.MonkeyPatch, protocol: Protocol, key: str | None
+) -> None:
+    for name, value in AMBIENT.items():
+        monkeypatch.setenv(name, value)
+    with recording(protocol) as (chat, requests):
+        assert replace(chat, key=key).ask(HELLO).text == "hi"
+    headers, body = requests[0]
+    assert "ambient" not in json.dumps([headers, body])
+    assert not any(name.startswith(("x-stainless", "openai-")) for name in headers)
+    credentials = [headers[name] for name in ("authorization", "x-api-key") if name in headers]
+    assert bool(credentials) == bool(key)
+    assert {each.removeprefix("Bearer ") for each in credentials} <= {key}
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("status", [200, 400, 500])
+def test_logs_of_the_sdk_contain_no_key(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, protocol: Protocol, status: int
+) -> None:
+    def repeating(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
+        send(handler, status, json.dumps(ANSWERS[protocol]).encode(), x_key=KEY, location=KEY)
+
+    for name in (protocol, "httpx2", "httpcore2"):
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.DEBUG)
+    with caplog.at_level(logging.DEBUG), service(repeating) as chat, suppress(ModelFailed):
+        replace(chat, protocol=protocol).ask(HELLO)
+    assert any(each.name.startswith(protocol) and str(status) in each.getMessage() for each in caplog.records)
+    own = [each.getMessage() for each in caplog.records if not each.name.startswith("httpcore2")]
+    assert not any(KEY in each for each in own)
+
+
+@PROTOCOLS
+def test_missing_sdk_is_reported_with_its_extra(monkeypatch: pytest.MonkeyPatch, protocol: Protocol) -> None:
+    monkeypatch.setitem(sys.modules, protocol, None)
+    with pytest.raises(SdkMissing, match=rf"package `{protocol}`.*extra `evolve`.*pip install -e '\.\[evolve\]'"):
+        chat_of(protocol, "m", "http://127.0.0.1:1/v1")
+    with pytest.raises(SdkMissing):
+        Chat(model="m", protocol=protocol, base_url="http://127.0.0.1:1/v1").ask(HELLO)
+
+
+@pytest.mark.parametrize("suffix", ["/v1", "/v1/", ""])
+def test_address_for_the_anthropic_protocol_may_end_before_its_version(suffix: str) -> None:
+    paths: list[str] = []
+
+    def respond(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
+        paths.append(handler.path)
+        send(handler, 200, json.dumps(ANSWERS["anthropic"]).encode())
+
+    with service(respond) as chat:
+        base = chat.base_url.removesuffix("/v1") + suffix
+        replace(chat, protocol="anthropic", base_url=base, most_tokens=1_000_000).ask(HELLO)
+    assert paths == ["/v1/messages"]
+
+
+@PROTOCOLS
+def test_unreachable_service_costs_nothing_and_is_named(protocol: Protocol) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        base = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    waits: list[float] = []
+    with pytest.raises(ModelFailed, match=f"{base} cannot be reached: .*refused") as failed:
+        Chat(model="m", protocol=protocol, base_url=base, key=KEY, sleep=waits.append).ask(HELLO)
+    assert not failed.value.charged
+    assert len(waits) == 5
+
+
+@PROTOCOLS
+def test_incomplete_response_may_cost_money_and_is_not_repeated(protocol: Protocol) -> None:
+    requests: list[int] = []
+
+    def cut(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
+        requests.append(earlier)
+        handler.send_response(200)
+        handler.send_header("content-length", "1000")
+        handler.end_headers()
+        handler.wfile.write(b"{")
+        handler.close_connection = True
+
+    with service(cut) as chat, pytest.raises(ModelFailed, match="no complete answer arrived") as failed:
+        replace(chat, protocol=protocol).ask(HELLO)
+    assert failed.value.charged
+    assert requests == [0]
+
+
+@PROTOCOLS
+def test_model_on_an_ipv6_address_is_reached(protocol: Protocol) -> None:
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            send(self, 200, json.dumps(ANSWERS[protocol]).encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    try:
+        server = Server(("::1", 0), Handler)
+    except OSError:
+        pytest.skip("this machine has no IPv6 loopback address")
+    with server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            chat = Chat(model="m", protocol=protocol, base_url=f"http://[::1]:{server.server_address[1]}/v1")
+            assert chat.ask(HELLO).text == "hi"
+        finally:
+            server.shutdown()
+            thread.join()

@@ -13,7 +13,9 @@ import pytest
 
 from evo.client import Client, ServiceUnreachable, route
 from evo.errors import InvalidInput
-from evo.variants.evolve.chat import Chat, Message, Protocol
+from evo.variants.evolve.chat import Chat
+from evo.variants.evolve.message import Message
+from evo.variants.evolve.provider import Protocol
 
 TIMEOUT = httpx.Timeout(1.0)
 

@@ -18,10 +18,12 @@ from evo.errors import InvalidInput
 from evo.messages.view import BestView, FailureView, ProposalView, VariantView
 from evo.messages.view.variant import elites
 from evo.promotion.leading import Source
-from evo.variants.evolve.answer import read_idea
-from evo.variants.evolve.chat import ATTEMPTS, Chat, Message, ModelFailed, Prices, Protocol, chat_of
+from evo.variants.evolve.answer import SCHEMA, read_idea
+from evo.variants.evolve.chat import ATTEMPTS, Chat, chat_of
 from evo.variants.evolve.evolution import Evolution, Limits
+from evo.variants.evolve.message import Message, ModelFailed, Prices
 from evo.variants.evolve.operators import contradicted, insights, operator_of, parents_of, stagnates
+from evo.variants.evolve.provider import Protocol
 from tests.unit.test_brief import BRIEF
 
 MODEL = Path(__file__).parents[2] / "docs" / "guides" / "examples" / "evolve" / "scripted_model.py"
@@ -51,7 +53,10 @@ def model(*steps: Any) -> Iterator[tuple[Chat, Any]]:
     thread.start()
     url = f"http://127.0.0.1:{server.server_address[1]}/v1"
     try:
-        yield Chat(model="scripted", base_url=url, key="secret-key", most_tokens=100, sleep=lambda s: None), script
+        chat = Chat(
+            model="scripted", base_url=url, key="secret-key", schema=SCHEMA, most_tokens=100, sleep=lambda s: None
+        )
+        yield chat, script
     finally:
         server.shutdown()
         server.server_close()
@@ -168,6 +173,29 @@ def test_repair_prompt_contains_the_compiler_message_of_the_failed_variant() -> 
         ("repair", 1, 2),
     ]
     assert "k.c:1: error: bad" in script.requests[1]["body"]["messages"][-1]["content"]
+
+
+def test_request_with_a_refused_schema_is_stored_without_cost_and_repeated_without_schema() -> None:
+    memory = Memory()
+    refusal = {"status": 400, "text": "response_format is not supported"}
+    with model(refusal, BROKEN, GOOD, {**GOOD, "name": "next"}) as (chat, script):
+        assert evolved(chat, memory, proposals=3, usd=1.0) == "proposals"
+    assert [each.state for each in memory.kept] == ["refused", "submitted", "submitted", "submitted"]
+    assert [each.operator for each in memory.kept] == ["initialise", "initialise", "repair", "mutate"]
+    assert memory.kept[2].repairs == 2
+    refused, first = memory.kept[:2]
+    assert (refused.usd, refused.prompt) == (0.0, first.prompt)
+    assert "400: " in (refused.answer or "")
+    assert "response_format" in (refused.answer or "")
+    assert first.usd == PRICES.of(first.tokens_in or 0, first.tokens_out or 0)
+    assert ["response_format" in each["body"] for each in script.requests] == [True, False, False, False]
+
+
+def test_answer_in_the_shape_of_the_schema_becomes_a_variant() -> None:
+    text = json.dumps({**GOOD, "table": "[tunables]\nSTEP = [1, 2]\n", "files": [{"name": "k.c", "text": "good"}]})
+    idea = read_idea(text)
+    assert idea.document("m")["tunables"] == {"STEP": [1, 2]}
+    assert idea.files == {"k.c": "good"}
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,9 @@ def look_around(location: "LocalDatabase", devices: "list[Device]") -> Iterator[
         needed_for="kernels in Triton",
         remedy="pip install -e '.[triton]' on the machines whose workers compile",
     )
+    for name, provider in (("openai", "the OpenAI protocol"), ("anthropic", "Anthropic's protocol")):
+        yield _package(name, needed_for=f"evolve with {provider}", remedy="pip install -e '.[evolve]'")
+    yield _package("mcp", needed_for="kernel-evo mcp", remedy="pip install -e '.[mcp]'")
     remedy = "make it writable; otherwise every kernel is compiled again in each run"
     yield _temporary()
     yield _folder("cache", cache_folder(), needed_for="speed", remedy=remedy)

@@ -170,8 +170,11 @@ def _rank(view: VariantView) -> tuple[bool, float, int]:
     return view.rank
 
 
-ProposalState: TypeAlias = Literal["asked", "abandoned", "failed", "answered", "submitted"]
+ProposalState: TypeAlias = Literal["asked", "abandoned", "refused", "failed", "answered", "submitted"]
 ABANDONED = "the program that sent the request ended before the answer arrived"
+NO_SCHEMA = "the model's service accepts no schema for answers; the next request is the same without a schema"
+UNCOUNTED: Mapping[ProposalState, str] = {"abandoned": ABANDONED, "refused": NO_SCHEMA}
+"""States of requests that were not answered through no fault of the model, each with its error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,12 +214,14 @@ class ProposalView:
     def state(self) -> ProposalState:
         """State of the request, derived from its result.
 
-        The state is ``asked`` while a program waits for the answer, and ``abandoned`` if that program has ended.
+        The state is ``asked`` while a program waits for the answer, ``abandoned`` if that program has ended, and
+        ``refused`` if the service accepts no schema for answers.
         """
         if self.variant is not None:
             return "submitted"
-        if self.error == ABANDONED:
-            return "abandoned"
+        for state, error in UNCOUNTED.items():
+            if self.error == error:
+                return state
         if self.error is not None:
             return "failed"
         return "asked" if self.answered_at is None else "answered"

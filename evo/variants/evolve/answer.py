@@ -8,21 +8,42 @@ from itertools import islice
 from typing import Any
 
 from evo.errors import InvalidInput
-from evo.text.document import read_json
+from evo.text.document import read_json, read_toml
 
 SHAPE = """{
   "name": "short-name-with-dashes",
   "idea": "what is different, and why it should be faster",
   "insight": "what the results so far teach, with the figures that support it",
-  "table": {"source": "kernel.c", "tunables": {"NAME": [1, 2, 4]}, "constraints": []},
-  "files": {"kernel.c": "the whole source"}
+  "table": "source = \\"kernel.c\\"\\n[tunables]\\nNAME = [1, 2, 4]\\n",
+  "files": [{"name": "kernel.c", "text": "the whole source"}]
 }"""
+"""An example of an answer, which shows its fields to models whose service accepts no schema."""
+
+_TEXT: Mapping[str, Any] = {"type": "string"}
+
+
+def _object(**fields: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+SCHEMA: Mapping[str, Any] = _object(
+    name={**_TEXT, "description": "short name with dashes"},
+    idea={**_TEXT, "description": "what is different, and why it should be faster"},
+    insight={**_TEXT, "description": "what the results so far teach, with the figures that support it; may be empty"},
+    table={**_TEXT, "description": "TOML: keys of the variant's table that differ from the parent's; may be empty"},
+    files={"type": "array", "items": _object(name=_TEXT, text=_TEXT), "description": "all sources, each complete"},
+)
+"""JSON schema of an answer. It has only what both OpenAI's and Anthropic's structured outputs support: all fields are
+required, and no object has free names. Therefore `table` is TOML, and `files` is a list.
+"""
+
 MOST_INSIGHT = 2000
 MOST_STARTS = 1000
 """Maximum number of places in an answer at which an object may begin. Each failed attempt reads up to the whole text.
 """
 
 _START = re.compile(r'\{\s*"')
+_FILE = {"name", "text"}
 _FIELDS = ("name", "idea", "insight", "table", "files")
 
 
@@ -86,11 +107,7 @@ def _idea(value: Any) -> Idea:
     for name in value:
         if name not in _FIELDS:
             raise InvalidInput(f"answer.{name}"[:80], f"is not expected; fields are {', '.join(_FIELDS)}")
-    files, table = value.get("files"), value.get("table", {})
-    if not isinstance(files, dict) or not files or not all(isinstance(each, str) for each in files.values()):
-        raise InvalidInput("answer.files", "must be an object that maps file names to complete sources")
-    if not isinstance(table, dict):
-        raise InvalidInput("answer.table", "must be an object")
+    files, table = _files(value.get("files")), _table(value.get("table", ""))
     texts = {name: value.get(name, "") for name in ("name", "idea", "insight")}
     for name, each in texts.items():
         if not isinstance(each, str):
@@ -98,3 +115,38 @@ def _idea(value: Any) -> Idea:
     return Idea(
         name=texts["name"], idea=texts["idea"], insight=texts["insight"][:MOST_INSIGHT], table=table, files=files
     )
+
+
+def _files(value: Any) -> dict[str, str]:
+    """Return the sources by file name. Models without a schema also write an object with the file names as keys."""
+    given = [*value.items()] if isinstance(value, dict) else _pairs(value)
+    if not given or not all(isinstance(each, str) for pair in given for each in pair):
+        raise InvalidInput("answer.files", 'must be a list of {"name": …, "text": …} with complete sources')
+    files = dict(given)
+    if len(files) < len(given):
+        raise InvalidInput("answer.files", "contains a name twice")
+    return files
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]]:
+    """Return name and text of each file in a list; an empty list if the value is no list of files."""
+    if not isinstance(value, list) or not all(isinstance(each, dict) and each.keys() == _FILE for each in value):
+        return []
+    return [(each["name"], each["text"]) for each in value]
+
+
+def _table(value: Any) -> dict[str, Any]:
+    """Return a table that is given as TOML or, by models without a schema, as an object."""
+    if isinstance(value, dict):
+        return value
+    if not isinstance(value, str):
+        raise InvalidInput("answer.table", "must be a string of TOML")
+    try:
+        table = read_toml(value)
+    except ValueError as error:
+        raise InvalidInput("answer.table", f"is not TOML: {error}") from None
+    try:
+        json.dumps(table, allow_nan=False)
+    except (TypeError, ValueError):
+        raise InvalidInput("answer.table", "contains a date, a time, inf or nan, which no key accepts") from None
+    return table

@@ -12,9 +12,10 @@ from typing import Literal, TypeAlias
 from evo.client import Client
 from evo.errors import Conflict, InvalidInput
 from evo.messages.view import ProposalView, VariantView
-from evo.messages.view.variant import ABANDONED
+from evo.messages.view.variant import ABANDONED, NO_SCHEMA, UNCOUNTED
 from evo.variants.evolve.answer import Idea, read_idea
-from evo.variants.evolve.chat import LENGTH, Answer, Chat, Message, ModelFailed, Prices
+from evo.variants.evolve.chat import Chat
+from evo.variants.evolve.message import LENGTH, Answer, Message, ModelFailed, Prices, SchemaRefused
 from evo.variants.evolve.operators import (
     REPAIR,
     Information,
@@ -126,7 +127,7 @@ class Evolution:
 
     def _end(self) -> End | None:
         limits = self.limits
-        proposals = [each for each in self.client.proposals(self.search_id) if each.state != "abandoned"]
+        proposals = [each for each in self.client.proposals(self.search_id) if each.state not in UNCOUNTED]
         if self._unanswered >= MODEL_FAILURES:
             return "model"
         if limits.proposals is not None and len(proposals) >= limits.proposals:
@@ -202,6 +203,8 @@ class Evolution:
     ) -> tuple[ProposalView, Answer | None]:
         """Record a request with its maximum cost, send it to the model, and record the answer.
 
+        If the service refuses the schema of answers, this is recorded too, and the request is sent again without it.
+
         Returns:
             The recorded proposal, and the model's answer; None in place of the answer if the request failed.
         """
@@ -217,6 +220,9 @@ class Evolution:
         )
         try:
             answer = self.chat.ask(messages, until_s=self._until_s)
+        except SchemaRefused as error:
+            self.report(self._note(proposal.number, answer=str(error), usd=0.0, error=NO_SCHEMA), None)
+            return self._ask(operator, messages, repairs=repairs)
         except ModelFailed as error:
             self._unanswered += 1
             usd = most_usd if error.charged else 0.0

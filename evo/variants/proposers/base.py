@@ -7,8 +7,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from evo.client import Client
 from evo.plugins import mark
-from evo.variants.evolve.chat import Prices
 from evo.variants.evolve.evolution import Limits
+from evo.variants.evolve.message import Prices
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 
 from evo.client import Client
 from evo.messages.view import VariantView
-from evo.variants.evolve.chat import Protocol, chat_of
+from evo.variants.evolve.chat import chat_of
 from evo.variants.evolve.evolution import Evolution
+from evo.variants.evolve.provider import Protocol
 from evo.variants.proposers.base import Context, proposer
 
 LOOK_S = 0.5

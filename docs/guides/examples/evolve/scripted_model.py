@@ -5,7 +5,7 @@
 answers.json contains a list of steps. Each request gets the next step as its answer. After the last step, the answer is
 always "No further variants." A step is a text, or an object that is sent as JSON, or one of these objects, which test
 clients:
-{"status": 429, "retry_after": 1}, {"raw": "not JSON"}, {"cut": true}, {"slow_s": 2, "text": "…"}.
+{"status": 429, "retry_after": 1, "text": "busy"}, {"raw": "not JSON"}, {"cut": true}, {"slow_s": 2, "text": "…"}.
 """
 
 import argparse
@@ -44,9 +44,8 @@ def server(script: Script, port: int = 0) -> ThreadingHTTPServer:
             controls = step if isinstance(step, dict) and set(step) & CONTROLS else {"text": step}
             time.sleep(controls.get("slow_s", 0))
             if "status" in controls:
-                self._send(
-                    controls["status"], b'{"error": "try again"}', {"retry-after": controls.get("retry_after", 0)}
-                )
+                content = json.dumps({"error": {"message": controls.get("text", "try again")}}).encode()
+                self._send(controls["status"], content, {"retry-after": controls.get("retry_after", 0)})
             elif "raw" in controls:
                 self._send(200, controls["raw"].encode(), {})
             elif controls.get("cut"):

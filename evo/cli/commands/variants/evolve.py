@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from evo.cli.service.connection import Connection
     from evo.messages.view import ProposalView, SearchView, VariantView
-    from evo.variants.evolve.chat import Prices
+    from evo.variants.evolve.message import Prices
 
 _BUDGET, _MODEL = "Budget", "Model"
 PROPOSALS = 10
@@ -181,7 +181,7 @@ def prices_of(price_in: float | None, price_out: float | None, budget_usd: float
     Raises:
         InvalidInput: there is a budget in USD, but a price is missing, or both are 0.
     """
-    from evo.variants.evolve.chat import Prices
+    from evo.variants.evolve.message import Prices
 
     for option, price in (("--price-in", price_in), ("--price-out", price_out)):
         if budget_usd is not None and price is None:

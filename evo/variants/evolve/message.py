@@ -1,0 +1,61 @@
+"""Messages to a language model, its answers, and their costs."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from evo.errors import EvoError
+
+LENGTH = {"length", "max_tokens"}
+"""Names that the two protocols use for an answer that ended at the maximum number of tokens."""
+
+
+LONGEST_ANSWER = 4
+"""An answer must be complete within this multiple of the timeout of a request."""
+
+
+class ModelFailed(EvoError, RuntimeError):
+    """Raised if the model's service gave no usable answer. `charged` is True if the request may cost money."""
+
+    def __init__(self, reason: str, *, charged: bool) -> None:
+        super().__init__(reason)
+        self.charged = charged
+
+
+class SchemaRefused(ModelFailed):
+    """Raised if the model's service accepts no schema for answers. Later requests contain none."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, charged=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    role: Literal["system", "user", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A model's answer.
+
+    Attributes:
+        tokens_in, tokens_out: numbers of tokens of request and answer; None if the service did not state them.
+        ended: reason why the model stopped, as named by the service; empty if unknown.
+    """
+
+    text: str
+    tokens_in: int | None
+    tokens_out: int | None
+    ended: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """Prices of a request and of its answer in USD per million tokens."""
+
+    tokens_in: float = 0.0
+    tokens_out: float = 0.0
+
+    def of(self, tokens_in: int, tokens_out: int) -> float:
+        """Return the cost of a request in USD."""
+        return (self.tokens_in * tokens_in + self.tokens_out * tokens_out) / 1e6
