@@ -21,8 +21,9 @@ from evo.promotion.leading import Source
 from evo.variants.evolve.answer import SCHEMA, read_idea
 from evo.variants.evolve.chat import ATTEMPTS, Chat, chat_of
 from evo.variants.evolve.evolution import Evolution, Limits
+from evo.variants.evolve.insights import Log, insights
 from evo.variants.evolve.message import Message, ModelFailed, Prices
-from evo.variants.evolve.operators import contradicted, insights, operator_of, parents_of, stagnates
+from evo.variants.evolve.operators import operator_of, parents_of, stagnates
 from evo.variants.evolve.provider import Protocol
 from tests.unit.test_brief import BRIEF
 
@@ -405,45 +406,73 @@ def test_parents_of_a_proposal_are_the_fastest_variants() -> None:
     assert parents_of("mutate", [view(2, time_us=None)], 1) == (0,)
 
 
-def test_insights_contradicted_by_measurements_are_dropped() -> None:
-    variants = [view(0, time_us=10.0), view(1, time_us=5.0), view(2, time_us=20.0), view(3, time_us=None)]
-    proposals = [
-        ProposalView(
-            number=number,
-            operator="mutate",
-            information="insights",
-            model="m",
-            prompt="",
-            answer="",
-            tokens_in=1,
-            tokens_out=1,
-            usd=0.0,
-            asked_at=NOW,
-            answered_at=NOW,
-            insight=f"insight {number}",
-            variant=number,
-        )
-        for number in (1, 2, 3)
-    ]
-    assert list(insights(proposals, variants)) == ["insight 1"]
-    assert contradicted(proposals, variants) == {"insight 2", "insight 3"}
-    assert "insight 1" in contradicted([*proposals, replace(proposals[0], number=4, variant=2)], variants)
+def stated(number: int, insight: str, *, variant: int, uses: tuple[str, ...] = ()) -> ProposalView:
+    """Return an answered proposal with an insight, whose variant applies other insights."""
+    return ProposalView(
+        number=number,
+        operator="mutate",
+        information="insights",
+        model="m",
+        prompt="",
+        answer=json.dumps({**GOOD, "insight": insight, "uses": [*uses]}),
+        tokens_in=1,
+        tokens_out=1,
+        usd=0.0,
+        asked_at=NOW,
+        answered_at=NOW,
+        insight=insight,
+        variant=variant,
+    )
 
 
-def test_insights_of_earlier_searches_are_used_until_contradicted() -> None:
+FASTER, SLOWER, FAILED = 1, 2, 3
+VARIANTS = [view(0, time_us=10.0), view(FASTER, time_us=5.0), view(SLOWER, time_us=20.0), view(FAILED, time_us=None)]
+
+
+def supported(*proposals: ProposalView, earlier: tuple[ProposalView, ...] = ()) -> list[str]:
+    """Return the texts of the supported insights of search 9 with these proposals, and of the earlier search 7."""
+    logs = [Log(search_id=number, proposals=each, variants=VARIANTS) for number, each in ((9, proposals), (7, earlier))]
+    return [each.text for each in insights(logs)]
+
+
+def test_insight_is_kept_only_if_its_variant_is_faster_than_the_own_implementation() -> None:
+    assert supported(*(stated(n, f"insight {n}", variant=n) for n in (FASTER, SLOWER, FAILED))) == ["insight 1"]
+
+
+def test_insight_is_dropped_if_as_many_variants_with_it_are_slower_as_faster() -> None:
+    first = stated(1, "wide", variant=FASTER)
+    slower = stated(2, "", variant=SLOWER, uses=("9.1",))
+    assert supported(first, slower) == []
+    assert supported(first, stated(2, "", variant=FAILED, uses=("9.1",))) == ["wide"]
+    assert supported(first, slower, stated(3, "", variant=FASTER, uses=("9.1", "9.1", "1.1"))) == ["wide"]
+    assert supported(first, stated(2, "wide", variant=SLOWER)) == []
+
+
+def test_insight_of_an_earlier_search_is_dropped_if_a_later_variant_contradicts_it() -> None:
+    first = stated(1, "wide", variant=FASTER)
+    assert supported(stated(1, "", variant=SLOWER, uses=("7.1",)), earlier=(first,)) == []
+    assert supported(stated(1, "deep", variant=FASTER), earlier=(first,)) == ["deep", "wide"]
+
+
+def test_insight_states_its_measurement_and_how_many_variants_with_it_are_slower() -> None:
+    proposals = [stated(1, "wide", variant=FASTER), stated(2, "", variant=FASTER, uses=("9.1",))]
+    (insight,) = insights([Log(search_id=9, place="search 9, toy", proposals=proposals, variants=VARIANTS)])
+    assert str(insight).startswith("[9.1] wide (search 9, toy, variant 1: 5 µs")
+    assert str(insight).endswith("; of 2 variants with it, 0 slower)")
+
+
+def test_insights_of_earlier_searches_are_in_prompts_until_contradicted() -> None:
     memory = Memory()
     with model(GOOD) as (chat, _):
         evolved(chat, memory, proposals=1)
     memory.earlier = {7: Memory(kept=memory.kept, found=memory.found)}
     memory.kept, memory.found = [], [view(0, time_us=10.0)]
-    with model({**GOOD, "insight": ""}, {**GOOD, "name": "slow", "files": {"k.c": "broken"}}, GOOD) as (chat, _):
-        evolved(chat, memory, proposals=3, repairs=0)
-    assert "wide is fast (search 7, toy, variant 1: 5 µs" in memory.kept[0].prompt
-    memory.kept[1] = replace(memory.kept[1], insight="wide is fast")
-    memory.kept[2] = replace(memory.kept[2], insight="")
-    with model(GOOD) as (chat, _):
-        evolved(chat, memory, proposals=4, repairs=0)
-    assert "wide is fast" not in memory.kept[3].prompt
+    with model({**GOOD, "insight": "", "uses": ["7.1"]}, GOOD) as (chat, _):
+        evolved(chat, memory, proposals=1)
+        assert "[7.1] wide is fast (search 7, toy, variant 1: 5 µs" in memory.kept[0].prompt
+        memory.found[1] = replace(memory.found[1], ratio=1.5)
+        evolved(chat, memory, proposals=2)
+    assert "wide is fast" not in memory.kept[1].prompt
 
 
 def test_anthropic_protocol_is_supported() -> None:

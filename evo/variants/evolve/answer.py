@@ -14,6 +14,7 @@ SHAPE = """{
   "name": "short-name-with-dashes",
   "idea": "what is different, and why it should be faster",
   "insight": "what the results so far teach, with the figures that support it",
+  "uses": ["12.3"],
   "table": "source = \\"kernel.c\\"\\n[tunables]\\nNAME = [1, 2, 4]\\n",
   "files": [{"name": "kernel.c", "text": "the whole source"}]
 }"""
@@ -30,6 +31,7 @@ SCHEMA: Mapping[str, Any] = _object(
     name={**_TEXT, "description": "short name with dashes"},
     idea={**_TEXT, "description": "what is different, and why it should be faster"},
     insight={**_TEXT, "description": "what the results so far teach, with the figures that support it; may be empty"},
+    uses={"type": "array", "items": _TEXT, "description": "keys of the given insights that are applied; may be empty"},
     table={**_TEXT, "description": "TOML: keys of the variant's table that differ from the parent's; may be empty"},
     files={"type": "array", "items": _object(name=_TEXT, text=_TEXT), "description": "all sources, each complete"},
 )
@@ -44,7 +46,7 @@ MOST_STARTS = 1000
 
 _START = re.compile(r'\{\s*"')
 _FILE = {"name", "text"}
-_FIELDS = ("name", "idea", "insight", "table", "files")
+_FIELDS = ("name", "idea", "insight", "uses", "table", "files")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,7 @@ class Idea:
     Attributes:
         idea: how the variant differs, and why it should be faster.
         insight: what the earlier results show, with the figures that support it.
+        uses: keys of the earlier insights that the variant applies; see `evo.variants.evolve.insights`.
         table: keys of the implementation's table that differ from the parent's table.
         files: sources by file name.
     """
@@ -61,6 +64,7 @@ class Idea:
     name: str
     idea: str
     insight: str = ""
+    uses: tuple[str, ...] = ()
     table: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str]
 
@@ -112,9 +116,11 @@ def _idea(value: Any) -> Idea:
     for name, each in texts.items():
         if not isinstance(each, str):
             raise InvalidInput(f"answer.{name}", "must be a string")
-    return Idea(
-        name=texts["name"], idea=texts["idea"], insight=texts["insight"][:MOST_INSIGHT], table=table, files=files
-    )
+    uses = value.get("uses", [])
+    if not isinstance(uses, list) or not all(isinstance(each, str) for each in uses):
+        raise InvalidInput("answer.uses", "must be a list of keys of insights, e.g. 12.3")
+    insight = texts["insight"][:MOST_INSIGHT]
+    return Idea(name=texts["name"], idea=texts["idea"], insight=insight, uses=tuple(uses), table=table, files=files)
 
 
 def _files(value: Any) -> dict[str, str]:

@@ -15,15 +15,14 @@ from evo.messages.view import ProposalView, VariantView
 from evo.messages.view.variant import ABANDONED, NO_SCHEMA, UNCOUNTED
 from evo.variants.evolve.answer import Idea, read_idea
 from evo.variants.evolve.chat import Chat
+from evo.variants.evolve.insights import Log, insights
 from evo.variants.evolve.message import LENGTH, Answer, Message, ModelFailed, Prices, SchemaRefused
 from evo.variants.evolve.operators import (
     REPAIR,
     Information,
-    contradicted,
     failure_of,
     idea_messages,
     ideas_in,
-    insights,
     operator_of,
     parents_of,
     repair_message,
@@ -169,28 +168,27 @@ class Evolution:
         return None
 
     def _insights(self, proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> list[str]:
-        """Return the insights of this and earlier searches with their measurements, without contradicted insights."""
-        refuted = contradicted(proposals, variants)
-        found = {**insights(proposals, variants)}
-        found |= {text: how for text, how in self._earlier.items() if text not in found and text not in refuted}
-        return [f"{text} ({how})" for text, how in found.items()][:MOST_INSIGHTS]
+        """Return the insights of this and earlier searches that measurements support, with the measurements."""
+        own = Log(search_id=self.search_id, proposals=proposals, variants=variants)
+        return [str(each) for each in insights([own, *self._earlier])[:MOST_INSIGHTS]]
 
     @cached_property
-    def _earlier(self) -> dict[str, str]:
-        """Insights of earlier searches of the family on this device model, each with its measurement."""
+    def _earlier(self) -> tuple[Log, ...]:
+        """Earlier searches of the family on this device model, latest first."""
         mine = self.client.search(self.search_id)
         page = self.client.searches(
             family=mine.family, device=mine.device.model, archived="any", limit=EARLIER_SEARCHES
         )
-        found: dict[str, str] = {}
-        refuted: set[str] = set()
-        for search in (each for each in page.items if each.id < self.search_id):
-            log, variants = self.client.proposals(search.id), self.client.variants(search.id)
-            refuted |= contradicted(log, variants) - found.keys()
-            for text, how in insights(log, variants).items():
-                if text not in refuted:
-                    found.setdefault(text, f"search {search.id}, {search.subject}, {how}")
-        return found
+        return tuple(
+            Log(
+                search_id=search.id,
+                place=f"search {search.id}, {search.subject}",
+                proposals=self.client.proposals(search.id),
+                variants=self.client.variants(search.id),
+            )
+            for search in page.items
+            if search.id < self.search_id
+        )
 
     def _over_budget(self, messages: Sequence[Message]) -> End | None:
         if self.limits.usd is None:

@@ -4,7 +4,7 @@ Both follow EvoEngineer (arXiv 2510.03760). EvoEngineer separates the requested 
 information: the task, the best solutions, and insights.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -87,38 +87,6 @@ def ideas_in(proposals: Sequence[ProposalView]) -> int:
     return sum(each.repairs is None and each.state != "refused" for each in proposals)
 
 
-def insights(proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> dict[str, str]:
-    """Return the insights of the models in one search, latest first, each with the measurement that supports it.
-
-    An insight is omitted if its variant was slower than the family's own implementation or never worked.
-    """
-    kept: dict[str, str] = {}
-    for proposal, variant in _tested(proposals, variants):
-        if not _contradicts(variant) and variant.best is not None:
-            ratio = f", {variant.ratio_text}" if variant.ratio_text else ""
-            kept.setdefault(proposal.insight, f"variant {variant.number}: {variant.best_text}{ratio}")
-    return kept
-
-
-def contradicted(proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> set[str]:
-    """Return the insights whose variants were slower than the family's own implementation or never worked."""
-    return {proposal.insight for proposal, variant in _tested(proposals, variants) if _contradicts(variant)}
-
-
-def _tested(
-    proposals: Sequence[ProposalView], variants: Sequence[VariantView]
-) -> Iterator[tuple[ProposalView, VariantView]]:
-    """Yield each proposal with an insight and its ended variant, latest first."""
-    by_number = {each.number: each for each in variants}
-    for proposal in reversed(proposals):
-        if proposal.insight and proposal.variant in by_number and by_number[proposal.variant].ended:
-            yield proposal, by_number[proposal.variant]
-
-
-def _contradicts(variant: VariantView) -> bool:
-    return variant.best is None or (variant.ratio or 0.0) > 1.0
-
-
 SYSTEM = (
     "You write fast kernels in C or CUDA C++. Answer with exactly one JSON object of this shape, and nothing else:\n"
     f"{SHAPE}\n"
@@ -158,7 +126,8 @@ def idea_messages(
     if operator in ("crossover-join", "mutate", "mutate-parameters"):
         parts.append(f"Parents: variant {' and variant '.join(map(str, parents))}.")
     if information == "insights" and insights:
-        parts.append("What was learned, each with its measurement:\n" + "\n".join(f"- {each}" for each in insights))
+        told = "What was learned, each with its measurement. List the keys of those that you apply in `uses`:"
+        parts.append("\n".join([told, *(f"- {each}" for each in insights)]))
     return [Message(role="system", text=SYSTEM), Message(role="user", text="\n\n".join(parts))]
 
 

@@ -1,0 +1,102 @@
+"""Insights: what models learned from results, kept while measurements support them."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from evo.errors import InvalidInput
+from evo.messages.view import ProposalView, VariantView
+from evo.text.wording import count_text
+from evo.variants.evolve.answer import read_idea
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """The requests to models and the variants of one search.
+
+    Attributes:
+        place: name of an earlier search in prompts, e.g. ``search 7, N=4``.
+    """
+
+    search_id: int
+    place: str = ""
+    proposals: Sequence[ProposalView]
+    variants: Sequence[VariantView]
+
+    def tested(self) -> Iterator[tuple[ProposalView, VariantView]]:
+        """Yield each proposal with its variant whose trials have ended, latest first."""
+        by_number = {each.number: each for each in self.variants}
+        for proposal in reversed(self.proposals):
+            variant = None if proposal.variant is None else by_number.get(proposal.variant)
+            if variant is not None and variant.ended:
+                yield proposal, variant
+
+    def key(self, proposal: ProposalView) -> str:
+        """Return the name of a proposal's insight in prompts, e.g. ``7.2`` for the second proposal of search 7."""
+        return f"{self.search_id}.{proposal.number}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Insight:
+    """An insight with the measurements that support it."""
+
+    key: str
+    text: str
+    measured: str
+
+    def __str__(self) -> str:
+        return f"[{self.key}] {self.text} ({self.measured})"
+
+
+def insights(logs: Sequence[Log]) -> list[Insight]:
+    """Return the insights that measurements support, latest first.
+
+    Its own variant and the variants that apply it support an insight if they are at least as fast as the family's own
+    implementation, and contradict it if they are slower. Variants without a measured time do neither. An insight is
+    returned if more variants support it than contradict it.
+
+    Args:
+        logs: searches, latest first.
+    """
+    texts = {log.key(each): each.insight for log in logs for each in log.proposals if each.insight}
+    faster, slower = _votes(logs, texts)
+    found: dict[str, Insight] = {}
+    for log in logs:
+        for proposal, variant in log.tested():
+            text = proposal.insight
+            if not text or variant.best is None or _is_slower(variant) or faster[text] <= slower[text]:
+                continue
+            measured = _measured(log, variant, faster[text], slower[text])
+            found.setdefault(text, Insight(key=log.key(proposal), text=text, measured=measured))
+    return list(found.values())
+
+
+def _votes(logs: Sequence[Log], texts: dict[str, str]) -> tuple[Counter[str], Counter[str]]:
+    """Return the numbers of variants that support and that contradict each insight."""
+    faster: Counter[str] = Counter()
+    slower: Counter[str] = Counter()
+    for log in logs:
+        for proposal, variant in log.tested():
+            if variant.best is not None:
+                applied = {texts[key] for key in _uses(proposal) if key in texts} | {proposal.insight}
+                (slower if _is_slower(variant) else faster).update(applied)
+    return faster, slower
+
+
+def _uses(proposal: ProposalView) -> tuple[str, ...]:
+    """Return the keys of the insights that a proposal's variant applies, as stated in the answer."""
+    try:
+        return read_idea(proposal.answer or "").uses
+    except InvalidInput:
+        return ()
+
+
+def _is_slower(variant: VariantView) -> bool:
+    return (variant.ratio or 0.0) > 1.0
+
+
+def _measured(log: Log, variant: VariantView, faster: int, slower: int) -> str:
+    place = f"{log.place}, " if log.place else ""
+    ratio = f", {variant.ratio_text}" if variant.ratio_text else ""
+    votes = f"; of {count_text(faster + slower, 'variant')} with it, {slower} slower" if faster + slower > 1 else ""
+    return f"{place}variant {variant.number}: {variant.best_text}{ratio}{votes}"
