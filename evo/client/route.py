@@ -60,7 +60,7 @@ def http_client(
     Raises:
         InvalidInput: the proxy or the certificates in the environment variables cannot be used.
     """
-    options = {"base_url": url, "headers": headers, "timeout": timeout, "transport": transport}
+    options: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": timeout, "transport": transport}
     return routed(httpx.Client, url, through_proxy=None if transport is None else False, **options)
 
 
