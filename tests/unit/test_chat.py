@@ -128,8 +128,8 @@ def test_maximum_answer_is_renamed_for_models_that_refuse_its_older_name() -> No
         refusal = b'{"error": {"message": "max_tokens is not supported here: use max_completion_tokens"}}'
         send(handler, *((400, refusal) if "max_tokens" in body else (200, completion("hi"))))
 
-    with service(newer) as chat:
-        chat = replace(chat, most_tokens=300)
+    with service(newer) as made:
+        chat = replace(made, most_tokens=300)
         assert [chat.ask(HELLO).text, chat.ask(HELLO).text] == ["hi", "hi"]
     sent = [(each.get("max_tokens"), each.get("max_completion_tokens")) for each in kept]
     assert sent == [(300, None), (None, 300), (None, 300)]

@@ -110,6 +110,16 @@ def test_requests_to_a_local_model_bypass_the_proxy(
         assert chat.ask([Message(role="user", text="?")]).text == "yes"
 
 
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+def test_requests_to_a_remote_model_use_the_proxy(monkeypatch: pytest.MonkeyPatch, protocol: Protocol) -> None:
+    for variable in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    with answering({"choices": [{"message": {"content": "yes"}}], "content": [{"type": "text", "text": "yes"}]}) as url:
+        monkeypatch.setenv("HTTP_PROXY", url)
+        chat = Chat(model="m", protocol=protocol, base_url="http://models.invalid/v1", sleep=lambda _: None)
+        assert chat.ask([Message(role="user", text="?")]).text == "yes"
+
+
 def test_error_of_an_unusable_proxy_for_a_model_names_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "what://ever")
     chat = Chat(model="m", base_url="http://models.example.org/v1", sleep=lambda _: None)
