@@ -1,4 +1,4 @@
-"""Request bodies and small answers. Larger answers are in `evo.messages.view`, and jobs are in `evo.messages.job`."""
+"""Request bodies and small responses. Larger responses are in `evo.messages.view`, jobs in `evo.messages.job`."""
 
 import re
 from collections.abc import Mapping
@@ -118,7 +118,8 @@ class Body(BaseModel):
         if isinstance(given, dict) and len(given) > len(cls.model_fields) + MOST_NAMED:
             unknown = next(name for name in given if name not in cls.model_fields)
             raise InvalidInput(
-                unknown, f"is not a field ({len(given):,} were sent); known: {', '.join(cls.model_fields)}"
+                unknown,
+                f"is not a known field ({len(given):,} fields were sent); known: {', '.join(cls.model_fields)}",
             )
         if not isinstance(given, Checked):
             refuse_unstorable(given)
@@ -328,7 +329,7 @@ class Results(Body):
 
 
 class ResultsReply(BaseModel):
-    """Answers to results, in the order of the results."""
+    """Responses to results, in the order of the results."""
 
     answers: list[Answer]
 
@@ -343,7 +344,7 @@ class Release(Body):
 
 
 class Receipt(BaseModel):
-    """Answer to an accepted report. `repeated` is True if the report had been accepted before."""
+    """Response to an accepted report. `repeated` is True if the report had been accepted before."""
 
     accepted: bool = True
     repeated: bool = False

@@ -1,4 +1,4 @@
-"""Stores the fields of a refused form, so that the answer can show them to the user again."""
+"""Stores the fields of a refused form, so that the response can show them to the user again."""
 
 from fastapi import Request
 from starlette.datastructures import FormData
@@ -17,7 +17,7 @@ def is_form(request: Request) -> bool:
 
 
 async def keep_typed(request: Request) -> None:
-    """Parse the form in a request, if it is short, and store its fields for the answer."""
+    """Parse the form in a request, if it is short, and store its fields for the response."""
     length = request.headers.get("content-length", "")
     if request.method == "POST" and is_form(request) and length.isdecimal() and int(length) <= MOST_BYTES:
         try:

@@ -117,7 +117,7 @@ STATUS: Mapping[type[EvoError], int] = {
 
 
 MOST_NAMED = 20
-"""Maximum number of invalid fields that one answer lists."""
+"""Maximum number of invalid fields that one response lists."""
 
 LONGEST_NAME, LONGEST_REASON = 200, 500
 """Maximum number of characters of a field name and of a reason."""

@@ -112,7 +112,7 @@ class RequestLog:
         }
         if status >= 500:
             log.warning("request", **about)
-        elif status < 400 or status == 404:  # status 404 may be a normal answer
+        elif status < 400 or status == 404:  # status 404 may be a normal response
             log.debug("request", **about)
         elif self._refusals.wait_s("refusal", "") > 0:
             self._unlogged += 1

@@ -37,7 +37,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._requests = Histogram(
             "kernel_evo_request_seconds",
-            "Seconds from a request until its answer begins.",
+            "Seconds from a request until its response begins.",
             ("method", "route", "status"),
             buckets=(0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0),
             registry=self.registry,

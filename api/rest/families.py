@@ -162,7 +162,7 @@ def _check_builtin(digest: str, family: Family) -> None:
 def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -> Page[FamilyView]:
     """Return the latest version of each family by name.
 
-    Of a built-in family, return the version that is installed with the service.
+    For a built-in family, return the version that is installed with the service.
     """
     service.builtin.try_to_ensure()
     with service.database.read() as session:

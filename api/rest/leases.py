@@ -62,7 +62,7 @@ async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep
 async def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Receipt:
     """Report the result of a job.
 
-    A result is accepted once; a repeated report gets the same answer. The status is 409 if the lease has ended.
+    A result is accepted once; a repeated report gets the same response. The status is 409 if the lease has ended.
     """
     receipt = await run_in_threadpool(service.conductor.report, attempt_id, body.token, body.report)
     service.metrics.reported("repeated" if receipt.repeated else "accepted")
@@ -72,7 +72,7 @@ async def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Re
 @router.post("/results")
 @allow("worker")
 async def report_results(body: Results, service: ServiceDep) -> ResultsReply:
-    """Report several results. Each result gets a separate answer. A refused result does not affect other results."""
+    """Report several results. Each result gets a separate response. A refused result does not affect other results."""
     answers = await run_in_threadpool(_take, body, service)
     for answer in answers:
         service.metrics.reported(answer.status)
@@ -91,7 +91,7 @@ def _take(body: Results, service: Service) -> list[Answer]:
 
 
 def _with_lacking(service: Service, deliveries: Sequence[Delivery], answers: Sequence[Answer]) -> list[Answer]:
-    """Add to each answer the digests of the artefacts that the report names but the service does not have.
+    """Add to each response the digests of the artefacts that the report names but the service does not have.
 
     A worker uploads an artefact only once. The service may have deleted the artefact since then, or lost it when a
     backup was restored.

@@ -86,7 +86,7 @@ def list_tokens(service: ServiceDep) -> Page[TokenView]:
 @router.post("/tokens", status_code=201)
 @allow("admin")
 def create_token(body: TokenBody, service: ServiceDep) -> IssuedToken:
-    """Create a token. Only this answer contains its secret."""
+    """Create a token. Only this response contains its secret."""
     if body.worker_id is not None and "worker" not in body.roles:
         raise InvalidInput("worker_id", "applies only to tokens with the role worker; omit it")
     return _issued(service, body.expires_in_s, name=body.name, roles=body.roles, worker_id=body.worker_id)

@@ -82,7 +82,7 @@ def _check_kind(field: str, device: Device) -> None:
     """Refuse a device kind that this service does not know, because every search would fail on such a device."""
     if device.kind not in kinds():
         known = unknown(device.kind, kinds(), "device kinds")
-        raise InvalidInput(field, f"{known}; install the package that adds the kind on the machine of the service")
+        raise InvalidInput(field, f"{known}; install the package that adds the kind on the service's machine")
 
 
 @router.get("")
@@ -111,7 +111,7 @@ def leave(worker_id: WorkerId, service: ServiceDep, incarnation: Annotated[Incar
 @router.post("/{worker_id}/heartbeat")
 @allow("worker")
 def heartbeat(worker_id: WorkerId, body: Heartbeat, service: ServiceDep) -> HeartbeatReply:
-    """Renew leases and report the activity of the slots. The answer lists leases to drop and quarantined devices."""
+    """Renew leases and report the activity of the slots. The response lists leases to drop and quarantined devices."""
     return service.conductor.heartbeat(
         worker_id, body.attempts, slots=body.slots, note=body.note, incarnation=body.incarnation
     )

@@ -1,6 +1,6 @@
 """Runs the searches: leases work, accepts results, expires leases, and finishes searches.
 
-A conductor keeps each search in memory, and stores every change before it answers, so that a killed service can
+A conductor keeps each search in memory, and stores every change before it responds, so that a killed service can
 continue. Conductors in several processes change a search one after the other, see `api.scheduler.leasing.transaction`.
 """
 
@@ -239,7 +239,7 @@ class Conductor:
         return receipt
 
     def report_many(self, deliveries: Sequence[Delivery]) -> list[Answer]:
-        """Accept several results, each once. Return their answers in the same order."""
+        """Accept several results, each once. Return the responses in the same order."""
         return [
             answer(delivery, receipts) for delivery, receipts in zip(deliveries, self._take(deliveries), strict=True)
         ]

@@ -1,4 +1,4 @@
-"""Builds the answers of the service (`evo.messages.view`) from database rows."""
+"""Builds the responses of the service (`evo.messages.view`) from database rows."""
 
 from api.views.brief import brief_view
 from api.views.champion import ablation_views, champion_view

@@ -42,13 +42,14 @@ LOCK_WAIT_S = 10
 STATEMENT_S = 60
 """Seconds after which the server ends a statement."""
 ANSWER_S = STATEMENT_S + 10.0
-"""Seconds without an answer after which a connection is closed. If a server or pooler hangs, `statement_timeout` has no
-effect, and keepalives do not help because the machine still acknowledges packets.
+"""Seconds without a response after which a connection is closed. If a server or pooler hangs, `statement_timeout` has
+no effect, and keepalives do not help because the machine still acknowledges packets.
 """
 CONNECT_S = 5
 FIRST_ANSWER_S = 15.0
-"""Seconds without an answer to the first statement after which a connection is closed. An overloaded server, or a
-pooler without a free connection, accepts a client and delays its first statement."""
+"""Seconds without a response to the first statement after which a connection is closed. An overloaded server, or a
+pooler without a free connection, accepts a client and delays its first statement.
+"""
 RECONNECT_S = 1.0
 
 
@@ -207,7 +208,7 @@ class Listener:
 
 
 class LimitedConnection(psycopg.Connection[Any]):
-    """Connection that waits at most `ANSWER_S` seconds for an answer of the server.
+    """Connection that waits at most `ANSWER_S` seconds for a response of the server.
 
     Attributes:
         configured: True once the first statement was answered. Until then, the wait is at most `FIRST_ANSWER_S`.
@@ -216,10 +217,10 @@ class LimitedConnection(psycopg.Connection[Any]):
     configured = False
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        """Wait for an answer of the server. If no answer comes in time, close the connection.
+        """Wait for a response of the server. If none comes in time, close the connection.
 
         Raises:
-            psycopg.OperationalError: no answer came in time, or the connection was lost.
+            psycopg.OperationalError: no response came in time, or the connection was lost.
         """
         limit_s = ANSWER_S if self.configured else min(FIRST_ANSWER_S, ANSWER_S)
         try:
@@ -285,7 +286,7 @@ _ADVANCE = (
 
 
 def _connect_arguments(url: URL) -> dict[str, Any]:
-    """Return the arguments of a connection, except those that the URL sets."""
+    """Return the default connection arguments that the URL does not set."""
     return {name: value for name, value in _CONNECT.items() if name not in url.query or name == "prepare_threshold"}
 
 

@@ -37,8 +37,8 @@ from evo.search.lifecycle import TERMINAL
 def remove_search(session: Session, search_id: int) -> bool:
     """Delete a search with its trials, jobs, attempts and messages.
 
-    The result is always True, because `_isolated` returns None after a failure. The artefacts of the search are deleted
-    later by `collect_artefacts`.
+    The result is always True, which `_isolated` returns on success. After a failure, `_isolated` returns None. The
+    artefacts of the search are deleted later by `collect_artefacts`.
 
     Raises:
         NotFound: the search does not exist.

@@ -84,8 +84,7 @@ class Variants:
         return [variant.search_id, *before]
 
     def costs_of_all(self, search_id: int) -> list[float | None]:
-        """Return the costs of all ended trials of a search and of the searches that tune its variants, earliest end
-        first.
+        """Return the costs of all ended trials of a search and of its variants' searches, in order of end.
 
         See `costs` for the definition of a cost.
         """

@@ -196,11 +196,11 @@ class Buffers(Protocol):
         ...
 
     def rewrite(self, source: "Buffers") -> None:
-        """Copy outputs and workspaces of `source`, a set with the same arguments, and wait until they are copied."""
+        """Copy the outputs and workspaces of `source` into this set, and wait. Both sets have the same arguments."""
         ...
 
     def refill(self, source: "Buffers") -> None:
-        """Copy the inputs of `source`, a set with the same arguments, and wait until they are copied.
+        """Copy the inputs of `source` into this set, and wait. Both sets have the same arguments.
 
         Not allowed on a set that `sibling` returned.
         """
@@ -218,7 +218,7 @@ class Buffers(Protocol):
         ...
 
     def distance(self, name: str, reference: NDArray[Any]) -> Distance:
-        """Return the distance of an output from its expected values, `reference`, which must not change later."""
+        """Compare an output with its expected values, `reference`, which must not change later."""
         ...
 
     def remember(self, name: str) -> Remembered:

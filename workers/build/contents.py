@@ -217,7 +217,7 @@ def _below(path: str, roots: Iterable[str]) -> str | None:
 
 
 def _missing(path: str, exists: Callable[[str], bool]) -> str | None:
-    """Return the topmost missing folder on a path or, if only the file is missing, the path. None if it exists."""
+    """Return the topmost missing part of a path: a folder, or the file itself. Return None if the file exists."""
     folder = _above(path)
     if exists(folder):
         return None if exists(path) else path

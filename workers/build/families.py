@@ -166,7 +166,7 @@ class Families:
         if package.digest != ref.digest:
             raise FamilyMismatch(
                 f"family {ref.name} differs from the one that was submitted ({where} has digest "
-                f"{package.digest[:12]}, not {ref.digest[:12]}); undo the changes there, or start a new search"
+                f"{package.digest[:12]}, not {ref.digest[:12]}); undo the changes, or start a new search"
             )
         return package
 

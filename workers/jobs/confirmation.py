@@ -203,7 +203,9 @@ class Confirmation:
             compared = self._compare(child, request)
         other = compared.series["incumbent"] if beside else compared.baselines.get(against or "")
         if other is None and against is not None:
-            raise TroubleError(f"baseline {against}: {compared.unavailable.get(against, 'is no longer offered')}")
+            raise TroubleError(
+                f"baseline {against}: {compared.unavailable.get(against, 'reference.py no longer returns it')}"
+            )
         return Repeat(challenger=compared.series["challenger"], other=other), compared.answers["challenger"]
 
     def _draws(self, process: int) -> tuple[int, ...]:

@@ -183,7 +183,7 @@ AT_ONCE = 32
 """Maximum number of concurrent deliveries."""
 
 RETRIES_AT_ONCE = 8
-"""Maximum number of concurrent retries. Receivers that do not answer then cannot block new messages."""
+"""Maximum number of concurrent retries. Receivers that do not respond then cannot block new messages."""
 
 PER_RECEIVER = 2
 """Maximum number of concurrent deliveries to one receiver."""

@@ -28,7 +28,7 @@ TIMEOUT_S = 10.0
 LONGEST_S = 20.0
 """Time limit in seconds of a whole request."""
 BUSY_S = 1.0
-"""Maximum processor time of a request in seconds. This limit ends requests whose receiver sends an endless answer."""
+"""Maximum processor time of a request in seconds. This limit ends requests whose receiver sends an endless response."""
 LOOK_S = 0.1
 _BARE = re.compile(r"(?P<host>[A-Za-z0-9.-]+\.[A-Za-z]{2,})(?::(?P<port>[0-9]{1,5}))?(?:/[!-~]{0,199})?")
 """Matches a URL without a scheme."""
@@ -135,10 +135,10 @@ def is_public(address: Address) -> bool:
 
 
 def post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
-    """Send a POST request and return the HTTP status of the answer. Redirects are not followed.
+    """Send a POST request and return the HTTP status of the response. Redirects are not followed.
 
     Raises:
-        httpx.HTTPError: the receiver did not answer.
+        httpx.HTTPError: the receiver did not respond.
         TimeoutError: the request took more than `LONGEST_S` seconds, or used more than `BUSY_S` seconds of processor
             time.
     """

@@ -25,8 +25,9 @@ form is parsed, other requests wait, and parsing a megabyte of `%` takes more th
 
 DRAINED, DRAINED_S = 4, 30.0
 """Maximum size of a refused body that is read and discarded, as a multiple of the limit, and maximum seconds for
-reading it. Most clients read the answer only after they have sent the whole body. If a client sends more, its
-connection is closed."""
+reading it. Most clients read the response only after they have sent the whole body. If a client sends more, its
+connection is closed.
+"""
 
 
 class TooLarge(HTTPException):
@@ -50,7 +51,7 @@ class BodyLimit:
         most = min(self.most_bytes, _most_bytes(scope))
         declared = Headers(scope=scope).get("content-length", "")
         if declared.isdecimal() and int(declared) > most:
-            if "expect" not in Headers(scope=scope):  # the client waits for an answer before it sends the body
+            if "expect" not in Headers(scope=scope):  # the client waits for a response before it sends the body
                 await _drain(receive, DRAINED * most)
             await answer(Request(scope), 413, too_large(most))(scope, receive, send)
             return

@@ -1,9 +1,9 @@
 """Handles ``Idempotency-Key``: a POST with the same key is executed only once.
 
-Clients repeat a request if they did not get the answer. The answer to a request that changed data is kept for 24 hours,
-and returned if the request is repeated. A request is executed again if it was refused (4xx), or failed before its
-commit, for example because the database was locked. If the service was killed, or failed after a commit, the result is
-unknown, and later requests with the same key are refused.
+Clients repeat a request if they did not get the response. The response to a request that changed data is kept for 24
+hours, and returned if the request is repeated. A request is executed again if it was refused (4xx), or failed before
+its commit, for example because the database was locked. If the service was killed, or failed after a commit, the result
+is unknown, and later requests with the same key are refused.
 """
 
 import hashlib
@@ -24,7 +24,8 @@ log = structlog.get_logger("http")
 
 API = "/api/v1/"
 SECRETS = ("/api/v1/tokens", "/api/v1/join")
-"""Routes whose answers contain a secret. These answers are not stored, so a repeated request does not return them."""
+"""Routes whose responses contain a secret. These responses are not stored, so a repeated request does not return them.
+"""
 
 HEADER = "idempotency-key"
 LONGEST_KEY = 255
@@ -86,10 +87,10 @@ class Idempotency:
             await _repeat(known.answer, send)
 
     async def _carry_out(self, scope: Scope, receive: Receive, send: Send, answers: StoredResponses, key: str) -> None:
-        """Execute a request, store the answer, and send it.
+        """Execute a request, store the response, and send it.
 
-        The answer is stored first, so that a repetition of the request gets the same answer. If the answer cannot be
-        stored, it is still sent, because the request was executed.
+        The response is stored first, so that a repetition of the request gets the same response. If the response cannot
+        be stored, it is still sent, because the request was executed.
         """
         messages: list[Message] = []
         failed: EvoError | None = None
@@ -107,7 +108,7 @@ class Idempotency:
                 try:
                     await run_in_threadpool(_note, answers, key, answer, undone=not commits.any, path=scope["path"])
                 except StoreUnavailable as error:
-                    log.warning("an answer cannot be stored for repetitions of its request", reason=str(error))
+                    log.warning("the response to a request with an idempotency key cannot be stored", reason=str(error))
                 for message in messages:
                     await send(message)
         if failed is not None:
@@ -115,7 +116,7 @@ class Idempotency:
 
 
 def _note(answers: StoredResponses, key: str, answer: Answer | None, *, undone: bool, path: str) -> None:
-    """Store the answer to a request.
+    """Store the response to a request.
 
     If the request was refused, or failed without a change (`undone`), delete the record of the request instead, so that
     a repetition is executed.
@@ -131,8 +132,8 @@ def _note(answers: StoredResponses, key: str, answer: Answer | None, *, undone: 
 async def _whole_body(receive: Receive) -> bytes | None:
     """Return the body of a request, or None if the body is too large.
 
-    A body that is too large is read completely and discarded, because clients read the answer only after they have sent
-    the body.
+    A body that is too large is read completely and discarded, because clients read the response only after they have
+    sent the body.
     """
     parts: list[bytes] = []
     more, taken = True, 0

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class HeadersOnly(OSError):
-    """Raised to end a streamed answer to a HEAD request after its headers.
+    """Raised to end a streamed response to a HEAD request after its headers.
 
     Starlette treats an `OSError` of `send` as a disconnected client, and therefore ends the stream.
     """
@@ -58,7 +58,7 @@ COMPRESSION_LEVEL = 4
 
 
 class Compressed:
-    """Middleware that compresses large `GET` answers, except event streams and compressed files."""
+    """Middleware that compresses large `GET` responses, except event streams and compressed files."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -89,9 +89,10 @@ KEPT_HEADERS = frozenset({"etag", "cache-control", "content-location", "date", "
 
 
 class Conditional:
-    """Middleware that adds a weak ``ETag`` to REST answers without a tag, and compares the tag with ``If-None-Match``.
+    """Middleware that adds a weak ``ETag`` to REST responses, and compares the tag with ``If-None-Match``.
 
-    Streams and pages get no tag. Each page contains a different CSRF token, so its tag would never match.
+    A tag that a route has set is kept. Streams and pages get no tag. Each page contains a different CSRF token, so its
+    tag would never match.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -128,7 +129,7 @@ def matches(wanted: str, tag: str) -> bool:
 
 
 def _tag(start: Message, body: bytes | None) -> str | None:
-    """Return the tag of an answer, or None if it has none.
+    """Return the tag of a response, or None if it has none.
 
     If the route set no tag and the body is complete, a tag is added first.
     """
@@ -139,9 +140,9 @@ def _tag(start: Message, body: bytes | None) -> str | None:
 
 
 def _not_modified(start: Message) -> Message:
-    """Return the message with status 304 that replaces the start of an answer.
+    """Return the message with status 304 that replaces the start of a response.
 
-    The message contains the `Vary` header that the complete answer would have (RFC 9110, section 15.4.5).
+    The message contains the `Vary` header that the complete response would have (RFC 9110, section 15.4.5).
     """
     MutableHeaders(scope=start).setdefault("vary", "Accept-Encoding")
     kept = [(name, value) for name, value in start["headers"] if name.decode("latin-1").lower() in KEPT_HEADERS]
@@ -163,7 +164,7 @@ KEEP_SECURE = "max-age=31536000"
 
 
 class SecurityHeaders:
-    """Middleware that adds the security headers that an answer lacks."""
+    """Middleware that adds the security headers that a response lacks."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

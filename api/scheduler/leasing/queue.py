@@ -46,7 +46,7 @@ class WorkRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResults:
-    """Results for one search, each with the ruling (`api.scheduler.results.store.Ruling`) on its samples."""
+    """Results for one search, with the verdicts and effects computed from their samples."""
 
     results: Sequence[tuple[Delivery, Ruling]]
 

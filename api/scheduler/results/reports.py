@@ -1,4 +1,4 @@
-"""Receives results. Each result is stored once, and a repeated delivery gets the same answer.
+"""Receives results. Each result is stored once, and a repeated delivery gets the same response.
 
 Results of one search that arrive together share a transaction.
 """

@@ -31,7 +31,7 @@ share, calls on sets of together 23 MiB took 1.8 times as long as calls on one s
 
 
 def separate_sets(bytes_held: int, near_bytes: float, last_bytes: float) -> int:
-    """Return the number of buffer sets whose calls on a CPU are compared with calls on a single set.
+    """Return the number of buffer sets for a comparison with calls on a single set, on a CPU.
 
     Args:
         bytes_held: size of one set in bytes.

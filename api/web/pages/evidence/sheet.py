@@ -70,7 +70,7 @@ class EvidenceSheet:
 
     @property
     def called(self) -> str | None:
-        """Text with the times of the champion when PyTorch calls it.
+        """Times of calls of the champion's exported kernel from PyTorch, as text.
 
         None if the champion cannot be exported as a package.
         """

@@ -85,7 +85,7 @@ def _level(name: str, time_us: float, last: int) -> dict[str, object]:
 
 
 def _confirmations(search: SearchView) -> list[dict[str, object]]:
-    """Return the stars: confirmed times of the best trial and of all promoted trials."""
+    """Return the traces of the stars, which are the confirmed times of the best trial and of all promoted trials."""
     promoted = [each for each in search.challenges if each.verdict.promote]
     found = {each.trial: each.verdict.challenger.estimate for each in promoted if each.verdict.challenger is not None}
     if search.best is not None and search.best.time.confirmed:

@@ -55,7 +55,7 @@ def variant_page(
     *,
     against: Ordinal | None = None,
 ) -> HTMLResponse:
-    """Show one variant with its source or, if `against` is given, with the difference from another variant's source."""
+    """Show one variant with its source, or with the difference from another variant's source if `against` is given."""
     with service.database.read() as session:
         base = base_of(session, search_id)
         view = variant_view(session, base.id, number)
@@ -163,7 +163,7 @@ def niches(views: Sequence[VariantView]) -> list[NicheRow]:
 
 
 def validity(views: Sequence[VariantView], proposals: Sequence[ProposalView]) -> list[Proposer]:
-    """Return the authors of variants and the models, with their numbers of valid variants."""
+    """Return each author of variants, with the numbers of requests, submitted variants and valid variants."""
     own: dict[str, list[VariantView]] = {}
     for view in views:
         if view.number > 0:
