@@ -186,7 +186,7 @@ class Variants(Calls):
             files: contents of the files, by name.
             document: name, author and idea, and the keys that differ from the first parent's table ``[cpu]`` or
                 ``[cuda]``.
-            parents: numbers of the variants from which the variant is derived; 0 is the family's own implementation.
+            parents: numbers of the parent variants; 0 is the family's own implementation.
             trials: maximum number of trials of the variant.
             proposal: number of the request to a language model whose answer contains the variant. None if no language
                 model wrote the variant.

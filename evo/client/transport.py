@@ -22,7 +22,7 @@ ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _LONGEST_WAIT_S = 30.0
-"""Longest `Retry-After`, in seconds, for which a request waits. A longer time is reported as an error."""
+"""A request waits for at most this `Retry-After`, in seconds. A longer time is reported as an error."""
 _LONGEST_ASKED_S = 86_400
 """Maximum result of `retry_after_s`."""
 
@@ -131,7 +131,7 @@ class Transport:
             options: options of httpx.
 
         Raises:
-            InvalidInput: a text of the request contains half of a surrogate pair, which UTF-8 cannot represent.
+            InvalidInput: a string of the request contains half of a surrogate pair, which UTF-8 cannot represent.
         """
         for attempt in range(1, self._attempts + 1):
             last, again_s = attempt == self._attempts, 0.0

@@ -59,7 +59,7 @@ class Workers(Calls):
             attempts: ids of the attempts whose leases are renewed.
             slots: state of each slot.
             note: a problem of the worker, e.g. a full disk; None if there is none.
-            incarnation: value with which the worker registered.
+            incarnation: the `incarnation` of the worker's registration.
 
         Raises:
             Conflict: after this registration, another process registered as this worker.
@@ -150,7 +150,7 @@ class Work(Calls):
             holding: ids of the attempts that the worker has. All other leases of this device are granted again, because
                 the response that contained them was lost. None to grant no lease again.
             unable: ids of searches whose jobs this worker cannot do.
-            incarnation: value with which the worker registered.
+            incarnation: the `incarnation` of the worker's registration.
 
         Raises:
             Conflict: after this registration, another process registered as this worker.

@@ -16,7 +16,7 @@ LONG_S = 5.0
 """Seconds after which the progress of a search names a worker's current job: a trial or the baselines."""
 
 SERVED: frozenset[State] = frozenset({"running", "stopping", "ablating"})
-"""States of a search in which it has jobs for workers."""
+"""States of a search that may have jobs for workers."""
 
 
 def worker_text(worker: WorkerView, now: datetime | None = None) -> str:
@@ -99,7 +99,7 @@ def worker_obstacle(
     """Return the reason why no worker serves a search; None if a worker does, or if the search has no jobs.
 
     Args:
-        options: options with which the commands in the reason reach the service, with a leading space.
+        options: options that make the commands in the reason use the same service, with a leading space.
     """
     if search.state not in SERVED:
         return None

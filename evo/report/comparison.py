@@ -20,7 +20,7 @@ class Comparison:
         left, right: median time of each trial in µs with its confidence interval.
         speedup: time of the right trial divided by time of the left trial; above 1, the left trial is faster.
         effect: Hedges' g, trimmed as in a confirmation; positive if the left trial is faster.
-        p_value: two-sided p-value of a Mann-Whitney test. Drift between the two measurements can make it small, too.
+        p_value: two-sided p-value of a Mann-Whitney test. Drift between the two measurements can also make it small.
     """
 
     left: Interval

@@ -51,7 +51,7 @@ class Result:
 
     Attributes:
         confirmed: True if the best time is from a confirmation.
-        quick_us: quick time of the best variant in µs, with which the first variant is compared.
+        quick_us: quick time of the best variant in µs, for comparison with the first variant.
         share: roofline time divided by the time of the best variant; None if unknown.
         trouble: reason why no variant could be submitted; empty if there is none.
     """

@@ -40,7 +40,7 @@ class Mission:
 
     Attributes:
         problems: problem keys. They are searched one after another, each for the same time.
-        model: model of the GPU for which the goals are set.
+        model: GPU model that the goals are set for.
         policy: fields that override the default policy.
         trials: maximum number of trials of each search; None if only the time limits them.
         rehearsal: True for a small run that only tests the procedure. Its times are meaningless.

@@ -49,7 +49,7 @@ _ASSIGNED = re.compile(r"-{0,2}D?\s*([A-Za-z_]\w*)\s*(?::=|=>|[=:\s])\s*([\w.+-]
 
 
 def _assignments(text: str, example: str) -> str:
-    """Return what to write for a text such as ``{"A": 1}`` or ``A:1``; an example if its meaning is unclear."""
+    """Return what to write for a string such as ``{"A": 1}`` or ``A:1``; an example if its meaning is unclear."""
     pieces = re.split(r"[,;&]", re.sub(r"[{}'\"]", "", text))
     found = [_ASSIGNED.fullmatch(piece.strip()) for piece in pieces if piece.strip()]
     if not found or None in found:

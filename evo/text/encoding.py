@@ -52,7 +52,7 @@ def not_gzip(path: Path) -> str:
 
 
 def _wide_encoding(content: bytes) -> str:
-    """Return the encoding of a text with 2 or 4 bytes per character, as iconv calls it, or an empty string."""
+    """Return iconv's name of the encoding if each character has 2 or 4 bytes, else an empty string."""
     if content.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         return "utf-32"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

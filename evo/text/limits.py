@@ -203,7 +203,7 @@ def refuse_foreign_url(text: str, field: str) -> None:
     """Refuse the URL of a database other than PostgreSQL, because it would otherwise be read as a file path.
 
     Args:
-        text: the URL as given, or converted to a path, in which double slashes became single.
+        text: the URL as given, or converted to a path, where double slashes became single.
 
     Raises:
         InvalidInput: the text is the URL of another database. The message states what to give instead.

@@ -110,7 +110,7 @@ _DURATION = re.compile(r"p?t?((?:\d*\.?\d+[a-z]+)+)")
 
 
 def numbers_meant(text: str, units: Mapping[str, float] = BINARY) -> list[int | float]:
-    """Return the numbers that a text may mean: none if it is unclear, several if it is ambiguous.
+    """Return the numbers that a string may mean: none if it is unclear, several if it is ambiguous.
 
     If the units are units of time, durations such as ``1h30m``, ``PT5M`` and ``0:05:00`` are understood as well. The
     text ``1:30`` may be minutes and seconds, or hours and minutes.
@@ -141,7 +141,7 @@ def _shortest(value: float) -> int | float:
 
 
 def number_meant(text: str, units: Mapping[str, float] = BINARY) -> int | float | None:
-    """Return the number that a text such as ``1k``, ``1,024``, ``2^10``, ``1<<10`` or ``0,5`` means; None if unclear.
+    """Return the number that a string such as ``1k``, ``1,024``, ``2^10``, ``1<<10`` or ``0,5`` means; None if unclear.
 
     Args:
         text: the text.

@@ -52,7 +52,7 @@ def _faulty(text: str) -> int | None:
 
 
 def _rewritten(line: str) -> str:
-    """Return a line in which values in the syntax of other languages are rewritten as TOML."""
+    """Rewrite values in the syntax of other languages as TOML, and return the line."""
     line = "".join(_QUOTES.get(letter, letter) for letter in line)
     if "=" not in line and (colon := re.match(r"\s*([\w.-]+)\s*:\s*", line)) is not None:
         line = f"{colon[1]} = {line[colon.end() :]}"

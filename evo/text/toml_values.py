@@ -93,7 +93,7 @@ def _values(value: object, of_strings: bool) -> list[Any]:
 
 
 def split_outside_brackets(text: str) -> list[str]:
-    """Return the parts of a text between its commas, except commas in brackets."""
+    """Split a string at its commas, except at commas in brackets."""
     depth, parts = 0, [""]
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")

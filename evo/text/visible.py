@@ -38,7 +38,7 @@ def one_line(text: str) -> str:
 
 
 def on_one_line(text: str, words: Iterable[str]) -> str:
-    """Return a message in which tabs and line breaks from `words` are escaped. Its own line breaks are kept."""
+    """Escape tabs and line breaks from `words` in a message, and keep its other line breaks."""
     for word in words:
         for part in set(_AROUND_BREAK.findall(word)):
             text = text.replace(part, one_line(part))
@@ -53,7 +53,7 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def visible_json(text: str) -> str:
-    """Return an equal JSON document in which the characters that `visible` escapes are written as JSON escapes."""
+    """Return an equal JSON document with JSON escapes for the characters that `visible` escapes."""
     return _ACTIVE.sub(_json_escape, text)
 
 

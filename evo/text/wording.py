@@ -90,7 +90,7 @@ def processes_text(count: int) -> str:
 
 
 def timed_text(count: int) -> str:
-    """Return text that states in which process a time was measured, e.g. ``in the first of 5 fresh processes``."""
+    """Return which process measured a time, as text, e.g. ``in the first of 5 fresh processes``."""
     return f"in the first of {count} fresh processes" if count > 1 else "in one fresh process"
 
 

@@ -83,7 +83,7 @@ TRANSCRIPT: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="needs the extra mcp")
-def test_mcp_tools_return_the_answers_in_the_transcript_of_the_guide() -> None:
+def test_mcp_tools_return_the_answers_shown_in_the_guide() -> None:
     from mcp.client import Client
 
     from evo.variants.agents.server import server

@@ -148,7 +148,7 @@ def test_output_to_a_pipe_has_a_line_when_a_confirmation_begins() -> None:
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_display_names_a_long_job(terminal: bool) -> None:
+def test_display_shows_a_job_that_takes_long(terminal: bool) -> None:
     """Without the name, a person cannot tell a long job from a search that hangs."""
     console = Console(file=io.StringIO(), width=200, force_terminal=terminal)
     with screen(console) as each:
@@ -281,7 +281,7 @@ def test_report_shows_refusals_rollbacks_and_missing_challenges() -> None:
     assert "slower than every baseline" in reported(finished(champion=behind), [], "", "sdpa")
 
 
-def test_refused_challenger_is_shown_with_the_rule_that_decided_first() -> None:
+def test_refused_challenger_is_shown_with_its_first_unmet_rule() -> None:
     names = ("gain", "noise", "intervals", "effect")
     rules = tuple(Rule(name=name, passed=False, figure=0.0, threshold=1.0, text=f"Too low: {name}.") for name in names)
     refused = ChallengeView(trial=7, verdict=Verdict(promote=False, summary="Not promoted.", rules=rules))

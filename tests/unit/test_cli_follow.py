@@ -219,7 +219,7 @@ def test_follow_shows_missing_baselines_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("state", ["running", "stopping"])
-def test_progress_states_why_no_worker_measures(state: State) -> None:
+def test_progress_line_states_why_no_worker_serves_the_search(state: State) -> None:
     waiting = view(state=state, unserved="Worker vm is drained: `kernel-evo workers resume vm` lets it work again.")
     assert left_text(waiting) == "waits: Worker vm is drained: `kernel-evo workers resume vm` lets it work again"
     assert left_text(replace(waiting, state="paused")) == "paused"

@@ -89,9 +89,7 @@ def test_options_without_effect_on_a_resumed_search_are_refused(
      "--any-order", "--target sm_89", "--compile-only", "--from-default", "--device-memory 4", "--toolkit gcc>=1",
      "--priority 0", "--webhook http://a/b", "--notes x", "--detach --seed 1"],
 )  # fmt: skip
-def test_options_that_only_start_a_search_are_refused_with_resume(
-    words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_for_new_searches_are_refused_with_resume(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["search", "--resume", "1", *words.split()]) == 2
     assert "has no effect with --resume" in capsys.readouterr().err
 
@@ -127,7 +125,7 @@ def test_options_threads_and_ablate_are_refused_with_compile_only(terms: dict[st
     assert said in str(refusal.value)
 
 
-def test_error_of_a_search_without_gpu_suggests_the_option_compile_only_exactly_once(
+def test_error_about_a_missing_gpu_suggests_compile_only_exactly_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def nobody(_: Request, __: object) -> None:
@@ -273,7 +271,7 @@ def test_worker_token_is_read_from_an_option_or_a_file(tmp_path: Path) -> None:
         _token("given", file)
 
 
-def test_service_options_replace_the_parameter_where_of_a_command() -> None:
+def test_service_options_replace_the_where_parameter_of_a_command() -> None:
     found: list[tuple[int, ServiceRef, bool]] = []
 
     @on_service

@@ -134,7 +134,7 @@ def test_kernelbench_file_that_ends_its_process_is_refused(tmp_path: Path) -> No
         write_kernelbench(tmp_path / "p.py", tmp_path / "family")
 
 
-def test_kernelbench_file_with_an_endless_thread_is_answered(tmp_path: Path) -> None:
+def test_kernelbench_file_with_an_endless_thread_does_not_block_the_import(tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text("import threading\nthreading.Thread(target=threading.Event().wait).start()\n")
     begun_s = time.monotonic()
     with pytest.raises(InvalidInput, match="defines no `Model`"):

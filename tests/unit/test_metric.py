@@ -103,7 +103,7 @@ def test_search_without_times_has_no_pareto_front() -> None:
     assert weighed([trial(2, None)], ["registers"], PROBLEM, "--metric") == []
 
 
-def test_front_compares_quick_times_of_valid_kernels() -> None:
+def test_pareto_front_compares_quick_times_of_valid_kernels() -> None:
     """The confirmed time of trial 1 comes from another run, and trial 3 gave a wrong answer in its confirmation."""
     confirmed = replace(TRIALS[0], time_us=300.0, quick_us=10.0, source="confirmed")
     refuted = replace(TRIALS[2], source="refuted")

@@ -82,9 +82,7 @@ SEARCHES = [
 
 
 @pytest.mark.parametrize(("wrong", "pasted"), SEARCHES)
-def test_search_with_the_suggested_words_is_accepted(
-    wrong: str, pasted: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_suggested_search_command_is_accepted(wrong: str, pasted: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["search", *shlex.split(wrong)]) == 2
     error = capsys.readouterr().err
     changed = [word for word in shlex.split(pasted) if word not in shlex.split(wrong)]
@@ -375,7 +373,7 @@ def test_suggested_value_of_a_request_is_accepted(wrong: dict[str, Any], says: s
         ("", "softmax", ', e.g. {"family": "sdpa"}'),
     ],
 )
-def test_error_about_a_value_that_is_no_object_shows_an_accepted_object(field: str, wrong: object, says: str) -> None:
+def test_error_about_a_value_that_must_be_an_object_shows_an_example(field: str, wrong: object, says: str) -> None:
     def sent(value: object) -> object:
         return {"family": "softmax", field: value} if field else value
 

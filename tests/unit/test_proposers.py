@@ -35,7 +35,7 @@ def test_proposer_argument_may_contain_colons(tmp_path: Path) -> None:
         build(f"folder:{tmp_path}/a:b", context([]))
 
 
-def test_folder_proposer_without_variants_of_the_problem_is_refused(tmp_path: Path) -> None:
+def test_folder_proposer_without_variants_for_the_problem_is_refused(tmp_path: Path) -> None:
     proposer = build(f"folder:{tmp_path}", context([]))
     with pytest.raises(NotFound, match="no variants for this problem"):
         next(proposer.propose(lambda: pytest.fail("the proposer must not use the service"), 1, "p"))

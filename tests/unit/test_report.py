@@ -93,7 +93,7 @@ def test_report_compares_only_pairs_that_differ_in_one_tunable() -> None:
     assert made["BLOCK", 6].pairs == 2
 
 
-def test_report_states_no_finding_from_a_single_pair() -> None:
+def test_report_draws_no_conclusion_from_a_single_pair() -> None:
     found = [
         Found(number=index, config={"FAST": fast}, kind="measured", time_us=100.0 if fast else 130.0)
         for index, fast in enumerate((True, False))
@@ -207,7 +207,7 @@ def test_abandoned_trials_do_not_count_against_a_tunable_value() -> None:
     assert [each.kinds for each in never_measured(wrong)] == [{"wrong_answer": 5}]
 
 
-def test_report_of_estimates_has_no_findings() -> None:
+def test_report_of_estimates_draws_no_conclusions_about_values() -> None:
     """The estimate ignores FAST, so both values of FAST have the same estimate. The report must draw no conclusion."""
     level = [{**CONFIG, "FAST": fast, "BLOCK": block} for fast in (True, False) for block in (8, 16)]
     found = [Found(number=at, config=config, kind="estimated", time_us=600.0) for at, config in enumerate(level)]

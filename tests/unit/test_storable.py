@@ -1,4 +1,4 @@
-"""Texts of compilers and kernels are cleaned, so that a database can store them."""
+"""Compiler and kernel output is cleaned, so that a database can store it."""
 
 import pytest
 

@@ -151,7 +151,7 @@ def test_list_of_searches_states_why_a_search_waits(
     assert said in " ".join(capsys.readouterr().out.split())
 
 
-def test_text_of_a_confirmation_states_its_number_and_the_remaining_time() -> None:
+def test_confirmation_status_states_its_number_and_remaining_time() -> None:
     proving = ProvingView(job="confirm", trial=19, since=NOW, elapsed_s=12.0, detail="timing, process 2")
     assert confirmation_text(proving) == "confirming trial 19 for 12 s: timing, process 2"
     known = replace(proving, number=2, planned=3, left_s=20.0, all_left_s=52.0)

@@ -230,7 +230,7 @@ def test_list_or_table_suggested_by_an_error_is_accepted(path: str, wrong: objec
         assert not error.field.startswith(raised.value.field)
 
 
-def test_number_compared_with_strings_of_digits_is_refused_with_the_numbers_to_write() -> None:
+def test_error_of_a_comparison_with_digit_strings_suggests_numbers() -> None:
     content = edited("cpu.tunables.UNROLL.values", ["1", "2"])
     content["cpu"]["constraints"] = [{"expression": "UNROLL > 1", "because": "one is too few"}]
     with pytest.raises(InvalidInput, match=r"the values of UNROLL are strings; in the tunable, write .*$") as raised:
@@ -242,7 +242,7 @@ def test_number_compared_with_strings_of_digits_is_refused_with_the_numbers_to_w
     ("values", "written"),
     [([1, "auto"], ["1", "auto"]), ([True, 2], ["true", "2"]), (["a", 0.5, False], ["a", "0.5", "false"])],
 )
-def test_error_of_mixed_tunable_values_suggests_texts(values: list[Any], written: list[str]) -> None:
+def test_error_of_mixed_tunable_values_suggests_strings(values: list[Any], written: list[str]) -> None:
     with pytest.raises(InvalidInput, match="all values of a tunable have one type") as raised:
         Tunable(name="T", values=values)
     assert raised.value.reason.endswith(f"[{', '.join(json.dumps(each) for each in written)}]")

@@ -61,7 +61,7 @@ def doctor(db: Db = None, as_json: Json = False) -> None:
 
 
 def look_around(location: "LocalDatabase", devices: "list[Device]") -> Iterator[Finding]:
-    """Yield a finding for each compiler, tool, library and folder that a search may need, and for each GPU."""
+    """Check each compiler, tool, library and folder that a search may need, and each GPU."""
     from evo.cli.service.devices import cache_folder
 
     yield _compiler()
@@ -191,7 +191,7 @@ def _cuda() -> Finding:
 
 
 def _sharing(devices: "list[Device]") -> Iterator[Finding]:
-    """Yield, for each GPU of this machine, a finding that states which other processes use the GPU."""
+    """Report for each GPU of this machine which other processes use it."""
     from workers.backends.cuda.machine import nvml
 
     for device in devices:
@@ -227,7 +227,7 @@ def _folder(what: str, path: Path, *, needed_for: str, remedy: str) -> Finding:
 
 
 def _temporary() -> Finding:
-    """Check the temporary folder, from which compiled kernels are loaded."""
+    """Check the temporary folder, because compiled kernels are loaded from it."""
     from workers.system.exhaustion import MachineExhausted, refuse_noexec
 
     folder, remedy = "none that can be written", ""
@@ -252,7 +252,7 @@ def _service(location: "LocalDatabase") -> Finding:
 
 
 def _workers(location: "LocalDatabase") -> Iterator[Finding]:
-    """Yield a finding for each connected worker with a problem, e.g. a device that another worker offers, too."""
+    """Report each connected worker with a problem, e.g. a device that another worker also offers."""
     from db.engine.key import local_key
     from db.engine.ownership import running_service
     from evo.client import Client

@@ -79,9 +79,7 @@ def record(
             help="Continue the recording of this search. If the search has ended, only write its files.",
         ),
     ] = None,
-    to: Annotated[
-        Path, typer.Option(file_okay=False, metavar="FOLDER", help="Folder in which the recording is written.")
-    ] = Path(),
+    to: Annotated[Path, typer.Option(file_okay=False, metavar="FOLDER", help="Folder for the recording.")] = Path(),
     where: ServiceRef,
 ) -> None:
     """Measure every valid config of a space and write the results as a Kernel Tuner cache and as T4 results.

@@ -135,7 +135,7 @@ def _print_trials(found: "Iterable[TrialView]", device: str, objective: "Objecti
     """Print trials as a table.
 
     Args:
-        device: name of the device on which the trials were measured.
+        device: name of the device that measured the trials.
         objective: objective of the search. Its metric and its second objective have a column each.
         front: numbers of the trials on the Pareto front. The table marks these trials.
     """

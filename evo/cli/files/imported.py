@@ -34,7 +34,7 @@ class Headers:
         folder: subfolder of the family for the source. Empty (the family's own folder) unless a header is outside the
             folder of the source, e.g. at ``../common.h``.
         files: file to copy for each header, by the path of the header in the family.
-        missing: names of quoted includes for which no file was found, and files that cannot be copied. Some of the
+        missing: names of quoted includes whose files were not found, and files that cannot be copied. Some of the
             names may be headers of the compiler.
     """
 
@@ -103,7 +103,7 @@ def write_imported(
     reference: str | None = None,
     roles: Iterable[str] = (),
 ) -> tuple[Path, Draft]:
-    """Write a family for a source. Return the folder of the family, and the draft from which the family was written.
+    """Write a family for a source. Return the folder of the family, and the draft of the family.
 
     Args:
         folder: folder to create. If None, the folder is in the working directory and has the name of the source.

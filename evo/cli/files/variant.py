@@ -44,7 +44,7 @@ def read_variant_files(path: Path) -> VariantFiles:
 
 
 def write_variant_files(folder: Path, source: VariantSource) -> list[Path]:
-    """Write a variant to a new folder, in which the user can change and submit it. Return the paths of the files.
+    """Write a variant to a new folder, where the user can edit and submit it. Return the paths of the files.
 
     Raises:
         Conflict: the folder exists and is not empty.

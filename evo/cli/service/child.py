@@ -32,7 +32,7 @@ class Child:
 
     Args:
         name: name of the child in messages.
-        log: file to which the output of the child is appended.
+        log: file; the output of the child is appended to it.
         token: token for the service, passed in the environment, which other users cannot read.
         standby: process that has loaded the modules of the subcommand, or None to start a new process.
     """

@@ -51,7 +51,7 @@ class Connection:
         it must be idempotent.
 
         Args:
-            on_silence: function that is called once with a text if the service is unavailable for `QUIET_S`.
+            on_silence: function that is called once, with a message, if the service is unavailable for `QUIET_S`.
 
         Raises:
             ServiceUnreachable: the service was unavailable for `TIMEOUT_S` after the first failed attempt.

@@ -61,7 +61,7 @@ def local_devices() -> list[Device]:
 
 
 def choose(devices: list[Device], wanted: str, family: Family) -> Device:
-    """Return the first device that matches the request and on which the family runs.
+    """Return the first device that matches the request and can run the family.
 
     Args:
         wanted: ``auto``, a device kind, or the beginning of a device model.

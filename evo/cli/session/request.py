@@ -107,7 +107,7 @@ def _uploaded(package: Package, client: Client) -> bool:
 
 
 def _check_templates(package: Package, device: str) -> None:
-    """Refuse templates from which no config can be rendered. If `device` is a device kind of the family, check only the
+    """Refuse templates that cannot render any config. If `device` is a device kind of the family, check only the
     templates of this kind.
     """
     kinds = package.family.implementations

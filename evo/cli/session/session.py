@@ -51,7 +51,7 @@ def run(
 
     Args:
         stay: True to follow the search until it has ended. False to only start it.
-        announce: file to which the search's id, the URL of its page and its view are written when it has started.
+        announce: file for the search's id, the URL of its page and its view. It is written when the search has started.
         as_json: True to print progress to standard error, and to pass the search to `tell` instead of printing a
             report.
         then: function that is called with the ended search while its service can still be reached.
@@ -165,7 +165,7 @@ def reached(out: Console, where: ServiceRef, *, measuring: bool, beginning: bool
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Context manager in which the process exits on SIGTERM, or when the terminal closes.
+    """Context manager that makes the process exit on SIGTERM, or when the terminal closes.
 
     Clean-up code then ends the child processes.
     """

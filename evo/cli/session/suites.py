@@ -35,7 +35,7 @@ SLICES = 4
 
 LEAST_SLICE_S = 2.0
 NEIGHBOURS = 3
-"""Number of searches of similar problems from whose best configs a new search starts."""
+"""A new search starts from the best configs of this number of searches of similar problems."""
 
 BEST_OF_NEIGHBOUR = 2
 LEAST_MINUTES = 0.05

@@ -37,7 +37,7 @@ class CalledTime:
         called_us: time in µs of a call of the package's function. This is the kernel's time or, if longer, the time
             that the call takes on the host.
         torch_us: time in µs of PyTorch's own function, called in the same way.
-        model: model of the device on which both functions ran.
+        model: model of the device that ran both functions.
         software: PyTorch with its version.
         by: name of the user who stored the times.
     """
@@ -96,7 +96,7 @@ class ChampionView(Deferred):
 
     @property
     def timed(self) -> str:
-        """Text that states in which process `time_us` and its interval were measured, e.g. ``in one fresh process``.
+        """Text that states which process measured `time_us` and its interval, e.g. ``in one fresh process``.
 
         If no baseline was timed, the text also states the mean time over all processes. (With a baseline, the verdict
         states the speed-up over all processes instead.)

@@ -69,7 +69,7 @@ def weighed(
     problem: Mapping[str, Value],
     field: str,
 ) -> list[Weighed]:
-    """Return the trials for which both metrics can be computed, in the given order.
+    """Return the trials with values for both metrics, in the given order.
 
     Metrics are computed from quick times, because confirmed times of different runs are not comparable. Trials whose
     kernel a confirmation found invalid are left out.

@@ -25,7 +25,7 @@ class Collected:
         workers_deleted: workers that were silent for the given time and had no leases and no quarantined devices.
         tokens_deleted: tokens that were invalid for the given time.
         families_deleted: family versions that no search used, except the latest version and built-in families.
-        files_deleted: files of the artefact store to which no database row referred.
+        files_deleted: files of the artefact store that no database row referred to.
         bytes_kept: bytes of the remaining artefacts; None if they were not counted.
     """
 

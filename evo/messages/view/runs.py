@@ -16,7 +16,7 @@ RANKING = (
     "The champion ranks first, because paired measurements decide promotions. Confirmed trials follow by their "
     "confirmed times, and then all others by their quick times, which are provisional."
 )
-"""Explanation of the order of trials in a ranking, and of which trial is the best of a search."""
+"""Explains the order of trials in a ranking, and thereby which trial is the best of a search."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -227,7 +227,7 @@ class SearchView(Deferred):
         delivery_ms: median over trials of the transport time of leases and results, during which the device worked.
         priority: workers serve searches with a higher priority first and, at equal priority, older searches first.
         cost: money spent so far, in the currency of the budget's hourly rate; None if the budget has no rate.
-        warm_start: recorded or predicted results with which the search began.
+        warm_start: recorded or predicted results that the search started from.
         webhook: URL that is called when the search ends, and the state of the delivery.
         requirements: requirements that a device must meet to receive jobs of the search.
         proving: confirmation or ablation that is queued or running.
@@ -339,7 +339,7 @@ class SearchView(Deferred):
 
     @property
     def place(self) -> str:
-        """Name of the device on which the times were measured or estimated."""
+        """Name of the device that the measured or estimated times apply to."""
         return place_text(self.device, self.objective)
 
     def is_for(self, device: Device) -> bool:

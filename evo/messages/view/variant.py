@@ -53,9 +53,9 @@ class VariantView:
     """One variant of a search, with the results of its trials so far.
 
     Attributes:
-        search_id: id of the search to which the variant was submitted.
+        search_id: id of the search that received the variant.
         number: number of the variant in that search; 0 is the family's own implementation.
-        parents: numbers of the variants from which this variant is derived.
+        parents: numbers of the parent variants.
         tuning_id: id of the search that tunes the variant; equal to `search_id` for number 0.
         most_trials: maximum number of trials; None if only the search's limits apply.
         ratio: best time of the variant divided by the best time of the family's own implementation; below 1, the
@@ -73,7 +73,7 @@ class VariantView:
         same_as: number of the first earlier variant that has a trial with the same binary as this variant's best trial.
         failures: failed trials grouped by cause. Trials whose kernel a confirmation found invalid come first, then the
             most frequent cause.
-        objective: the search's objective, by which its variants are compared.
+        objective: the search's objective, which ranks its variants.
     """
 
     search_id: int

@@ -9,7 +9,7 @@ from evo.report.material import Material
 from evo.text.wording import outcome_text, settings_text, time_text, value_text
 from evo.trial.explain import detail_text, headline
 
-HEAD = ("change", "finding", "time with it", "relative to the champion", "interval")
+HEAD = ("change", "result", "time with it", "relative to the champion", "interval")
 FINDINGS = {
     "pays": "the champion's value is faster",
     "hurts": "the champion's value is slower",

@@ -75,7 +75,7 @@ def negative_blocks(material: Material) -> Iterator[Block]:
 
 
 def never_blocks(material: Material) -> Iterator[Block]:
-    """Yield the values with which every trial failed."""
+    """Yield the values whose trials all failed."""
     never = list(_never(material))
     yield from never or [Text("None: no value failed in every trial (values with a single trial do not count).")]
 

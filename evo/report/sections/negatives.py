@@ -31,7 +31,7 @@ class Comparison:
 
     Attributes:
         pairs: number of different pairs of binaries with a measured time ratio.
-        same_binary: number of pairs of trials with equal binaries, in which the value makes no difference.
+        same_binary: number of pairs of trials with equal binaries, where the value makes no difference.
         ratio: time with the value, divided by the time with the winner's value: the median over the pairs. Above 1, the
             value is slower. With fewer than `FEW` pairs, the interval is the range of their ratios. None without pairs.
         direct_ratio: ratio of the pair that contains the winner itself; None if this pair was not measured.
@@ -64,7 +64,7 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class NeverMeasured:
-    """A value with which several trials failed and no trial was timed."""
+    """A value that was used in several failed trials and in no timed trial."""
 
     tunable: str
     value: Value
@@ -83,7 +83,7 @@ def comparisons(found: Sequence[Found], winner: Config, confidence: float) -> li
 
 
 def never_measured(found: Sequence[Found], least: int = 2) -> list[NeverMeasured]:
-    """Return the values with which at least `least` trials failed and no trial was measured."""
+    """Return the values that were used in at least `least` failed trials and in no measured trial."""
     values: dict[tuple[str, Value], dict[str, int]] = {}
     for each in found:
         for name, value in each.config.items():

@@ -1,1 +1,1 @@
-"""Tools with which agents submit variants to a service, over the Model Context Protocol."""
+"""Tools that let agents submit variants to a service, over the Model Context Protocol."""

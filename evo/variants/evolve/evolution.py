@@ -45,7 +45,7 @@ class Limits:
     """Limits of an evolution; None means no limit.
 
     Attributes:
-        proposals: maximum number of requests to the model over all runs on the search. Repairs count, too.
+        proposals: maximum number of requests to the model over all runs on the search. Repairs also count.
         usd: maximum cost of all requests for the search in US dollars. A request that could exceed it is not sent.
         minutes: duration of this run after which no request is sent. The last request and its variant's trials may
             end later.

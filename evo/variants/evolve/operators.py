@@ -58,7 +58,7 @@ def operator_of(ideas: int, variants: Sequence[VariantView]) -> Operator:
 
 
 def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) -> tuple[int, ...]:
-    """Return the numbers of the variants from which the next idea is derived.
+    """Return the numbers of the parent variants of the next idea.
 
     Parents are chosen in turn from at most `ELITES` variants: the best variant of each niche, then the fastest
     remaining variants. If the search stagnates, newer variants come first. If nothing works yet, or for an operator

@@ -26,7 +26,7 @@ class VariantFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """The input from which a proposer is built.
+    """Input for building a proposer.
 
     Attributes:
         argument: text after the kind in ``--proposer KIND:ARGUMENT``; not empty.

@@ -34,9 +34,7 @@ def register(app: typer.Typer) -> None:
 @on_service
 def export(
     *,
-    suite: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="Suite with the calls for which the package contains kernels.")
-    ],
+    suite: Annotated[str, typer.Option(metavar="NAME|FILE", help="Suite; the package contains kernels for its calls.")],
     to: Annotated[Path, typer.Option(help="Folder to create, e.g. ./fast; its name becomes the name of the package.")],
     device: Annotated[
         str | None,

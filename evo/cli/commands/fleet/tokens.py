@@ -121,7 +121,7 @@ def rotate(
     *,
     grace: Annotated[
         float,
-        typer.Option(min=0, max=525_600, metavar="MINUTES", help="Minutes for which the old token remains valid."),
+        typer.Option(min=0, max=525_600, metavar="MINUTES", help="Number of minutes that the old token remains valid."),
     ] = 0.0,
     where: ServiceRef,
     as_json: Json = False,

@@ -28,7 +28,7 @@ LOOK_S = 1.0
 
 Of = Annotated[
     int,
-    typer.Option("--search", min=1, metavar="SEARCH", help="Number of the search to which the variants belong."),
+    typer.Option("--search", min=1, metavar="SEARCH", help="Number of the search that the variants belong to."),
 ]
 Number = Annotated[
     int, typer.Argument(min=0, metavar="VARIANT", help="Number of the variant; 0 is the family's own implementation.")
@@ -67,7 +67,7 @@ def submit(
         typer.Option(
             min=0,
             metavar="VARIANT",
-            help="Variant from which this variant is derived; may be repeated. Default: the family's own code.",
+            help="Variant that this variant is derived from; may be repeated. Default: the family's own code.",
         ),
     ] = None,
     trials: Annotated[
