@@ -1,8 +1,8 @@
 """Finds the tunables that decide whether a failing line of a source is compiled, without compiling the source.
 
 The analysis ignores the order of lines. A macro depends on every definition of its name in the family's files, and on
-the conditions around these definitions. The result may therefore contain tunables without influence, but lacks none.
-If the text does not suffice for this, the result is unknown.
+the conditions around these definitions. The result may therefore contain tunables without influence, but lacks none. If
+the tunables cannot be determined from the text, the result is unknown.
 """
 
 import posixpath
@@ -88,7 +88,7 @@ class _Source:
 
     @classmethod
     def read(cls, files: Mapping[str, str], implementation: Implementation, fields: Iterable[str]) -> "_Source | None":
-        """Return the conditions and definitions of a source; None if the text does not suffice to find them."""
+        """Return the conditions and definitions of a source; None if they cannot be determined from the text."""
         macros = _macros(implementation)
         flags = {name for flag in implementation.flags for name in _NAME.findall(flag.removeprefix("-D"))}
         specific = implementation.specific.names if implementation.specific else frozenset()
@@ -132,7 +132,7 @@ class _Source:
         return {*self.constants, *self.tunables, *self.values, *self.lines}
 
     def _add(self, files: Mapping[str, str], file: str) -> bool:
-        """Add the lines of a file. Return False if the text does not suffice to find conditions and definitions."""
+        """Add the lines of a file. Return False if conditions and definitions cannot be determined from the text."""
         open_conditions: list[set[str]] = []
         self.lines[file] = [*logical_lines(files[file], file)]
         for line in self.lines[file]:

@@ -169,7 +169,7 @@ def _resolved(text: str) -> Path:
     try:
         return with_home(text).resolve(strict=True)
     except (OSError, ValueError, RuntimeError) as error:
-        raise NotFound(f"{text:.200} does not exist; give the path of {WANTED}") from error
+        raise NotFound(f"{text:.200} does not exist; pass the path of {WANTED}") from error
 
 
 def _builtin_folders() -> dict[str, Path]:

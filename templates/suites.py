@@ -32,7 +32,7 @@ def find(name_or_path: str) -> Suite:
     if not (path.suffix == SUFFIX or "/" in name_or_path):
         raise NotFound(f"{unknown(name_or_path, names(), 'suites')}; the path of a suite file ends in {SUFFIX}")
     if not path.exists():
-        raise NotFound(f"there is no file {path}; give the path of a suite file, or one of {', '.join(names())}")
+        raise NotFound(f"file {path} does not exist; pass the path of a suite file, or one of {', '.join(names())}")
     return _read(path, path.stem)
 
 

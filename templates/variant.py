@@ -1,4 +1,4 @@
-"""Composes the files of a variant: a further implementation of a family with the same contract.
+"""Composes the files of a variant: another implementation of a family with the same contract.
 
 A variant changes only the table of one device kind in family.toml. Problem fields, arguments, cases, tolerances,
 baselines and reference.py are those of the family. Submitted files are stored in a subfolder, so that they cannot
@@ -119,7 +119,7 @@ def composed(
     own_table = table_of(base_document, kind)
     parent_table = table_of(parent_document, kind)
     if parent_table not in parent_document:
-        raise InvalidInput("parent", f"has no implementation for {kind}; name another variant")
+        raise InvalidInput("parent", f"has no implementation for {kind}; choose another variant")
     mode, main = _main(proposal)
     location = _place(kind, main)
     inherited = {
@@ -193,7 +193,7 @@ def _check_flags(flags: object) -> None:
 
 def _check_files(files: Mapping[str, str]) -> None:
     if not files:
-        raise InvalidInput("files", "is empty; give the variant's source")
+        raise InvalidInput("files", "is empty; add the variant's source")
     if len(files) > MAX_FILES:
         raise InvalidInput("files", f"has {len(files)} files; at most {MAX_FILES} are accepted")
     if sum(len(text.encode()) for text in files.values()) > MAX_BYTES:

@@ -15,14 +15,14 @@ from evo.trial.timing import Timing
 
 
 class NotExportable(EvoError, ValueError):
-    """The champion cannot be exported."""
+    """Raised if a champion cannot be exported."""
 
 
 def refuse_unexportable(champion: ChampionView, search: SearchView) -> None:
     """Raise NotExportable unless the champion's device is a CPU or CUDA device."""
     if search.device.kind not in FORMS:
         raise NotExportable(
-            f"champion {champion.id} is of a {search.device.kind} device: "
+            f"champion {champion.id} was measured on a {search.device.kind} device; "
             f"only {' and '.join(FORMS)} kernels can be exported"
         )
 

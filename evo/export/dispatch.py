@@ -44,7 +44,7 @@ def _check(bundles: Sequence[Bundle]) -> None:
                     "One export can contain only champions with the same family, device model and objective"
                 )
         if champion.problem_key in problems:
-            raise Conflict(f"two champions are for {champion.problem_key}; name only one of them")
+            raise Conflict(f"two champions are for {champion.problem_key}; select only one of them")
         problems.add(champion.problem_key)
 
 

@@ -37,9 +37,10 @@ class RunnerUpEvidence:
 
     Attributes:
         rank: rank among the trials of the search by `time`; 1 is the fastest trial.
-        time: confirmed time or, without a confirmation, quick time.
+        time: confirmed time if the trial was confirmed, else quick time.
         outcome: outcome with samples, correctness cases and resources.
-        verdicts: verdicts on the trial's challenges; empty if the trial never challenged. No verdict is a promotion.
+        verdicts: verdicts on the trial's challenges; empty if the trial never challenged. None of them promotes the
+            trial.
         confirmations: reports of the trial's confirmations, with samples.
     """
 

@@ -78,7 +78,7 @@ def _check_integer(value: float, dtype: str, expression: Expression) -> None:
     kind = stored(dtype)
     low, high = (0, 1) if kind.kind == "b" else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
     if value != int(value) or not low <= value <= high:
-        reason = f"`{expression.text}` is {value} here, but {dtype} can only be a whole number from {low} to {high}"
+        reason = f"`{expression.text}` evaluates to {value}, but {dtype} holds only whole numbers from {low} to {high}"
         raise InvalidInput(expression.field, reason)
 
 
@@ -263,7 +263,9 @@ def read_dtype(table: Table, fields: Sequence[Field]) -> str:
             raise InvalidInput(table.field("dtype"), f"field {dtype}: {unknown(odd[0], DTYPES, 'dtypes')}")
     elif dtype not in DTYPES:
         if (meant := _FOREIGN_DTYPES.get(dtype.lower())) is not None:
-            raise InvalidInput(table.field("dtype"), f'`{dtype}` is `{meant}` here; write dtype = "{meant}"')
+            raise InvalidInput(
+                table.field("dtype"), f'`{dtype}` is named `{meant}` in family.toml; write dtype = "{meant}"'
+            )
         raise InvalidInput(table.field("dtype"), unknown(dtype, [*choices, *DTYPES], "choice fields and dtypes"))
     return dtype
 
@@ -288,7 +290,7 @@ def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
     )
     table.done()
     if not scalar and not argument.shape:
-        raise InvalidInput(table.field("shape"), 'is missing; give its extents, e.g. ["B", "N"]')
+        raise InvalidInput(table.field("shape"), 'is missing; list its extents, e.g. ["B", "N"]')
     if argument.when is not None:
         argument.when.check_names(names, "problem fields")
     if not argument.local:
@@ -344,7 +346,7 @@ def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:
     limits = {"rel_l2": table.expression("rel_l2")}
     bounds = [key for key in ("max_abs", "max_abs_ratio") if key in table]
     if len(bounds) != 1:
-        reason = "give either max_abs or max_abs_ratio (a multiple of the yardstick's error)"
+        reason = "set either max_abs or max_abs_ratio (a multiple of the yardstick's error)"
         raise InvalidInput(table.field("max_abs"), reason if bounds else f"is missing; {reason}")
     limits[bounds[0]] = table.expression(bounds[0])
     for name, expression in limits.items():
@@ -364,14 +366,12 @@ def _limit(name: str, expression: Expression, scope: Mapping[str, Value]) -> flo
     """
     value = _at_least(0, expression, expression.number(scope))
     if name == "rel_l2" and value >= 1:
-        reason = (
-            f"`{expression.text}` is {value} here, but must be below 1: an output of zeros has a relative error of 1"
-        )
-        raise InvalidInput(expression.field, f"{reason}. Give {_USUAL}")
+        reason = f"`{expression.text}` evaluates to {value}, but must be below 1, the error of an output of zeros"
+        raise InvalidInput(expression.field, f"{reason}. Write {_USUAL}")
     return value
 
 
 def _at_least(least: int, expression: Expression, value: float) -> float:
     if value < least:
-        raise InvalidInput(expression.field, f"`{expression.text}` is {value} here, but must be at least {least}")
+        raise InvalidInput(expression.field, f"`{expression.text}` evaluates to {value}, but must be at least {least}")
     return value

@@ -95,7 +95,7 @@ def _instead_of(table: Table, earlier: Sequence[str]) -> str:
     if name not in earlier[1:]:
         known = ", ".join(earlier[1:]) or "none"
         raise InvalidInput(
-            table.field("instead_of"), f"`{name}` must be an earlier case other than the first; there are: {known}"
+            table.field("instead_of"), f"`{name}` must be an earlier case other than the first; possible: {known}"
         )
     return name
 

@@ -164,7 +164,9 @@ class Family:
         fields = read_fields(table.table("problem"))
         arguments = read_arguments(table.tables("arguments"), fields)
         if not any(argument.role in JUDGED for argument in arguments):
-            reason = 'no argument is an output; give one role = "output", or "inout" if the kernel changes it in place'
+            reason = (
+                'no argument is an output; set role = "output" for one, or "inout" if the kernel changes it in place'
+            )
             raise InvalidInput(table.field("arguments"), reason)
         written_in_triton = {"cuda": _read_triton(table, fields, arguments)} if "triton" in table else {}
         implementations = written_in_triton | {
@@ -189,7 +191,7 @@ class Family:
         table.done()
         if not implementations:
             raise InvalidInput(
-                table.field("cpu"), "is missing; give an implementation for a device kind, e.g. [cpu] or [cuda]"
+                table.field("cpu"), "is missing; add an implementation for a device kind, e.g. [cpu] or [cuda]"
             )
         return family
 
@@ -201,7 +203,7 @@ class Family:
         """
         if kind not in self.implementations:
             hint = (
-                "; give a recording's path in place of a family to replay it"
+                "; to replay a recording, pass its path in place of the family"
                 if kind_of(kind).runs == "recordings"
                 else ""
             )
@@ -356,7 +358,7 @@ class Family:
         )
 
     def work(self, problem: Problem) -> Work | None:
-        """Return the minimum amount of work that the problem needs; None if the family has no ``[work]`` table."""
+        """Return the operation and byte counts of a problem; None if the family has no ``[work]`` table."""
         return None if self.work_formula is None else self.work_formula.of(problem)
 
     def case_problems(self, problem: Problem, kind: DeviceKind) -> tuple[CaseProblem, ...]:
@@ -450,8 +452,8 @@ def _refuse_unknown_kinds(table: Table, document: Mapping[str, Any]) -> None:
     for key in table.unread():
         if isinstance(document[key], Mapping) and "template" in document[key]:
             known = ("triton", *implemented_kinds())
-            remedy = "install the package that adds the kind on this machine, and where the service and the workers run"
-            raise InvalidInput(table.field(key), f"{unknown(key, known, 'tables with kernels')}; {remedy}")
+            remedy = "install its package on this machine, and on the machines of the service and the workers"
+            raise InvalidInput(table.field(key), f"{unknown(key, known, 'installed device kinds')}; {remedy}")
 
 
 def _recording(name: str, table: Table, document: Mapping[str, Any]) -> Family:

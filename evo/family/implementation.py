@@ -249,7 +249,7 @@ def _read_mode(table: Table, *, triton: bool) -> tuple[Literal["template", "sour
     if triton:
         return "triton", "source"
     if ("template" in table) == ("source" in table):
-        raise InvalidInput(table.field("template"), "give either template (Jinja2) or source (used unchanged)")
+        raise InvalidInput(table.field("template"), "set either template (Jinja2) or source (used unchanged)")
     return ("template", "template") if "template" in table else ("source", "source")
 
 
@@ -274,7 +274,7 @@ def read_tunables(table: Table, taken: Sequence[str], kind: DeviceKind) -> tuple
     """Read the ``tunables`` table. Each tunable is a table or a list of values."""
     tunables = [_read_tunable(name, table, taken, kind) for name in table.names()]
     if not tunables:
-        raise InvalidInput(table.field(), "is missing or empty; give at least one tunable with its values")
+        raise InvalidInput(table.field(), "is missing or empty; add at least one tunable with its values")
     return tuple(tunables)
 
 

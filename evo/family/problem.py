@@ -91,7 +91,7 @@ class Field:
 
     @property
     def example(self) -> Value:
-        """The default or, without one, an accepted value."""
+        """The default if there is one, else an accepted value."""
         if self.default is not None or self.type == "text":
             return "name" if self.default is None else self.default
         return next(iter(self.values), min(max(self.min, 1), self.max))
@@ -264,7 +264,7 @@ def _check_limits(field: Field, table: Table) -> None:
     if field.min > field.max:
         raise InvalidInput(table.field("min"), f"{field.min} is above max = {field.max}; write min = {field.max}")
     if field.type == "choice" and not field.choices:
-        raise InvalidInput(table.field("choices"), 'is missing; give the words to choose from, e.g. ["a", "b"]')
+        raise InvalidInput(table.field("choices"), 'is missing; list the words to choose from, e.g. ["a", "b"]')
     for choice in field.choices:
         if not WORD.fullmatch(choice) or field.choices.count(choice) > 1:
             written = as_toml(list(dict.fromkeys(map(_word, field.choices))))

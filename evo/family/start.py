@@ -39,7 +39,7 @@ def _read_config(table: Table, tunables: Sequence[Tunable]) -> Config:
     config = {each.name: _read_value(table, each) for each in tunables if each.name in table}
     table.done()
     if not config:
-        raise InvalidInput(table.field(), "is missing or empty; give the tunables that differ from their defaults")
+        raise InvalidInput(table.field(), "is missing or empty; list the tunables that differ from their defaults")
     return config
 
 

@@ -71,7 +71,7 @@ class Table:
         if key not in self:
             like = difflib.get_close_matches(key.lower(), map(str.lower, self.unread()), n=1, cutoff=0.8)
             meant = next((f" (there is `{each}`)" for each in self.unread() if each.lower() in like), "")
-            raise InvalidInput(self.field(key), f"is missing{meant}; give {what}")
+            raise InvalidInput(self.field(key), f"is missing{meant}; set it to {what}")
         return self._content[key]
 
     def text(

@@ -37,7 +37,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkFormula:
-    """Work of a problem, as expressions over problem fields."""
+    """Operation and byte counts of a problem, as expressions over problem fields."""
 
     flops: Expression
     bytes: Expression
@@ -45,7 +45,7 @@ class WorkFormula:
     special: Mapping[str, Expression] = field(default_factory=dict)
 
     def of(self, problem: Problem) -> Work:
-        """Return the work of one problem."""
+        """Evaluate the operation and byte counts for one problem."""
         return Work(
             flops=float(self.flops.number(problem)),
             bytes=float(self.bytes.number(problem)),
@@ -61,7 +61,7 @@ class WorkFormula:
         """
         for count in (self.flops, self.bytes, *self.special.values()):
             if (value := count.number(problem)) < 0:
-                raise InvalidInput(count.field, f"`{count.text}` is {value} here, but must be at least 0")
+                raise InvalidInput(count.field, f"`{count.text}` is {value} for this problem, but must be at least 0")
 
 
 def read_work(table: Table, fields: Sequence[Field]) -> WorkFormula:

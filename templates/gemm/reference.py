@@ -23,7 +23,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw `a` of shape (M, K), `b` of shape (K, N) or (N, K), and `bias` of shape (N,).
 
     A bias that is not used has one element. The matrices of a batch are stacked along the rows. Padding between rows is
-    filled with large numbers, so that a kernel that reads the padding gives a wrong answer.
+    filled with large numbers, so that the output is wrong if a kernel reads the padding.
 
     Args:
         distribution: name of the distribution of `a` and `b`. ``normal`` draws N(0, 1). ``offset`` has means other than

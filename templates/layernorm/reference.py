@@ -58,7 +58,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the results, with statistics in float32 and all further steps rounded to the inputs' dtype."""
+    """Return the results, with statistics in float32 and all later steps rounded to the inputs' dtype."""
     dtype = problem["dtype"]
     x, weight, bias = (decoded(inputs[name], dtype) for name in ("x", "weight", "bias"))
     sums = {"sum": rounded(x + decoded(inputs["residual"], dtype), dtype)} if problem["residual"] else {}

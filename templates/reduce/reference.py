@@ -23,7 +23,7 @@ LEAST = 1500.0
 NEAR_LOWEST = 0.98
 """Lowest element of inputs for maxima, as a fraction of the lowest number of the dtype.
 
-A running maximum that starts above these elements would give a wrong answer.
+A running maximum that starts above these elements would give a wrong output.
 """
 
 

@@ -128,7 +128,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return GPU baselines: PyTorch's backends, further libraries, and ``naive``, the kernel in ``naive.cu``.
+    """Return GPU baselines: PyTorch's backends, other libraries, and ``naive``, the kernel in ``naive.cu``.
 
     Packed sequences are padded for PyTorch and ``naive``. The padding is not timed.
     """

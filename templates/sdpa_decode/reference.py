@@ -120,7 +120,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return GPU baselines: PyTorch's backends, further libraries, and ``naive``, the kernel in ``naive.cu``."""
+    """Return GPU baselines: PyTorch's backends, other libraries, and ``naive``, the kernel in ``naive.cu``."""
     backends = ("flash", "cudnn", "efficient", "math")
     on_torch = {f"torch-{name}": partial(_on_torch, problem, name) for name in backends}
     return {**on_torch, **rivals("sdpa_decode", problem), "naive": partial(_naive, problem)}

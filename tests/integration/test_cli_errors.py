@@ -46,7 +46,7 @@ def serving(line: CommandLine) -> Iterator[str]:
     ("arguments", "said"),
     [
         (["search", "sdpb"], "there is no `sdpb`, did you mean `sdpa`?"),
-        (["search", "./nowhere"], "nowhere does not exist; give the path of a folder"),
+        (["search", "./nowhere"], "nowhere does not exist; pass the path of a folder"),
         (["search", "sdpa", "--problem", "Z=3"], "--problem Z: there is no `Z`"),
         (["search", "sdpa", "--problem", "S=many"], "--problem S: 'many' is not a whole number"),
         (["search", "sdpa", "--problem", "S=0"], "--problem S: 0 is out of range"),

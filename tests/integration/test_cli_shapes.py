@@ -55,7 +55,7 @@ for n in 1024, 4096, 1024:
     x, y = (np.random.default_rng(seed).standard_normal(n).astype(np.float32) for seed in (1, 2))
     np.testing.assert_allclose(kernels(x=x, y=y)["out"], 3.0 * x.astype(np.float64) + y, rtol=1e-6, atol=1e-6)
 assert kernels(N=1024).problem["N"] == 1024
-refused = ({"x": x[:9]}, "there are: N=1024"), ({"x": x.astype(float)}, "float64"), ({"A": 3}, "choose one by N")
+refused = ({"x": x[:9]}, "kernels: N=1024"), ({"x": x.astype(float)}, "float64"), ({"A": 3}, "select one by N")
 for wrong, said in refused:
     try: kernels(**wrong)
     except LookupError as error: assert said in str(error), error
@@ -93,7 +93,7 @@ for wrong, said in ((op, "no kernel for (9,) torch.float32, (9,)"), (op_for(N=40
     except LookupError as error: assert said in str(error), error
     else: raise AssertionError(said)
 try: op_for(N=9)
-except LookupError as error: assert "no kernel for N=9; there are: N=1024, A=3; N=4096" in str(error), error
+except LookupError as error: assert "no kernel for N=9; available kernels: N=1024, A=3; N=4096" in str(error), error
 else: raise AssertionError("N=9")
 """
     subprocess.run([sys.executable, "-I", "-c", program, str(folder)], check=True, cwd=tmp_path)

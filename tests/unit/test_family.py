@@ -126,7 +126,7 @@ def test_operands_and_work_depend_only_on_the_problem(family: Family) -> None:
 def test_problem_with_negative_work_is_refused(count: str) -> None:
     family = Family.from_document(edited(f"work.{count}", "(ROWS - 8) * COLS"))
     assert family.problem("ROWS=8,COLS=7", "cuda")["ROWS"] == 8
-    with pytest.raises(InvalidInput, match=r"`\(ROWS - 8\) \* COLS` is -21 here, but must be at least 0") as refusal:
+    with pytest.raises(InvalidInput, match=r"`\(ROWS - 8\) \* COLS` is -21 for this problem, but must be") as refusal:
         family.problem("ROWS=5,COLS=7", "cuda")
     assert refusal.value.field.endswith(f"work.{count}")
 
@@ -196,7 +196,7 @@ START = {"expression": "True", "because": "x"}
 
 WRONG: list[tuple[str, Any, str, str]] = [
     # each entry: path, value at the path, field of the error, part of the reason
-    ("name", None, "name", "is missing; give a name"),
+    ("name", None, "name", "is missing; set it to a name"),
     ("name", "a b", "name", "is not a name"),
     ("name", 7, "name", "must be a name"),
     ("titel", "x", "titel", "there is no `titel`, did you mean `title`"),
@@ -232,15 +232,15 @@ WRONG: list[tuple[str, Any, str, str]] = [
         "arguments.3.rel_l2",
         None,
         "arguments[3].rel_l2",
-        "is missing; give the largest relative L2 error",
+        "is missing; set it to the largest relative L2 error",
     ),
-    ("arguments.3.max_abs_ratio", None, "arguments[3].max_abs", "is missing; give either"),
-    ("arguments.3.max_abs", 1, "arguments[3].max_abs", "give either"),
+    ("arguments.3.max_abs_ratio", None, "arguments[3].max_abs", "is missing; set either"),
+    ("arguments.3.max_abs", 1, "arguments[3].max_abs", "set either"),
     ("arguments.3.role", "workspace", "arguments[3].rel_l2", "there is no `rel_l2`"),
     ("arguments", [], "arguments", "no argument is an output"),
     ("work.flops", "ROWS *", "work.flops", "not an expression"),
     ("work.flops", "ROWS * TILE", "work.flops", "there is no `TILE`"),
-    ("work.dtype", "half", "work.dtype", "`half` is `float16` here"),
+    ("work.dtype", "half", "work.dtype", "`half` is named `float16` in family.toml"),
     ("cases", [], "cases", "the first case is timed, so it must not change the problem"),
     ("cases.0.problem", {"ROWS": "1"}, "cases", "the first case is timed, so it must not change the problem"),
     ("case_problem", {"ROWS": "rows"}, "case_problem.ROWS", "did you mean `ROWS`"),
@@ -253,8 +253,8 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("cases.1.hidden", "yes", "cases[1].hidden", "must be true or false"),
     ("cases.0.mixed", 0, "cases[0].mixed", "must be true or false"),
     ("cases.1.inputs", None, "cases[1].inputs", "is missing"),
-    ("cpu.template", None, "cpu.template", "give either template (Jinja2) or source"),
-    ("cpu.source", "kernel.c", "cpu.template", "give either template (Jinja2) or source"),
+    ("cpu.template", None, "cpu.template", "set either template (Jinja2) or source"),
+    ("cpu.source", "kernel.c", "cpu.template", "set either template (Jinja2) or source"),
     ("cpu.template", "../kernel.c.j2", "cpu.template", "the path of a file in the family's folder"),
     ("cpu.template", "/etc/passwd", "cpu.template", "the path of a file in the family's folder"),
     ("cpu.entry", "scale()", "cpu.entry", "is not a plain function name"),
@@ -270,9 +270,9 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("arguments.0.min", "1", "arguments[0].min", "applies only to integer inputs, such as lengths"),
     ("arguments.1.alignment", 32, "arguments[1].alignment", "there is no `alignment`"),
     ("cpu.requires", [{"expression": "TILE > 1", "because": "x"}], "cpu.requires[0].expression", "there is no `TILE`"),
-    ("cpu.requires", [{"expression": "ROWS > 1"}], "cpu.requires[0].because", "is missing; give a sentence"),
+    ("cpu.requires", [{"expression": "ROWS > 1"}], "cpu.requires[0].because", "is missing; set it to a sentence"),
     ("cpu.starts", [{"expression": "TILE > 1", "because": "x"}], "cpu.starts[0].expression", "there is no `TILE`"),
-    ("cpu.starts", [{"expression": "True", "because": "x"}], "cpu.starts[0].config", "give the tunables that differ"),
+    ("cpu.starts", [{"expression": "True", "because": "x"}], "cpu.starts[0].config", "list the tunables that differ"),
     ("cpu.starts", [START | {"config": {"TILE": 3}}], "cpu.starts[0].config.TILE", "3 is not one of 1, 2, 4, 8"),
     ("cpu.starts", [START | {"config": {"TILES": 2}}], "cpu.starts[0].config.TILES", "did you mean `TILE`"),
     ("cpu.defaults", {"ROWS": 0}, "cpu.defaults.ROWS", "out of range"),
@@ -291,9 +291,24 @@ WRONG: list[tuple[str, Any, str, str]] = [
         "cpu.tunables.TILE.values",
         "must be a list, not '1, 2'; write values = [1, 2]",
     ),
-    ("arguments.0.dtype", "float", "arguments[0].dtype", '`float` is `float32` here; write dtype = "float32"'),
-    ("arguments.0.dtype", "Double", "arguments[0].dtype", '`Double` is `float64` here; write dtype = "float64"'),
-    ("arguments.0.dtype", "bf16", "arguments[0].dtype", '`bf16` is `bfloat16` here; write dtype = "bfloat16"'),
+    (
+        "arguments.0.dtype",
+        "float",
+        "arguments[0].dtype",
+        'is named `float32` in family.toml; write dtype = "float32"',
+    ),
+    (
+        "arguments.0.dtype",
+        "Double",
+        "arguments[0].dtype",
+        'is named `float64` in family.toml; write dtype = "float64"',
+    ),
+    (
+        "arguments.0.dtype",
+        "bf16",
+        "arguments[0].dtype",
+        'is named `bfloat16` in family.toml; write dtype = "bfloat16"',
+    ),
     ("cpu.tunables.TILE.values", None, "cpu.tunables.TILE.values", "is missing"),
     ("cpu.tunables.TILE.default", 3, "cpu.tunables.TILE.default", "3 is not one of 1, 2, 4, 8"),
     ("cpu.tunables.TILE.default", True, "cpu.tunables.TILE.default", "true is not one of"),
@@ -439,7 +454,7 @@ def test_error_names_the_shape_expression_with_an_invalid_value() -> None:
     family = Family.from_document(edited("arguments.2.shape", ["ROWS", "parts - 256"]))
     problem = family.problem("", "cpu")
     with pytest.raises(
-        InvalidInput, match=r"arguments\[2\]\.shape\[1\]: `parts - 256` is 0 here, but must be at least 1"
+        InvalidInput, match=r"arguments\[2\]\.shape\[1\]: `parts - 256` evaluates to 0, but must be at least 1"
     ):
         family.candidate({"TILE": 4, "UNROLL": 1, "ORDER": "rows"}, problem, CPU, OBJECTIVE)
 

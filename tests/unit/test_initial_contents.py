@@ -72,7 +72,7 @@ def test_error_names_the_invalid_init_key(place: int, init: object, field: str, 
 
 @pytest.mark.parametrize(("dtype", "init"), [("uint8", 256), ("int8", -129), ("int32", 0.5), ("bool", 2)])
 def test_init_of_an_integer_buffer_must_be_a_value_of_the_dtype(dtype: str, init: float) -> None:
-    with pytest.raises(InvalidInput, match="can only be a whole number from"):
+    with pytest.raises(InvalidInput, match="holds only whole numbers from"):
         out(document_with(init=init, dtype=dtype, rel_l2=0, max_abs_ratio=1))
 
 

@@ -158,7 +158,7 @@ def test_packed_python_family_keeps_its_digest(tmp_path: Path) -> None:
         (
             '"input", "dtype"',
             '"input", "dtype", ["N"], 3',
-            "takes at most 3 arguments by position; give the others by name",
+            "takes at most 3 arguments by position; pass the others by name",
         ),
         ("alignment=16", 'role="output", alignment=16', "()` once, by name"),
         ("nominal =", "nominal = tail =", "is neither a field, an argument, a case"),

@@ -88,13 +88,13 @@ def test_tensor_map_boxes_of_fp8_gemm_have_128_columns() -> None:
     ("change", "field", "reason"),
     [
         ({"of": "factor"}, "of", "there is no `factor`"),
-        ({"box": ["8"]}, "box", "for each axis of `shape`"),
+        ({"box": ["8"]}, "box", "per axis of `shape`"),
         ({"shape": ["ROWS", "TILE"]}, "shape[1]", "did you mean"),
         ({"shape": ["ROWS", "ROWS"]}, "shape[0]", "elements, but `x` has "),
-        ({"shape": ["ROWS * 250", "4"]}, "shape[1]", "8 bytes here, which is not a multiple of 16"),
+        ({"shape": ["ROWS * 250", "4"]}, "shape[1]", "8 bytes for this problem, which is not a multiple of 16"),
         ({"box": ["300", "64"]}, "box[0]", "`300` is 300 for this problem; a box extent must be from 1 to 256"),
         ({"box": ["8", "ITEMS * 64"]}, "box[1]", "256 bytes wide, not a multiple of 16 up to 128"),
-        ({"swizzle": "16", "box": ["8", "8"]}, "swizzle", "not one of 0, 32, 64, 128"),
+        ({"swizzle": "16", "box": ["8", "8"]}, "swizzle", "must be one of 0, 32, 64, 128"),
     ],
 )
 def test_error_names_the_invalid_key_of_a_tensor_map(change: Any, field: str, reason: str) -> None:

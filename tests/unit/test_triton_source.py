@@ -171,7 +171,7 @@ def test_triton_descriptor_may_view_an_argument_in_a_different_shape(tmp_path: P
         ('of = "c"', 'of = "b"', "`b` has two descriptors"),
         ('block = ["BLOCK_K", "BLOCK_N"]', 'block = ["BLOCK_K"]', "per axis of the argument `b` .2., not 1"),
         ('block = ["BLOCK_K", "BLOCK_N"]', 'block = ["BLOCK_K", "max_threads"]', "there is no `max_threads`"),
-        ('dtype = "float16"\nalignment = 16\nrel', 'dtype = "float16"\nrel', "give the argument `alignment = 16`"),
+        ('dtype = "float16"\nalignment = 16\nrel', 'dtype = "float16"\nrel', "set `alignment = 16` for the argument"),
     ],
 )
 def test_invalid_triton_descriptors_are_refused(tmp_path: Path, old: str, new: str, reason: str) -> None:
@@ -185,7 +185,7 @@ def test_invalid_triton_descriptors_are_refused(tmp_path: Path, old: str, new: s
         (
             "default = 2048",
             "default = 2044",
-            "a row of `a` has 4088 bytes here, but a descriptor needs a multiple of 16",
+            "a row of `a` has 4088 bytes, but a descriptor needs a multiple of 16",
         ),
         ('of = "a"\n', 'of = "a"\nshape = ["M", "K + 8"]\n', "elements, but `a` has "),
     ],

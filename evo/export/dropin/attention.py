@@ -111,7 +111,10 @@ def _unsupported_reason(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str |
     if query.shape[::3] != key.shape[::3] or not query.numel() or not key.numel():
         return "queries and keys differ in batch size or head dimension, or a tensor has no elements"
     if causal and query.shape[2] != key.shape[2]:
-        return "it is causal with different numbers of queries and keys, and PyTorch aligns its mask at the first key"
+        return (
+            "is_causal=True with different numbers of queries and keys: PyTorch's causal mask is aligned to the top "
+            "left, that of the kernels to the bottom right"
+        )
     return None
 
 

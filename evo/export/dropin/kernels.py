@@ -33,7 +33,7 @@ _DEFAULT_STATE = ctypes.c_void_p(-1)
 
 
 class Unfit(RuntimeError):
-    """The kernel was not built for this machine or for these tensors."""
+    """Raised if a kernel was not built for this machine or for these tensors."""
 
 
 Result = tuple[tuple[int, ...], tuple[int, ...] | None, torch.dtype]
@@ -338,7 +338,7 @@ class _Loaded:
     def _wait(self, stream: int) -> None:
         """Make a stream wait for the stream of the last launch, because launches share workspaces.
 
-        While a graph is captured, nothing is done.
+        Does nothing during CUDA graph capture.
         """
         if torch.cuda.is_current_stream_capturing():
             return

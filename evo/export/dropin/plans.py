@@ -26,7 +26,7 @@ _any_autocast = getattr(torch._C, "_is_any_autocast_enabled", None)  # 3 times a
 
 @dataclass(slots=True)
 class Plan:
-    """The decision for all calls with the same key.
+    """How calls with the same cache key are computed: by a kernel, or by PyTorch.
 
     Attributes:
         count: record that counts the calls.
@@ -54,7 +54,8 @@ class Plan:
         self._mask = max(self.alignments, default=1) - 1
 
     def run(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
-        """Launch the kernel and return the outputs; None, without a launch, if the plan does not fit this call."""
+        """Launch the kernel and return the outputs. If the plan does not fit this call, launch nothing and return
+        None."""
         if self.threads and _threads() > self.threads:
             return None
         if _grad_enabled():
@@ -98,11 +99,11 @@ class Plan:
 
 
 PLANS: dict[Key | None, Plan] = {}
-"""Plans by the key of a call."""
+"""Plans by the cache key of a call; see `key_of`."""
 
 
 def keep(key: Key | None, plan: Plan) -> None:
-    """Store the plan for further calls with the same key. Without a key, nothing is stored."""
+    """Store the plan for later calls with the same cache key. Do nothing if the key is None."""
     if key is not None:
         if len(PLANS) >= KEPT:
             PLANS.clear()

@@ -44,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Unserved:
-    """A call that no kernel can compute.
+    """Description of a call that no kernel can compute.
 
     Attributes:
         problem: fields that describe the call in the report.

@@ -127,7 +127,7 @@ class Table:
         self.fallbacks: dict[tuple[str, str, str], Fallback] = {}
 
     def find(self, function: str, family: str, device: torch.device, problem: Mapping[str, Any]) -> Entry | Fallback:
-        """Load the kernel for a problem and return its entry. Without a usable kernel, return the result of `fallback`.
+        """Load the kernel for a problem and return its entry. If no kernel is usable, return the result of `fallback`.
 
         Raises:
             LookupError: there is no kernel, and `strict` is set.
@@ -166,7 +166,7 @@ class Table:
         return self._key(family, device.type, problem) in self._by_problem
 
     def _key(self, family: str, kind: str, problem: Mapping[str, Any]) -> Key:
-        """Return the key of a problem. Fields with default values do not affect it."""
+        """Return the key under which kernels for a problem are stored. Fields with default values do not affect it."""
         defaults = self._defaults.get(family, {})
         given = ((name, value) for name, value in problem.items() if defaults.get(name) != value)
         return family, kind, frozenset(given)

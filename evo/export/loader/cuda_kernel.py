@@ -148,7 +148,7 @@ class Kernel:
         return cp.ndarray(tuple(each["shape"]), dtype, cp.cuda.MemoryPointer(memory, 0))
 
     def _wait_for_the_last_stream(self) -> None:
-        """Make the current stream wait for the stream of the last launch. While a graph is captured, do nothing."""
+        """Make the current stream wait for the stream of the last launch. Do nothing during CUDA graph capture."""
         here = cp.cuda.get_current_stream()
         if here.is_capturing():
             return

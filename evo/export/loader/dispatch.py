@@ -67,11 +67,11 @@ class Dispatch:
         asked += [f"{name}={value}" for name, value in fields.items()]
         if found:
             varying = {name for each in found for name in each["problem"] if _differs(name, found)}
-            return f"{', '.join(asked)}: {len(found)} kernels fit; choose one by {', '.join(sorted(varying))}"
+            return f"{', '.join(asked)}: {len(found)} kernels fit; select one by {', '.join(sorted(varying))}"
         there = "; ".join(
             ", ".join(f"{name}={value}" for name, value in each["problem"].items()) for each in self.table
         )
-        return f"no kernel for {', '.join(asked)}; there are: {there}"
+        return f"no kernel for {', '.join(asked)}; available kernels: {there}"
 
 
 def _fits(each: dict[str, Any], arrays: dict[str, Any]) -> bool:

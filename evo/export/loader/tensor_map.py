@@ -41,7 +41,7 @@ _PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
 
 
 class TensorMapError(ValueError):
-    """The map is invalid, or this driver cannot create it."""
+    """Raised if a tensor map is invalid, or if this driver cannot create it."""
 
 
 def parameters(address: int, *, passes_shape: bool = False, **described: Any) -> list[Any]:

@@ -49,7 +49,7 @@ def _picked(kernels: Sequence[dict[str, Any]], inputs: Sequence[torch.Tensor]) -
     asked = ", ".join(f"{tuple(each.shape)} {each.dtype}" for each in inputs)
     if found:
         raise LookupError(f"{len(found)} kernels fit {asked}; select one with op_for(field=value): {_listed(found)}")
-    raise LookupError(f"no kernel for {asked}; there are: {_listed(kernels)}")
+    raise LookupError(f"no kernel for {asked}; available kernels: {_listed(kernels)}")
 
 
 @cache
@@ -62,7 +62,7 @@ def op_for(**fields: Any) -> Any:
     kernels = [each for each in _DISPATCH["kernels"] if fields.items() <= each["problem"].items()]
     if not kernels:
         asked = ", ".join(f"{name}={value}" for name, value in fields.items())
-        raise LookupError(f"no kernel for {asked}; there are: {_listed(_DISPATCH['kernels'])}")
+        raise LookupError(f"no kernel for {asked}; available kernels: {_listed(_DISPATCH['kernels'])}")
 
     def run(*inputs: torch.Tensor) -> Any:
         return _picked(kernels, inputs)(*inputs)

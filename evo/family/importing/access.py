@@ -65,7 +65,7 @@ class Access:
     Attributes:
         kinds: each kind of access once, in the order of the code: ``r`` reads, ``w`` overwrites, ``c`` changes
             (``+=``), ``a`` changes atomically, ``u`` passes it to a function that the file does not define.
-        unknown: name of a function that gets the memory and that the file does not define; empty if there is none.
+        unknown: name of a function that gets the memory, but is not defined in the file; empty if there is none.
     """
 
     kinds: str = ""

@@ -139,7 +139,8 @@ def launch_constraints(
 
 
 def loop_constraints(known: Known, uses: MacroUses, body: Code, passed: Mapping[str, str]) -> Iterator[DraftConstraint]:
-    """Yield a constraint for each loop whose steps must divide an extent, because the kernel checks no remainder.
+    """Yield a constraint for each loop whose step must divide an extent, because the kernel does not handle a
+    remainder.
 
     Args:
         passed: problem field whose value a parameter receives, by parameter.
@@ -149,7 +150,7 @@ def loop_constraints(known: Known, uses: MacroUses, body: Code, passed: Mapping[
             name = passed.get(bound, bound)
             expression = f"{name} % {each.name} == 0"
             if name in known.fields and _is_unmasked(bound, body) and _may_fail(known, expression, fields=True):
-                because = f"a loop in steps of {each.name} has no check for a remainder"
+                because = f"a loop in steps of {each.name} does not handle a remainder"
                 decide = "remove this constraint if the kernel handles remainders"
                 yield DraftConstraint(expression=expression, because=because, decide=decide)
 

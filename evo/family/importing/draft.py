@@ -13,7 +13,8 @@ from evo.trial import Value
 PRODUCT = {"a": ("M", "K"), "b": ("K", "N"), "c": ("M", "N"), "out": ("M", "N")}
 """Shapes of the arguments of a matrix product, by the name of the argument."""
 USUAL = (1024, 768, 512, *range(1280, 1 << 16, 256))
-"""Default values of extents that the source does not state. They differ, so that exchanged extents are detected."""
+"""Default values of extents that the source does not state. They differ, so that a case fails if extents are
+swapped."""
 _USUAL_PITCH = 4096
 """Smallest default value of the distance between two rows. It is larger than usual extents."""
 UNSTATED = -1
@@ -102,7 +103,7 @@ class Draft:
         starts: configs to try first.
         descriptors: block extents of arguments that a Triton kernel takes as tensor descriptors, by argument. The
             extents are empty if the source does not state them.
-        notes: further decisions that a person must make.
+        notes: other decisions that a person must make.
     """
 
     kind: str

@@ -107,7 +107,7 @@ def _extent(text: str, values: Mapping[str, str]) -> str:
 def _check_parameters(function: Function) -> None:
     if len(function.parameters) > MAX_ENTRIES:
         reason = f"{function.name} has {len(function.parameters):,} parameters; at most {MAX_ENTRIES:,} are accepted"
-        raise InvalidInput("FILE", f"{reason}. Pass arrays or a structure, or name another function with --entry")
+        raise InvalidInput("FILE", f"{reason}. Pass arrays or a structure, or select another function with --entry")
 
 
 def _joined_draft(
@@ -266,7 +266,7 @@ def _instantiated(source: Source, function: Function) -> tuple[Function, dict[st
     """Return the function with its template arguments, under its full name, and a dict from alias to type.
 
     The template arguments are those of an instantiation or a launch in the source. A missing argument gets the
-    parameter's default or, without a default, ``float`` for a type and ``1`` for a value.
+    parameter's default if there is one, else ``float`` for a type and ``1`` for a value.
     """
     types = aliases(source.code)
     given, arguments = source.instance(function), dict[str, str]()
@@ -338,7 +338,7 @@ def _offsets(code: Code) -> dict[str, set[str]]:
 
 
 def _dynamic_array(body: Code) -> str:
-    """Return the name of the shared array whose size the launch states; empty if there is none."""
+    """Return the name of the dynamic shared array, whose size is an argument of the launch; empty if there is none."""
     arrays = [each for each in shared_arrays(body) if any(written(part) == "extern" for part in each.children)]
     return written(declared(part(arrays[0], "declarator"))) if arrays else ""
 

@@ -59,7 +59,7 @@ class Indices:
     Args:
         fields: names of the problem fields that are extents.
         passed: problem field whose value a parameter receives, by parameter.
-        fixed: further problem fields. Such a field is an extent only of arrays whose indices contain it.
+        fixed: other problem fields. Such a field is an extent only of arrays whose indices contain it.
     """
 
     def __init__(self, body: Code, fields: Sequence[str], passed: Mapping[str, str], fixed: Sequence[str] = ()) -> None:

@@ -148,7 +148,8 @@ class MacroUses:
                 self.of(name).bounds.add(written(bound))
 
     def _is_by_thread(self, variable: str) -> bool:
-        """Return True if a variable begins at ``threadIdx`` plus other terms, so that each thread has own elements."""
+        """Return True if a variable begins at ``threadIdx`` plus other terms, so that each thread has its own
+        elements."""
         waiting, seen = [variable], set[str]()
         while waiting:
             name = waiting.pop()

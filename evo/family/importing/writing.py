@@ -102,7 +102,7 @@ def _work(draft: Draft) -> Iterator[str]:
     moved = [" * ".join([str(_bytes(each.dtype)), *map(_factor, each.shape)]) for each in arrays]
     yield from (
         "",
-        f"{MARK}the minimum work of a call, for estimates (--compile-only) and shares of the device's limit, e.g.",
+        f"{MARK}operations and bytes of a call, for estimates (--compile-only) and shares of the device's limit, e.g.",
     )
     flops = _contraction(arrays) or max((each.split(" * ", 1)[1] for each in moved), key=len)
     yield from ("# [work]", f'# flops = "{flops}"')
@@ -255,7 +255,7 @@ class Answer:
         parameters: names of the function's parameters: inputs, scalars or problem fields. Names that are Python
             keywords end in an underscore (``in_``).
         positional: number of positional-only parameters, which come first.
-        other_inputs: True if the function takes further inputs with ``**``.
+        other_inputs: True if the function takes other inputs with ``**``.
         own_inputs: True if the code also defines ``inputs()``.
         modules: contents of the modules that the code imports from its own folder, by file name.
     """
@@ -380,4 +380,4 @@ def _passed(parameter: str, draft: Draft) -> str:
         remedy = f"remove the parameter, or import with --role {name}=inout if the kernel needs its contents"
         raise InvalidInput("--reference", f"takes `{parameter}`, but {draft.entry} only writes it; {remedy}")
     reason = f"parameter `{parameter}`: {unknown(parameter, known_names, 'inputs and problem fields')}"
-    raise InvalidInput("--reference", f"{reason}; give the function's parameters these names")
+    raise InvalidInput("--reference", f"{reason}; use these names for the function's parameters")

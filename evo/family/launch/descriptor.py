@@ -71,7 +71,7 @@ class DescriptorFormula:
             raise InvalidInput(field, f"shape {shape} {text}")
         row = shape[-1] * stored(operand.dtype).itemsize
         if len(shape) > 1 and row % ALIGNMENT:
-            reason = f"a row of `{self.of}` has {row} bytes here, but a descriptor needs a multiple of {ALIGNMENT}"
+            reason = f"a row of `{self.of}` has {row} bytes, but a descriptor needs a multiple of {ALIGNMENT}"
             raise InvalidInput(field, f"{reason}; exclude such problems by [[triton.requires]]")
         return found
 
@@ -105,7 +105,7 @@ def _read(table: Table, call: Sequence[Argument], scope: Scope) -> DescriptorFor
     argument = buffers[made.of]
     if argument.alignment % ALIGNMENT:
         reason = f"the address of `{made.of}` must be a multiple of {ALIGNMENT} for a descriptor"
-        raise InvalidInput(table.field("of"), f"{reason}; give the argument `alignment = {ALIGNMENT}`")
+        raise InvalidInput(table.field("of"), f"{reason}; set `alignment = {ALIGNMENT}` for the argument")
     axes = len(made.shape or argument.shape)
     if not 1 <= axes <= MOST_AXES or len(made.block) != axes:
         of, remedy = ("`shape`", "") if made.shape else (f"the argument `{made.of}`", ", or set `shape`")

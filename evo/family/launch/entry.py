@@ -78,7 +78,7 @@ def entries_in(ptx: str) -> list[str]:
 def _hint(entry: str, kind: DeviceKind, call: Sequence[Argument]) -> str:
     found = _QUALIFIED.fullmatch(entry)
     if found is None or len(entry) > 100:
-        return ': give the name alone, as the source defines it, e.g. "my_kernel"'
+        return ': write only the name, as the source defines it, e.g. "my_kernel"'
     name, arguments = found[1], (found[2] or "").strip()
     if not arguments and "::" not in name:
         return f': write entry = "{name}"'

@@ -175,7 +175,7 @@ def _read_geometry(table: Table, call: Sequence[Argument], scope: Scope, derived
     table.done()
     for key, extents in (("grid", geometry.grid), ("block", geometry.block)):
         if not 1 <= len(extents) <= 3:
-            raise InvalidInput(table.field(key), f'give one to three expressions, e.g. {key} = ["x", "y"]')
+            raise InvalidInput(table.field(key), f'write one to three expressions, e.g. {key} = ["x", "y"]')
     for expression in geometry.expressions:
         expression.check_names(scope)
     return geometry.inline(derived)
@@ -195,7 +195,7 @@ def _read_grid(table: Table, call: Sequence[Argument], scope: Scope, derived: Ma
     )
     table.done()
     if not 1 <= len(geometry.grid) <= 3:
-        raise InvalidInput(table.field("grid"), 'give one to three expressions, e.g. grid = ["ceil_div(N, BLOCK)"]')
+        raise InvalidInput(table.field("grid"), 'write one to three expressions, e.g. grid = ["ceil_div(N, BLOCK)"]')
     for expression in geometry.expressions:
         expression.check_names(scope)
     return geometry.inline(derived)
@@ -208,7 +208,9 @@ def _stated(table: Table, key: str) -> Expression | None:
 def _size(expression: Expression, scope: Mapping[str, Value]) -> int:
     value = expression.whole(scope)
     if value < 0:
-        raise InvalidInput(expression.field, f"`{expression.text}` is {value} here, but bytes cannot be negative")
+        raise InvalidInput(
+            expression.field, f"`{expression.text}` is {value} for this problem and config, but must be at least 0"
+        )
     return value
 
 
@@ -216,6 +218,8 @@ def _three(extents: Sequence[Expression], scope: Mapping[str, Value]) -> tuple[i
     values = [extent.whole(scope) for extent in extents]
     for extent, value in zip(extents, values, strict=True):
         if value < 1:
-            raise InvalidInput(extent.field, f"`{extent.text}` is {value} here, but must be at least 1")
+            raise InvalidInput(
+                extent.field, f"`{extent.text}` is {value} for this problem and config, but must be at least 1"
+            )
     x, y, z = [*values, 1, 1][:3]
     return x, y, z

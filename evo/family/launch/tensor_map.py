@@ -26,7 +26,7 @@ class TensorMap:
         box: extents of one copy, in elements.
         swizzle: number of bytes within which 16-byte chunks of a row are permuted in shared memory; 0 for no
             permutation.
-        l2_promotion: number of bytes that the L2 cache fetches at a time; 0 for as many as the copy requests.
+        l2_promotion: number of bytes that the L2 cache fetches at a time; 0: only the bytes that the copy requests.
         passes_shape: True if the kernel takes the shape (int32) and the strides in elements (int64) after the map, as
             Triton kernels do.
     """
@@ -91,7 +91,9 @@ class MapFormula:
             raise InvalidInput(self.shape[0].field, f"shape {found.shape} {text}")
         row = found.shape[-1] * size
         if len(found.shape) > 1 and row % 16:
-            raise InvalidInput(self.shape[-1].field, f"a row has {row} bytes here, which is not a multiple of 16")
+            raise InvalidInput(
+                self.shape[-1].field, f"a row has {row} bytes for this problem, which is not a multiple of 16"
+            )
         for expression, extent in zip(self.box, found.box, strict=True):
             if not 1 <= extent <= MOST_OF_A_BOX:
                 raise InvalidInput(
@@ -107,7 +109,8 @@ class MapFormula:
             (self.l2_promotion, found.l2_promotion, PROMOTIONS),
         ):
             if value not in values:
-                raise InvalidInput(one.field, f"`{one.text}` is {value} here, not one of {', '.join(map(str, values))}")
+                reason = f"`{one.text}` is {value} for this problem and config; it must be one of"
+                raise InvalidInput(one.field, f"{reason} {', '.join(map(str, values))}")
 
 
 def read_maps(tables: Sequence[Table], buffers: Collection[str]) -> tuple[MapFormula, ...]:
@@ -132,5 +135,5 @@ def _read_map(table: Table, buffers: Collection[str]) -> MapFormula:
     if made.of not in buffers:
         raise InvalidInput(table.field("of"), unknown(made.of, list(buffers), "arguments with memory"))
     if not 1 <= len(made.shape) <= MOST_AXES or len(made.box) != len(made.shape):
-        raise InvalidInput(table.field("box"), f"give one to {MOST_AXES} expressions: one for each axis of `shape`")
+        raise InvalidInput(table.field("box"), f"write one expression per axis of `shape` (1 to {MOST_AXES} axes)")
     return made

@@ -33,7 +33,7 @@ def argument(role: str, dtype: str, shape: Sequence[str | int] = (), **keys: obj
 
     Args:
         shape: expressions over problem fields, in elements; omitted for a scalar.
-        keys: further keys of ``[[arguments]]`` in family.toml.
+        keys: other keys of ``[[arguments]]`` in family.toml.
     """
 
 
@@ -43,16 +43,16 @@ def case(inputs: str, *, problem: Mapping[str, object] | None = None, **keys: ob
     Args:
         inputs: name of a distribution that ``inputs()`` implements.
         problem: expressions for the problem fields that the case changes.
-        keys: further keys of ``[[cases]]`` in family.toml.
+        keys: other keys of ``[[cases]]`` in family.toml.
     """
 
 
 def tunable(values: Sequence[object], **keys: object) -> Any:
-    """Declare a tunable with further keys, as a parameter's default: ``T=tunable([8, 16], default=16)``.
+    """Declare a tunable with additional keys, as a parameter's default: ``T=tunable([8, 16], default=16)``.
 
     Args:
         values: values of the tunable.
-        keys: further keys of ``[cpu.tunables.NAME]`` in family.toml.
+        keys: other keys of ``[cpu.tunables.NAME]`` in family.toml.
     """
 
 

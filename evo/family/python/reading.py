@@ -144,12 +144,12 @@ def _keys(node: ast.expr) -> dict[str, Any]:
     names = _POSITIONS.get(_called(node), ())
     if len(node.args) > len(names):
         raise _refused(
-            node, f"`{_called(node)}()` takes at most {len(names)} arguments by position; give the others by name"
+            node, f"`{_called(node)}()` takes at most {len(names)} arguments by position; pass the others by name"
         )
     found = {name: _literal(value) for name, value in zip(names, node.args, strict=False)}
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg in found:
-            raise _refused(node, f"give each argument of `{_called(node)}()` once, by name")
+            raise _refused(node, f"pass each argument of `{_called(node)}()` once, by name")
         found[keyword.arg] = _literal(keyword.value)
     return found
 

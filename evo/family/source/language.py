@@ -107,7 +107,7 @@ def language_of(kind: DeviceKind, file: str, where: str) -> Language:
         return "c++"
     if suffix in (".cu", ".cuh"):
         raise InvalidInput(
-            where, f"{file} is CUDA; give it under [cuda]; [{kind}] takes C (.c) and C++ (.cpp, .cc, .cxx)"
+            where, f"{file} is CUDA; declare it under [cuda]; [{kind}] takes C (.c) and C++ (.cpp, .cc, .cxx)"
         )
     if suffix in _OTHERS:
         raise InvalidInput(where, f"{file} is {_OTHERS[suffix]}; [{kind}] accepts {_TAKEN}")

@@ -144,7 +144,7 @@ def _parameters(steps: Sequence[Step]) -> tuple[Parameter, ...]:
                 types = " and ".join(f"{each.c_type}{' *' * each.pointer}" for each in (known, parameter))
                 raise InvalidInput(
                     "--entry",
-                    f"the kernels take `{name}` as {types}; give the parameters one type, or different names",
+                    f"the kernels take `{name}` as {types}; use one type for the parameters, or different names",
                 )
             constant = parameter.constant and (known is None or known.constant)
             found[name] = replace(parameter if known is None else known, name=name, constant=constant)

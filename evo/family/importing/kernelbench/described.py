@@ -185,7 +185,7 @@ class _File:
             inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
             if any(map(_is_tensor, inner)):
                 reason = f"get_inputs() returns tensors in a {type(value).__name__} (item {index})"
-                raise InvalidInput(self.path.name, f"{reason}; let forward() take each tensor as an own parameter")
+                raise InvalidInput(self.path.name, f"{reason}; let forward() take each tensor as a separate parameter")
         return [each.to("meta") if _is_tensor(each) else each for each in given]  # torch.from_numpy ignores the device
 
     def shapes(self, values: Values) -> Shapes | None:
@@ -453,8 +453,8 @@ def _errors(model: TorchModel, sample: Values, distribution: str) -> dict[str, f
 def _flops(counted: float, shapes: Fitted, file: _File, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> str:
     """Return the number of arithmetic operations as an expression.
 
-    PyTorch counts only the operations of products and convolutions. If there are none, or no expression fits the
-    count, the expression states one operation per input element or, without inputs, per element of the largest output.
+    PyTorch counts only the operations of products and convolutions. If there are none, or no expression fits the count,
+    the expression states one operation per input element, or per element of the largest output if there are no inputs.
     """
     largest = max(outputs, key=lambda each: math.prod(values_of([each.shape], shapes.fields)[0]))
     produced = " * ".join(f"({each})" for each in largest.shape)

@@ -256,10 +256,10 @@ def _stride(name: str, extents: Sequence[str]) -> str:
 def _argument(
     parameter: Parameter, used: set[str], tuning: _Tuning, *, dtype: str, shape: tuple[str, ...]
 ) -> DraftArgument:
-    """Return the argument for a pointer or descriptor.
+    """Return the draft of the family argument for a pointer or tensor-descriptor parameter.
 
     Args:
-        used: kinds of access.
+        used: names of the Triton operations that access the parameter: ``load``, ``store``, ``atomic_add``, …
     """
     name = parameter.name
     atomic = any(each.startswith("atomic") for each in used)

@@ -180,7 +180,7 @@ def found_grid(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the grid of a launch, and the names in it that the kernel does not get; an empty grid if none is clear.
 
-    A launch whose grid needs no further names is preferred.
+    A launch whose grid needs no additional names is preferred.
 
     Args:
         known: parameters, tunables and derived values that a grid may use.
@@ -197,10 +197,10 @@ def found_grid(
 
 
 def _extents(node: ast.expr | None, scope: ast.AST) -> Iterator[tuple[str, list[ast.expr]]]:
-    """Yield the grids that an expression may denote, each as the name of a parameter and the extents.
+    """Yield the possible grids of a launch, each as the name of a parameter and the extents.
 
-    The expression is a tuple, a lambda, or the name of a variable or function. The parameter is that of the lambda or
-    function, which the extents may use; for a tuple, its name is empty.
+    The grid is a tuple, a lambda, or the name of a variable or function. The extents of a lambda or function may use
+    its first parameter, whose name is yielded. For a tuple, the name is empty.
     """
     match node:
         case ast.Tuple(elts=elements) | ast.List(elts=elements):
@@ -227,8 +227,8 @@ def parameter_of(function: ast.Lambda) -> str:
 def block_of(name: str, launches: Sequence[Launch], tree: ast.Module, known: Collection[str]) -> tuple[str, ...]:
     """Return the block shape of the tensor descriptor that the file passes for a parameter; empty if unknown.
 
-    The shape is read from a ``pre_hook`` of the configs (``nargs["a"].block_shape = [BLOCK_M, BLOCK_K]``) or, without a
-    ``pre_hook``, from the ``TensorDescriptor`` that the launch passes.
+    The shape is read from a ``pre_hook`` of the configs (``nargs["a"].block_shape = [BLOCK_M, BLOCK_K]``) if there is
+    one, else from the ``TensorDescriptor`` that the launch passes.
     """
     assignments = [each for each in ast.walk(tree) if isinstance(each, ast.Assign)]
     hooked = (

@@ -1,4 +1,4 @@
-"""Finds how a Triton kernel uses its parameters: as extents, switches, texts, or addresses with a mask."""
+"""Finds how a Triton kernel uses its parameters: as extents, switches, strings, or addresses with a mask."""
 
 import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ class Uses:
         extents: names that limit indices or loops, multiply or divide indices, or are passed on to other functions.
         others: other names that the kernel uses.
         switches: names that are used as conditions.
-        texts: the first text with which a name is compared, by name.
+        texts: the first string with which a name is compared, by name.
         blocks: names that may be extents of a block, which must be powers of two.
     """
 

@@ -56,7 +56,7 @@ class Kernel:
     """A function that is decorated with ``@triton.jit``.
 
     Attributes:
-        decorators: calls of further decorators, e.g. ``triton.autotune(…)``.
+        decorators: calls of other decorators, e.g. ``triton.autotune(…)``.
         node: syntax tree of the function.
     """
 
@@ -158,7 +158,8 @@ def _access(name: str) -> str | None:
 
 
 def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
-    """Return the names that a kernel uses as addresses, with their kinds of access (``load``, ``atomic_add`` …).
+    """Return the names that a kernel uses as addresses, with the Triton operations that access them (``load``,
+    ``atomic_add`` …).
 
     Addresses are followed through assignments: after ``p = x + offsets``, ``tl.load(p)`` makes ``x`` an address, too.
     """
