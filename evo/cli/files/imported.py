@@ -1,20 +1,18 @@
 """Writes the folder of a family for an existing source (``kernel-evo import``)."""
 
-import ast
-import importlib.util
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 
+from evo.cli.files.answer import read_answer
 from evo.cli.files.local_functions import with_local_functions
 from evo.cli.files.writing import check_place, write_folder, writing_to
 from evo.errors import InvalidInput, NotFound
 from evo.family.importing import Draft, drafted, drafted_from_triton, lacks_c_linkage, read_source, with_roles
-from evo.family.importing.writing import Answer, family_toml, reference_py, taken_arguments
+from evo.family.importing.writing import family_toml, reference_py, taken_arguments
 from evo.family.source.language import language_of
 from evo.text.assignments import split_assignments
 from evo.text.encoding import not_utf8, python_text, utf8_text
@@ -135,7 +133,7 @@ def write_imported(
         raise InvalidInput(str(file) if error.field == "FILE" else error.field, error.reason) from error
     target = folder or Path(re.sub(r"[^a-z0-9_-]+", "_", file.stem.lower()).strip("_-") or "kernel")
     name = check_place(target, "--folder")
-    answer = None if reference is None else _answer(reference)
+    answer = None if reference is None else read_answer(reference)
     stated = {name: role for each in roles for name, role in split_assignments(each, "--role").items()}
     draft = with_roles(draft, stated, taken_arguments(draft, answer) if answer else ())
     source = str(PurePosixPath(headers.folder, _name(file)))
@@ -190,87 +188,3 @@ def _name(file: Path) -> str:
         return "kernel.py"
     stem = re.sub(r"[^A-Za-z0-9_.+-]+", "_", file.stem)
     return f"{stem if stem[0].isalnum() else f'kernel{stem}'}{file.suffix}"
-
-
-def _answer(reference: str) -> Answer:
-    """Return the function that computes the expected outputs, with its source. The code is read, but not run."""
-    where, _, function = reference.rpartition(":")
-    if not where or not function.isidentifier():
-        raise InvalidInput("--reference", f"{reference!r} is not FILE:FUNCTION or MODULE:FUNCTION, e.g. conv.py:conv")
-    path = _path(where)
-    text = _python(path)
-    tree = _parsed(text, where)
-    defined = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
-    if function not in defined:
-        raise InvalidInput(
-            "--reference", f"{where} defines no function {function}; it has {', '.join(defined) or 'none'}"
-        )
-    arguments = defined[function].args
-    names = tuple(each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
-    return Answer(
-        text=text,
-        function=function,
-        parameters=names,
-        positional=len(arguments.posonlyargs),
-        other_inputs=arguments.kwarg is not None,
-        own_inputs="inputs" in defined,
-        modules=_modules(tree, path),
-    )
-
-
-def _modules(tree: ast.Module, path: Path, known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """Return the contents of the modules that a file imports directly or indirectly from its own folder, by file name.
-
-    Args:
-        known: contents of the modules that were already found, by file name.
-
-    Raises:
-        InvalidInput: a file has a relative import, which cannot work because a family's folder is not a package.
-    """
-    modules = dict(known)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            remedy = "write a file whose function imports the package by its full name"
-            raise InvalidInput("--reference", f"{path}, line {node.lineno} has a relative import; {remedy}")
-        for name in _imported(node):
-            file = path.with_name(f"{name}.py")
-            if file.name not in modules and file != path and file.is_file():
-                text = _python(file)
-                modules = _modules(_parsed(text, str(file)), file, {**modules, file.name: text})
-    return modules
-
-
-def _imported(node: ast.AST) -> list[str]:
-    names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
-    names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-    return [name.partition(".")[0] for name in names]
-
-
-def _parsed(text: str, where: str) -> ast.Module:
-    try:
-        return ast.parse(text)
-    except SyntaxError as error:
-        raise InvalidInput("--reference", f"{where}, line {error.lineno}: {error.msg}") from error
-
-
-def _python(path: Path) -> str:
-    content = path.read_bytes()
-    try:
-        return python_text(content)
-    except UnicodeDecodeError as error:
-        raise InvalidInput("--reference", f"{path} {not_utf8(content, error, str(path))}") from error
-    except SyntaxError as error:
-        raise InvalidInput("--reference", f"{path}: {error.msg}") from error
-
-
-def _path(where: str) -> Path:
-    path = Path(where)
-    if not path.is_file():
-        try:
-            found = importlib.util.find_spec(where)
-        except (ImportError, ValueError):
-            found = None
-        if found is None or found.origin is None or not found.origin.endswith(".py"):
-            raise InvalidInput("--reference", f"{where} is neither a file nor a Python module that is installed here")
-        path = Path(found.origin)
-    return path

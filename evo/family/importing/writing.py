@@ -19,6 +19,9 @@ MARK = "# decide: "
 """Start of each comment on a point that a person must decide."""
 
 _TOLERANCES = {"float64": "1e-12", "float32": "1e-5", "float16": "1e-3", "bfloat16": "1e-2"}
+_WIDE = ("float64", "int64", "uint64")
+_TORCH = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "float8_e5m2": "float8_e5m2"}
+"""Names in PyTorch and JAX of dtypes that NumPy lacks."""
 _NUMPY = {"float16": "np.float16", "float32": "np.float32", "float64": "np.float64", "bool": "np.bool_"}
 
 
@@ -258,6 +261,10 @@ class Answer:
         other_inputs: True if the function takes other inputs with ``**``.
         own_inputs: True if the code also defines ``inputs()``.
         modules: contents of the modules that the code imports from its own folder, by file name.
+        library: library whose arrays the function takes: ``torch`` or ``jax``; empty for NumPy.
+        in_order: True if the function takes the kernel's inputs by position, in the kernel's order, because the names
+            of its parameters mean nothing.
+        inputs: number of inputs that such a function takes; None for all inputs.
     """
 
     text: str
@@ -267,6 +274,9 @@ class Answer:
     other_inputs: bool = False
     own_inputs: bool = False
     modules: Mapping[str, str] = field(default_factory=dict)
+    library: str = ""
+    in_order: bool = False
+    inputs: int | None = None
 
 
 def reference_py(draft: Draft, answer: Answer | None = None) -> str:
@@ -277,6 +287,8 @@ def reference_py(draft: Draft, answer: Answer | None = None) -> str:
     """
     text = answer.text.rstrip() if answer else ""
     imports = ["import numpy as np"] * (re.search(r"^import numpy as np$", text, re.MULTILINE) is None)
+    if answer and answer.library:
+        imports += _library_imports(answer, draft, text)
     if any(each.dtype in FORMATS for each in draft.arguments):
         imports += ["", "from evo.reference.encoding import encoded"]
     lines = [*imports, "", "", text] if text and imports else [text] if text else imports
@@ -287,6 +299,15 @@ def reference_py(draft: Draft, answer: Answer | None = None) -> str:
     if answer is None or not answer.own_inputs:
         lines += ["", "", *_inputs(draft)]
     return "\n".join([*lines, "", "", "def reference(problem, inputs):", *_outputs(draft, answer)]) + "\n"
+
+
+def _library_imports(answer: Answer, draft: Draft, text: str) -> list[str]:
+    """Return the lines that import and configure the library of a reference function."""
+    known = re.search(rf"^import {answer.library}$", text, re.MULTILINE) is not None
+    lines = [] if known and answer.library == "torch" else [f"import {answer.library}"]
+    if answer.library == "jax" and any(each.dtype in _WIDE for each in draft.arguments):
+        lines += ["", 'jax.config.update("jax_enable_x64", True)  # otherwise, JAX computes in 32 bits']
+    return lines
 
 
 def _inputs(draft: Draft) -> Iterator[str]:
@@ -324,8 +345,9 @@ def _outputs(draft: Draft, answer: Answer | None) -> Iterator[str]:
     function = "answer" if answer.function == "reference" else answer.function
     call = f"{function}({', '.join(_call_arguments(draft, answer))})"
     yield f"    found = {call}"
+    one, every = ("found", "found") if answer.library else ("np.asarray(found)", "map(np.asarray, found)")
     if len(judged) == 1:
-        yield f'    return found if isinstance(found, dict) else {{"{judged[0]}": np.asarray(found)}}'
+        yield f'    return found if isinstance(found, dict) else {{"{judged[0]}": {one}}}'
         return
     names = ", ".join(_quoted(each) for each in judged)
     yield "    if isinstance(found, dict):"
@@ -333,22 +355,37 @@ def _outputs(draft: Draft, answer: Answer | None) -> Iterator[str]:
     yield f"    if not isinstance(found, (tuple, list)) or len(found) != {len(judged)}:"
     remedy = "if one is scratch memory, import with --role NAME=workspace"
     yield f'        raise ValueError("{answer.function}() must return {", ".join(judged)}; {remedy}")'
-    yield f"    return dict(zip(({names}), map(np.asarray, found), strict=True))"
+    yield f"    return dict(zip(({names}), {every}, strict=True))"
+
+
+def _taken_in_order(draft: Draft, answer: Answer) -> list[str]:
+    """Return the inputs that a function takes by position."""
+    given = [each.name for each in draft.arguments if each.role in ("input", "inout")]
+    count = len(given) if answer.inputs is None else answer.inputs
+    if count > len(given):
+        reason = f"{answer.function} takes {count} inputs, but {draft.entry} has {len(given)}"
+        raise InvalidInput("--reference", f"{reason}: {', '.join(given)}; write a function that calls it")
+    return given[:count]
 
 
 def _call_arguments(draft: Draft, answer: Answer) -> Iterator[str]:
+    if answer.in_order:
+        yield from (_passed(each, draft, answer.library) for each in _taken_in_order(draft, answer))
+        return
     for place, parameter in enumerate(answer.parameters):
-        value = _passed(parameter, draft)
+        value = _passed(parameter, draft, answer.library)
         yield value if place < answer.positional else f"{parameter}={value}"
     if answer.other_inputs:
         named = taken_arguments(draft, answer)
-        inputs = [each.name for each in draft.arguments if each.role in ("input", "inout") and each.name not in named]
-        others = ", ".join(f'"{each}": inputs["{each}"]' for each in inputs)
+        inputs = [each for each in draft.arguments if each.role in ("input", "inout") and each.name not in named]
+        others = ", ".join(f'"{each.name}": {_array(each, answer.library)}' for each in inputs)
         yield f"**{{{others}}}"
 
 
 def taken_arguments(draft: Draft, answer: Answer) -> set[str]:
     """Return the names of the kernel's arguments that a reference function takes."""
+    if answer.in_order:
+        return {*_taken_in_order(draft, answer)}
     return {_meant(each, draft) for each in answer.parameters}
 
 
@@ -362,11 +399,22 @@ def _meant(parameter: str, draft: Draft) -> str:
     return word if parameter not in named and word in named and keyword.iskeyword(word) else parameter
 
 
-def _passed(parameter: str, draft: Draft) -> str:
+def _array(each: DraftArgument, library: str) -> str:
+    """Return the expression for an input as an array of a library. PyTorch and JAX get copies, which may be changed."""
+    given = f'inputs["{each.name}"]'
+    if library == "torch":
+        return f"torch.tensor({given})" + (f".view(torch.{_TORCH[each.dtype]})" if each.dtype in _TORCH else "")
+    if library == "jax":
+        codes = f".view(jax.numpy.{_TORCH[each.dtype]})" if each.dtype in _TORCH else ""
+        return f"jax.numpy.array({given}){codes}"
+    return given
+
+
+def _passed(parameter: str, draft: Draft, library: str) -> str:
     name = _meant(parameter, draft)
     for each in draft.arguments:
         if each.name == name and each.role in ("input", "inout"):
-            return f'inputs["{name}"]'
+            return _array(each, library)
     for known in draft.fields:
         if name in (known.name, known.argument):
             return f'problem["{known.name}"]'

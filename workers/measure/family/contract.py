@@ -127,11 +127,15 @@ def array_of(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
 
 
 def on_host(made: Any) -> Any:
-    """Copy an array of PyTorch or CuPy to host memory. Return other values unchanged."""
+    """Copy an array of PyTorch, CuPy or JAX to host memory. Return other values unchanged."""
     libraries = {each.__module__.partition(".")[0] for each in type(made).__mro__}
     if "torch" in libraries:
         narrow = str(made.dtype).startswith(("torch.bfloat16", "torch.float8"))  # NumPy has no bfloat16
         return (made.float() if narrow else made).numpy(force=True)
+    if libraries & {"jax", "jaxlib"}:
+        made = np.asarray(made)
+        narrow = made.dtype.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")  # of ml_dtypes
+        return made.astype(np.float32) if narrow else made
     return made.get() if "cupy" in libraries else made
 
 
