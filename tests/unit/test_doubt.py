@@ -1,4 +1,4 @@
-"""`kernel-evo measure` doubts a time only if a rule about times fails twice, or if an answer is wrong."""
+"""`kernel-evo measure` doubts a time only if a rule about times fails twice, or if an output is wrong."""
 
 from collections.abc import Sequence
 from typing import Any, cast

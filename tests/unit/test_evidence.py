@@ -86,7 +86,7 @@ def test_challenger_with_missing_evidence_is_not_promoted(
     assert verdict.summary.startswith("Not promoted.")
 
 
-def test_cpu_report_must_state_the_separation_of_candidate_and_judge() -> None:
+def test_cpu_report_must_state_the_isolation_of_the_candidate() -> None:
     assert not decided(replace(WHOLE, environment={})).promote
     assert decided(replace(WHOLE, environment={}), "cuda").promote
 

@@ -1,4 +1,4 @@
-"""The tunables are found that decide whether a failing line of a source is compiled."""
+"""For a failing line, the tunables are found on which the failure depends."""
 
 from dataclasses import replace
 from typing import Any
@@ -49,7 +49,7 @@ def decided_by(
         '#include "kernel.h"\nFAILS',
     ],
 )
-def test_no_tunable_decides_whether_a_line_outside_their_conditions_is_compiled(source: str) -> None:
+def test_line_outside_all_conditions_depends_on_no_tunable(source: str) -> None:
     assert decided_by(source, kernel__h="int A0;\n") == ()
 
 
@@ -71,7 +71,7 @@ def test_no_tunable_decides_whether_a_line_outside_their_conditions_is_compiled(
         ("#if A == \\\n 1\n#error FAILS\n#endif", "A"),
     ],
 )
-def test_tunables_in_the_conditions_around_a_line_decide(source: str, names: str) -> None:
+def test_line_depends_on_the_tunables_in_the_conditions_around_it(source: str, names: str) -> None:
     check = "#error FAILS\n" if "check.h" in source else ""
     assert decided_by(source, size__h="#define SIZE A\n", check__h=check) == tuple(names)
 
@@ -94,7 +94,7 @@ def test_tunables_in_the_conditions_around_a_line_decide(source: str, names: str
         ("_Static_assert(\n#if A == 1\n1\n#else\n0\n#endif\n); // FAILS", None),
     ],
 )
-def test_names_in_a_static_assertion_decide_whether_it_holds(source: str, names: str | None) -> None:
+def test_failed_static_assertion_depends_on_the_tunables_in_it(source: str, names: str | None) -> None:
     line = 1 if source.startswith("_Static_assert(A\n") else 0
     found = decided_by(source, "static assertion failed", line=line)
     assert found == (("A", "B") if line else None if names is None else tuple(names))
@@ -112,11 +112,11 @@ def test_names_in_a_static_assertion_decide_whether_it_holds(source: str, names:
         "#define BODY FAILS\nBODY",
     ],
 )
-def test_deciding_tunables_are_unknown_if_the_text_does_not_suffice(source: str) -> None:
+def test_deciding_tunables_are_unknown_if_the_source_text_leaves_them_open(source: str) -> None:
     assert decided_by(source) is None
 
 
-def test_deciding_tunables_are_unknown_without_a_place_of_the_first_error_in_a_file_of_the_family() -> None:
+def test_deciding_tunables_are_unknown_unless_the_first_error_is_in_a_family_file() -> None:
     files, made = {FILE: "#error x\n"}, implementation()
     for log in (
         "the compiler was stopped after 60 s",

@@ -379,7 +379,7 @@ def test_excessively_large_documents_are_refused(values: dict[str, Any]) -> None
         Family.from_document(edited("cpu.tunables", values))
 
 
-def test_text_values_that_cannot_be_macros_are_refused_without_a_template() -> None:
+def test_string_values_of_source_families_must_be_valid_macro_values() -> None:
     whole = edited("cpu.template", None)
     whole["cpu"]["source"] = "kernel.c"
     Family.from_document(whole)
@@ -410,7 +410,7 @@ def test_text_values_that_cannot_be_macros_are_refused_without_a_template() -> N
         ("__x86_64__", "kernel.c", "reserved for compilers"),
     ],
 )
-def test_tunable_named_like_a_keyword_is_refused_without_a_template(name: str, file: str, meaning: str) -> None:
+def test_tunable_of_a_source_family_must_not_be_named_like_a_keyword(name: str, file: str, meaning: str) -> None:
     whole = edited("cpu.template", None)
     whole["cpu"]["source"] = file
     whole["cpu"]["tunables"][name] = [1, 2]

@@ -1,4 +1,4 @@
-"""Checks on further inputs detect kernels that are wrong for one input in 100."""
+"""Checks on additional inputs detect kernels that are wrong for one input in 100."""
 
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
@@ -33,7 +33,7 @@ def scrutiny(deterministic: bool = True) -> OutputCheck:
     [(lambda x: 2 * x, 0), (lambda x: 2 * x if x % 100 else 0.0, 3)],
     ids=["correct", "wrong for one input in 100"],
 )
-def test_kernel_that_is_wrong_for_one_of_100_further_inputs_is_detected(
+def test_kernel_that_is_wrong_for_one_of_100_additional_inputs_is_detected(
     kernel: Callable[[float], float], wrong: int
 ) -> None:
     judged = scrutiny()
@@ -46,7 +46,7 @@ def test_kernel_that_is_wrong_for_one_of_100_further_inputs_is_detected(
     assert found.first.startswith("verified call 100: `y` differs from the reference") is bool(wrong)
 
 
-def test_last_bit_differences_are_accepted_only_on_further_inputs() -> None:
+def test_last_bit_differences_are_accepted_only_on_additional_inputs() -> None:
     judged, near = scrutiny(), buffers(1.0)
     near.arrays["y"][0] = np.nextafter(2.0, 3.0)
     judged.look_at(near, golden(1.0))

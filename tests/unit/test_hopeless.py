@@ -164,7 +164,7 @@ def test_launch_failures_with_different_reasons_are_not_a_common_failure() -> No
 
 
 @pytest.mark.parametrize("blanks", [" " * 100_000, "\n" * 100_000])
-def test_hostile_compile_log_is_read_in_linear_time(blanks: str) -> None:
+def test_adversarial_compile_log_is_read_in_linear_time(blanks: str) -> None:
     begun_s = time.process_time()
     assert same_error(trials(*[failed(f"error{blanks}x")] * ALIKE)) is None
     assert time.process_time() - begun_s < 2.0
@@ -272,7 +272,7 @@ def test_two_equal_errors_do_not_end_a_search() -> None:
     assert (reason, ended) == (None, 60)
 
 
-def test_space_with_more_pairs_of_values_than_a_search_can_cover_does_not_end() -> None:
+def test_search_does_not_end_early_if_the_space_has_too_many_value_pairs() -> None:
     values = list(range(400))
     assert searched(space_of(BLOCK=values, UNROLL=values), lambda _: failed("#error"), most=30) == (None, 30)
 
@@ -298,14 +298,14 @@ CHECKS = ["#error unsupported", "static assertion failed: lanes", "unknown type 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("error", CHECKS)
-def test_error_in_a_line_that_no_tunable_decides_ends_a_search_of_a_large_space(strategy: str, error: str) -> None:
+def test_error_that_depends_on_no_tunable_ends_a_search_of_a_large_space(strategy: str, error: str) -> None:
     reason, ended = searched(large(), lambda _: decided(error), strategy=strategy)
     assert ended == ALIKE and reason is not None and error in reason
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("error", CHECKS)
-def test_error_in_a_line_that_one_tunable_decides_ends_a_search_after_all_of_its_values(
+def test_error_under_a_condition_on_one_tunable_ends_the_search_after_all_values_of_the_tunable(
     strategy: str, error: str
 ) -> None:
     tried: list[Config] = []
@@ -322,9 +322,7 @@ def test_error_in_a_line_that_one_tunable_decides_ends_a_search_after_all_of_its
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("error", CHECKS)
-def test_error_does_not_end_a_search_before_every_combination_of_the_deciding_tunables_failed(
-    strategy: str, error: str
-) -> None:
+def test_search_continues_until_every_combination_of_the_deciding_tunables_failed(strategy: str, error: str) -> None:
     """The source has a clause ``#if A == 8 && B == 5``, and an error in its ``#else``."""
 
     def outcome(config: Config) -> Outcome:

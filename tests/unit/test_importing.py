@@ -187,7 +187,7 @@ def test_import_takes_extents_from_the_brackets_of_a_parameter(parameter: str, s
         ("x[N] = 2; *x = 1;", ("N",)),
     ],
 )
-def test_argument_whose_indices_are_numbers_has_as_many_elements(body: str, shape: tuple[str, ...]) -> None:
+def test_shape_of_an_array_with_constant_indices_follows_from_the_indices(body: str, shape: tuple[str, ...]) -> None:
     (found,) = draft(f"void f(int *x) {{ {body} }}").arguments
     assert found.shape == shape
 
@@ -558,7 +558,7 @@ def test_source_with_a_large_table_is_read_in_linear_time(qualifier: str) -> Non
 
 PLAIN = "void scale(float *y, const float *x, int n) { y[n] = x[n]; }\n"
 KERNEL = f"__global__ {PLAIN}"
-HOSTILE: dict[str, str] = {
+ADVERSARIAL: dict[str, str] = {
     "unclosed template parameters": "template<" * 20_000 + KERNEL,
     "closing brackets of template parameters": "template<" + ">" * 200_000 + KERNEL,
     "unfinished kernel declarations": "__global__ void f(" * 10_000 + KERNEL,
@@ -603,8 +603,8 @@ HOSTILE: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_source_is_read_in_linear_time(text: str) -> None:
+@pytest.mark.parametrize("text", ADVERSARIAL.values(), ids=ADVERSARIAL)
+def test_adversarial_source_is_read_in_linear_time(text: str) -> None:
     """Most of these sources would take more than 10 s if the whole source were searched for each name."""
     begun_s = time.process_time()
     source = read_source(text, "cuda" if "__global__" in text else "c++")
@@ -614,7 +614,7 @@ def test_hostile_source_is_read_in_linear_time(text: str) -> None:
 
 
 @pytest.mark.parametrize("count", [200, 201, 5_000])
-def test_function_with_more_parameters_than_a_family_may_have_arguments_is_refused(count: int) -> None:
+def test_import_refuses_a_function_with_more_than_200_parameters(count: int) -> None:
     others = "".join(f", int a{number}" for number in range(count - 1))
     source = read_source(f"void f(float *y{others}) {{ y[0] = 1; }}", "c")
     if count <= 200:

@@ -136,7 +136,7 @@ def test_launches_are_drafted_in_the_order_of_the_host_function(host: str, launc
     assert [each.entry for each in draft(SUMS + host).launches] == launched
 
 
-def test_launch_in_a_loop_is_marked_for_a_person() -> None:
+def test_launch_in_a_loop_is_marked_as_a_decision_for_the_user() -> None:
     host = "void f() { block_sums<<<n, 1>>>(x, p, n); while (n) total<<<1, 1>>>(p, y, n); }"
     first, second = draft(SUMS + host).launches
     assert (first.decide, "how often total is launched" in second.decide) == ("", True)
@@ -160,7 +160,7 @@ def test_kernels_named_by_entry_are_one_call_in_the_given_order() -> None:
         draft(SUMS, "block_sums", "totals")
 
 
-def test_parameters_and_variables_of_equal_names_are_told_apart() -> None:
+def test_parameters_and_variables_of_equal_names_are_distinguished() -> None:
     found = draft(
         "__global__ void first(const float *x, float *y, int n) { if (threadIdx.x < n) y[threadIdx.x] = x[0]; }\n"
         "__global__ void second(const float *x, float *out, int m) {\n"

@@ -270,7 +270,7 @@ def test_parameter_that_heuristics_compute_is_not_a_tunable() -> None:
     assert found.derived["BLOCK"] == "2 * n"
 
 
-def test_array_whose_elements_are_indices_gets_a_dtype_of_integers() -> None:
+def test_array_whose_elements_are_indices_gets_an_integer_dtype() -> None:
     kernel = """
 @triton.jit
 def gather(x, order, out, n, BLOCK: tl.constexpr):
@@ -283,9 +283,7 @@ def gather(x, order, out, n, BLOCK: tl.constexpr):
 
 
 @pytest.mark.parametrize(("access", "deterministic"), [("atomic_add", False), ("atomic_max", True), ("store", True)])
-def test_order_of_the_sums_is_declared_as_undefined_if_a_triton_kernel_adds_atomically(
-    access: str, deterministic: bool
-) -> None:
+def test_imported_triton_kernel_with_atomic_adds_is_declared_nondeterministic(access: str, deterministic: bool) -> None:
     kernel = f"""
 @triton.jit
 def collect(x, out, n, BLOCK: tl.constexpr):

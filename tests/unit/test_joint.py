@@ -68,7 +68,7 @@ def figures(log: list[Logged]) -> list[tuple[float, float]]:
 
 
 @pytest.mark.slow
-def test_two_objective_search_covers_more_of_the_front_than_a_search_by_time(
+def test_two_objective_search_covers_more_of_the_pareto_front_than_a_search_by_time(
     recording: Recording, space: Space
 ) -> None:
     shares = {}
@@ -110,7 +110,7 @@ def test_scalarisation_weights_0_and_1_rank_by_one_objective() -> None:
     assert all(each[-1] == 4 for each in ranked.values()), "a dominated trial ranks last"
 
 
-def test_every_trial_on_a_concave_front_is_the_best_for_some_weight() -> None:
+def test_every_trial_on_a_concave_pareto_front_is_the_best_for_some_weight() -> None:
     points = [(1.0, 9.0), (4.0, 8.0), (6.5, 6.5), (8.0, 4.0), (9.0, 1.0)]
     history = history_of(*((math.exp(x), math.exp(y)) for x, y in points))
     best = {scalarised(history, step / (WEIGHTS - 1)).elites(1)[0].number for step in range(WEIGHTS)}

@@ -65,7 +65,7 @@ def test_mechanism_with_the_fastest_trial_gets_a_second_trial_first() -> None:
         assert {space.decode(row)["COPY"] for row in suggested.rows} == {leading}
 
 
-def test_mechanisms_get_no_extra_trials_after_the_last_trial_limit() -> None:
+def test_niche_that_used_its_largest_trial_quota_gets_no_more_trials() -> None:
     space = engine()
     configs = [config for config in space.sample(np.random.default_rng(1), 60) if config["COPY"] == "async"]
     trials = [(config, measured(10.0 + number)) for number, config in enumerate(configs[: RUNGS[-1][1]])]

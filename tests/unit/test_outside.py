@@ -171,7 +171,7 @@ def test_sources_and_flags_of_builtin_families_pass_the_variant_check(package: r
         assert outside_flag(implementation.flags) is None
 
 
-HOSTILE = {
+ADVERSARIAL = {
     name: unit * (200_000 // len(unit))
     for name, unit in {
         "comments": "/*",
@@ -188,8 +188,8 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_variant_sources_are_checked_without_excessive_time(text: str) -> None:
+@pytest.mark.parametrize("text", ADVERSARIAL.values(), ids=ADVERSARIAL)
+def test_adversarial_variant_sources_are_checked_without_excessive_time(text: str) -> None:
     package = registry.package_of(family_of(FILES), {**FILES, "kernel.c": text.encode()})
     implementation = replace(package.family.implementation("cpu"), mode="source", file="kernel.c")
     began_s = time.process_time()

@@ -1,4 +1,4 @@
-"""The text that identifies a problem stays the same when a family gets further fields."""
+"""The text that identifies a problem stays the same when a family gets additional fields."""
 
 import pytest
 

@@ -127,7 +127,7 @@ def test_wrong_outputs_forbid_promotion_and_are_counted() -> None:
     assert verdict(replace(report, answers=OutputChecks(judged=500))).promote
 
 
-def test_number_of_correct_outputs_bounds_the_rate_of_wrong_calls_and_inputs() -> None:
+def test_number_of_correct_outputs_bounds_the_error_rate_of_calls_and_inputs() -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
     found = rule(verdict(replace(report, answers=OutputChecks(judged=4136, inputs=312))), "answers")
     assert found.text == (
@@ -261,7 +261,7 @@ def test_challenger_whose_gain_is_within_the_noise_is_not_promoted() -> None:
     assert "less time than the incumbent, but the noise leaves these rules undecided: noise." in result.summary
 
 
-def test_challenger_without_a_second_series_fails_the_noise_rule() -> None:
+def test_challenger_without_a_second_sample_series_fails_the_noise_rule() -> None:
     challenger, incumbent = noisy_round(np.random.default_rng(7), 50, 100)
     result = verdict(ConfirmReport(challenger=challenger, incumbent=incumbent, sanitizers=CLEAN))
     assert [rule.name for rule in result.rules if not rule.passed] == ["noise"]
@@ -373,7 +373,7 @@ def repeated(report: ConfirmReport, *speedups: float, against: str = "incumbent"
     return replace(report, repeats=repeats, repeated_against=against)
 
 
-def test_further_processes_predict_the_speedup_in_the_next_process() -> None:
+def test_speedup_in_the_next_process_is_predicted_from_several_processes() -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.24, 1.25, 1.26, 1.25)
     result = verdict(report)
     prediction = result.prediction
@@ -438,7 +438,7 @@ def test_challenger_with_too_little_gain_gets_no_further_processes() -> None:
 
 
 @pytest.mark.parametrize("against", ["numpy", "nothing"])
-def test_further_processes_without_the_incumbent_cannot_promote_over_the_incumbent(against: str) -> None:
+def test_processes_that_did_not_time_the_incumbent_cannot_lead_to_its_replacement(against: str) -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80, numpy=90), *(1.25,) * 4, against=against)
     result = verdict(report)
     assert [each.name for each in result.unmet] == ["processes"]
@@ -498,7 +498,7 @@ def test_challenger_whose_gain_is_smaller_than_the_skipped_work_is_not_promoted(
         ((0.8,) * 7, False, "Not promoted: 18.1% more time than the incumbent; not met: gain, processes."),
     ],
 )
-def test_challenger_without_a_gain_in_further_processes_is_refused_if_the_bound_excludes_the_gain(
+def test_challenger_is_refused_if_the_bound_over_several_processes_excludes_the_minimum_gain(
     further: tuple[float, ...], undecided: bool, summary: str
 ) -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), *further)
@@ -526,7 +526,7 @@ def test_first_process_refuses_a_challenger_only_if_the_bound_excludes_the_gain(
     assert not undecided(wrong, POLICY), "further processes cannot change the answers"
 
 
-def test_challenger_with_a_small_gain_in_the_first_process_is_promoted_by_further_processes() -> None:
+def test_challenger_with_a_small_gain_in_the_first_process_is_promoted_by_later_processes() -> None:
     report = repeated(constant(99.0), 1.035, 1.034, 1.035, 1.036, 1.034, 1.035, 1.036)
     assert not verdict(constant(99.0)).promote
     assert [undecided(replace(report, repeats=report.repeats[:further]), POLICY) for further in (1, 4, 6, 7)] == [
@@ -539,7 +539,8 @@ def test_challenger_with_a_small_gain_in_the_first_process_is_promoted_by_furthe
 
 
 def test_challenger_without_a_gain_in_the_first_process_gets_the_verdict_cannot_tell_after_five_processes() -> None:
-    """The rules about the rounds of the first process are unmet, so further processes cannot promote the challenger."""
+    """The rules about the rounds of the first process are unmet, so additional processes cannot promote the
+    challenger."""
     report = repeated(constant(100.0), 1.1, 0.95, 1.15, 1.05)
     assert undecided(replace(report, repeats=report.repeats[:-1]), POLICY)
     assert not undecided(report, POLICY)

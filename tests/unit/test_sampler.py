@@ -1,4 +1,4 @@
-"""The Optuna sampler passes Optuna's own sampler tests, and keeps further guarantees."""
+"""The Optuna sampler passes Optuna's own sampler tests, and fulfils additional guarantees."""
 
 import copy
 import pickle

@@ -275,7 +275,7 @@ def test_next_fastest_trials_challenge_up_to_the_limit_of_the_policy(space: Spac
     assert challengers == [1, 2, 0]
 
 
-def test_number_of_further_challenges_is_known_when_a_challenge_begins(space: Space) -> None:
+def test_number_of_remaining_challenges_is_known_when_a_challenge_begins(space: Space) -> None:
     search = start(space, policy=Policy(challengers=4, final_challengers=3))
     run(search, [3, 1, 2, 4, 5])
     counts = []
