@@ -1,4 +1,4 @@
-"""Route of requests: directly to the service, or through the proxy in the environment variables."""
+"""Chooses the route of requests: directly to the service, or through the proxy in the environment variables."""
 
 import os
 import socket

@@ -84,7 +84,7 @@ class Searches(Calls):
         return parse(self._send("POST", f"/searches/{search_id}/{command}"), SearchView)
 
     def ablate(self, search_id: int, *, values: bool = False) -> SearchView:
-        """Start an ablation of a finished search's champion, which measures the effect of each switch.
+        """Start an ablation, which measures the effect of each switch of a finished search's champion.
 
         Args:
             values: True to also change each tunable that is not a switch, to the values next to the champion's value.

@@ -1,4 +1,4 @@
-"""Roles, and access tokens."""
+"""Roles and access tokens."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -247,7 +247,7 @@ def _reached(result: Result) -> float | None:
 
 
 def _by(search: SearchView) -> str:
-    """Return a mark for statements about a time that no confirmation measured; empty for a confirmed time."""
+    """Return a note that the time is from quick samples; empty for a confirmed time."""
     unconfirmed = search.champion is None and search.best is not None and search.best.source != "confirmed"
     return " (by quick samples, not confirmed)" if unconfirmed else ""
 

@@ -313,7 +313,7 @@ def test_table_wider_than_the_terminal_becomes_a_list() -> None:
     assert "notes" not in str(narrow), "the list omits empty rows"
 
 
-def test_report_ranks_trials_in_the_order_of_the_service_even_if_their_times_are_equal() -> None:
+def test_report_keeps_the_service_order_of_trials_with_equal_times() -> None:
     ranking = [trial(9, 3.0, BLOCK=8), trial(10, 3.0, BLOCK=16), trial(2, 5.0, BLOCK=4)]
     lines = reported(finished(), ranking, "", "sdpa").splitlines()
     numbered = [line.split()[:2] for line in lines if "BLOCK=" in line and line.split()[0].isdigit()]

@@ -271,7 +271,7 @@ def test_local_search_ends_with_status_3_if_nothing_can_be_stored(cause: str, mo
     )
 
 
-def test_refused_writes_do_not_end_a_progressing_search_or_a_search_of_a_remote_service(
+def test_refused_writes_do_not_end_a_progressing_or_remote_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)

@@ -208,7 +208,7 @@ def test_default_database_is_in_the_data_folder_of_the_user(tmp_path: Path, monk
     assert "kernel-evo" in str(LocalDatabase.of(None).database.parent)
 
 
-def test_command_waits_for_a_confirmation_requested_in_a_second_terminal_before_ending(
+def test_command_ends_only_after_a_confirmation_for_another_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     proving = view(proving=ProvingView(job="confirm", trial=1, since=NOW))

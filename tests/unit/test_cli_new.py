@@ -98,5 +98,5 @@ def test_error_about_a_refused_folder_contains_a_valid_command(
 @pytest.mark.parametrize(
     ("path", "shown"), [("../evil", "../evil"), ("evil", "./evil"), ("-x", "./-x"), ("/x", "/x"), ("~", "./~")]
 )
-def test_path_in_a_suggested_command_cannot_be_mistaken_for_a_family_name_or_an_option(path: str, shown: str) -> None:
+def test_suggested_path_cannot_be_mistaken_for_a_family_name_or_an_option(path: str, shown: str) -> None:
     assert shown_path(Path(path)) == shown

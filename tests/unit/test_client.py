@@ -320,7 +320,7 @@ def test_client_sends_its_token_and_omits_absent_filters() -> None:
 
 
 @pytest.mark.parametrize("token", ["ü", "a\nb", "a b", "tab\t", "nul\0", "\N{ZERO WIDTH SPACE}x"])
-def test_error_about_a_token_with_invalid_header_characters_does_not_contain_the_token(token: str) -> None:
+def test_error_about_an_invalid_token_does_not_contain_the_token(token: str) -> None:
     with pytest.raises(InvalidInput, match="characters that a token cannot have") as refused:
         Client("http://127.0.0.1:1", token=token)
     assert refused.value.field == "token"

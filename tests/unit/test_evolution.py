@@ -365,7 +365,7 @@ def test_proposal_age_follows_the_clock_of_the_service(asked_s: float, state: st
     assert memory.kept[0].state == state
 
 
-def test_evolution_ends_when_a_variant_reaches_the_requested_share_of_the_device_limit() -> None:
+def test_evolution_ends_when_a_variant_reaches_the_requested_share_of_the_limit() -> None:
     memory = Memory(found=[view(0, time_us=10.0, share=0.95)])
     with model(GOOD) as (chat, _):
         assert evolved(chat, memory, share=0.9) == "share"

@@ -55,7 +55,7 @@ def test_mission_report_marks_goals_reached_open_or_impossible() -> None:
     assert "not on NVIDIA L4" not in text
 
 
-def test_goal_shorter_than_the_datasheet_limit_is_reached_if_a_measured_time_reaches_it() -> None:
+def test_goal_below_the_datasheet_limit_can_be_reached_by_a_measured_time() -> None:
     assert "| 8 µs | hoped-for time with FP8, lower end | reached |" in report(result(7.9))
 
 

@@ -259,7 +259,7 @@ def test_report_of_estimates_draws_no_conclusions_about_values() -> None:
     assert text.count("measured") == 1, "only the list of omitted sections contains this text"
 
 
-def test_report_of_a_compile_only_search_without_estimates_states_that_nothing_was_estimated() -> None:
+def test_report_states_that_a_compile_only_search_estimated_nothing() -> None:
     text = written(Material(search=estimated(best=None), best=None), Terms(goals=parse_goals("a=900us")))
     for part in (
         "| a | 900 µs | – | not known: nothing was estimated |",

@@ -120,7 +120,8 @@ def _print_timing(out: Console, cache: str, timing: Timing, roofline: Roofline |
     if timing.floor_us is not None:
         text += f"; an empty call takes {time_text(timing.floor_us)}"
     if timing.anchor_us:
-        text += f"; {significant(timing.median_us / timing.anchor_us)} times the anchor kernel"
+        ratio = significant(timing.median_us / timing.anchor_us)
+        text += f"; {ratio} times the time of the anchor kernel (a fixed reference kernel)"
     _step(out, cache, True, text)
     if roofline is not None and roofline.floor_us > 0:
         share, limit = percent_text(roofline.share(timing.median_us)), time_text(roofline.floor_us)

@@ -222,5 +222,5 @@ def _path(where: str) -> Path | None:
     except (ImportError, ValueError):
         found = None
     if found is None:
-        raise InvalidInput("--reference", f"{where} is neither a file nor a Python module that is installed here")
+        raise InvalidInput("--reference", f"{where} is neither a file nor an installed Python module")
     return Path(found.origin) if found.origin is not None and found.origin.endswith(".py") else None

@@ -57,7 +57,7 @@ class StandbyProcess:
         If the process has ended, e.g. because a module cannot be imported, return None.
 
         Args:
-            log: file to which the output of the subcommand is appended.
+            log: file; the output of the subcommand is appended to it.
             token: token for the service.
         """
         assert self._process.stdin is not None
@@ -85,7 +85,7 @@ class Standby:
 
     @classmethod
     def of_a_search(cls, database: Path) -> "Standby":
-        """Start a service and a worker, unless a service already runs on the database."""
+        """Start standby processes for a service and a worker, unless a service already runs on the database."""
         from db.engine.ownership import running_service
 
         with suppress(EvoError):  # the command reports why the database cannot be used

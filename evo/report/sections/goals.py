@@ -61,7 +61,7 @@ def judged(goal: Goal, material: Material) -> GoalResult | None:
 
 
 def _mark(material: Material) -> str:
-    """Return `` (quick)`` for figures of a trial that was not confirmed, else an empty string."""
+    """Return `` (quick)`` for times of a trial that was not confirmed, else an empty string."""
     best, estimated = material.search.best, material.search.estimated
     quick = material.champion is None and best is not None and best.source == "quick"
     return " (quick)" if quick and not estimated else ""
