@@ -23,7 +23,7 @@ _ERROR = re.compile(
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _ASSERTION = re.compile(r"static.?assert", re.IGNORECASE)
 _INSTANTIATED = frozenset({"template", "auto"})
-"""Words of C++ with which an assertion may depend on the arguments of a template."""
+"""C++ words that may make an assertion depend on the arguments of a template."""
 
 _CONSTANT = frozenset(
     _NAME.findall(

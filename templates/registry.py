@@ -137,7 +137,7 @@ def find(name_or_path: str) -> Package:
     name, *fields = re.split(r"[\s,:;@(){}\[\]]+", name_or_path.strip(" )}]"))
     if any("=" in each for each in fields) and name in {*builtins, *installed, *shipped}:
         problem = quoted(",".join(fields))
-        raise NotFound(f"{quoted(name_or_path)} is no family; write {name} --problem {problem}")
+        raise NotFound(f"{quoted(name_or_path)} is not a family; write {name} --problem {problem}")
     reason = unknown(name_or_path, [*builtins, *installed], "families")
     if name_or_path and Path(name_or_path).exists():
         reason += f"; for the family in this directory, write {quoted(f'./{name_or_path}')}"

@@ -96,7 +96,7 @@ class Candidate:
         return f"{architecture}a" if self.specific else architecture
 
     def compiled(self, ptx: str) -> "Candidate":
-        """Return the candidate with the launch settings that Triton chose. Candidates of other kernels are unchanged.
+        """Return the candidate with the launch settings that Triton chose. Other candidates are returned unchanged.
 
         Args:
             ptx: PTX of the compiled kernel; empty if there is none.

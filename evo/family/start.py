@@ -12,7 +12,7 @@ from evo.trial import Config, Value
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """A config that is tried first on problems and devices for which an expression is true.
+    """A config that is tried first if an expression is true for the problem and the device.
 
     Attributes:
         expression: condition over problem fields and device limits.

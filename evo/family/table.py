@@ -79,7 +79,7 @@ class Table:
     ) -> str:
         if default is not None and key not in self:
             return default
-        value = self.raw(key, what or "a text")
+        value = self.raw(key, what or "a string")
         if not isinstance(value, str) or len(value) > MAX_TEXT or not (value.strip() or default is not None):
             fits = not what or (pattern is not None and pattern.fullmatch(str(value)))
             written = as_text(key, value) if fits else ""

@@ -43,7 +43,7 @@ def _preliminary(report: ConfirmReport, policy: Policy, costs: Costs | None) -> 
 def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
     """Return True if a confirmation needs one more fresh process.
 
-    The result is False if a rule is unmet that further processes cannot change, such as `correct`.
+    The result is False if a rule is unmet that more processes cannot change, such as `correct`.
 
     With an incumbent, the result is True while the sequential test is open. If a rule about the rounds of the first
     process is unmet, the challenger will not be promoted. Up to `Policy.confirm_processes` processes then show whether
@@ -215,7 +215,7 @@ def _not_measured(report: ConfirmReport) -> Verdict:
 
 def _without_value(error: InvalidInput) -> Verdict:
     """Return the verdict for a metric that has no value for challenger or incumbent."""
-    text = f"Challenger and incumbent cannot be compared: {error}."
+    text = f"The challenger and the incumbent cannot be compared: {error}."
     rule = Rule(name="metric", passed=False, figure=0.0, threshold=1.0, text=text)
     return Verdict(promote=False, summary=f"Not promoted. {text}", rules=(rule,))
 

@@ -127,8 +127,8 @@ class Policy:
         max_worker_losses: number of lost workers after which a trial is Abandoned.
         reference_failures: number of trials at the start of a search after which the search ends if reference.py failed
             on all of them.
-        seeds: number of random seeds with which inputs of the first correctness case are drawn, at least 2. The inputs
-            of one additional seed are checked only after all timing.
+        seeds: number of random seeds for the inputs of the first correctness case, at least 2. The inputs of one
+            additional seed are checked only after all timing.
         thresholds: thresholds by rule name, for rules that declare a default threshold; see `threshold`.
     """
 

@@ -17,7 +17,7 @@ INVALIDATING = ("correct", "answers", "work", "inputs", "sanitizers")
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """The result of one condition of a promotion. It is reported whether the condition is met or not.
+    """Result of one promotion rule. It is reported whether the rule is met or not.
 
     Attributes:
         figure: measured value, in the unit of `threshold` (µs, a fraction, a probability or a count).

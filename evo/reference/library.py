@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 LARGE_FLOPS = 5e10
-"""Number of operations for which CPU cores need several seconds."""
+"""Number of operations that take CPU cores several seconds."""
 
 LARGE_ELEMENTS = 1 << 25
 """Total number of array elements that CPU cores need a second or more to copy and round."""

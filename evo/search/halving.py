@@ -34,8 +34,8 @@ STAGNATION = 3 * FIRST
 """
 
 LEAST_GAIN = 0.01
-"""Relative reduction of the lowest cost from which a trial counts as an improvement. Smaller reductions are noise of
-the samples.
+"""Minimum relative reduction of the lowest cost that counts as an improvement. Smaller reductions are noise of the
+samples.
 """
 
 REPEATED = 3

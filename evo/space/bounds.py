@@ -56,7 +56,7 @@ ANYTHING = Range(np.asarray(-np.inf), np.asarray(np.inf))
 
 @dataclass(frozen=True)
 class Verdict:
-    """Masks of the elements for which a condition can be true, and of the elements for which it can be false."""
+    """Masks of the elements where a condition can be true, and of those where it can be false."""
 
     true: Mask
     false: Mask

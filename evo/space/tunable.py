@@ -229,7 +229,7 @@ def _check_value(value: object, field: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Constraint:
-    """A condition on configs. Configs for which the expression is not true are invalid.
+    """A condition on configs. Configs that do not satisfy the expression are invalid.
 
     Attributes:
         because: reason for the condition, as a sentence for users.

@@ -218,7 +218,7 @@ def test_export_loader_error_names_the_invalid_argument(folder: Path, cupy: Simp
         ({"x": x[:9]}, ValueError, r"x must have shape \(256,\), not \(9,\)"),
         ({"x": array(np.arange(2 * N))[::2]}, ValueError, "x must be C-contiguous"),
         ({"x": elsewhere}, ValueError, "x is on device 1, the kernel on device 0"),
-        ({"x": array(np.arange(N + 1))[1:]}, ValueError, r"not a multiple of 16 bytes; pass x.copy\(\)"),
+        ({"x": array(np.arange(N + 1))[1:]}, ValueError, r"is not aligned to 16 bytes; pass x.copy\(\)"),
         ({"x": x, "y": x}, ValueError, "y overlaps x in memory"),
     ):
         with pytest.raises(error, match=text):
@@ -280,7 +280,7 @@ def test_exported_pytorch_operator_launches_on_the_current_stream(
     x = torch.arange(N, dtype=torch.float32)
     assert torch.equal(module._run(x), 3 * x + 1)
     assert streams == [(77, None)]
-    with pytest.raises(ValueError, match=r"not a multiple of 16 bytes; pass x.clone\(\)"):
+    with pytest.raises(ValueError, match=r"is not aligned to 16 bytes; pass x.clone\(\)"):
         module._run(torch.arange(N + 1, dtype=torch.float32)[1:])
 
 

@@ -75,7 +75,7 @@ def test_digests_of_builtin_families_equal_the_digests_of_their_packages() -> No
 
 @pytest.mark.parametrize("text", ["sdpa:S=64,D=32", "sdpa S=64 D=32", "sdpa(S=64, D=32)", "sdpa[S=64,D=32]"])
 def test_error_of_a_family_with_a_problem_shows_the_option_for_the_problem(text: str) -> None:
-    with pytest.raises(NotFound, match=r"is no family; write sdpa --problem S=64,D=32$"):
+    with pytest.raises(NotFound, match=r"is not a family; write sdpa --problem S=64,D=32$"):
         registry.find(text)
 
 

@@ -1,4 +1,4 @@
-"""Plans: cached decisions on which kernel, if any, computes a call.
+"""Plans: cached decisions whether a kernel computes a call, and which kernel.
 
 A repeated call needs only a lookup, and a check of addresses, gradients and the number of threads, which are not part
 of the cache key.

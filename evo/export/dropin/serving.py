@@ -200,7 +200,7 @@ def _unaligned(names: Sequence[str], inputs: Sequence[torch.Tensor], plan: Plan)
     try:
         for name, each, alignment in zip(names, read, plan.alignments, strict=False):
             if each.data_ptr() % alignment:
-                return f"{name} has an address that is not a multiple of {alignment} bytes"
+                return f"{name} is not aligned to {alignment} bytes"
     except RuntimeError:
         return f"{', '.join(names[: len(read)])}: tensors without memory of their own"
     return None

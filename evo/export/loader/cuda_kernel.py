@@ -182,7 +182,7 @@ class Kernel:
         if given.device.id != self.device.id:
             raise ValueError(f"{name} is on device {given.device.id}, the kernel on device {self.device.id}")
         if given.data.ptr % ADDRESSES:
-            raise ValueError(f"{name} has an address that is not a multiple of {ADDRESSES} bytes; pass {name}.copy()")
+            raise ValueError(f"{name} is not aligned to {ADDRESSES} bytes; pass {name}.copy()")
         if ("min" in each or "max" in each) and not cp.cuda.get_current_stream().is_capturing():
             _refuse_beyond(each, int(given.min()), int(given.max()))
         return given

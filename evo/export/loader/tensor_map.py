@@ -88,7 +88,7 @@ def encode(
         TensorMapError: the address is not aligned, the driver refuses the map, or the driver does not support maps.
     """
     if address % ADDRESSES:
-        raise TensorMapError(f"{of} has an address that is not a multiple of {ADDRESSES} bytes; pass a copy of it")
+        raise TensorMapError(f"{of} is not aligned to {ADDRESSES} bytes; pass a copy of it")
     kind, rank = _DTYPES[dtype], len(shape)
     pitches, pitch = [], _SIZES[kind]
     for extent in reversed(shape[1:]):

@@ -85,7 +85,7 @@ def _check_addresses(inputs: tuple[torch.Tensor, ...]) -> None:
     for each, given in zip(INPUTS, inputs, strict=True):
         if given.data_ptr() % ADDRESSES:
             name = each["name"]
-            raise ValueError(f"{name} has an address that is not a multiple of {ADDRESSES} bytes; pass {name}.clone()")
+            raise ValueError(f"{name} is not aligned to {ADDRESSES} bytes; pass {name}.clone()")
 
 
 def _outputs(device: torch.device) -> list[torch.Tensor]:

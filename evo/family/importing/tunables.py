@@ -53,8 +53,8 @@ class MacroUse:
     """How the code uses a macro.
 
     Attributes:
-        cases: values with which the code compares the macro for equality.
-        directives: values with which ``#if`` and ``#elif`` compare the macro for equality.
+        cases: values that the code compares with the macro for equality.
+        directives: values that ``#if`` and ``#elif`` compare with the macro for equality.
         step: True if the macro is the step of a loop.
         bounds: names below which the loops with this step continue, e.g. ``n`` in ``i < n``.
         amount: True if the macro is a divisor, a factor, the bound of a loop or the extent of an array, so 0 is not a
@@ -212,7 +212,7 @@ def tunable(
     if value in (0, 1) and not amount:
         return DraftTunable(name=name, values=(0, 1), default=value)
     if chain or value < 1 or value & (value - 1):
-        decide = "further values, all above 0" if amount else "further values"
+        decide = "more values, all above 0" if amount else "more values"
         return DraftTunable(name=name, values=(value,), default=value, decide=decide)
     around = [max(1, value * 2**power // 4) for power in range(5)]
     if cuda and _THREADS.fullmatch(name) and value >= 32:

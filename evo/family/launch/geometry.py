@@ -47,7 +47,7 @@ class Launch:
     further: tuple["Launch", ...] = ()
 
     def named(self, ptx: str) -> "Launch":
-        """Return a copy in which each entry is replaced by its symbol in the PTX."""
+        """Return a copy that contains the entry functions' symbols in the PTX in place of their names."""
         further = tuple(each.named(ptx) for each in self.further)
         return replace(self, entry=symbol_of(self.entry, ptx) if self.entry else "", further=further)
 
@@ -171,7 +171,7 @@ def _read_geometry(table: Table, call: Sequence[Argument], scope: Scope, derived
             remedy = (
                 "declare the size of clusters in the source, e.g. `__global__ __cluster_dims__(2, 1, 1) void kernel`"
             )
-            raise InvalidInput(table.field(key), f"is no key; {remedy}")
+            raise InvalidInput(table.field(key), f"is not a valid key; {remedy}")
     table.done()
     for key, extents in (("grid", geometry.grid), ("block", geometry.block)):
         if not 1 <= len(extents) <= 3:

@@ -203,7 +203,7 @@ def hopeless(own: Samples, incumbent: Samples, policy: Policy) -> bool:
 def clear(own: Samples, baselines: Sequence[Samples], policy: Policy) -> bool:
     """Return True if the speed-up over the fastest baseline is precise enough; see `Policy.first_round_error`.
 
-    The caller uses this to end the rounds of the first process if there is no incumbent with which to compare.
+    The caller uses this to end the rounds of the first process if there is no incumbent.
     """
     if policy.first_round_error is None or not baselines or not _due(own, policy):
         return False

@@ -37,7 +37,7 @@ class Recorder:
 
     Attributes:
         counts: number of calls, by family and problem.
-        skipped: number of calls for which there is no family, by function and reason.
+        skipped: number of calls that no family computes, by function and reason.
     """
 
     def __init__(self) -> None:

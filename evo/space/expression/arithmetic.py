@@ -77,7 +77,7 @@ def truth(value: Array) -> Mask:
 
 
 def select(condition: Mask, chosen: Array, other: Array) -> Array:
-    """Return `chosen` for elements for which the condition is true, and `other` for the remaining elements."""
+    """Return `chosen` where the condition is true, and `other` elsewhere."""
     if is_text(chosen) != is_text(other):
         raise OperationError("would be a string in one case and a number in another")
     if chosen.dtype == other.dtype or is_text(chosen):
@@ -86,7 +86,7 @@ def select(condition: Mask, chosen: Array, other: Array) -> Array:
 
 
 def compare(operator: Callable[[Array, Array], Any], left: Array, right: Array) -> Mask:
-    """Return a mask of the elements for which a comparison of two numbers, or of two strings, is true."""
+    """Compare two numbers, or two strings, element by element; return a mask."""
     if is_text(left) != is_text(right):
         raise OperationError(COMPARES_TYPES)
     return np.asarray(operator(left, right))

@@ -142,7 +142,7 @@ _OPERATORS: Mapping[type[Any], Callable[..., Any]] = {
 
 
 def by_values(node: ast.expr, choices: Mapping[str, Sequence[Value]]) -> ast.expr | None:
-    """Return a condition of other languages over one name as a list of the values for which it is true.
+    """Convert a condition of another language over one name to a list of the values that satisfy it.
 
     For example, ``ORDER.startswith("r")`` becomes ``ORDER == 'rows'``. The result is None if the condition needs no
     function of strings or mathematics, if the values are not known, or if it is true for all or for no value.

@@ -1,4 +1,4 @@
-"""The history as arrays of value indices, on which strategies compute."""
+"""The history as arrays of value indices, for the computations of strategies."""
 
 from bisect import bisect, bisect_left
 from collections.abc import Collection

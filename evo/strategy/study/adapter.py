@@ -197,7 +197,7 @@ class PositiveTimes:
     positive: bool = True
 
     def outcome(self, trial: FrozenTrial) -> Outcome:
-        """Return the outcome that represents an ended trial of the study."""
+        """Convert an ended trial of the study to an outcome."""
         if trial.state == TrialState.COMPLETE and trial.value is not None:
             return Measured(timing=Timing(samples_us=(self.time(trial.value),)))
         if trial.state == TrialState.PRUNED:
