@@ -214,7 +214,7 @@ def test_two_objective_search_proposes_the_same_trials_after_restarts(locations:
         ({"second_metric": "registers"}, "second_metric", "there is no `registers`. Usable names: BLOCK"),
         ({"second_metric": "N * 2"}, "second_metric", "is the same for every config"),
         ({"second_metric": "time_us"}, "second_metric", "is the first objective, too"),
-        ({"second_metric": "energy_uj"}, "second_metric", "needs energy, and"),
+        ({"second_metric": "energy_uj"}, "second_metric", "requires energy measurements, and"),
         ({"second_direction": "maximise"}, "second_direction", "requires a second metric"),
     ],
 )

@@ -167,7 +167,7 @@ def test_metric_needs_a_meter_if_it_names_energy_or_power(metric: str, needed: b
     assert not needs_energy(Objective())
     goal(metric).check(["TILE"], compiled=False)
     if needed:
-        with pytest.raises(InvalidInput, match="needs energy, and this machine has none: buy one"):
+        with pytest.raises(InvalidInput, match="requires energy measurements, and this machine has none: buy one"):
             goal(metric).check(["TILE"], compiled=False, unmetered="this machine has none: buy one")
 
 
