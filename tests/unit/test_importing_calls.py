@@ -210,3 +210,39 @@ def test_several_c_functions_get_a_function_that_calls_them_in_order(tmp_path: P
         )
         assert find(str(place)).family.implementation("cpu").entry == "squares_then_mean"
         assert roles(found) == {"x": "input", "y": "workspace", "n": "scalar", "out": "output"}
+
+
+def test_number_of_the_host_code_stays_a_field_in_values_that_are_computed_from_it() -> None:
+    host = (
+        "int main() {\n    const int n = 1 << 20;\n    int blocks = (n + THREADS - 1) / THREADS;\n"
+        "    block_sums<<<blocks, THREADS>>>(d_x, d_partial, n);\n    total<<<1, 1>>>(d_partial, d_out, blocks);\n}\n"
+    )
+    found = draft(SUMS + host)
+    assert [(each.name, each.default) for each in found.fields] == [("N", 1 << 20)]
+    assert {each.name: each.value for each in found.arguments}["blocks"] == "ceil_div(N, THREADS)"
+
+
+def test_array_of_vectors_with_one_element_per_block_keeps_the_axis_of_their_components() -> None:
+    found = draft(
+        "__global__ void f(const float *x, float2 *both) { both[blockIdx.x] = make_float2(x[threadIdx.x], 0); }\n"
+        "__global__ void g(const float2 *both, float *y, int n) { for (int i = 0; i < n; ++i) y[i] = both[i].x; }\n"
+        "void run(float *x, float2 *b, float *y, int n) { f<<<n / 2, 64>>>(x, b); g<<<1, 1>>>(b, y, n / 2); }\n"
+    )
+    assert {each.name: each.shape for each in found.arguments}["both"][-1] == "2"
+
+
+def test_constant_of_the_host_code_that_is_a_template_argument_becomes_a_tunable() -> None:
+    found = draft(
+        "template <int WARPS> __global__ void __launch_bounds__(WARPS * 32)\n"
+        "norm(const float *x, float *y, int rows, float eps) {\n"
+        "    int row = blockIdx.x * WARPS + threadIdx.x / 32;\n    if (row < rows) y[row] = x[row] + eps;\n}\n"
+        "void launch(const float *x, float *y, int rows) {\n    constexpr int WARPS = 4;\n"
+        "    norm<WARPS><<<(rows + WARPS - 1) / WARPS, WARPS * 32>>>(x, y, rows, 1e-6f);\n}\n"
+    )
+    (launch,) = found.launches
+    assert (launch.entry, launch.grid) == ("norm<TUNED_WARPS>", ("ceil_div(ROWS, TUNED_WARPS)",))
+    assert launch.block == ("TUNED_WARPS * 32",)
+    assert [(each.name, each.values, each.default) for each in found.tunables] == [("TUNED_WARPS", (1, 2, 4, 8, 16), 4)]
+    assert "TUNED_WARPS" in found.macros
+    eps = found.arguments[-1]
+    assert (eps.name, eps.value, "states it" in eps.decide) == ("eps", "1e-6", True)

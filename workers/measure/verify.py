@@ -304,7 +304,7 @@ def _exceeded(case: CaseError) -> str:
         return ""
     return (
         f". {below[0]} is far below its limit, so the error may be rounding. If it is, raise only {above[0]} of "
-        f"`{case.output}` in the contract"
+        f"`{case.output}` in family.toml"
     )
 
 

@@ -25,6 +25,7 @@ from evo.family.importing.host.launches import (
     computed_values,
     found_launch,
     launched_together,
+    named_constants,
     read_launch,
 )
 from evo.family.importing.indices import Indices
@@ -42,6 +43,7 @@ from evo.family.importing.source import (
 from evo.family.importing.syntax import Code, declared, last_name, names_in, operator, part, written
 from evo.family.importing.tunables import (
     DraftTunable,
+    MacroUse,
     MacroUses,
     is_fixed,
     is_thread_count,
@@ -64,6 +66,8 @@ _AMOUNT = re.compile(r"PAD|PADDING|DILATION|(?:N_|NUM_)?(?:STEPS|ITERATIONS|ITER
 """Matches names of numbers that, like radii, are not extents of an argument."""
 
 _FLOATS = ("float", "bfloat")
+TUNED = "TUNED_"
+"""Prefix of a tunable that replaces a constant of the host code as an argument of a template."""
 _SHARED = "`shared_memory` of the launch: the bytes of the `extern __shared__` array `{}`"
 _SEVERAL = "the source launches {} together; if a call consists of all, import with {}"
 _REPEATED = "how often {} is launched in a call (the source launches it in a loop); write a [[cuda.launch]] for each"
@@ -146,7 +150,8 @@ def _joined_draft(
         for name, values in _definitions(used).items()
         if is_fixed(name, values, macro_uses.of(name)) and not _is_field(name)
     ]
-    own = own | own_names(source.code) | own_names(code)
+    constants = _template_constants(source, function)
+    own = own | own_names(source.code) | own_names(code) | {*constants.values()}
     fields = _fields(function, used, radii, loops, fixed, whole=whole, own=own)
     names = {each.name for each in fields}
     extents = [each.name for each in fields if not each.flag]
@@ -156,6 +161,11 @@ def _joined_draft(
         tunable(name, values, macro_uses.of(name), cuda=is_cuda, extents=sizes)
         for name, values in _definitions(used).items()
         if name not in names
+    )
+    tunables += tuple(
+        tunable(constants[name], [value], MacroUse(), cuda=is_cuda, extents=sizes)
+        for name, value in _host_constants(source).items()
+        if name in constants
     )
     bounds = " ".join(each.kernel.bounds for each in steps)
     tunables += tuple(undefined(f"{bounds} {body.text}", names | own | {each.name for each in source.macros}))
@@ -184,9 +194,10 @@ def _joined_draft(
     known = Known(fields={each.name: each.default for each in fields}, tunables=tunables)
     launches, constraints, notes = list[DraftLaunch](), list[DraftConstraint](), list[str]()
     if is_cuda:
-        meanings = {**numbers, **meant, **passed, **on_host}
+        meanings = {**numbers, **meant, **passed, **on_host, **constants}
         founds = [_found_launch(source, step, meanings) for step in steps]
         fields = tuple(_with_value(each, founds) for each in fields)
+        arguments = tuple(_with_literal(each, founds) for each in arguments)
         launches = [
             _launch(step, found, extents=extents, tunables=tunables, names=names, several=len(steps) > 1)
             for step, found in zip(steps, founds, strict=True)
@@ -196,7 +207,7 @@ def _joined_draft(
             constraints += launch_constraints(known, block=launch.block, bounds=limit, body=own_body, launch=found)
             shared = "" if launch.shared_memory else _dynamic_array(own_body)
             notes += [_SHARED.format(shared)] if shared else []
-    arguments = of_call(arguments, steps, launches, source)
+    arguments = of_call(arguments, steps, launches, source, elements)
     constraints += loop_constraints(known, macro_uses, body, passed)
     if is_cuda and len(steps) == 1 and (several := launched_together(source.code, steps[0].name)):
         notes.append(_SEVERAL.format(", ".join(several), " ".join(f"--entry {each}" for each in several)))
@@ -275,11 +286,25 @@ def _instantiated(source: Source, function: Function) -> tuple[Function, dict[st
         is_type = head.startswith(("typename", "class"))
         name = head.split()[-1]
         arguments[name] = given[place] if place < len(given) else default or ("float" if is_type else "1")
+        if arguments[name] in _host_constants(source):
+            arguments[name] = f"{TUNED}{arguments[name]}"
         if is_type:
             types[name] = plain_type(arguments[name])
     name = f"{source.namespace(function)}{function.name}<{', '.join(arguments.values())}>"
     found = source.only(function, arguments)
     return replace(found, name=name if arguments else found.name), types
+
+
+def _host_constants(source: Source) -> dict[str, int]:
+    """Return the constants of host functions that a macro of the same name cannot replace, by name."""
+    macros = {each.name for each in source.macros}
+    return {name: value for name, value in named_constants(source.code).items() if name not in macros}
+
+
+def _template_constants(source: Source, function: Function) -> dict[str, str]:
+    """Return the tunables that replace constants of the host code as arguments of a template, by constant."""
+    words = set(_WORDS.findall(function.name))
+    return {name: f"{TUNED}{name}" for name in _host_constants(source) if f"{TUNED}{name}" in words}
 
 
 def _chosen(source: Source, entries: Sequence[str]) -> list[Function]:
@@ -411,6 +436,13 @@ def _with_value(each: DraftField, launches: Sequence[FoundLaunch]) -> DraftField
     """Return a field with the value that a launch in the source passes, if a launch states one."""
     value = next((found.values[each.argument] for found in launches if each.argument in found.values), 0)
     return replace(each, default=value, decide="") if each.argument and value > 0 else each
+
+
+def _with_literal(each: DraftArgument, launches: Sequence[FoundLaunch]) -> DraftArgument:
+    """Return a floating-point scalar with the number that a launch in the source states, if a launch states one."""
+    text = next((found.literals[each.name] for found in launches if each.name in found.literals), "")
+    is_number = text and each.role == "scalar" and each.dtype.startswith(_FLOATS)
+    return replace(each, value=text, decide="its value (the launch in the source states it)") if is_number else each
 
 
 def _elements(name: str, body: Code) -> int:

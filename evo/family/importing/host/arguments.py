@@ -1,6 +1,6 @@
 """Arguments of a call that consists of several launches: their roles, contents and shapes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from evo.family.importing.draft import DraftArgument, DraftLaunch
@@ -8,6 +8,7 @@ from evo.family.importing.host.call import Step, scratch
 from evo.family.importing.host.launches import HostLaunch, zeroed
 from evo.family.importing.source import Source
 from evo.family.importing.syntax import part, written
+from evo.family.importing.types import Element
 
 _SCRATCH = 'its role: "output" if the caller needs it'
 
@@ -24,12 +25,19 @@ def plain_variables(steps: Sequence[Step]) -> dict[str, str]:
 
 
 def of_call(
-    arguments: Sequence[DraftArgument], steps: Sequence[Step], launches: Sequence[DraftLaunch], source: Source
+    arguments: Sequence[DraftArgument],
+    steps: Sequence[Step],
+    launches: Sequence[DraftLaunch],
+    source: Source,
+    elements: Mapping[str, Element],
 ) -> tuple[DraftArgument, ...]:
     """Return the arguments with the roles, contents and shapes that follow from several launches.
 
     An array that only passes results from one launch to the next is a workspace. An array to which each block writes
     one element has as many elements as the grid has blocks.
+
+    Args:
+        elements: type of the elements of each array, by argument.
     """
     results = {each.name for each in arguments if each.role in ("output", "inout")}
     passing = scratch(steps, source) & results
@@ -44,8 +52,9 @@ def of_call(
         if each.name in passing:
             decide = f"{each.decide}; {_SCRATCH}" if each.decide else _SCRATCH
             each = replace(each, role="workspace", decide=decide)
-        if len(steps) > 1 and each.role != "scalar":
-            each = replace(each, shape=_one_per_block(each.name, steps, launches) or each.shape)
+        blocks = _one_per_block(each.name, steps, launches) if len(steps) > 1 and each.role != "scalar" else ()
+        if blocks:
+            each = replace(each, shape=(*blocks, *each.shape[len(each.shape) - (elements[each.name].components > 1) :]))
         found.append(each)
     return tuple(found)
 

@@ -22,6 +22,7 @@ from evo.family.importing.syntax import (
 from evo.space.expression import Expression
 
 _ROUNDED_UP = re.compile(r"(?i)ceil|c(?:eil)?_?div|div(?:ide)?_?(?:round_?)?up|ceil_?div\w*")
+_FLOAT = re.compile(r"(?=.*[.eE])(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _WORDS = re.compile(r"[A-Za-z_]\w*")
 _FUNCTIONS = frozenset({"ceil_div", "min", "max"})
 _LOOPS = frozenset({"for_statement", "while_statement", "do_statement", "for_range_loop"})
@@ -39,6 +40,7 @@ class FoundLaunch:
         remainders: pairs of expressions. The launch rounds the quotient of each pair down, so a remainder would be left
             out.
         values: whole numbers that the source passes to parameters of the kernel, by parameter.
+        literals: other numbers that the launch states for parameters, as text without a suffix, by parameter.
     """
 
     grid: tuple[str, ...] = ()
@@ -46,6 +48,7 @@ class FoundLaunch:
     shared_memory: str = ""
     remainders: tuple[tuple[str, str], ...] = ()
     values: Mapping[str, int] = field(default_factory=dict)
+    literals: Mapping[str, str] = field(default_factory=dict)
 
 
 def found_launch(code: Code, kernel: str, parameters: Collection[str], names: Mapping[str, str]) -> FoundLaunch:
@@ -81,16 +84,32 @@ def computed_values(
     definitions = _definitions(code)
     plain = {text for _, launch in launches for text in launch.passed if text.isidentifier()}
     names = {each: each for each in (*macros, *(code.uses.keys() - definitions.keys()))}
-    found = dict[str, str]()
+    found, variables = dict[str, str](), dict[str, str]()
     for given, launch in launches:
         host = _Host(launch=launch.node, function=launch.function, definitions=definitions, names=names)
         for name, node in zip(given, arguments(code.parent(launch.node)), strict=False):
-            value = host.translated(node)
+            own = written(node)
+            others = {each: each for each in plain if each != own}
+            value = replace(host, names={**names, **others}).translated(node)
             text = "" if value is None else _text(value)
             used = set(_WORDS.findall(text)) - _FUNCTIONS
-            is_variable = text == written(node) and text.isidentifier() and text not in macros
+            is_variable = text == own and text.isidentifier() and text not in macros
             if used and used <= {*macros, *plain} and not is_variable:
                 found.setdefault(name, text)
+                variables |= {own: f"({text})"} if own in plain - {*macros} else {}
+    return {name: _WORDS.sub(lambda word: variables.get(word[0], word[0]), text) for name, text in found.items()}
+
+
+def named_constants(code: Code) -> dict[str, int]:
+    """Return the whole numbers that functions of a source define as constants, e.g. ``constexpr int WARPS = 4;``."""
+    found = dict[str, int]()
+    for node in code.nodes("init_declarator"):
+        around, value = code.parent(node), part(node, "value")
+        words = {written(each) for each in around.children if each.type == "type_qualifier"}
+        if value is not None and value.type == "number_literal" and words & {"const", "constexpr"}:
+            number = expression(value)
+            if isinstance(number, ast.Constant) and isinstance(number.value, int):
+                found[written(declared(part(node, "declarator")))] = number.value
     return found
 
 
@@ -209,7 +228,14 @@ def _launch(
         shared_memory="" if shared is None or _text(shared) == "0" else _text(shared),
         remainders=tuple(dict.fromkeys(pair for each in (*grid, *block) for pair in _remainders(each))),
         values={name: value for name, value in numbers.items() if value is not None},
+        literals={name: text for name, value in passed.items() if (text := _float(value))},
     )
+
+
+def _float(node: Node) -> str:
+    """Return a floating-point literal without a suffix; empty for other nodes."""
+    text = written(node).rstrip("fFlL")
+    return text if node.type == "number_literal" and _FLOAT.fullmatch(text) else ""
 
 
 def _extents(host: "_Host", node: Node) -> tuple[ast.expr, ...]:
