@@ -78,8 +78,8 @@ def routed(
         client: class of the client, of httpx or httpx2.
         url: address of the service.
         through_proxy: False ignores the proxy; by default, the proxy is used if the service is on a different machine.
-        invalid_url: exception with which the class refuses the address of a proxy.
-        options: further arguments of the class.
+        invalid_url: exception that the class raises for an invalid proxy address.
+        options: other arguments of the client class.
 
     Raises:
         InvalidInput: the proxy or the certificates cannot be used.

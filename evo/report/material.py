@@ -163,7 +163,7 @@ class Terms:
         cost_per_hour: cost per hour of the machines that worked on the search. If None, the search's `cost_per_hour` is
             used.
         calls_per_second: number of calls of the kernel per second in production.
-        goals: targets in the order in which the user gave them.
+        goals: targets in the order of the user's input.
     """
 
     cost_per_hour: float | None = None

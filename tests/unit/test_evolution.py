@@ -176,7 +176,7 @@ def test_repair_prompt_contains_the_compiler_message_of_the_failed_variant() -> 
     assert "k.c:1: error: bad" in script.requests[1]["body"]["messages"][-1]["content"]
 
 
-def test_request_with_a_refused_schema_is_stored_without_cost_and_repeated_without_schema() -> None:
+def test_request_refused_for_its_schema_costs_nothing_and_is_repeated_without_it() -> None:
     memory = Memory()
     refusal = {"status": 400, "text": "response_format is not supported"}
     with model(refusal, BROKEN, GOOD, {**GOOD, "name": "next"}) as (chat, script):
@@ -342,7 +342,7 @@ def test_unanswered_model_request_counts_with_its_maximum_cost() -> None:
         assert script.requests == []
 
 
-def test_unanswered_proposal_is_abandoned_after_the_timeout_and_its_cost_counts() -> None:
+def test_unanswered_proposal_is_abandoned_after_the_timeout_but_its_cost_counts() -> None:
     memory = Memory()
     memory.add_proposal(1, operator="initialise", information="task", model="m", prompt="", usd=0.5)
     assert memory.kept[0].state == "asked"
@@ -435,7 +435,7 @@ def supported(*proposals: ProposalView, earlier: tuple[ProposalView, ...] = ()) 
     return [each.text for each in insights(logs)]
 
 
-def test_insight_is_kept_only_if_its_variant_is_faster_than_the_own_implementation() -> None:
+def test_insight_is_kept_only_if_its_variant_beats_the_family_implementation() -> None:
     assert supported(*(stated(n, f"insight {n}", variant=n) for n in (FASTER, SLOWER, FAILED))) == ["insight 1"]
 
 
@@ -488,7 +488,7 @@ def test_anthropic_protocol_is_supported() -> None:
 
 
 @pytest.mark.parametrize("key", ["ü", "a\nb", "a b", "a\0"])
-def test_error_about_a_model_key_with_invalid_characters_does_not_contain_the_key(key: str) -> None:
+def test_error_about_an_invalid_model_key_does_not_contain_the_key(key: str) -> None:
     with pytest.raises(InvalidInput, match="key: contains characters that a key cannot have") as refused:
         Chat(model="m", base_url="http://127.0.0.1:1", key=key)
     assert key not in str(refused.value)

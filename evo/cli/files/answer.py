@@ -16,7 +16,7 @@ from evo.text.encoding import not_utf8, python_text
 
 _LIBRARIES = ("torch", "jax")
 _FROM_NUMPY = frozenset({"from_numpy", "as_tensor", "tensor", "asarray", "array"})
-"""Functions of PyTorch and JAX with which a function converts NumPy arrays itself."""
+"""PyTorch and JAX functions that convert NumPy arrays. A reference that calls one takes NumPy arrays."""
 
 
 def read_answer(reference: str) -> Answer:
@@ -120,7 +120,7 @@ def _reached(function: str, tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _of_module(name: str, tree: ast.Module) -> str:
-    """Return the first part of the module from which a file imports a name; empty if it does not import the name."""
+    """Return the top-level package that a file imports a name from; empty if it does not import the name."""
     for each in tree.body:
         match each:
             case ast.Import(names=names):

@@ -53,7 +53,7 @@ class _Contiguous:
 def watched(recorder: Recorder, torch: Any) -> Iterator[None]:
     """Context manager that records calls of PyTorch's functions in this thread.
 
-    Calls of modules that do not use these functions (RMSNorm, SwiGLU) are recorded, too.
+    Calls of modules that do not use these functions (RMSNorm, SwiGLU) are also recorded.
     """
     functional, own = torch.nn.functional, getattr(torch.nn, "RMSNorm", None)
     names: Mapping[Any, str] = {getattr(functional, name): name for name in FUNCTIONS if hasattr(functional, name)}

@@ -21,7 +21,7 @@ RANKING = (
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """The runs in which a table's trials were measured. A run is a confirmation, or all quick samples of a search.
+    """The runs that measured the trials of a table. A run is a confirmation, or all quick samples of a search.
 
     Attributes:
         confirmations: search id and number of the confirmation (from 1) of each confirmed trial, by trial id.

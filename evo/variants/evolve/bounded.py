@@ -1,4 +1,4 @@
-"""HTTP client for the SDKs that limits what a model's service receives and sends."""
+"""HTTP client for the SDKs of language models. It limits what a service receives, and how much it may send."""
 
 import time
 from typing import Any
@@ -21,7 +21,7 @@ environment variables, e.g. `OPENAI_CUSTOM_HEADERS`, which may be meant for a di
 """
 
 CREDENTIALS = {"authorization": "Bearer {}", "x-api-key": "{}"}
-"""Headers in which the SDKs send a key, with the form of their values. They reach the service only with its own key."""
+"""Request headers for a key, with the form of their values. They are sent only with the service's own key."""
 
 RECEIVED = ("content-type", "retry-after", "date", "location")
 """Headers of a response that the caller gets. The SDKs may log them."""
@@ -34,7 +34,7 @@ class BoundedClient(httpx2.Client):
         key: key of the service; None if no key is sent.
         timeout_s: a request fails if no byte of the response arrives for this number of seconds, or if the response is
             incomplete after `LONGEST_ANSWER` times this number of seconds.
-        options: further arguments of `httpx2.Client`.
+        options: other arguments of `httpx2.Client`.
     """
 
     def __init__(self, *, key: str | None, timeout_s: float, **options: Any) -> None:
@@ -60,7 +60,7 @@ class BoundedClient(httpx2.Client):
         return httpx2.Response(response.status_code, headers=headers, content=content, request=request)
 
     def _stripped(self, request: httpx2.Request) -> httpx2.Request:
-        """Return the request with the headers that the service receives. The SDK reads its own request again."""
+        """Return a copy of the request with only the headers in `SENT` and the service's own key."""
         headers = {name: request.headers[name] for name in SENT if name in request.headers}
         if self._key:
             headers |= {name: form.format(self._key) for name, form in CREDENTIALS.items() if name in request.headers}

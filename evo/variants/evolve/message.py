@@ -39,7 +39,7 @@ class Answer:
     """A model's answer.
 
     Attributes:
-        tokens_in, tokens_out: numbers of tokens of request and answer; None if the service did not state them.
+        tokens_in, tokens_out: token counts of the request and the answer; None if the service did not state them.
         ended: reason why the model stopped, as named by the service; empty if unknown.
     """
 

@@ -15,7 +15,7 @@ KEY_VARIABLE = "KERNEL_EVO_MODEL_KEY"
 """Environment variable that contains the key for the service at --base-url."""
 
 LEAST_KEY = 8
-"""Number of characters from which a key is secret."""
+"""A key with at least this number of characters is secret."""
 
 EXTRA = "evolve"
 

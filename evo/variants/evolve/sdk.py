@@ -1,4 +1,4 @@
-"""Sends requests to a language model with the SDKs of OpenAI and Anthropic. It needs the extra ``evolve``."""
+"""Sends requests to a language model with the SDKs of OpenAI and Anthropic. Requires the extra ``evolve``."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evo.variants.evolve.chat import Chat
 
 NO_KEY = "none"
-"""Key for the SDKs if the service needs none. It is not sent. Without a key, the SDKs would search for one."""
+"""Placeholder for the SDKs if the service needs no key. It is not sent. Without it, the SDKs look for another key."""
 
 MOST_TEXT = 900_000
 """Maximum number of characters of an answer. The rest is dropped, because the service stores at most a million."""
