@@ -1,4 +1,4 @@
-"""Niches: the variants of a search whose fastest kernels work alike.
+"""Niches: groups of variants of a search whose fastest kernels work alike.
 
 A niche is defined by what the kernel uses, by the problem fields over which its blocks are distributed, and by what
 bounds its time. All three are measured: from the binary, from its launches, and from its time or its profile.

@@ -68,8 +68,8 @@ class Objective:
         metric: expression that is minimised or maximised (`evo.promotion.goal`). None if the time is minimised.
         direction: whether the metric is minimised or maximised.
         second_metric: expression of a second objective, None if there is only one objective. A search with two
-            objectives looks for their Pareto front (`evo.strategy.parts.joint`); only the first objective decides
-            promotions.
+            objectives looks for their Pareto front (`evo.strategy.parts.joint`); promotions depend only on the first
+            objective.
         second_direction: whether the second metric is minimised or maximised.
     """
 

@@ -28,7 +28,7 @@ class Entry:
         folder: folder with the kernel's files, relative to the package.
         device: device type in PyTorch, ``cpu`` or ``cuda``.
         threads: on a CPU, the number of threads of the PyTorch baseline. With more threads, PyTorch computes the call.
-        champion: number of the promoted champion.
+        champion: number of the champion in the database from which it was exported.
         model: model of the device that timed the champion.
         time_us: the kernel's confirmed time in µs.
         speedup, baseline: the kernel's speed-up over the fastest baseline, and the name of this baseline.

@@ -139,7 +139,7 @@ def _field(node: ast.AnnAssign) -> dict[str, Any]:
 
 
 def _keys(node: ast.expr) -> dict[str, Any]:
-    """Return the arguments of a call, by parameter name."""
+    """Return the values in a declaration such as ``argument(…)``, by parameter name."""
     assert isinstance(node, ast.Call)
     names = _POSITIONS.get(_called(node), ())
     if len(node.args) > len(names):

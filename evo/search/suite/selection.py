@@ -65,7 +65,8 @@ class ConfigSet:
 def best_set(measured: Measurements, size: int) -> ConfigSet:
     """Return the best set of at most `size` configs.
 
-    A set is better if its configs were measured on more calls. Among sets with equally many calls, the goal decides.
+    A set is better if its configs were measured on more calls. Sets with equally many calls are compared by
+    `ConfigSet.worst` if the goal is ``worst``, else by `ConfigSet.cost`.
     """
     candidates = sorted({candidate for times in measured.costs.values() for candidate in times})
     size = min(size, len(candidates))
