@@ -258,7 +258,7 @@ def _check_launch(objective: Objective, device: Device, family: Family) -> None:
 def _check_work(device: Device, family: Family, problem: Problem) -> None:
     """Refuse estimates of a family without `[work]`, because every trial would be compiled and then fail."""
     if device.runs == "nothing" and family.work(problem) is None:
-        remedy = "add [work] with flops, bytes and dtype to its family.toml"
+        remedy = "add [work] with flops, bytes and dtype to its family.toml (`import` writes an example in comments)"
         raise InvalidInput("family", f"{family.name} has no [work] table, from which times are estimated; {remedy}")
 
 

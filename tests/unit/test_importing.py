@@ -350,7 +350,7 @@ def test_import_without_reference_writes_a_stub(tmp_path: Path) -> None:
     ("reference", "reason"),
     [
         ("answers.py", "is not FILE:FUNCTION"),
-        ("no_such_module_here:f", "neither a file nor a Python module"),
+        ("no_such_module_here:f", "neither a file nor an installed Python module"),
         ("{folder}/answers.py:other", "defines no function other; it has conv"),
     ],
 )
@@ -1214,3 +1214,16 @@ def test_constants_outside_functions_become_tunables_and_fields_like_macros() ->
     assert copy.startswith(
         "#ifndef kTile\nconstexpr int kTile = 16;\n#endif\n#ifndef TAPS\nstatic const int64_t TAPS = 5;\n"
     )
+
+
+def test_array_that_is_indexed_by_elements_of_another_has_the_extent_that_the_code_does_not_use() -> None:
+    text = (
+        "void f(const double *v, const int *columns, const double *x, double *y, int rows, int width, int cols) {\n"
+        "    for (int r = 0; r < rows; ++r) for (int k = 0; k < width; ++k)\n"
+        "        y[r] += v[r * width + k] * x[columns[r * width + k]];\n}\n"
+    )
+    shapes = {each.name: each.shape for each in draft(text).arguments if each.shape}
+    assert shapes == {"v": ("ROWS", "WIDTH"), "columns": ("ROWS", "WIDTH"), "x": ("COLS",), "y": ("ROWS",)}
+    assert "COLS" in [each.name for each in draft(text).fields]
+    guessed = draft(text.replace("int cols", "double beta"))
+    assert {each.name: each.shape for each in guessed.arguments}["x"] == ("ROWS", "WIDTH")

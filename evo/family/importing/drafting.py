@@ -471,6 +471,19 @@ def _words_in_indices(name: str, body: Code) -> set[str]:
     return words
 
 
+def _is_gathered(name: str, body: Code) -> bool:
+    """Return True if each index of an array is an element of another array, as in ``x[columns[i]]``."""
+    found = [part(around, "indices") for use in body.uses.get(name, ()) if (around := body.parent(use)) is not None]
+    values = [each.named_children for each in found if each is not None]
+    return bool(values) and all(len(each) == 1 and each[0].type == "subscript_expression" for each in values)
+
+
+def _unused(extents: Sequence[str], passed: Mapping[str, str], body: Code) -> list[str]:
+    """Return the extents that the code does not use: the kernel takes them only because an array has this extent."""
+    used = {passed.get(name, name) for name in body.uses}
+    return [each for each in extents if each not in used]
+
+
 def _argument(
     parameter: Parameter,
     given: Element,
@@ -503,6 +516,8 @@ def _argument(
     guess = tuple(extents)
     if {"M", "N", "K"} <= set(extents):
         guess = PRODUCT.get(parameter.name.lower(), guess)
+    if _is_gathered(parameter.name, body):
+        guess = tuple(_unused(extents, passed, body)[-1:]) or guess
     certain = (each.certain_shape(parameter.name) for each in indices)
     shape = next((each for each in certain if each), ()) or indices[0].shape(parameter.name, guess)
     words = _words_in_indices(parameter.name, body) if radii else set[str]()
