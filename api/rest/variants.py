@@ -20,7 +20,6 @@ from db.repositories.archive import Archive
 from db.repositories.variants import Proposals, Variants
 from evo.device.estimate.target import aimed_at
 from evo.errors import Conflict, InvalidInput, NotFound
-from evo.family.importing.kernelbench.writing import PROBLEM
 from evo.messages.view import BriefView, ProposalView, VariantSource, VariantView
 from templates.variant import FOLDER, table_of
 
@@ -102,6 +101,10 @@ def source_of(session: Session, service: Service, base: SearchRow, number: int) 
 
 def _model_of(session: Session, service: Service, base: SearchRow) -> str:
     """Return the source of the PyTorch model from which a family was imported; empty if there is none."""
+    from evo.family.importing.kernelbench.writing import (
+        PROBLEM,
+    )  # loads the parsers of sources, which nothing else needs
+
     try:
         return _text(files_of(session, service.artefacts, base.family).get(PROBLEM, b""))
     except (Conflict, NotFound):

@@ -74,7 +74,7 @@ class Conductor:
         queue = WorkQueue(self.registry, clock)
         self.orders = Commands(database, self.catalogue, self.registry, clock, connected_since=self.connected_since)
         self._expiry = Expiry(self.registry, clock)
-        self._receiver = ResultReceiver(database, queue)
+        self._receiver = ResultReceiver(database, self.catalogue, queue)
         self._failures = Failures("search", lambda search_id, reason: self.registry.fail(search_id, stuck(reason)))
         self._dispatch = Dispatch(
             database,

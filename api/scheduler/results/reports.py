@@ -6,6 +6,7 @@ Results of one search that arrive together share a transaction.
 from collections import defaultdict
 from collections.abc import Sequence
 
+from api.families import Catalogue
 from api.scheduler.leasing.queue import REPEATED, ReceiptOrRefusal, SearchResults, WorkQueue
 from api.scheduler.results.store import ruled
 from api.scheduler.results.validation import check
@@ -19,8 +20,9 @@ from evo.messages.job import Answer, Delivery
 class ResultReceiver:
     """Accepts deliveries of results. Thread-safe."""
 
-    def __init__(self, database: Database, queue: WorkQueue) -> None:
+    def __init__(self, database: Database, catalogue: Catalogue, queue: WorkQueue) -> None:
         self._database = database
+        self._catalogue = catalogue
         self._queue = queue
 
     def take(self, deliveries: Sequence[Delivery]) -> tuple[list[ReceiptOrRefusal], list[int]]:
@@ -64,9 +66,10 @@ class ResultReceiver:
 
         Rulings are computed before the transaction, because they are slow.
         """
-        return SearchResults(
-            results=[(each, ruled(self._database, search_id, each.attempt_id, each.report)) for each in deliveries]
-        )
+        rulings = [
+            ruled(self._database, self._catalogue, search_id, each.attempt_id, each.report) for each in deliveries
+        ]
+        return SearchResults(results=list(zip(deliveries, rulings, strict=True)))
 
 
 def answer(delivery: Delivery, receipt: ReceiptOrRefusal) -> Answer:

@@ -8,7 +8,7 @@ import numpy as np
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from api.families import goal_of, parsed
+from api.families import Catalogue, goal_of
 from api.scheduler import ablation
 from api.scheduler.active import ActiveSearch, family_ref
 from api.scheduler.leasing.transaction import SearchTransaction
@@ -160,20 +160,20 @@ def _baselines(transaction: SearchTransaction, attempt: AttemptRow, report: Base
 # Confirmations
 
 
-def ruled(database: Database, search_id: int, attempt_id: int, report: Report) -> Ruling:
+def ruled(database: Database, catalogue: Catalogue, search_id: int, attempt_id: int, report: Report) -> Ruling:
     """Return the ruling on the samples of a report.
 
     Call this function outside transactions, because the bootstrap is slow.
     """
     match report:
         case ConfirmReport():
-            return judged(database, search_id, attempt_id, report)
+            return judged(database, catalogue, search_id, attempt_id, report)
         case AblateReport():
             return ablation.weighed(database, search_id, report)
     return None
 
 
-def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmReport) -> Verdict:
+def judged(database: Database, catalogue: Catalogue, search_id: int, attempt_id: int, report: ConfirmReport) -> Verdict:
     """Return the verdict on a confirmation."""
     with database.read() as session:
         job = Leases(session).attempts([attempt_id])[attempt_id].job
@@ -182,7 +182,7 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
         fallen = None if job.trial is None else Champions(session).rolled_back_kernel(search, job.trial)
         incumbent = None if job.incumbent_id is None else Champions(session).champion(job.incumbent_id)
         before = None if incumbent is None else incumbent.evidence.report.challenger
-        goal = goal_of(search)
+        goal, family = goal_of(search), catalogue.family(search.family)
     seed, costs = 0, None
     if isinstance(job.payload, Confirm):
         seed = job.payload.seed
@@ -195,7 +195,7 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
         np.random.default_rng(seed),
         Known(rolled_back=rolled_back, before=before, quick=_quick(search, job.trial), costs=costs),
         kind=search.device.kind,
-        inputs=any(each.role in DRAWN for each in parsed(search.family.document).operands(search.problem)),
+        inputs=any(each.role in DRAWN for each in family.operands(search.problem)),
     )
 
 

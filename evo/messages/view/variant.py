@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from evo.device.estimate.roofline import Bound
+from evo.messages.view.page import Deferred
 from evo.messages.view.search import BestView
 from evo.promotion.leading import Source
 from evo.search.lifecycle import TERMINAL, State
@@ -49,7 +50,7 @@ class VariantSource:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VariantView:
+class VariantView(Deferred):
     """One variant of a search, with the results of its trials so far.
 
     Attributes:
@@ -178,7 +179,7 @@ UNCOUNTED: Mapping[ProposalState, str] = {"abandoned": ABANDONED, "refused": NO_
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProposalView:
+class ProposalView(Deferred):
     """One request to a language model, with its result.
 
     Attributes:
@@ -245,7 +246,7 @@ class TriedView:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BriefView:
+class BriefView(Deferred):
     """Information for proposers of variants: the contract, the device and earlier variants, in a fixed order.
 
     Attributes:
