@@ -235,9 +235,42 @@ def test_confirmation_references_are_computed_while_configs_are_built(evaluator:
     child.kill()
 
 
-def test_no_runner_is_prepared_for_a_confirmation_on_the_cpu(folder: Path, tmp_path: Path, work: Assignment) -> None:
+@pytest.mark.parametrize("job", [Baseline(), "confirm"])
+def test_runner_of_a_job_on_the_cpu_starts_before_the_job_and_is_idle_when_it_begins(
+    folder: Path, tmp_path: Path, work: Assignment, monkeypatch: pytest.MonkeyPatch, job: Baseline | str
+) -> None:
     evaluator = Evaluator("cpu", folder, tmp_path / "place")
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
-    evaluator.prepare(work, Confirm(challenger=config, incumbent=None, seed=5))
-    assert not evaluator._runners._ahead
+    chosen = Confirm(challenger=config, incumbent=None, seed=5) if isinstance(job, str) else job
+    built = evaluator.prepare(work, chosen)
+    waiting, idle = evaluator._runners._spare, list[bool]()
+    assert waiting is not None
+    assert not evaluator._runners._ahead  # expected outputs are computed when the job begins
+
+    def performed(*_: object) -> BaselineReport:
+        idle.append(not waiting._thread.is_alive() and waiting._ready)
+        evaluator._runners.discard()
+        return BaselineReport(timings={}, unavailable={})
+
+    monkeypatch.setattr(evaluator, "baseline", performed)
+    monkeypatch.setattr(evaluator, "confirm", performed)
+    evaluator.perform(work, chosen, built)
+    assert idle == [True]
+    evaluator.close()
+
+
+def test_no_runner_starts_during_a_measurement_on_the_cpu(
+    folder: Path, tmp_path: Path, work: Assignment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluator = Evaluator("cpu", folder, tmp_path / "place")
+    started: list[bool] = []
+
+    def performed(_: Assignment) -> BaselineReport:
+        evaluator.prepare(work, Baseline())
+        started.append(evaluator._runners._spare is not None)
+        return BaselineReport(timings={}, unavailable={})
+
+    monkeypatch.setattr(evaluator, "baseline", performed)
+    evaluator.perform(work, Baseline(), {})
+    assert started == [False]
     evaluator.close()

@@ -38,7 +38,7 @@ from workers.jobs.confirmation import Confirmation, Instruments, Side, budget_s,
 from workers.jobs.stopwatch import Status, Stopwatch
 from workers.runner.child import Child
 from workers.runner.killed import undisturbed
-from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, outcome_of
+from workers.runner.pool import SPARE_THREADS, CandidateFault, Runners, TroubleError, ask, outcome_of
 from workers.runner.protocol import Compare, Measure, Sampled, Verified, Verify
 
 Preparation: TypeAlias = Mapping[str, Built]
@@ -141,10 +141,12 @@ class Evaluator:
             case Confirm():
                 if self._overlaps:
                     prepare_first(self._runners, work, job)
+                self._start_runner(work)
                 configs = {"challenger": job.challenger, "incumbent": job.incumbent}
             case Ablate():
                 configs = {"champion": job.champion, **{str(index): each for index, each in enumerate(job.changed)}}
             case Baseline():
+                self._start_runner(work)
                 self._effects.warnings(work)
                 configs = {}
         present = {role: config for role, config in configs.items() if config is not None}
@@ -174,9 +176,15 @@ class Evaluator:
             if not begun and (self._overlaps or not self._performing):
                 self._runners.prepare(work)
 
+    def _start_runner(self, work: Assignment) -> None:
+        """Start a standby runner for the first process of a job on the CPU, unless this disturbs a measurement."""
+        with self._beginning:
+            if not self._overlaps and not self._performing and work.terms.objective.threads == SPARE_THREADS:
+                self.stand_by()
+
     @contextmanager
     def _undisturbed_by_preparations(self) -> Iterator[None]:
-        """Context manager for performing a job without runners that compute expected outputs at the same time.
+        """Context manager for performing a job without runners that start or compute expected outputs meanwhile.
 
         It waits until they are ready, and none starts during the block. On devices whose measurements they do not
         disturb, it does nothing.
@@ -185,6 +193,7 @@ class Evaluator:
             self._performing = True
         try:
             if not self._overlaps:
+                self._runners.settle()
                 self._runners.await_prepared()
             yield
         finally:

@@ -17,7 +17,7 @@ from evo.trial.outcome import Crashed, LaunchFailed, Outcome, ReferenceFailed, T
 from workers.build.families import Assignment
 from workers.runner.child import Ahead, Child, ChildDiedError, ChildTimeoutError
 from workers.runner.killed import MOST_ATTEMPTS
-from workers.runner.plan import open_request
+from workers.runner.plan import imports, open_request
 from workers.runner.protocol import Draw, Load, Open, Prepare, Prove, Ready, Refused, Reply, Request, Trouble, Unfit
 from workers.system.exhaustion import MachineExhausted
 from workers.system.interruption import Interruption
@@ -348,7 +348,7 @@ class Runners:
         with self.opening.of("start"):
             child = self._take_prepared(request) or self._started(work.terms.objective.threads)
         if another and work.terms.objective.threads == SPARE_THREADS:
-            self.stand_by(())
+            self.stand_by(imports(work, baselines=False))
         limit_s = open_limit_s(work.terms.policy)
         try:
             with self.interruption.ends(child.interrupt):

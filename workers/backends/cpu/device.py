@@ -281,7 +281,7 @@ class CpuDriver:
     kind: DeviceKind = "cpu"
     baselines = "baselines"
     limits_address_space = True
-    modules = ()
+    modules = (__name__,)
 
     def discover(self, folder: Path) -> list[Device]:
         try:
