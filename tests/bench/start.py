@@ -15,11 +15,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import psutil
 from sqlalchemy import func
 
 from db.engine.session import Database
@@ -53,6 +54,7 @@ HEADER = (
     "measure",
     "other",
     "first candidate",
+    "processor",
     "failed before",
 )
 LOOK_S = 0.1
@@ -71,6 +73,8 @@ class Start:
         build_s, verify_s, measure_s: times of the first measured candidate. `verify_s` includes the reference results.
         other_s: remaining time: waiting for builds, failed candidates, and delivery.
         total_s: time from the command until the first candidate's time is stored.
+        processor_s: processor time of the command and all its child processes until then. On a busy machine, it says
+            more than the elapsed time. 0 if it was not measured.
         failed: number of candidates that ended without a time before the first measured candidate.
     """
 
@@ -83,6 +87,7 @@ class Start:
     measure_s: float
     other_s: float
     total_s: float
+    processor_s: float = 0.0
     failed: int
 
 
@@ -110,9 +115,19 @@ def timed(family: str, problem: str, device: str, folder: Path, cache: Path) -> 
             if process.poll() is not None or time.monotonic() > deadline_s:
                 raise NoCandidate(log.read_text(errors="replace").strip()[-500:] or "no candidate was measured")
             time.sleep(LOOK_S)
+        spent_s = processor_s(psutil.Process(process.pid))
     finally:
         _end(process)
-    return stages(database, begun)
+    return replace(stages(database, begun), processor_s=spent_s)
+
+
+def processor_s(process: psutil.Process) -> float:
+    """Return the processor time in seconds of a process and its descendants, including those that have ended."""
+    total_s = 0.0
+    for each in (process, *process.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            total_s += sum(each.cpu_times()[:4])  # user and system time of the process and of its ended children
+    return total_s
 
 
 def _compile_modules() -> None:
@@ -230,8 +245,9 @@ def main(arguments: Sequence[str]) -> int:
                 rows.append(
                     [label, *(f"{value:.2f}" for value in list(asdict(found).values())[:-1]), str(found.failed)]
                 )
-                stages = ", ".join(f"{name} {value}" for name, value in zip(HEADER[:-2], rows[-1][1:-2], strict=True))
-                print(f"{label}: {found.total_s:.2f} s ({stages})", flush=True)
+                stages = ", ".join(f"{name} {value}" for name, value in zip(HEADER[:-3], rows[-1][1:-3], strict=True))
+                spent = f"{found.processor_s:.2f} s of processor time"
+                print(f"{label}: {found.total_s:.2f} s ({stages}), {spent}", flush=True)
     print(table(["seconds", *HEADER], rows))
     return 1 if failures else 0
 

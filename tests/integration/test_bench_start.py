@@ -1,7 +1,10 @@
 """The start benchmark splits the time until the first measured candidate into stages."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
+import psutil
 import pytest
 
 from db.models import AttemptRow, SearchRow
@@ -9,7 +12,7 @@ from evo.trial.outcome import LaunchFailed, Measured
 from evo.trial.results import BaselineReport, EvaluateReport, Report
 from evo.trial.results.confirmation import Stages
 from evo.trial.timing import Timing
-from tests.bench.start import split
+from tests.bench.start import processor_s, split
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -40,3 +43,18 @@ def test_stages_of_the_start_add_up_to_the_time_until_the_first_measured_candida
     assert found.total_s == 9.0
     assert found.other_s == pytest.approx(1.75)
     assert found.failed == 1
+
+
+@pytest.mark.slow
+def test_processor_time_includes_running_and_ended_child_processes() -> None:
+    """The child burns 0.2 s in a grandchild that ends, and 0.2 s in itself; then it waits."""
+    burn = "import time\nwhile time.process_time() < 0.2: pass\n"
+    code = (
+        f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}])\n{burn}print('burnt', flush=True)\n"
+    )
+    command = [sys.executable, "-c", code + "sys.stdin.read()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"burnt\n"
+        assert processor_s(psutil.Process(child.pid)) > 0.3
+        child.kill()
