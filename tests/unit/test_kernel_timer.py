@@ -9,8 +9,9 @@ import pytest
 from workers.backends.cpu.kernel_process import KernelProcess
 from workers.backends.cpu.process.audit import TimeAudit
 from workers.backends.cpu.process.batch import Batch
+from workers.backends.cpu.process.leaks import MemoryGrowth
 from workers.backends.cpu.process.messages import MOST_ORDERS, Table
-from workers.backends.cpu.timers import MINIMUM_SAMPLE_S, KernelTimer, SetOrders, calibrated
+from workers.backends.cpu.timers import MINIMUM_SAMPLE_S, KernelTimer, SetOrders, Visits, calibrated
 
 IDLE = [Batch(calls=1000, claimed_ns=2_000, wall_ns=17_000, cpu_ns=12_000) for _ in range(9)]
 
@@ -27,7 +28,7 @@ class Process:
 
     def __init__(self, request_us: float, factor: float = 1.0, *, every: int = 1, restored: float = 0.0) -> None:
         self.restored = restored
-        self.audit = TimeAudit(idle=IDLE)
+        self.audit, self.growth = TimeAudit(idle=IDLE), MemoryGrowth()
         self.populated: list[list[int]] = []
         self.requests, self._every = 0, every
         self._request_us, self._factor = request_us, factor
@@ -180,3 +181,20 @@ def test_one_shot_timer_does_not_pass_an_order_of_buffer_sets() -> None:
     timer = KernelTimer(cast(KernelProcess, process), sets, rng=np.random.default_rng(0), once=True)
     timer.sample()
     assert (process.first, process.order, timer.last) == (0, b"", 6)
+
+
+def test_visits_repeat_the_first_set_and_use_each_further_set_once_at_random_places() -> None:
+    visits = Visits(16, np.random.default_rng(0))
+    orders = [visits.next(400) for _ in range(50)]
+    for order in orders:
+        assert np.bincount(order).tolist() == [400 - 15, *[1] * 15]
+    latest = [int(np.flatnonzero(order)[-1]) for order in orders]
+    assert min(latest) > 200
+    assert max(latest) > 390
+
+
+def test_warm_up_is_part_of_the_audit() -> None:
+    process = Process(10.0)
+    timer = timed(process, samples=1)
+    timer.warm_up(10_000.0)
+    assert sum(batch.calls for batch in process.audit.warm_ups) == 1000

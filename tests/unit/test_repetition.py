@@ -13,7 +13,7 @@ from evo.promotion.policy import Policy
 from evo.trial.results import ConfirmReport, OverwriteCheck, Repetition
 from evo.trial.timing import Timing
 from tests.unit.fake_session import FakeBuffers
-from workers.measure.checks.repetition import LEAST_ROUNDS, MOST_ROUNDS, repetition, separate_sets
+from workers.measure.checks.repetition import LEAST_ROUNDS, MOST_ROUNDS, repetition, separate_sets, series_sets
 from workers.measure.timing import Moment
 
 MOMENT = Moment(anchor_us=1.0, floor_us=0.0)
@@ -183,3 +183,8 @@ def test_busy_machine_leaves_the_inputs_rule_undecided(
 )
 def test_separate_buffer_sets_fit_in_a_small_part_of_the_last_level_cache(bytes_held: int, sets: int) -> None:
     assert separate_sets(bytes_held, near_bytes=1 << 19, last_bytes=1 << 25) == sets
+
+
+@pytest.mark.parametrize(("call_us", "sets"), [(0.1, 64), (2.0, 50), (6.25, 16), (1e4, 16)])
+def test_series_of_short_calls_on_new_inputs_last_as_long_as_a_short_batch(call_us: float, sets: int) -> None:
+    assert series_sets(call_us) == sets

@@ -408,6 +408,14 @@ class HostSession(Session, Protocol):
         """Return a timer that calls the kernel on the sets in rotation, `calls` times per sample."""
         ...
 
+    def visit_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
+        """Return a timer that repeats calls on the first set, and once calls the kernel on each further set.
+
+        The calls on further sets are at random places of a sample. A sample has about `calls` calls, at least one per
+        set.
+        """
+        ...
+
     def finish(self, kernel: Any) -> str | None:
         """Let the process of a kernel exit normally. Return a description of a fault during the exit, or None."""
         ...

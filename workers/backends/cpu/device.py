@@ -26,6 +26,7 @@ from workers.backends.cpu.imports import NO_KERNEL_MAY, forbidden_imports
 from workers.backends.cpu.kernel_process import KernelProcess
 from workers.backends.cpu.memory import HostBuffers, host_sets
 from workers.backends.cpu.powercap import PowercapMeter
+from workers.backends.cpu.process.messages import MOST_ORDERS
 from workers.backends.cpu.process.started import ending
 from workers.backends.cpu.sanitizer import CSanitizer
 from workers.backends.cpu.support import isolation, kernel_program, load_ceilings, load_support
@@ -140,6 +141,10 @@ class CpuSession:
     def batch_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
         arrays = cast(Sequence[HostBuffers], sets)
         return KernelTimer(cast(KernelProcess, kernel), arrays, rng=self._orders, calls=calls)
+
+    def visit_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
+        arrays, calls = cast(Sequence[HostBuffers], sets), min(max(calls, len(sets)), MOST_ORDERS)
+        return KernelTimer(cast(KernelProcess, kernel), arrays, rng=self._orders, calls=calls, visits=True)
 
     def _process(self, library: Path, entry: str, cores: Sequence[int], *, timed: bool) -> KernelProcess:
         """Start and record a kernel process."""

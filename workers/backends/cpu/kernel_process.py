@@ -17,10 +17,11 @@ from workers.backends import CallMode, DeviceLostError, InvalidMeasurementError,
 from workers.backends.cpu.imports import NO_KERNEL_MAY
 from workers.backends.cpu.memory import HostBuffers
 from workers.backends.cpu.process.address_space import AddressSpace
-from workers.backends.cpu.process.audit import TimeAudit, leak
+from workers.backends.cpu.process.audit import TimeAudit
 from workers.backends.cpu.process.batch import Batch, Pause
 from workers.backends.cpu.process.faults import changes_text, trespass_text
 from workers.backends.cpu.process.kernel_state import KernelState, state_of, writes_code
+from workers.backends.cpu.process.leaks import MemoryGrowth, leak
 from workers.backends.cpu.process.library_folders import remedy
 from workers.backends.cpu.process.messages import (
     BEHIND,
@@ -80,6 +81,7 @@ class KernelProcess:
         level: names of the isolation measures that are in force. Empty until `load`.
         before: state of the process before the library was loaded.
         audit: records the timed batches, and checks that their times are possible.
+        growth: size of the memory of the process at increasing numbers of calls.
         pace: progress of the current batch.
         runs: number of call requests that were sent so far.
     """
@@ -100,7 +102,7 @@ class KernelProcess:
         self._space = AddressSpace()
         self._table: Table | None = None
         self._changed: str | None = None
-        self.audit = TimeAudit(threads=self.threads)
+        self.audit, self.growth = TimeAudit(threads=self.threads), MemoryGrowth()
         self._loaded = False
         self._timed_before = -1
         self._rested: tuple[int, int] | None = None
@@ -121,6 +123,7 @@ class KernelProcess:
         self.level = self._greeted()
         self._space.add(self.pace.segment, self._answer()[0])
         self.audit.idle = [self._batch(_IDLE_CALLS) for _ in range(_CHECKED_BATCHES if self.timed else 0)]
+        self.growth.calls = 0  # the calls so far were not calls of the library
         self.before = state_of(self.pid)
         entry = self.entry.encode()
         self._send(header(LOAD, len(entry)) + entry)
@@ -226,6 +229,7 @@ class KernelProcess:
         _, _, changes, signal_number, _, _ = self._answer()
         self._process.listen()
         self._require_made(1)
+        self.growth.calls += 1
         self._changed = self._changed or changes_text(changes, signal_number)
 
     def run_together(self, table: Table, calls: int, core: int | None, jitter: int) -> float:
@@ -264,6 +268,7 @@ class KernelProcess:
             or state.changed(self.before)
             or state.opened(self._space.fences())
             or leak(self.audit.samples)
+            or self.growth.leak()
             or self.audit.works_in_pauses()
             or self._exhausted()
             or self._rewritten()
@@ -344,8 +349,10 @@ class KernelProcess:
         self._process.listen()
         if not (flags & TOGETHER or self.pace.halted):
             self._require_made(calls)
+        made = self.pace.made if self.pace.halted else calls
+        self.growth.calls += made
         return Batch(
-            calls=self.pace.made if self.pace.halted else calls,
+            calls=made,
             claimed_ns=claimed_ns,
             wall_ns=over - began,
             cpu_ns=cpu_ns,

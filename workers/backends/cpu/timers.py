@@ -85,6 +85,8 @@ class KernelTimer:
         once: True to call the kernel exactly once on each set in each sample, even if such a sample is very short. The
             registers that a function must restore are then checked after each call.
         calls: number of calls per sample. If 0, the number is calibrated so that a sample has the minimum duration.
+        visits: True to call the kernel on the first set, and only once per sample, at a random place, on each further
+            set. `calls` is then at least the number of sets, and at most `MOST_ORDERS`.
     """
 
     def __init__(
@@ -95,9 +97,12 @@ class KernelTimer:
         rng: np.random.Generator,
         once: bool = False,
         calls: int = 0,
+        visits: bool = False,
     ) -> None:
-        self._process, self._sets, self._last = process, sets, 0
-        self._orders = SetOrders(len(sets), rng) if len(sets) > 1 and not once else None
+        self._process, self._sets, self._last, self._behind = process, sets, 0, not visits
+        self._orders: SetOrders | Visits | None = None
+        if len(sets) > 1 and not once:
+            self._orders = Visits(len(sets), rng) if visits else SetOrders(len(sets), rng)
         self._table, self._once, self._fixed = process.bind(sets), once, calls > 0
         self._populated: set[int] = set()
         self._prolonged, self._call_us = 0, MINIMUM_SAMPLE_S * 1e6
@@ -139,6 +144,7 @@ class KernelTimer:
         while spent_us < span_us:
             self._take(max(self.calls, math.ceil((span_us - spent_us) / self._call_us)))
             self._process.note(self._batch)
+            self._process.audit.warm_ups.append(self._batch)
             spent_us += self._spent_s * 1e6
 
     @property
@@ -153,10 +159,12 @@ class KernelTimer:
             self._table,
             calls,
             first=int(order[0]),
-            behind=drawn,
+            behind=drawn and self._behind,
             guarded=self._once,
             order=order.tobytes() if drawn else b"",
         )
+        if not (self._once or self._fixed):  # those calls have larger tables of arguments in the process's memory
+            self._process.growth.note((self._batch.heap_bytes, *self._batch.mapped_bytes))
         self._last = int(order[(calls - 1) % len(order)])
         restored_ns = min(self._batch.restored_ns, self._restore_ns * calls)
         self._spent_s = max(self._batch.claimed_ns, 1) * 1e-9
@@ -212,6 +220,24 @@ class SetOrders:
         while len(self._due) < count:
             self._due = np.concatenate([self._due, *map(self._rng.permutation, self._halves)])
         return self._due[:count]
+
+
+class Visits:
+    """Random orders of calls that repeat the first set, and use each further set once."""
+
+    def __init__(self, sets: int, rng: np.random.Generator) -> None:
+        self._sets, self._rng = sets, rng
+
+    def next(self, calls: int) -> NDArray[np.uint32]:
+        """Return the indices of the sets that the next calls use, shape (calls,)."""
+        order = np.zeros(calls, np.uint32)
+        places = self._rng.choice(calls, self._sets - 1, replace=False)
+        order[places] = np.arange(1, self._sets, dtype=np.uint32)
+        return order
+
+    def upcoming(self, count: int) -> NDArray[np.uint32]:
+        """Return the indices of at most `count` sets that later calls use."""
+        return np.arange(min(count, self._sets), dtype=np.uint32)
 
 
 def _most_restore_ns(sets: Sequence[HostBuffers]) -> float:

@@ -12,6 +12,7 @@ calls the kernel once on each of several buffer sets, and takes three samples pe
 The same calls are made before each sample. Then the inputs of the sample are written.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -21,7 +22,15 @@ from workers.measure.checks.overwrite import CACHE_SHARE
 from workers.measure.family.expected_output import Arrays
 from workers.measure.timing import Moment, undisturbed
 
-MOST_SETS = 16
+USUAL_SETS, MOST_SETS = 16, 64
+"""Usual number of buffer sets, and maximum number for short calls."""
+
+_SERIES_US = 100.0
+"""Least duration of a series of calls on all sets, in µs, unless this needs more than `MOST_SETS` sets. A kernel may
+return stored outputs only after several calls without a pause. In batches of this duration or longer, another check
+detects such kernels (`workers.measure.checks.overwrite.short_batch`).
+"""
+
 LEAST_ROUNDS, MOST_ROUNDS = 6, 24
 
 _SHARED_CACHE = 1 / 8
@@ -30,16 +39,22 @@ share, calls on sets of together 23 MiB took 1.8 times as long as calls on one s
 """
 
 
-def separate_sets(bytes_held: int, near_bytes: float, last_bytes: float) -> int:
+def series_sets(call_us: float) -> int:
+    """Return the number of buffer sets that a series of calls on new inputs uses if memory permits."""
+    return max(USUAL_SETS, min(MOST_SETS, math.ceil(_SERIES_US / max(call_us, 1e-3))))
+
+
+def separate_sets(bytes_held: int, near_bytes: float, last_bytes: float, most: int = USUAL_SETS) -> int:
     """Return the number of buffer sets for a comparison with calls on a single set, on a CPU.
 
     Args:
+        most: maximum of the result.
         bytes_held: size of one set in bytes.
         near_bytes: size in bytes of the cache that a core does not share.
         last_bytes: size in bytes of the last-level cache, which other programs use, too.
     """
     room_bytes = max(CACHE_SHARE * near_bytes, _SHARED_CACHE * last_bytes)
-    return max(2, min(int(room_bytes / max(bytes_held, 1)), MOST_SETS))
+    return max(2, min(int(room_bytes / max(bytes_held, 1)), most))
 
 
 def repetition(

@@ -16,6 +16,7 @@ from evo.trial.timing import Timing
 from workers.backends import Buffers, HostSession, Timer
 from workers.measure.bench import Bench, Candidate, require_undamaged
 from workers.measure.checks.contents import HELD_BACK
+from workers.measure.checks.long_runs import judge_long_runs
 from workers.measure.checks.overtaken import changing, judge_overtaken
 from workers.measure.checks.overwrite import (
     LOOKS,
@@ -32,18 +33,21 @@ from workers.measure.checks.overwrite import (
     shortened,
     unsteady,
 )
-from workers.measure.checks.repetition import MOST_SETS as MOST_REPETITION_SETS
-from workers.measure.checks.repetition import repetition, separate_sets
+from workers.measure.checks.repetition import USUAL_SETS, repetition, separate_sets, series_sets
 from workers.measure.family.expected_output import Arrays
 from workers.measure.timing import Moment, interleave
 from workers.measure.verify import WrongAnswerError
 from workers.runner.protocol import Compare
 
-_NEW, _OVERTAKEN = 0x6E, 0x6F
-"""Numbers that are appended to the seed of the search, for new inputs and for changes of inputs during calls."""
+_NEW, _OVERTAKEN, _RUNS = 0x6E, 0x6F, 0x70
+"""Numbers that are appended to the seed of the search, for new inputs, for changes of inputs during calls, and for the
+lengths of long runs."""
 
 _REPETITION_S = 0.5
 """Seconds that a process may spend on calls on new and known inputs, including drawing the inputs."""
+
+_RUNS_S = 0.1
+"""Seconds that a process may spend on long runs of calls on several buffer sets."""
 
 _OVERTAKEN_S = 0.3
 """Seconds that a process may spend on calls whose inputs change during the calls."""
@@ -162,7 +166,13 @@ def _overwrite_check(
     )
     mixed, turn = _mixed(bench, candidate)
     judge_mixed(turn, mixed, contents, look=look, calls=request.policy.judged_calls, budget_s=budget_s)
-    found = replace(found, repetition=_repetition(bench, candidate, mixed, moment))
+    if isinstance(bench.session, HostSession):
+        rng = np.random.default_rng([*bench.terms.seed, _RUNS])
+        common = (bench.session, candidate, mixed, contents)
+        judged = judge_long_runs(*common, look=look, calls=calls, rng=rng, budget_s=_RUNS_S)
+        bench.proofs["calls on other inputs in long runs"] = f"{judged} outputs verified"
+    call_us = (found.repeated or found.answered).median_us
+    found = replace(found, repetition=_repetition(bench, candidate, mixed, moment, call_us))
     bench.require_nothing_left("launches on outputs that were overwritten")
     for each in (sets[0], sets[-1]):
         require_undamaged(each, "launches on outputs that were overwritten")
@@ -179,10 +189,12 @@ def _mixed(bench: Bench, candidate: Candidate) -> tuple[Sequence[Buffers], Timer
     return sets, bench.session.timer(candidate.kernel, sets, once=True)
 
 
-def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], moment: Moment) -> Repetition | None:
+def _repetition(
+    bench: Bench, candidate: Candidate, sets: Sequence[Buffers], moment: Moment, call_us: float
+) -> Repetition | None:
     """Return the result of the repetition check, or None if the kernel has no inputs.
 
-    Afterwards, the buffer sets contain the first timed inputs.
+    `call_us` is the duration of a call in µs. Afterwards, the buffer sets contain the first timed inputs.
     """
     arguments, plan, drawn = candidate.arguments, bench.terms.cases[0], itertools.count()
     known = bench.buffers.timed[0].inputs_of(arguments)
@@ -193,7 +205,7 @@ def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], mom
         inputs = bench.reference.draw(plan, (*bench.terms.seed, _NEW, next(drawn)))
         return {name: inputs[name] for name in known}
 
-    chosen = sets[: _separate_sets(bench, sets[0].bytes_held)]
+    chosen = sets[: _separate_sets(bench, sets[0].bytes_held, series_sets(call_us))]
     turn, again = _rotating(bench, candidate, chosen, len(chosen)), _rotating(bench, candidate, chosen[:1], len(chosen))
     found = repetition(turn, again, chosen, known=known, draw=draw, moment=moment, budget_s=_REPETITION_S)
     contents = bench.buffers.contents(arguments)
@@ -246,11 +258,11 @@ def _of_batches(
     return suspicions
 
 
-def _separate_sets(bench: Bench, bytes_held: int) -> int:
+def _separate_sets(bench: Bench, bytes_held: int, most: int = USUAL_SETS) -> int:
     """Return the number of buffer sets, of `bytes_held` bytes each, for comparisons with calls on a single set."""
     if not isinstance(bench.session, HostSession):
-        return MOST_REPETITION_SETS
-    return separate_sets(bytes_held, bench.terms.device.limits.get("l2_bytes", 0.0), bench.session.cold_bytes)
+        return USUAL_SETS
+    return separate_sets(bytes_held, bench.terms.device.limits.get("l2_bytes", 0.0), bench.session.cold_bytes, most)
 
 
 def _rotating(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], calls: int) -> Timer:

@@ -1,12 +1,11 @@
-"""Checks the times that a kernel process reports, and detects leaks and work between its calls.
+"""Checks the times that a kernel process reports, and detects work between its calls.
 
 The module `batch` defines *reported* and *counted* times.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from statistics import median, median_low
+from statistics import median
 
 from workers.backends.cpu.process.batch import Batch, Pause, joined
 
@@ -49,17 +48,8 @@ LEAST_BATCHES = 3
 on a busy machine, one of nine pauses of a correct kernel contained 123 µs of processor time.
 """
 
-_LEAST_LEAK_BYTES = 16
-"""Growth of the memory in bytes per batch that counts as a leak. This is the smallest block that malloc allocates."""
-
 LEAST_TURN_NS = 500_000
 """Minimum total duration, in ns, of calls on several sets for a comparison with the counted processor time."""
-
-
-_LEAST_GROWTHS = 12
-"""Number of batches in which the memory grew, without ever shrinking, that count as a leak. Memory that a kernel
-allocates once and keeps, also once per thread, grows fewer times.
-"""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -71,6 +61,8 @@ class TimeAudit:
         idle: batches of calls of an empty function, which the process made before it loaded the candidate.
         samples: timed batches. A suspicious batch is repeated, and only its last repetition is kept.
         turns: batches of one call on each of several sets. Short batches are merged.
+        warm_ups: batches of the warm-up before a sample. They last longer than samples, so their counted time is
+            relatively more precise.
         pauses: times between consecutive batches.
     """
 
@@ -78,6 +70,7 @@ class TimeAudit:
     idle: Sequence[Batch] = ()
     samples: list[Batch] = field(default_factory=list)
     turns: list[Batch] = field(default_factory=list)
+    warm_ups: list[Batch] = field(default_factory=list)
     pauses: list[Pause] = field(default_factory=list)
     _turn: Batch | None = None
 
@@ -136,7 +129,7 @@ class TimeAudit:
             times = ((each.claimed_ns, each.wall_ns) for each in self.samples)
             claimed, passed = (median(each) for each in zip(*times, strict=True))
             return f"the process reports {claimed / 1e3:.4g} µs per sample, but {passed / 1e3:.4g} µs passed"
-        return self.overused(self.turns, DISAGREEMENT_OF_TURNS)
+        return self.overused(self.warm_ups, MOST_DISAGREEMENT) or self.overused(self.turns, DISAGREEMENT_OF_TURNS)
 
     def overused(self, batches: Sequence[Batch], disagreement: float) -> str | None:
         """Return the reason why the counted times show that the reported times are impossible, or None.
@@ -195,24 +188,3 @@ class TimeAudit:
 def _too_many(suspicious: Sequence[object], checked: Sequence[object]) -> bool:
     """Return True if more of the checked batches or pauses are suspicious than other programs can cause."""
     return len(suspicious) >= LEAST_BATCHES and len(suspicious) * _DISAGREEING > len(checked)
-
-
-def leak(batches: Sequence[Batch]) -> str | None:
-    """Return a description of the leak, or None if there is none.
-
-    A leak is memory that grows in most batches, or that grows `_LEAST_GROWTHS` times and never shrinks.
-    """
-    if len(batches) < LEAST_BATCHES:
-        return None
-    calls = [batch.calls for batch in batches[1:]]
-    for sizes in zip(*((each.heap_bytes, *each.mapped_bytes) for each in batches), strict=False):
-        steps = [after - before for before, after in pairwise(sizes)]
-        if median_low(steps) >= _LEAST_LEAK_BYTES:
-            lost = median_low(step / made for step, made in zip(steps, calls, strict=True))
-        elif min(steps) >= 0 and sum(step >= _LEAST_LEAK_BYTES for step in steps) >= _LEAST_GROWTHS:
-            lost = sum(steps) / sum(calls)
-        else:
-            continue
-        if min(sizes) > 0:
-            return f"keeps {lost:.{0 if lost >= 10 else 2}f} bytes of the memory that each call allocates"
-    return None

@@ -1,0 +1,85 @@
+"""Detects leaks from the size of a kernel process's memory after its batches of calls."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median_low
+
+from workers.backends.cpu.process.batch import Batch
+
+_LEAST_BATCHES = 3
+"""Minimum number of batches before a kernel is rejected."""
+
+_LEAST_LEAK_BYTES = 16
+"""Growth of the memory in bytes per batch that counts as a leak. This is the smallest block that malloc allocates."""
+
+_LEAST_GROWTHS = 12
+"""Number of batches in which the memory grew, without ever shrinking, that count as a leak. Memory that a kernel
+allocates once and keeps, also once per thread, grows fewer times.
+"""
+
+_FIRST_CALL, _LEAST_DOUBLINGS = 16, 6
+"""Number of calls after which doublings of the number of calls are counted, and number of consecutive doublings in
+which the memory of a leaking kernel grows. Memory that correct kernels keep is allocated in the first calls.
+"""
+
+
+@dataclass(kw_only=True)
+class MemoryGrowth:
+    """Sizes of a process's memory at increasing numbers of calls, each at least twice the number before.
+
+    A list that doubles its capacity when it is full grows rarely, but at least once whenever the number of calls
+    doubles.
+
+    Attributes:
+        calls: number of all calls of the process so far.
+    """
+
+    calls: int = 0
+    _at: list[int] = field(default_factory=list)
+    _sizes: list[tuple[int, ...]] = field(default_factory=list)
+
+    def note(self, sizes: tuple[int, ...]) -> None:
+        """Record the sizes of the memory in bytes after the calls so far, if the number of calls has doubled."""
+        if self.calls >= (2 * self._at[-1] if self._at else _FIRST_CALL):
+            self._at.append(self.calls)
+            self._sizes.append(sizes)
+
+    def leak(self) -> str | None:
+        """Return a description of the leak if the memory grew in each of the last doublings, else None."""
+        if len(self._at) <= _LEAST_DOUBLINGS:
+            return None
+        for sizes in _series(self._sizes[-_LEAST_DOUBLINGS - 1 :]):
+            if min(sizes) > 0 and all(after - before >= _LEAST_LEAK_BYTES for before, after in pairwise(sizes)):
+                first, last = self._at[-_LEAST_DOUBLINGS - 1], self._at[-1]
+                return (
+                    f"keeps more and more memory: {sizes[-1] - sizes[0]:,} bytes more after {last:,} calls than after "
+                    f"{first:,}"
+                )
+        return None
+
+
+def leak(batches: Sequence[Batch]) -> str | None:
+    """Return a description of the leak, or None if there is none.
+
+    A leak is memory that grows in most batches, or that grows `_LEAST_GROWTHS` times and never shrinks.
+    """
+    if len(batches) < _LEAST_BATCHES:
+        return None
+    calls = [batch.calls for batch in batches[1:]]
+    for sizes in _series([(each.heap_bytes, *each.mapped_bytes) for each in batches]):
+        steps = [after - before for before, after in pairwise(sizes)]
+        if median_low(steps) >= _LEAST_LEAK_BYTES:
+            lost = median_low(step / made for step, made in zip(steps, calls, strict=True))
+        elif min(steps) >= 0 and sum(step >= _LEAST_LEAK_BYTES for step in steps) >= _LEAST_GROWTHS:
+            lost = sum(steps) / sum(calls)
+        else:
+            continue
+        if min(sizes) > 0:
+            return f"keeps {lost:.{0 if lost >= 10 else 2}f} bytes of the memory that each call allocates"
+    return None
+
+
+def _series(sizes: Iterable[tuple[int, ...]]) -> Iterable[tuple[int, ...]]:
+    """Return the sizes of each part of the memory over time. Parts that are not always known are left out."""
+    return zip(*sizes, strict=False)
