@@ -8,6 +8,7 @@ import numpy as np
 
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import (
+    BATCH,
     Interval,
     Samples,
     mean_interval,
@@ -15,6 +16,7 @@ from evo.promotion.statistics import (
     paired_ratio,
     prediction_interval,
     rounds_ratio,
+    unequal_variances,
 )
 from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
@@ -30,7 +32,7 @@ class Prediction:
     Attributes:
         against: kernel that the challenger is compared with: ``incumbent``, or the name of a baseline.
         speedup: time of the compared kernel divided by the challenger's time. The interval contains the speed-up of one
-            further process with probability `confidence`.
+            further process, over `rounds` rounds, with probability `confidence`.
         found: speed-up in each process so far, as the median ratio over the rounds of the process.
         rounds: number of rounds counted in each process. It is the same in all processes, so that their speed-ups are
             equally precise.
@@ -67,7 +69,7 @@ def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
     rounds = min(len(own.samples_us) for own, _ in pairs)
     ratios = [rounds_ratio(theirs.samples_us[:rounds], own.samples_us[:rounds]) for own, theirs in pairs]
     found = tuple(float(np.median(each)) for each in ratios)
-    next_one = partial(prediction_interval, least_spread=_within(ratios))
+    next_one = partial(prediction_interval, least_spread=_least_spread(ratios, policy.confidence))
     return Prediction(
         against=against,
         speedup=_of_logarithms(next_one, found, policy.confidence),
@@ -79,13 +81,24 @@ def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
     )
 
 
-def _within(ratios: Sequence[Samples]) -> float:
-    """Return the standard deviation of a process's speed-up that the noise of its rounds alone would cause.
+def _least_spread(ratios: Sequence[Samples], confidence: float) -> float:
+    """Return the smallest credible standard deviation of a process's speed-up, or 0 (decision 74).
 
-    The result is the smallest credible spread over processes. A few processes may agree better by chance, and
-    prediction intervals would then be too narrow (decision 74).
+    Student's t distribution gives exact prediction intervals if the speed-ups of all processes are normal with equal
+    variances. Without evidence against this assumption, the result is 0. If the noise of the rounds differs between the
+    processes, or is not normal, some intervals would be too narrow. The result is then the standard error that the
+    rounds alone explain: the larger of the estimates from batches of `BATCH` rounds and from the halves of a process.
+
+    Args:
+        ratios: time ratios of the rounds, for each process; the same number of rounds in every process.
+        confidence: probability that processes with equal normal noise give 0.
     """
-    return float(np.sqrt(np.mean([median_error(np.log(each)) ** 2 for each in ratios])))
+    logs, tested = [np.log(each) for each in ratios], BATCH // 2  # shorter batches make the test more powerful
+    errors, batches = [median_error(each, batch=tested) ** 2 for each in logs], len(ratios[0]) // tested
+    if batches < 2 or not unequal_variances(errors, batches - 1, 1.0 - confidence):
+        return 0.0
+    lengths = (BATCH, len(ratios[0]) // 2)
+    return float(np.sqrt(max(np.mean([median_error(each, batch=size) ** 2 for each in logs]) for size in lengths)))
 
 
 def predict_us(report: ConfirmReport, policy: Policy) -> Interval | None:

@@ -20,7 +20,7 @@ RESAMPLES = 2000
 """
 
 BATCH = 10
-"""Number of consecutive samples per batch in `median_error`."""
+"""Usual number of consecutive samples per batch in `median_error`."""
 
 EFFECT_CAP = 1e6
 """Largest effect size. It replaces infinity (two different constant series), because JSON has no infinity."""
@@ -165,7 +165,7 @@ def prediction_interval(values: Samples, confidence: float, *, least_spread: flo
     Args:
         values: at least two values.
         confidence: probability as a fraction, e.g. 0.95.
-        least_spread: known lower limit of the standard deviation. It is used if a few values agree better by chance.
+        least_spread: lower limit of the standard deviation. It is used if a few values agree better by chance.
 
     Source: Hahn and Meeker, Statistical Intervals (1991), section 4.6.
     """
@@ -174,19 +174,47 @@ def prediction_interval(values: Samples, confidence: float, *, least_spread: flo
     return replace(normal, low=min(normal.low, low), high=max(normal.high, high))
 
 
-def median_error(series: Samples) -> float:
-    """Return the standard error of the median of correlated samples, from batch medians; 0 for fewer than 20 samples.
+def median_error(series: Samples, batch: int = BATCH) -> float:
+    """Return the standard error of the median of correlated samples, from batch medians; 0 for fewer than two batches.
 
-    A batch has 10 consecutive samples, so that most disturbances affect only one batch.
+    By default, a batch has 10 consecutive samples, so that most disturbances affect only one batch.
+
+    Args:
+        batch: number of samples per batch, at least 1.
 
     Source: Law, Simulation Modeling and Analysis, 5th ed. (2015), section 9.5.3, with medians in place of means.
     """
     values = np.asarray(series, dtype=np.float64)
-    batches = len(values) // BATCH
+    batches = len(values) // batch
     if batches < 2:
         return 0.0
-    medians = np.median(values[: batches * BATCH].reshape(batches, BATCH), axis=1)
+    medians = np.median(values[: batches * batch].reshape(batches, batch), axis=1)
     return float(medians.std(ddof=1)) / math.sqrt(batches)
+
+
+def unequal_variances(variances: Samples, freedom: int, level: float) -> bool:
+    """Return True if Bartlett's test finds that normal samples have different variances.
+
+    The test also rejects samples that are not normally distributed. If all variances are zero, the result is False.
+
+    Args:
+        variances: variance of each of two or more samples, each with `freedom` degrees of freedom.
+        freedom: at least 1.
+        level: probability of the result True for normal samples with equal variances, e.g. 0.05.
+
+    Source: Snedecor and Cochran, Statistical Methods, 8th ed. (1989), section 13.10.
+    """
+    from scipy.special import chdtrc
+
+    values = np.asarray(variances, dtype=np.float64)
+    if not values.any():
+        return False
+    if not values.all():
+        return True
+    count = len(values)
+    statistic = count * freedom * math.log(float(values.mean())) - freedom * float(np.log(values).sum())
+    correction = 1.0 + (count / freedom - 1.0 / (count * freedom)) / (3.0 * (count - 1))
+    return float(chdtrc(count - 1, statistic / correction)) < level
 
 
 def mean_interval(values: Samples, confidence: float) -> Interval:

@@ -22,6 +22,7 @@ from evo.promotion.statistics import (
     paired_p_value,
     prediction_interval,
     ratio_interval,
+    unequal_variances,
     unshared,
     upper_quantile,
 )
@@ -178,6 +179,34 @@ def test_median_error_includes_correlated_noise() -> None:
     assert alone == pytest.approx(1.2533 / 10, rel=0.1)
     assert runs == pytest.approx(1 / np.sqrt(10), rel=0.1)
     assert median_error([1.0, 2.0] * 9) == 0.0
+
+
+def test_median_error_of_longer_batches_includes_longer_disturbances() -> None:
+    series = np.repeat([0.0, 1.0], 25)
+    assert median_error(series, batch=25) == pytest.approx(0.5)
+    assert median_error(series, batch=26) == 0.0
+
+
+def test_bartlett_test_rejects_equal_variances_at_its_level() -> None:
+    rng = np.random.default_rng(0)
+    equal = rng.normal(0.0, 1.0, (2000, 5, 5)).var(axis=2, ddof=1)
+    assert np.mean([unequal_variances(each, 4, 0.05) for each in equal]) == pytest.approx(0.05, abs=0.015)
+    assert np.mean([unequal_variances(each * [1, 1, 1, 1, 100], 4, 0.05) for each in equal]) > 0.6
+
+
+def test_bartlett_test_agrees_with_scipy() -> None:
+    from scipy.stats import bartlett
+
+    samples = np.random.default_rng(1).normal(0.0, [[1.0], [1.5], [3.0]], (3, 6))
+    level = float(bartlett(*samples).pvalue)
+    variances = samples.var(axis=1, ddof=1)
+    assert unequal_variances(variances, 5, level * 1.01)
+    assert not unequal_variances(variances, 5, level * 0.99)
+
+
+def test_variances_of_zero_differ_only_from_other_variances() -> None:
+    assert not unequal_variances([0.0, 0.0], 4, 0.05)
+    assert unequal_variances([0.0, 1.0], 4, 0.05)
 
 
 def test_prediction_interval_assumes_at_least_the_given_spread() -> None:

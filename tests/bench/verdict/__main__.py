@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evo.promotion.policy import Policy
-from tests.bench.verdict.draws import NO_EFFECT, SYNTHETIC, Recorded, Source
+from tests.bench.verdict.draws import SYNTHETIC, Recorded, Source
 from tests.bench.verdict.noise import Noise
 from tests.bench.verdict.rates import Power, Rate, power, predicted, promoted
 from tests.bench.verdict.simulate import as_recorded, covered, worked
@@ -27,10 +27,7 @@ verdicts that stay undecided because of noise count as well.
 LEAST_DRAWN = 4_000
 """Number of confirmations that bound the rate of false promotions by `MOST_ALIKE_BOUND` if none is promoted."""
 LEAST_COVERED, MOST_COVERED = 0.94, 0.97
-"""Limits of the rate at which a process is in its prediction interval.
-
-If all processes are alike (`NO_EFFECT`), the rate may be higher: the interval allows for processes that differ.
-"""
+"""Limits of the rate at which a process is in its prediction interval."""
 REWORK = 3.0
 """Factor by which calls of a kernel that skips two thirds of its work are slower if they must do all of it."""
 LEAST_SOUND, MOST_SKIPPING = 0.999, 0.001
@@ -54,18 +51,18 @@ def main(arguments: list[str]) -> int:
 
 
 def _synthetic(name: str, source: Source, options: argparse.Namespace) -> bool:
-    most, policy = 1.0 if name == NO_EFFECT else MOST_COVERED, Policy()
+    policy = Policy()
     held = [_drawn(name, source, options, found=_found_on_a_busy_machine)]
     for processes in (policy.confirm_processes, policy.most_processes - 1):
         rate = predicted(source, processes, min(options.confirmations, MOST_PREDICTED), policy, options.seed + 3)
         text = f"a process is in the interval predicted by {processes} processes"
-        held.append(_line(text, rate, _covers(rate, most)))
+        held.append(_line(text, rate, _covers(rate)))
     return all(held)
 
 
-def _covers(rate: Rate, most: float = MOST_COVERED) -> bool:
+def _covers(rate: Rate) -> bool:
     low, high = rate.bounds
-    return low <= most and high >= LEAST_COVERED
+    return low <= MOST_COVERED and high >= LEAST_COVERED
 
 
 def _recording(name: str, noise: Noise, options: argparse.Namespace) -> bool:

@@ -49,9 +49,8 @@ class Draw:
             rounds = min(rounds, self.rounds(process, policy))
             yield np.median(ratios[: process + 1, :rounds], axis=1).tolist()
 
-    def speedup(self, process: int, policy: Policy) -> float:
-        """Return the speed-up of one process over the rounds that a worker would take in it."""
-        rounds = self.rounds(process, policy)
+    def speedup(self, process: int, rounds: int) -> float:
+        """Return the speed-up of one process over its first rounds."""
         return paired_ratio(self.incumbent[process][:rounds], self.challenger[process][:rounds])
 
     def rounds(self, process: int, policy: Policy) -> int:
@@ -119,16 +118,19 @@ class Synthetic:
     Attributes:
         effects: function that draws the factor of a kernel's time in each process.
         jitter: standard deviation of the logarithm of a round's time.
+        uneven: standard deviation of the logarithm of `jitter` over processes. With 0, all processes have equal noise.
     """
 
     effects: Callable[[tuple[int, ...], np.random.Generator], NDArray[np.float64]]
     jitter: float = 0.01
+    uneven: float = 0.0
 
     def draw(self, gain: float, policy: Policy, rng: np.random.Generator) -> Draw:
         processes, rounds = looks(policy)[-1], policy.confirm_samples
         owed = self.effects((2, processes, 1), rng)
-        drift = np.exp(rng.normal(0.0, self.jitter, (processes, rounds)))
-        own = np.exp(rng.normal(0.0, self.jitter, (3, processes, rounds)))
+        jitter = self.jitter * np.exp(rng.normal(0.0, self.uneven, (processes, 1))) if self.uneven else self.jitter
+        drift = np.exp(rng.normal(0.0, jitter, (processes, rounds)))
+        own = np.exp(rng.normal(0.0, jitter, (3, processes, rounds)))
         challenger, again = (100.0 * (1 - gain) * owed[0] * drift * own[index] for index in (0, 1))
         return Draw(challenger=challenger, again=again, incumbent=100.0 * owed[1] * drift * own[2])
 
@@ -143,15 +145,13 @@ def one_in_five(slower: float) -> Synthetic:
     return Synthetic(effects=lambda shape, rng: np.where(rng.random(shape) < 0.2, 1.0 + slower, 1.0))
 
 
-NO_EFFECT = "no process effect"
-"""Name of the synthetic noise that is the same in all processes."""
-
 SYNTHETIC = {
-    NO_EFFECT: normal(0.0),
+    "no process effect": normal(0.0),
     "processes differ by 1 % (normal)": normal(0.01),
     "processes differ by 3 % (normal)": normal(0.03),
     "processes differ by 5 % (normal)": normal(0.05),
     "6 % slower in one process of five": one_in_five(0.06),
+    "rounds vary more in some processes": Synthetic(effects=lambda shape, rng: np.ones(shape), uneven=1.0),
 }
 """Synthetic kinds of noise, by name."""
 

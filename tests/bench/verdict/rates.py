@@ -87,13 +87,16 @@ def power(source: Source, gain: float, confirmations: int, policy: Policy, seed:
 
 
 def predicted(source: Source, processes: int, confirmations: int, policy: Policy, seed: int) -> Rate:
-    """Return how often the speed-up of one more process is in the interval that `processes` processes predict."""
+    """Return how often the speed-up of one more process is in the interval that `processes` processes predict.
+
+    The same number of rounds is counted in this process as in the others.
+    """
     rng, hits = np.random.default_rng(seed), 0
     for _ in range(confirmations):
         draw = source.draw(0.0, policy, rng)
         prediction = predict(draw.report(processes, policy), policy)
         assert prediction is not None
-        hits += prediction.speedup.low <= draw.speedup(processes, policy) <= prediction.speedup.high
+        hits += prediction.speedup.low <= draw.speedup(processes, prediction.rounds) <= prediction.speedup.high
     return Rate(hits=hits, tried=confirmations)
 
 
