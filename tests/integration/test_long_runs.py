@@ -96,8 +96,9 @@ def test_single_calls_in_long_runs_have_their_own_outputs(session: HostSession, 
         "enum { N = 400 }; static inline void fill(int *y, int v) { for (int i = 0; i < N; i++) y[i] = v; }\n"
         f"#define out(v) fill(y, v)\nvoid f(const int *x, int *y) {{ {body} }}\n"
     )
-    arguments = tuple(
-        Argument(name=name, role=role, dtype="int32", shape=(400,)) for name, role in (("x", "input"), ("y", "output"))
+    arguments = (
+        Argument(name="x", role="input", dtype="int32", shape=(400,)),
+        Argument(name="y", role="output", dtype="int32", shape=(400,)),
     )
     goldens = [
         ExpectedOutput(

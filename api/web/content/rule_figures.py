@@ -90,6 +90,12 @@ READINGS: Mapping[str, Reading] = {
         figure="as long as in the incumbent's own confirmation",
         threshold="as long",
     ),
+    "steady": Reading(
+        unit=factor_text,
+        side="≤",
+        figure="as long in the last third of the rounds as in the first third",
+        threshold="as long; a larger figure must be certain",
+    ),
     "intervals": Reading(
         unit=time_text,
         side="<",
