@@ -29,7 +29,7 @@ def commands_of(guide: str, *beginnings: str) -> list[list[str]]:
 def run(arguments: list[str], folder: Path) -> str:
     """Run a command of a guide in a folder with the guides' examples, on a new database."""
     command = [sys.executable, "-m", "evo", *arguments, "--db", str(folder / "evo.db")]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=850, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
