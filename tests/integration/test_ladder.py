@@ -214,7 +214,7 @@ def test_trial_is_repeated_after_its_process_is_killed_by_another_process(
 def test_crash_reason_contains_the_last_output_of_the_kernel(workshop: Workshop) -> None:
     outcome = workshop.report("abort").outcome
     assert isinstance(outcome, Crashed)
-    assert outcome.reason.endswith("its last output: a last word")
+    assert "; its last output: a last word" in outcome.reason
 
 
 def test_hanging_kernel_and_its_processes_are_killed_at_the_time_limit(workshop: Workshop) -> None:
