@@ -22,7 +22,7 @@ from tests.integration.cheats_of_surroundings import WORKS_BETWEEN_CALLS
 from tests.integration.workbench import cpu
 from tests.measured import measured
 from tests.tiers import one_in
-from workers.backends import HostSession, Timer, driver
+from workers.backends import HostSession, InvalidMeasurementError, Timer, driver
 from workers.build import Artefact, Unit
 from workers.build.kernel import Argument
 from workers.measure.checks.contents import Contents
@@ -225,10 +225,15 @@ def test_kernel_that_uses_a_core_while_other_kernels_are_timed_is_refused(
         timers[name] = session.timer(kernels[-1], [session.allocate(ARGUMENTS, GOLDENS[0].inputs)])
     for seed in range(5):  # on a busy machine, the thread may get too little processor time
         interleave(timers, 12, rng=np.random.default_rng(seed), warm=True)
-        if reason := session.residue(kernels[0]) or "":
+        try:
+            reason = session.residue(kernels[0]) or ""
+        except InvalidMeasurementError as error:
+            reason = str(error)
+        if reason:
             break
-    # on a busy machine, more and more threads may still sleep at the end of each sample, and their memory is a leak
-    found = re.search(r"uses processor time between its calls|keeps [\d.]+ bytes", reason)
+    # A thread may also work during the next sample. On a busy machine, more and more threads may still sleep at the end
+    # of each sample, and their memory is a leak.
+    found = re.search(r"uses processor time between its calls|used more processor time|keeps [\d.]+ bytes", reason)
     assert bool(found) == (kind not in HONEST), reason
 
 
