@@ -195,7 +195,7 @@ def file_of(files: Mapping[str, str], name: str, including: str) -> str | None:
 
 
 def logical_lines(text: str, name: str) -> Iterator[Line]:
-    """Yield the logical lines of a text, without comments. `name` is the name of the file in their places."""
+    """Yield the logical lines of a source text, without comments. The place of each line is ``name:line number``."""
     kept = _COMMENTS_AND_TEXTS.sub(_blank, text)
     number, waiting, first = 0, "", 1
     for line in kept.split("\n"):

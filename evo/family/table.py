@@ -1,4 +1,4 @@
-"""Strict reading of a document's tables: keys that are not read are errors."""
+"""Strict reader for the tables of a document: unknown keys are errors."""
 
 import difflib
 import json

@@ -45,7 +45,7 @@ class Space:
         valid_count: number of valid configs. None if there are more than `ENUMERATION_LIMIT` or if enumerating them
             takes too long; configs are then drawn at random.
         mechanisms: positions of the tunables that choose a mechanism. These are tunables with named alternatives, e.g.
-            the copy engine, that share constraints with other tunables. Tunables in more constraints come first.
+            the TMA unit, that share constraints with other tunables. Tunables in more constraints come first.
 
     Raises:
         EmptySpace: no config is valid.

@@ -1,4 +1,5 @@
-// Copies of whole tiles by the copy engine ("TMA", sm_90): one thread issues them, and a barrier counts their bytes.
+// Copies of whole tiles by the TMA unit (tensor memory accelerator, sm_90): one thread issues them, and a barrier
+// counts their bytes.
 // See "cp.async.bulk.tensor" and "mbarrier" in the PTX ISA.
 
 // A tensor map, which the driver's cuTensorMapEncodeTiled creates; family.toml declares the maps of a kernel.
@@ -6,7 +7,7 @@ struct alignas(128) TensorMap {
     unsigned char opaque[128];
 };
 
-// Makes initialised barriers visible to the copy engine.
+// Makes initialised barriers visible to the TMA unit.
 __device__ __forceinline__ void publish_barriers() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -17,8 +18,8 @@ __device__ __forceinline__ void barrier_expect(u32 barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
 }
 
-// Ensures that reads by BLOCKS blocks, which a barrier follows, precede later writes of the copy engine. The copy
-// engine writes through another memory proxy, which the barrier does not order.
+// Ensures that reads by BLOCKS blocks, which a barrier follows, precede later writes of the TMA unit. The
+// TMA unit writes through another memory proxy, which the barrier does not order.
 template <int BLOCKS>
 __device__ __forceinline__ void overwrite_what_was_read() {
     if constexpr (BLOCKS == 1)

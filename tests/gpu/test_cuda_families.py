@@ -170,7 +170,7 @@ HEAD_SIZES: list[tuple[str, Config]] = [
     ("B=1,H=3,S=387,D=192", {**BOXES, "BLOCK_N": 80, "STORE": "staged"}),
     ("B=1,H=3,S=387,D=40", {**BOXES, "BLOCK_N": 64}),
 ]
-"""Attention with head sizes that need partly empty panels of the copy engine, narrower panels, or added zeros."""
+"""Attention with head sizes that need partly empty panels of the TMA unit, narrower panels, or added zeros."""
 LAYOUTS: list[tuple[str, Config]] = [
     ("B=3,H=4,KV=2,S=387,D=64,layout=bshd", {**BOXES, "BLOCK_N": 96, "UNROLL": 1}),
     ("B=4,H=20,KV=4,S=387,D=64,layout=bshd", {**AHEAD, "BLOCK_N": 96, "SCHEDULE": "stream_k"}),
@@ -243,7 +243,7 @@ REFILLED: list[tuple[str, Config]] = [
         | {"MAX_REGISTERS": 168, "RESCALE": "lazy", "Q_IN_REGISTERS": True},
     ),
 ]
-"""Attention configs with mma.sync. Their results were wrong before the copy engine waited for pending reads."""
+"""Attention configs with mma.sync. Their results were wrong before the TMA unit waited for pending reads."""
 SPLIT_AND_STAGED: dict[str, Value] = {"PRODUCTS": "mma", "KV_SPLITS": 2, "WARPS_KV": 1, "BLOCK_M": 64, "WARPS_M": 4}
 SPLIT_AND_STAGED |= {"BLOCK_N": 32, "PV": "half", "ACCUMULATE": "chained", "K_STAGES": 2, "V_STAGES": 2}
 SPLIT_AND_STAGED |= {"COPY_TOGETHER": False, "MERGE": "one", "PARTS_APART": False, "PV_BEHIND": False}
@@ -366,7 +366,7 @@ def test_pipeline_with_one_buffer_refills_the_buffer_only_after_all_reads(
     problem = package.family.problem(text, "cuda")
     config = {**package.family.space(problem, bench.gpu, TERMS).default(), **ONE_SLOT, **change}
     if bench.gpu.limits["compute_capability"] != 90:
-        pytest.skip("the copy engine needs sm_90")
+        pytest.skip("the TMA unit needs sm_90")
     assert not package.family.violations(config, problem, bench.gpu, TERMS)
     assert_correct(bench, package, config, trials(package, problem, bench.folder)[:1], launches=500)
 

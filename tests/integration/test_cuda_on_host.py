@@ -206,7 +206,7 @@ HEAD_SIZES = (
     ("D=72", {"STORE": "stmatrix", "Q_IN_REGISTERS": False}),
     ("D=96", {"COPY": "tma", "PRODUCER_WARPS": 1, "PANEL": 32}),
 )
-"""Attention with head sizes that do not fill the copy engine's panels, need narrower panels, or are padded."""
+"""Attention with head sizes that do not fill the TMA unit's panels, need narrower panels, or are padded."""
 
 BY_TURNS = (
     ("B=1,H=13,S=331,D=64,causal=true", {**AHEAD, "HEADS_TOGETHER": 4}),

@@ -88,7 +88,7 @@ char fault_text[200];
 Meeting warps[32], places[16];
 std::map<u32, Barrier> barriers;
 std::map<u32, std::deque<std::function<void()>>> deliveries;  // delayed until a thread waits for the barrier
-std::vector<bool> read_by_threads;  // chunks of 16 bytes whose reads a later write of the copy engine may still overtake
+std::vector<bool> read_by_threads;  // chunks of 16 bytes whose reads a later write of the TMA unit may still overtake
 
 inline void fault(const char* what, u32 where) {
     if (!fault_text[0]) std::snprintf(fault_text, sizeof fault_text, "thread %d: %s (%u)", current, what, where);

@@ -43,7 +43,7 @@ def peaked(seed: int) -> NDArray[np.float32]:
     return drawn
 
 
-def test_mixture_replaces_one_element_by_an_extreme_value_from_all_distributions() -> None:
+def test_mixture_replaces_one_element_with_the_most_extreme_value_of_all_cases() -> None:
     nominal, large = normal(1), normal(2, 40.0)
     found = mixtures_of(nominal, peaked(3), large)
     for name, extreme in (

@@ -40,7 +40,7 @@ def test_relinking_also_changes_tunables_tied_by_a_constraint() -> None:
 
 
 def engine() -> Space:
-    """Return a space in which the copy engine needs producer warps and stages, and stages limit the size of blocks."""
+    """Return a space in which the TMA unit needs producer warps and stages, and stages limit the size of blocks."""
     values: dict[str, list[Value]] = {
         "COPY": ["async", "tma"],
         "PRODUCERS": [0, 1, 4],

@@ -344,7 +344,7 @@ def test_reference_that_is_not_utf8_is_refused_and_the_error_contains_the_comman
         ("tuning.log", "rename a recording to tuning.json"),
     ],
 )
-def test_error_of_a_file_that_is_no_family_states_what_to_do_with_it(tmp_path: Path, name: str, remedy: str) -> None:
+def test_error_for_a_file_that_is_not_a_family_states_the_remedy(tmp_path: Path, name: str, remedy: str) -> None:
     (tmp_path / name).write_text("x")
     with pytest.raises(NotFound, match=f"{re.escape(name)} is not a folder with .*; {re.escape(remedy)}$"):
         registry.find(str(tmp_path / name))

@@ -33,11 +33,11 @@ def shape_advice(name: str, cases: Sequence[CaseProblem]) -> str:
 
 
 def with_shape_advice(outcome: Outcome, cases: Sequence[CaseProblem], name: str = "") -> Outcome:
-    """Return the outcome of a failure, with advice if it happened, or may have happened, in a case with another shape.
+    """Add advice to a failure that a case with another shape than the search may have caused. Return the outcome.
 
     Args:
-        name: name of the case. If empty, the reason of a wrong answer names the case, and the case of a crash is
-            unknown.
+        name: name of the failed case. If it is empty, the case of a wrong answer is read from its reason, and the case
+            of a crash is unknown.
     """
     match outcome:
         case WrongAnswer(reason=reason) if (found := _CASE.search(reason)) is not None:

@@ -108,7 +108,7 @@ def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_
         case Refused():
             raise CandidateFault(reply.outcome)
         case Trouble(exhausted=True):
-            raise MachineExhausted(f"this machine cannot judge candidates: {reply.reason}")
+            raise MachineExhausted(f"this machine cannot verify or measure candidates: {reply.reason}")
         case Trouble():
             raise TroubleError(reply.reason)
         case Unfit():

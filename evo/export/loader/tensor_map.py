@@ -1,6 +1,6 @@
 """Encodes tensor maps with the CUDA driver.
 
-A kernel uses tensor maps to copy tiles with the GPU's copy engine (sm_90 and newer). The module needs only this file
+A kernel uses tensor maps to copy tiles with the GPU's TMA unit (sm_90 and newer). The module needs only this file
 and the driver.
 """
 

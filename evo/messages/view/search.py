@@ -222,8 +222,8 @@ class SearchView(Deferred):
             `best` is confirmed.
         gains: gains of the search over the default config and over the median random config; empty in lists.
         elapsed_s: running time in seconds, without pauses.
-        overhead_ms: median over trials of the time that the search lost because no compiler and no device worked
-            although work was available. `overhead_mean_ms` is the mean.
+        overhead_ms: median over trials of the search's own time, in which it neither compiles nor uses the device
+            although work is available. `overhead_mean_ms` is the mean.
         delivery_ms: median over trials of the transport time of leases and results, during which the device worked.
         priority: workers serve searches with a higher priority first and, at equal priority, older searches first.
         cost: money spent so far, in the currency of the budget's hourly rate; None if the budget has no rate.

@@ -44,7 +44,7 @@ class TrialView(Deferred):
         quick_us: median of the quick samples, if `time_us` is confirmed.
         confirmed: result of the confirmation; None if there was none.
         suspect: True if the trial is so much faster than every baseline that a person should check it.
-        overhead_ms: time that the search lost on this trial because no compiler and no device worked.
+        overhead_ms: the search's own time for this trial, in which it neither compiles nor uses the device.
         delivery_ms: transport time of the trial's lease and result.
         uncovered: reasons why the config cannot run a case, by case name.
         attempts: all leases of the trial's evaluation and confirmations. Empty unless a single trial is requested.

@@ -46,7 +46,7 @@ def effect_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("significance", about="rounds", rank=100)
 def significance_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Require that the challenger is faster than the incumbent by a paired test over rounds.
+    """Require that a paired test over the rounds shows the challenger to be faster than the incumbent.
 
     The p-value is corrected for the number of challengers with Bonferroni's method, because Holm's method needs the
     p-values of later challengers, too.

@@ -96,7 +96,7 @@ def suite_from(document: Mapping[str, Any], name: str, source: str = "") -> Suit
         raise InvalidInput("goal", f"{literal_text(goal, 60)} is not one of {', '.join(get_args(Goal))}")
     listed = document.get("call")
     if not isinstance(listed, list) or not listed:
-        raise InvalidInput("call", "a suite has at least one table [[call]] with name, family and problem")
+        raise InvalidInput("call", "a suite must have at least one [[call]] table with name, family and problem")
     calls = list(itertools.islice(_calls(listed), MOST_CALLS + 1))
     if len(calls) > MOST_CALLS:
         raise InvalidInput("call", f"the suite expands to more than {MOST_CALLS} problems")

@@ -1,6 +1,6 @@
 """Niches: groups of configs with the same mechanisms. Each niche gets some trials before it is judged.
 
-An example of a mechanism is the choice of a copy engine; see `Space.mechanisms`. The first config with the best
+An example of a mechanism is how tiles are copied; see `Space.mechanisms`. The first config with the best
 mechanism may be slower than the elites, because its other tunables do not yet have suitable values. Successive halving
 therefore gives one trial to every niche, and more trials to the faster niches.
 

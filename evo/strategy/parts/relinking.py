@@ -20,7 +20,7 @@ POOL = 1_000
 class Relinking:
     """Finds configs that differ from a given config in one value, and in values that constraints require to change too.
 
-    Constraints tie tunables together: for example, the copy engine may need a producer warp, which needs a different
+    Constraints tie tunables together: for example, the TMA unit may need a producer warp, which needs a different
     number of stages. Changing one value then makes the config invalid, and so do most pairs of changes. A path
     therefore starts at a different valid config, which has the wanted value. Step by step, the other values of the
     given config are copied into the start config, as long as the result is valid.

@@ -38,7 +38,7 @@ class Log:
 
 @dataclass(frozen=True, kw_only=True)
 class Insight:
-    """An insight with the measurements that support it."""
+    """A lesson that a language model drew from results, with the measurements that support it."""
 
     key: str
     text: str

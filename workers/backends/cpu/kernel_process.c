@@ -470,7 +470,7 @@ static void set_modes(Modes to) { (void)to; }
 #endif
 
 #if defined(__x86_64__) && defined(__ELF__)
-enum { KEPT = 7 }; /* registers that a function must restore, in the order of process/faults.py */
+enum { KEPT = 7 }; /* callee-saved registers, in the order of process/faults.py */
 static uint64_t registers[2 * KEPT + 2] __asm__("registers") __attribute__((used)); /* values before and after the call, return address, function */
 
 /* Calls the kernel with the same stack and arguments. Registers that the kernel must restore get unusual values, and

@@ -201,7 +201,7 @@ class KernelProcess:
             meanwhile: function that is called in this process during the calls.
             behind: True to restore the arguments of a set after the call on the next set, so that the arguments leave
                 the caches. False to restore the arguments just before the call.
-            guarded: True to check after each call the registers that a function must restore.
+            guarded: True to check the callee-saved registers after each call.
             order: indices of the sets for consecutive calls, 4 bytes each, at most `MOST_ORDERS` indices. If there are
                 more calls than indices, the sequence is repeated. If empty, the sets are used in rotation.
 

@@ -83,9 +83,9 @@ class KernelTimer:
     Args:
         rng: random generator that draws the orders. A kernel must not be able to predict its numbers.
         once: True to call the kernel exactly once on each set in each sample, even if such a sample is very short. The
-            registers that a function must restore are then checked after each call.
+            callee-saved registers are then checked after each call.
         calls: number of calls per sample. If 0, the number is calibrated so that a sample has the minimum duration.
-        visits: True to call the kernel on the first set, and only once per sample, at a random place, on each further
+        visits: True to call the kernel on the first set, and only once per sample, at a random place, on each other
             set. `calls` is then at least the number of sets, and at most `MOST_ORDERS`.
     """
 

@@ -194,7 +194,10 @@ def _accesses(kernel: Kernel, kernels: Mapping[str, Kernel], above: tuple[str, .
 
 
 def address_of(call: ast.Call) -> ast.expr | None:
-    """Return the address in a memory access: the object of a method, or the first argument; None for other calls."""
+    """Return the address expression of a memory access: ``x`` in ``x.load(…)`` and in ``tl.load(x, …)``.
+
+    Return None if the call accesses no memory or has no address.
+    """
     if _access(_called(call)) is None:
         return None
     if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) not in ("tl", "triton.language"):
