@@ -54,7 +54,7 @@ def test_device_kind_of_a_plugin_is_unknown_without_its_package(line: CommandLin
     refused = line.run_apart("search", str(TOY / "double"), "--device", "toy", "--trials", "3")
     assert refused.code == 2
     assert "toy" in refused.err
-    assert "install the package that adds the kind" in refused.err
+    assert "install its package on this machine" in refused.err
     with pytest.raises(NotFound, match=r"there is no `toy`.*install the package"):
         kind_of("toy")
     assert list(kinds()) == ["cuda", "cpu", "replay", "estimate"]

@@ -197,3 +197,18 @@ def test_samples_with_too_few_writes_by_the_second_core_are_repeated() -> None:
     assert found is not None
     assert found.different.samples_us == (40.0,) * len(found.different.samples_us)
     assert len(found.different.samples_us) < session.turns // 2
+
+
+class UncountedSession(WritingSession):
+    """A `WritingSession` for which the system counts no processor time in every third batch."""
+
+    def call_while(self, kernel: Any, buffers: FakeBuffers, calls: int, change: Change) -> Overlap | None:
+        found = super().call_while(kernel, buffers, calls, change)
+        return Overlap(made=100, call_us=None) if self.turns % 3 == 0 else found
+
+
+def test_samples_without_counted_processor_time_are_omitted() -> None:
+    found = changing_with(UncountedSession([150]), size=5000, budget_s=2.0)
+    assert found is not None
+    assert len(found.same.samples_us) == len(found.different.samples_us) >= LEAST_PAIRS
+    assert set(found.different.samples_us) == {40.0}

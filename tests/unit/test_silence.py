@@ -17,7 +17,7 @@ WORKER = WorkerView(id="w1", name="w1", host="here", devices=(DEVICE,), seen_at=
 
 
 def test_seconds_since_contact_from_the_service_override_the_local_clock() -> None:
-    assert silence(WORKER) == 3.0 and worker_text(WORKER) == "here"
+    assert silence(WORKER) == 3.0 and worker_text(WORKER) == "connected"
     earlier = replace(WORKER, silent_s=None)
     assert silence(earlier, LONG_AGO + timedelta(seconds=7)) == 7.0
     assert worker_text(earlier).startswith("silent for")

@@ -135,11 +135,11 @@ class Overlap:
     Attributes:
         made: number of calls.
         call_us: average processor time of a call in µs. It does not contain the time in which other programs used the
-            core.
+            core. None if the system counted no processor time, which was seen in a virtual machine.
     """
 
     made: int
-    call_us: float
+    call_us: float | None
 
 
 class Buffers(Protocol):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from evo.device import ENERGY, Device, DeviceKind, without_meter
 from evo.errors import InvalidInput
 from evo.family import Launch
+from evo.text.limits import SHORTEST_US
 from evo.text.wording import count_text
 from evo.trial.objective import Objective
 from workers.backends import Buffers, CallMode, Change, LaunchError, Overlap, Remembered, Timer
@@ -132,7 +133,8 @@ class CpuSession:
         finally:
             os.sched_setaffinity(0, own)
         process.note(batch)
-        return Overlap(made=batch.calls, call_us=max(batch.cpu_ns, 1) / max(batch.calls, 1) * 1e-3)
+        call_us = batch.cpu_ns / max(batch.calls, 1) * 1e-3
+        return Overlap(made=batch.calls, call_us=call_us if call_us >= SHORTEST_US else None)
 
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
         arrays = cast(Sequence[HostBuffers], sets)

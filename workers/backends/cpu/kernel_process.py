@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evo.device.separation import LANDLOCK, OTHER_USER, SECCOMP
+from evo.text.limits import SHORTEST_US
 from workers.backends import CallMode, DeviceLostError, InvalidMeasurementError, LaunchError, TrespassError
 from workers.backends.cpu.imports import NO_KERNEL_MAY
 from workers.backends.cpu.memory import HostBuffers
@@ -249,7 +250,7 @@ class KernelProcess:
         self._send_table(table)
         batch = self._batch(calls, 0 if core is None else core + 1, EXAMINE | TOGETHER, jitter)
         self.note(batch)
-        return max(batch.claimed_ns, 1) * 1e-3 / calls
+        return max(batch.claimed_ns * 1e-3 / calls, SHORTEST_US)
 
     def note(self, batch: Batch) -> None:
         """Record the change of the process state that a batch caused. `fault` reports this change later."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evo.export.loader.float_control import FloatControl
+from evo.text.limits import SHORTEST_US
 from workers.backends.cpu.kernel_process import KernelProcess
 from workers.backends.cpu.memory import HostBuffers
 from workers.backends.cpu.process.messages import MOST_ORDERS
@@ -71,7 +72,7 @@ class CallTimer:
             call()
         took = time.perf_counter() - start
         modes.restore()
-        return max(took, 1e-9)
+        return max(took, calls * SHORTEST_US * 1e-6)
 
 
 class KernelTimer:
@@ -169,7 +170,7 @@ class KernelTimer:
         restored_ns = min(self._batch.restored_ns, self._restore_ns * calls)
         self._spent_s = max(self._batch.claimed_ns, 1) * 1e-9
         self._call_us = self._spent_s * 1e6 / calls
-        return max(self._batch.claimed_ns - restored_ns, 1) * 1e-9
+        return max((self._batch.claimed_ns - restored_ns) * 1e-9, calls * SHORTEST_US * 1e-6)
 
     def _weighed(self, calls: int) -> float:
         """Return the duration in seconds from which the calibration derives the number of calls per sample.

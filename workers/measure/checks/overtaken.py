@@ -191,8 +191,10 @@ def changing(
             write = partial(buffers.write_part, name, index)
             writing = _Writing(write, values[kind])
             found = session.call_while(kernel, buffers, calls, writing)
-            if found is not None and writing.made >= found.made * min(1.0, found.call_us / _SLOW_WRITE_US):
-                pair[kind] = found.call_us
+            if found is None or (found_us := found.call_us) is None:
+                continue
+            if writing.made >= found.made * min(1.0, found_us / _SLOW_WRITE_US):
+                pair[kind] = found_us
         if len(pair) == len(values):
             for kind, time_us in pair.items():
                 taken[kind].append(time_us)
