@@ -191,10 +191,3 @@ def test_visits_repeat_the_first_set_and_use_each_further_set_once_at_random_pla
     latest = [int(np.flatnonzero(order)[-1]) for order in orders]
     assert min(latest) > 200
     assert max(latest) > 390
-
-
-def test_warm_up_is_part_of_the_audit() -> None:
-    process = Process(10.0)
-    timer = timed(process, samples=1)
-    timer.warm_up(10_000.0)
-    assert sum(batch.calls for batch in process.audit.warm_ups) == 1000

@@ -145,7 +145,6 @@ class KernelTimer:
         while spent_us < span_us:
             self._take(max(self.calls, math.ceil((span_us - spent_us) / self._call_us)))
             self._process.note(self._batch)
-            self._process.audit.warm_ups.append(self._batch)
             spent_us += self._spent_s * 1e6
 
     @property

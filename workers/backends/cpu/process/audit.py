@@ -61,8 +61,6 @@ class TimeAudit:
         idle: batches of calls of an empty function, which the process made before it loaded the candidate.
         samples: timed batches. A suspicious batch is repeated, and only its last repetition is kept.
         turns: batches of one call on each of several sets. Short batches are merged.
-        warm_ups: batches of the warm-up before a sample. They last longer than samples, so their counted time is
-            relatively more precise.
         pauses: times between consecutive batches.
     """
 
@@ -70,7 +68,6 @@ class TimeAudit:
     idle: Sequence[Batch] = ()
     samples: list[Batch] = field(default_factory=list)
     turns: list[Batch] = field(default_factory=list)
-    warm_ups: list[Batch] = field(default_factory=list)
     pauses: list[Pause] = field(default_factory=list)
     _turn: Batch | None = None
 
@@ -129,7 +126,7 @@ class TimeAudit:
             times = ((each.claimed_ns, each.wall_ns) for each in self.samples)
             claimed, passed = (median(each) for each in zip(*times, strict=True))
             return f"the process reports {claimed / 1e3:.4g} µs per sample, but {passed / 1e3:.4g} µs passed"
-        return self.overused(self.warm_ups, MOST_DISAGREEMENT) or self.overused(self.turns, DISAGREEMENT_OF_TURNS)
+        return self.overused(self.turns, DISAGREEMENT_OF_TURNS)
 
     def overused(self, batches: Sequence[Batch], disagreement: float) -> str | None:
         """Return the reason why the counted times show that the reported times are impossible, or None.
