@@ -104,12 +104,13 @@ def most_disagreement(
     Args:
         sets: number of buffer sets in the rotation.
         limits: limits of the device: ``l1_bytes``, ``l2_bytes`` and ``l3_bytes``, if known.
-        shared_inputs: True if the sets share their inputs.
+        shared_inputs: True if the sets share their inputs. Before each sample, their outputs are then copied from two
+            other sets, which also occupy the caches.
     """
     sizes = {each.name: each.bytes for each in arguments if each.role != "scalar"}
     written = sum(each.bytes for each in arguments if each.written)
     one = sum(sizes.values())
-    ring = one + (sets - 1) * (written if shared_inputs else one)
+    ring = one + ((sets + 1) * written if shared_inputs else (sets - 1) * one)
     caches = [limits[name] for name in ("l1_bytes", "l2_bytes", "l3_bytes") if name in limits]
     if "l1_bytes" in limits:
         caches.append(_PAGES_BYTES)

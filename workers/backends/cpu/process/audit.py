@@ -37,7 +37,13 @@ _WAITS = 5
 
 _DISAGREEING = 10
 """A kernel is rejected if, even after repetitions, at least `LEAST_BATCHES` batches and more than one in `_DISAGREEING`
-have an impossible time. The same limits hold for pauses with too much processor time.
+have an impossible time.
+"""
+
+_WORKING = 3
+"""A kernel is rejected if at least `LEAST_BATCHES` pauses and more than one in `_WORKING` contain too much processor
+time. A kernel that works in fewer pauses hardly changes the medians of other kernels. On a virtual machine, 5 of 42
+pauses of a correct kernel contained 136 µs.
 """
 
 _LEAST_PAUSE_NS = 1_000_000
@@ -139,7 +145,7 @@ class TimeAudit:
         if any(batch.claimed_ns < 0 for batch in batches):
             return "the process reports times outside the span between request and reply"
         over = self._contradicting(batches, disagreement)
-        if _too_many(over, batches):
+        if _too_many(over, batches, _DISAGREEING):
             claimed, counted = (median(each) for each in zip(*((b.claimed_ns, b.cpu_ns) for b in over), strict=True))
             return (
                 f"in {len(over)} of {len(batches)} samples the kernel used more processor time than the calls can have "
@@ -159,7 +165,7 @@ class TimeAudit:
             return None
         request_ns = self._request_ns
         over = [each.cpu_ns for each in long if each.cpu_ns > request_ns]
-        if not _too_many(over, long):
+        if not _too_many(over, long, _WORKING):
             return None
         where = f"in {len(over)} of {len(long)} pauses, {median(over) / 1e3:.4g} µs each time"
         return f"uses processor time between its calls ({where}), while other kernels may be timed"
@@ -182,6 +188,6 @@ class TimeAudit:
         return (self.threads - 1) * max(0, batch.wall_ns - batch.claimed_ns)
 
 
-def _too_many(suspicious: Sequence[object], checked: Sequence[object]) -> bool:
-    """Return True if more of the checked batches or pauses are suspicious than other programs can cause."""
-    return len(suspicious) >= LEAST_BATCHES and len(suspicious) * _DISAGREEING > len(checked)
+def _too_many(suspicious: Sequence[object], checked: Sequence[object], one_in: int) -> bool:
+    """Return True if at least `LEAST_BATCHES` and more than one in `one_in` batches or pauses are suspicious."""
+    return len(suspicious) >= LEAST_BATCHES and len(suspicious) * one_in > len(checked)
