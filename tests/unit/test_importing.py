@@ -610,7 +610,7 @@ def test_adversarial_source_is_read_in_linear_time(text: str) -> None:
     source = read_source(text, "cuda" if "__global__" in text else "c++")
     with contextlib.suppress(InvalidInput):
         drafted(source, [each.name for each in source.functions[:1]])
-    assert time.process_time() - begun_s < 2.0
+    assert time.process_time() - begun_s < 6.0
 
 
 @pytest.mark.parametrize("count", [200, 201, 5_000])
