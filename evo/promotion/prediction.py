@@ -61,11 +61,9 @@ def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
     The result is None if only one process compared the challenger with the incumbent or a baseline. Each process
     contributes one value, the median time ratio over its rounds. The same number of rounds is used in every process.
     """
-    first, against = report.challenger, report.repeated_against
-    other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
-    if not report.repeats or first is None or against is None or other is None:
+    pairs, against = compared_times(report), report.repeated_against
+    if not report.repeats or not pairs or against is None:
         return None
-    pairs = [(first, other), *((each.challenger, each.other) for each in report.repeats if each.other is not None)]
     rounds = min(len(own.samples_us) for own, _ in pairs)
     ratios = [rounds_ratio(theirs.samples_us[:rounds], own.samples_us[:rounds]) for own, theirs in pairs]
     found = tuple(float(np.median(each)) for each in ratios)
@@ -79,6 +77,18 @@ def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
         overall=_of_logarithms(mean_interval, found, policy.confidence),
         others=_of_logarithms(next_one, found[1:], policy.confidence) if len(found) > 2 else None,
     )
+
+
+def compared_times(report: ConfirmReport) -> list[tuple[Timing, Timing]]:
+    """Return the times of the challenger and of the kernel that it is compared with, in each process.
+
+    The list begins with the first process. It is empty if the challenger is compared with no other kernel.
+    """
+    first, against = report.challenger, report.repeated_against
+    other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
+    if first is None or other is None:
+        return []
+    return [(first, other), *((each.challenger, each.other) for each in report.repeats if each.other is not None)]
 
 
 def _least_spread(ratios: Sequence[Samples], confidence: float) -> float:

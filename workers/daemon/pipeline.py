@@ -125,7 +125,7 @@ class Pipeline:
             self._queue.append(
                 Pending(lease=lease, work=work, claimed_s=claimed_s, share_s=still_s / len(leases), start=start)
             )
-        self._building(self._eligible() if self._batches else self._queue)
+        self._started(self._eligible() if self._batches else self._queue)
 
     def next(self, stopped: Callable[[], bool] = lambda: False) -> Pending | None:
         """Wait until a job is built, remove it from the pipeline, and return it. The pipeline must not be empty.
@@ -133,7 +133,7 @@ class Pipeline:
         Return None as soon as `stopped` returns True.
         """
         eligible = self._eligible()
-        futures = self._building(eligible)
+        futures = self._started(eligible)
         self._adjust(sum(future.done() for future in futures))
         enough = len(futures) if self._batches else 1
         until = ALL_COMPLETED if self._batches else FIRST_COMPLETED
@@ -146,7 +146,7 @@ class Pipeline:
             self._begun.add(ready.lease.terms.key)
         return ready
 
-    def _building(self, jobs: Iterable[Pending]) -> list[Future[Prepared]]:
+    def _started(self, jobs: Iterable[Pending]) -> list[Future[Prepared]]:
         """Start the builds of these jobs, unless they have already started, and return their results."""
         return [pending.building for pending in jobs]
 

@@ -1,16 +1,14 @@
 """The rule that a challenger does not become slower after many calls."""
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
+from evo.promotion.prediction import compared_times
 from evo.promotion.rules.base import Confirmation, rule
-from evo.promotion.statistics import Samples, rounds_ratio, upper_quantile
+from evo.promotion.statistics import Samples, mean_interval, rounds_ratio
 from evo.promotion.verdict import Rule
 from evo.text.wording import times_text
-from evo.trial.results import ConfirmReport
-from evo.trial.timing import Timing
 
 _PARTS, _LEAST_ROUNDS = 3, 9
 """Number of parts into which the rounds of a process are divided, and minimum number of rounds. The first and the last
@@ -30,12 +28,14 @@ def steady_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     limit = policy.threshold("steady")
     if report.incumbent is not None:
         limit = min(limit, 1.0 / (1.0 - policy.minimum_gain))
-    found = [_increase(own, other) for own, other in _pairs(report) if min(len(own), len(other)) >= _LEAST_ROUNDS]
+    pairs = [(own.samples_us, other.samples_us) for own, other in compared_times(report)]
+    found = [_increase(own, other) for own, other in pairs if min(len(own), len(other)) >= _LEAST_ROUNDS]
     if len(found) < 2:
         return ()
-    mean, error = float(np.mean(found)), float(np.std(found, ddof=1)) / math.sqrt(len(found))
-    low = mean - upper_quantile(1.0 - policy.skip_confidence, len(found) - 1) * error
-    figure, passed = math.exp(mean), low <= math.log(limit)
+    mean = mean_interval(
+        found, 2.0 * policy.skip_confidence - 1.0
+    )  # its lower end has the confidence `skip_confidence`
+    figure, passed = math.exp(mean.estimate), mean.low <= math.log(limit)
     than = "the incumbent" if report.repeated_against == "incumbent" else report.repeated_against
     text = (
         f"In the last third of a process's rounds, the challenger's calls take {times_text(figure, 'long')} as in the "
@@ -44,17 +44,6 @@ def steady_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     if not passed:
         text = f"The challenger becomes slower after many calls. {text}"
     return (Rule(name="steady", passed=passed, figure=figure, threshold=limit, text=text),)
-
-
-def _pairs(report: ConfirmReport) -> Iterator[tuple[Samples, Samples]]:
-    """Yield the samples of challenger and compared kernel in each process."""
-    against = report.repeated_against
-    other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
-    timings: list[tuple[Timing | None, Timing | None]] = [(report.challenger, other)]
-    timings += [(each.challenger, each.other) for each in report.repeats]
-    for own, theirs in timings:
-        if own is not None and theirs is not None:
-            yield own.samples_us, theirs.samples_us
 
 
 def _increase(own: Samples, other: Samples) -> float:
