@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import islice
 
 from tree_sitter import Node
@@ -184,7 +185,8 @@ class _Definition:
     function: Node | None
 
 
-def _definitions(code: Code) -> dict[str, list[_Definition]]:
+@lru_cache(maxsize=1)  # every launch of a source needs them
+def _definitions(code: Code) -> Mapping[str, Sequence[_Definition]]:
     """Return the definitions of each variable, by name, in the order of the code."""
     found: dict[str, list[_Definition]] = {}
     for node in code.nodes("init_declarator", "assignment_expression", "function_declarator"):
