@@ -114,3 +114,12 @@ def test_limit_on_slower_alternating_calls_is_higher_for_many_memory_pages(sets:
     arguments = [Argument(name="y", role="output", dtype="float32", shape=(8_192,))]
     assert most_disagreement(arguments, sets, {"l1_bytes": 1 << 30}, Policy()) == limit
     assert most_disagreement(arguments, sets, {"l2_bytes": 1 << 30}, Policy()) == 1.25
+
+
+@pytest.mark.parametrize(("sets", "limit"), [(10, 1.25), (20, 4.0)])
+def test_limit_on_slower_alternating_calls_of_a_gpu_counts_two_copies_of_the_data(sets: int, limit: float) -> None:
+    arguments = [Argument(name=name, role="input", dtype="float16", shape=(512, 512)) for name in "ab"]
+    arguments.append(Argument(name="c", role="output", dtype="float16", shape=(512, 512)))
+    limits = {"l2_bytes": 60 << 20}
+    assert most_disagreement(arguments, sets, limits, Policy(), shared_inputs=False) == limit
+    assert most_disagreement(arguments, sets, limits | {"l1_bytes": 1 << 40}, Policy(), shared_inputs=False) == 1.25

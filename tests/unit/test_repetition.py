@@ -13,7 +13,14 @@ from evo.promotion.policy import Policy
 from evo.trial.results import ConfirmReport, OverwriteCheck, Repetition
 from evo.trial.timing import Timing
 from tests.unit.fake_session import FakeBuffers
-from workers.measure.checks.repetition import LEAST_ROUNDS, MOST_ROUNDS, repetition, separate_sets, series_sets
+from workers.measure.checks.repetition import (
+    LEAST_ROUNDS,
+    MOST_ROUNDS,
+    repetition,
+    separate_sets,
+    series_sets,
+    sets_of_gpu,
+)
 from workers.measure.timing import Moment
 
 MOMENT = Moment(anchor_us=1.0, floor_us=0.0)
@@ -188,3 +195,8 @@ def test_separate_buffer_sets_fit_in_a_small_part_of_the_last_level_cache(bytes_
 @pytest.mark.parametrize(("call_us", "sets"), [(0.1, 64), (2.0, 50), (6.25, 16), (1e4, 16)])
 def test_series_of_short_calls_on_new_inputs_last_as_long_as_a_short_batch(call_us: float, sets: int) -> None:
     assert series_sets(call_us) == sets
+
+
+@pytest.mark.parametrize(("bytes_held", "sets"), [(1 << 10, 16), (3 << 19, 10), (2 << 20, 16), (1 << 30, 16)])
+def test_buffer_sets_of_a_gpu_fit_in_its_cache_unless_they_would_be_few(bytes_held: int, sets: int) -> None:
+    assert sets_of_gpu(bytes_held, cache_bytes=30 << 20) == sets

@@ -25,6 +25,9 @@ from workers.measure.timing import Moment, undisturbed
 USUAL_SETS, MOST_SETS = 16, 64
 """Usual number of buffer sets, and maximum number for short calls."""
 
+_LEAST_SETS_OF_GPU = 8
+"""Least number of buffer sets on a GPU for which the sets are reduced until they fit in the cache."""
+
 _SERIES_US = 100.0
 """Least duration of a series of calls on all sets, in µs, unless this needs more than `MOST_SETS` sets. A kernel may
 return stored outputs only after several calls without a pause. In batches of this duration or longer, another check
@@ -55,6 +58,20 @@ def separate_sets(bytes_held: int, near_bytes: float, last_bytes: float, most: i
     """
     room_bytes = max(CACHE_SHARE * near_bytes, _SHARED_CACHE * last_bytes)
     return max(2, min(int(room_bytes / max(bytes_held, 1)), most))
+
+
+def sets_of_gpu(bytes_held: int, cache_bytes: float) -> int:
+    """Return the number of buffer sets for a comparison with calls on a single set, on a GPU.
+
+    If a cache is too small for `_LEAST_SETS_OF_GPU` sets, the usual number of sets is used, so that a kernel which
+    stores its results by address is still many times as fast on a single set as on all sets.
+
+    Args:
+        bytes_held: size of one set in bytes.
+        cache_bytes: size in bytes of the cache that all multiprocessors share.
+    """
+    fitting = int(CACHE_SHARE * cache_bytes / max(bytes_held, 1))
+    return USUAL_SETS if fitting < _LEAST_SETS_OF_GPU else min(fitting, USUAL_SETS)
 
 
 def repetition(

@@ -23,6 +23,7 @@ from workers.measure.checks.overwrite import (
     MIXED_SETS,
     SHORT_ROUNDS,
     Suspicion,
+    cache_sizes,
     disagreement,
     judge_mixed,
     mixed_sets,
@@ -33,7 +34,7 @@ from workers.measure.checks.overwrite import (
     shortened,
     unsteady,
 )
-from workers.measure.checks.repetition import USUAL_SETS, repetition, separate_sets, series_sets
+from workers.measure.checks.repetition import USUAL_SETS, repetition, separate_sets, series_sets, sets_of_gpu
 from workers.measure.family.expected_output import Arrays
 from workers.measure.timing import Moment, interleave
 from workers.measure.verify import WrongAnswerError
@@ -141,7 +142,7 @@ def _overwrite_check(
     sets = bench.buffers.sets(mode, candidate.arguments)
     content = contents.of(sets[0])
     if mode == "hot":
-        cache_bytes = bench.terms.device.limits.get("l2_bytes", bench.session.cold_bytes)
+        cache_bytes = cache_sizes(bench.terms.device.limits).get("l2_bytes", bench.session.cold_bytes)
         wanted = ring_sets(candidate.arguments, calls, cache_bytes)
         sets = sets[0].siblings(wanted)
         for buffers in sets:
@@ -260,9 +261,10 @@ def _of_batches(
 
 def _separate_sets(bench: Bench, bytes_held: int, most: int = USUAL_SETS) -> int:
     """Return the number of buffer sets, of `bytes_held` bytes each, for comparisons with calls on a single set."""
+    near_bytes = cache_sizes(bench.terms.device.limits).get("l2_bytes", 0.0)
     if not isinstance(bench.session, HostSession):
-        return USUAL_SETS
-    return separate_sets(bytes_held, bench.terms.device.limits.get("l2_bytes", 0.0), bench.session.cold_bytes, most)
+        return sets_of_gpu(bytes_held, near_bytes)
+    return separate_sets(bytes_held, near_bytes, bench.session.cold_bytes, most)
 
 
 def _rotating(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], calls: int) -> Timer:
