@@ -8,12 +8,12 @@ class EvoError(Exception):
 
     Args:
         message: what is wrong, and how to correct it.
-        request: REST request that helps, e.g. ``GET /searches lists them``. The request is appended to the message. Web
-            pages show `plain`, which lacks the request.
+        request: hint that names a REST request, e.g. ``GET /searches lists them``. It is appended to the message, but
+            not to `plain`, which web pages show.
 
     Attributes:
         code: machine-readable kind of the error.
-        plain: the message without the request.
+        plain: the message without the hint.
     """
 
     code: ClassVar[str] = "failed"

@@ -26,7 +26,7 @@ def mark(marked: dict[str, _Marked], name: str, plural: str) -> Callable[[_Own],
 
     def add(own: _Own) -> _Own:
         if name in marked:
-            raise ValueError(f"two {plural} are named {name!r}")
+            raise ValueError(f"two {plural} are named {name!r}; rename one of them")
         marked[name] = cast(_Marked, own)
         return own
 
@@ -46,11 +46,11 @@ def import_modules(package: str, path: Iterable[str], without: Collection[str] =
 def offered(
     group: str, noun: str, taken: Collection[str] = (), name: str | None = None
 ) -> Iterator[tuple[EntryPoint, object]]:
-    """Yield each entry point of a group with the object that it refers to.
+    """Load the entry points of a group, and yield each with its object.
 
     Args:
         noun: noun for an object of the group, used in the error.
-        taken: names that entry points may not use.
+        taken: names in use, which an entry point must not have.
         name: name of the only entry point to load. None loads all entry points.
 
     Raises:

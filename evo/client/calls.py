@@ -1,4 +1,4 @@
-"""Base class of the client's groups of requests."""
+"""Base class of the classes that define the client's methods."""
 
 import uuid
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Calls:
-    """Sends requests through one connection pool. Each resource has a subclass with its requests."""
+    """Sends requests through one connection pool. Each subclass has the methods for one kind of resource."""
 
     _transport: Transport
 
@@ -35,7 +35,7 @@ class Calls:
 
         Args:
             repeat: True if the service may execute the request twice.
-            once: True to send an idempotency key. The service then executes a repeated request only once.
+            once: True to send an idempotency key, so that the service executes a retried request only once.
             seen: entity tag of the state that the caller knows. The service refuses the request if its state differs.
                 None if the state does not matter.
             timeout_s: seconds to wait for the response; None for the client's default.

@@ -1,4 +1,4 @@
-"""Typed client of the REST API, and its requests about champions, tokens, families, artefacts and the service."""
+"""Typed client of the REST API, and its methods for champions, tokens, families, artefacts and the service itself."""
 
 import hashlib
 import time
@@ -18,7 +18,7 @@ from evo.messages.view import ChampionView, Collected, FamilyView, Page
 
 
 class Champions(Calls):
-    """Requests about champions."""
+    """Client methods that read champions and change which champion is current."""
 
     def champions(
         self,
@@ -43,14 +43,22 @@ class Champions(Calls):
         return self._transport.request("GET", f"/champions/{champion_id}/report.html").content
 
     def rollback(self, champion_id: int, *, reason: str, seen: str | None = None) -> ChampionView:
-        """Retire the current champion, if its entity tag is still `seen` or `seen` is None."""
+        """Retire the current champion.
+
+        Args:
+            reason: reason that is recorded.
+            seen: expected entity tag of the champion; None skips the check.
+
+        Raises:
+            Conflict: the champion is not current, or has a different entity tag.
+        """
         path = f"/champions/{champion_id}/rollback"
         return parse(self._send("POST", path, {"reason": reason}, once=True, seen=seen), ChampionView)
 
     def store_called(
         self, champion_id: int, *, called_us: float, torch_us: float, model: str, software: str
     ) -> ChampionView:
-        """Store the times of a champion's kernel and of PyTorch's own function, measured by an exported package."""
+        """Store the times of one call from PyTorch to the champion's kernel and to PyTorch's own function, in µs."""
         body = {"called_us": called_us, "torch_us": torch_us, "model": model, "software": software}
         return parse(self._send("PUT", f"/champions/{champion_id}/called", body), ChampionView)
 
@@ -66,7 +74,7 @@ class Champions(Calls):
 
 
 class Tokens(Calls):
-    """Requests about access tokens."""
+    """Client methods for access tokens."""
 
     def tokens(self) -> Page[TokenView]:
         return self._get("/tokens", Page[TokenView])
@@ -97,13 +105,13 @@ class Tokens(Calls):
 
 
 class Upkeep(Calls):
-    """Requests about the service itself: its health, and clean-ups."""
+    """Client methods for the health and the clean-up of the service."""
 
     def health(self) -> Mapping[str, Any]:
         return self._get("/health", dict[str, Any])
 
     def answers(self) -> bool:
-        """Return True if the service answers. The request is not repeated if it fails."""
+        """Return True if the service responds. A failed request is not retried."""
         return self._transport.reached("/health")
 
     def ready(self) -> Mapping[str, Any]:
@@ -122,7 +130,7 @@ class Upkeep(Calls):
 
 
 class Families(Calls):
-    """Requests about families."""
+    """Client methods for families."""
 
     def register_family(self, digest: str, *, name: str, document: Mapping[str, Any], location: str | None) -> None:
         body = {"name": name, "document": document, "location": location}
@@ -146,7 +154,7 @@ class Families(Calls):
 
 
 class Artefacts(Calls):
-    """Requests about artefacts, which are stored files of trials."""
+    """Client methods for artefacts, the stored files of trials."""
 
     def put_artefact(self, digest: str, content: bytes) -> None:
         self._transport.request("PUT", f"/artefacts/{digest}", content=content)
@@ -155,11 +163,12 @@ class Artefacts(Calls):
         """Return the content of an artefact.
 
         Raises:
-            ServiceError: different content arrived, because the file is damaged or the transfer was interrupted.
+            ServiceError: the received content does not match the digest, because the file is damaged or the transfer
+                was interrupted.
         """
         content = self._transport.request("GET", f"/artefacts/{digest}").content
         if hashlib.sha256(content).hexdigest() != digest:
-            reason = f"the {len(content):,} bytes that arrived have a different digest"
+            reason = f"the {len(content):,} received bytes have a different digest"
             raise ServiceError(f"artefact {digest} cannot be fetched: {reason}; try again, and check the proxy")
         return content
 
@@ -167,9 +176,8 @@ class Artefacts(Calls):
 class Client(Families, Searches, Variants, Champions, Workers, Work, Artefacts, Events, Tokens, Upkeep):
     """Client of one service, with one connection pool. Threads may share it.
 
-    While the service cannot be reached or reports that it is busy, requests that may be executed twice are repeated
-    after growing, random pauses. Other requests are repeated only if they were never sent, or if the service refused
-    them temporarily.
+    While the service is unreachable or busy, idempotent requests are retried with randomised exponential backoff. Other
+    requests are retried only if they were never sent, or if the service refused them temporarily.
 
     Services on this machine are reached directly. Other services are reached through the proxy in HTTP_PROXY,
     HTTPS_PROXY or ALL_PROXY, unless NO_PROXY excludes them.

@@ -14,7 +14,7 @@ QUIET_S = 45.0
 
 
 class Events(Calls):
-    """Requests whose response is a stream."""
+    """Client method that follows the event stream."""
 
     def events(self, search_id: int | None = None, *, patience_s: float = 60.0) -> Iterator[Event]:
         """Yield the events of one search or of all searches.
@@ -23,9 +23,8 @@ class Events(Calls):
         ended. Any process of the service can resume it.
 
         Raises:
-            ServiceUnreachable: no service answered for `patience_s` seconds. This time begins with the first failed
-                attempt, so a client that was suspended tries again.
-            ServiceError: the response is not a stream of events, or an event has an unknown form.
+            ServiceUnreachable: no service responded for `patience_s` seconds after the first failed attempt.
+            ServiceError: the response is not an event stream, or an event cannot be parsed.
         """
         path = "/events" if search_id is None else f"/searches/{search_id}/events"
         last_id, failing_since = "", None
@@ -47,7 +46,7 @@ class Events(Calls):
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines of a stream, split at the service's line breaks. A line may contain other Unicode line breaks."""
+    """Yield the lines of a stream. Only a line feed ends a line, because data may contain other Unicode line breaks."""
     rest = b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")

@@ -16,11 +16,11 @@ from evo.text.secrets import masked
 Made = TypeVar("Made")
 
 TLS_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
-"""Environment variables that name files which Python or httpx opens for each TLS connection."""
+"""Environment variables with paths of files that Python or httpx opens for each TLS connection."""
 
 
 def is_direct(url: str) -> bool:
-    """Return True if the URL's host is this machine, which a proxy on another machine could not reach.
+    """Return True if the URL's host is this machine, so that requests must not use a proxy.
 
     A numeric address belongs to this machine if a socket can be bound to it. This includes loopback, the unspecified
     addresses and all interfaces. Names other than localhost are not resolved; users list them in NO_PROXY.
@@ -72,12 +72,12 @@ def routed(
     invalid_url: type[Exception] = httpx.InvalidURL,
     **options: Any,
 ) -> Made:
-    """Return an HTTP client for one service with the proxy and the certificates in the environment variables.
+    """Return an HTTP client for one service. It uses the proxy and the certificates from the environment variables.
 
     Args:
-        client: class of the client, of httpx or httpx2.
+        client: client class of httpx or httpx2.
         url: address of the service.
-        through_proxy: False ignores the proxy; by default, the proxy is used if the service is on a different machine.
+        through_proxy: False ignores the proxy. None uses the proxy only if the service is on another machine.
         invalid_url: exception that the class raises for an invalid proxy address.
         options: other arguments of the client class.
 
@@ -93,7 +93,7 @@ def routed(
             raise
         raise InvalidInput(
             "proxy",
-            f"the environment names a proxy that cannot be used ({masked(str(error)):.200}); correct HTTP_PROXY, "
+            f"the proxy in the environment variables cannot be used ({masked(str(error)):.200}); correct HTTP_PROXY, "
             f"HTTPS_PROXY or ALL_PROXY, or avoid it with NO_PROXY={urlsplit(url).hostname}",
         ) from error
 

@@ -1,4 +1,4 @@
-"""Requests about searches, their trials and their variants."""
+"""Client methods for searches, their trials and their variants."""
 
 import codecs
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ SearchCommand: TypeAlias = Literal["pause", "resume", "stop", "cancel"]
 
 
 class Searches(Calls):
-    """Requests about searches."""
+    """Client methods for searches and their trials."""
 
     def create_search(self, terms: Mapping[str, Any]) -> SearchView:
         """Start a search. The idempotency key ensures that it is started only once, even if a response is lost.
@@ -136,7 +136,7 @@ class Searches(Calls):
         sort: str = "number",
         outcome: str | None = None,
     ) -> Iterator[str]:
-        """Yield all trials as the text of a file, in chunks as they arrive."""
+        """Yield the text of a file with all trials, in chunks as they arrive."""
         parameters = {"sort": sort} | ({} if outcome is None else {"outcome": outcome})
         path = f"/searches/{search_id}/trials.{form}"
         with self._transport.stream(
@@ -168,7 +168,7 @@ class Searches(Calls):
 
 
 class Variants(Calls):
-    """Requests about variants and proposals."""
+    """Client methods for variants and for proposals (requests to language models)."""
 
     def submit_variant(
         self,
@@ -218,7 +218,11 @@ class Variants(Calls):
         return parse(self._send("POST", f"/searches/{search_id}/proposals", body, once=True), ProposalView)
 
     def answer_proposal(self, search_id: int, number: int, **answer: Any) -> ProposalView:
-        """Store a model's answer: ``answer``, ``tokens_in``, ``tokens_out``, ``usd``, ``insight`` and ``error``."""
+        """Store a model's answer.
+
+        Args:
+            answer: fields ``answer``, ``tokens_in``, ``tokens_out``, ``usd``, ``insight`` and ``error``.
+        """
         return parse(self._send("PUT", f"/searches/{search_id}/proposals/{number}/answer", answer), ProposalView)
 
     def proposals(self, search_id: int) -> tuple[ProposalView, ...]:

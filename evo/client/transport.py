@@ -22,9 +22,9 @@ ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _LONGEST_WAIT_S = 30.0
-"""A request waits for at most this `Retry-After`, in seconds. A longer time is reported as an error."""
+"""Longest `Retry-After`, in seconds, after which a request is retried. A longer one is an error."""
 _LONGEST_ASKED_S = 86_400
-"""Maximum result of `retry_after_s`."""
+"""Maximum result of `retry_after_s`, in seconds."""
 
 
 TOKEN_FORM = "as `kev_…`"
@@ -33,7 +33,7 @@ _AWAY = {408, 425, 429, 502, 503, 504}
 """HTTP statuses of a temporarily unavailable service, or of a proxy in front of the service."""
 
 CONNECT_S = 5.0
-"""Timeout for connecting in seconds, even if a request may wait longer for its response."""
+"""Maximum timeout for connecting, in seconds. The timeout for the response may be longer."""
 
 
 class ServiceUnreachable(EvoError, ConnectionError):
@@ -102,11 +102,11 @@ class Transport:
         """Yield the bytes of a response as they arrive.
 
         Args:
-            quiet_s: longest accepted pause in seconds.
+            quiet_s: longest accepted time without data, in seconds.
             media_type: expected type of the response. A proxy's sign-in page, for example, has a different type.
 
         Raises:
-            ServiceUnreachable: no service answers, or the stream was interrupted or paused too long.
+            ServiceUnreachable: no service responds, or the stream was interrupted or sent no data for `quiet_s`.
             ForeignService: the response is a redirect, or has a different type.
         """
         timeout = httpx.Timeout(self._http.timeout.connect, read=quiet_s)
@@ -126,19 +126,21 @@ class Transport:
         """Send a request and return the successful response.
 
         Args:
-            repeat: True if the service may receive the request twice. Otherwise, the request is repeated only if it was
+            repeat: True if the service may receive the request twice. If False, the request is retried only if it was
                 never sent, or if the service refused it temporarily.
-            options: options of httpx.
+            options: other arguments of `httpx.Client.request`.
 
         Raises:
-            InvalidInput: a string of the request contains half of a surrogate pair, which UTF-8 cannot represent.
+            InvalidInput: a string of the request contains an unpaired surrogate, which UTF-8 cannot represent.
         """
         for attempt in range(1, self._attempts + 1):
             last, again_s = attempt == self._attempts, 0.0
             try:
                 response = self._http.request(method, path, **options)
             except UnicodeEncodeError:
-                raise InvalidInput("body", "contains half of a surrogate pair, which is not text; remove it") from None
+                raise InvalidInput(
+                    "body", "contains an unpaired surrogate, which UTF-8 cannot represent; remove it"
+                ) from None
             except httpx.TransportError as error:
                 if last or not (repeat or isinstance(error, httpx.ConnectError)):
                     raise self._unreachable(error) from None
@@ -174,7 +176,7 @@ class Transport:
 
 def _through_proxy(url: str) -> str:
     proxy = proxy_of(url)
-    return "" if proxy is None else f" through the proxy {proxy} of the environment"
+    return "" if proxy is None else f" through the proxy {proxy} from the environment"
 
 
 def _without_proxy(url: str) -> str:
@@ -202,7 +204,7 @@ def address(url: str) -> str:
         ("/api/v1, which the client adds itself", parts.path.rstrip("/").endswith("/api/v1")),
     ):
         if found:
-            raise InvalidInput("url", f"{masked(url)!r} has {part}; remove it, as in {EXAMPLE}")
+            raise InvalidInput("url", f"{masked(url)!r} contains {part}; remove it, as in {EXAMPLE}")
     return url
 
 
@@ -212,7 +214,7 @@ def patience(timeout_s: float) -> httpx.Timeout:
 
 
 def checked(response: httpx.Response) -> httpx.Response:
-    """Return the response, or raise the error that is described by the response's problem document."""
+    """Return a successful response. For others, raise the error that the response describes."""
     status = response.status_code
     if response.is_redirect:
         raise _foreign(response, f"redirects to {masked(response.headers['location'])}")
@@ -320,13 +322,13 @@ def to_json(value: object, shape: Any) -> Any:
 
 
 def from_json(text: str, shape: type[T], *, what: str) -> T:
-    """Return the value of a JSON text, which must have the type `shape`.
+    """Parse a JSON text, and return its value of type `shape`.
 
     Args:
         what: noun for the text in the error.
 
     Raises:
-        ServiceError: the text does not have this type.
+        ServiceError: the value does not have this type.
     """
     untyped: Any = shape
     adapter: TypeAdapter[T] = _adapter(untyped)
@@ -351,4 +353,6 @@ def parse(response: httpx.Response, shape: type[T]) -> T:
 def _not_understood(error: ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    return f"is not understood by this version ({where}: {first['msg']}): do client and service have the same version?"
+    return (
+        f"is not understood by this version ({where}: {first['msg']}); install the same version for client and service"
+    )

@@ -1,4 +1,4 @@
-"""Requests about workers, and requests of workers about their leases and results."""
+"""Client methods for workers: their state, leases and results."""
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from evo.trial.results import EvaluateReport, Report
 
 
 class Workers(Calls):
-    """Requests about workers."""
+    """Client methods for the registration and the state of workers."""
 
     def register_worker(
         self,
@@ -125,13 +125,13 @@ class Acceptance:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultAnswers:
-    """Responses to several deliveries."""
+    """Response to `Work.report_many`, with one answer per delivery."""
 
     answers: tuple[Answer, ...]
 
 
 class Work(Calls):
-    """Requests that a worker's slots send: they claim jobs, and report or return them."""
+    """Client methods with which a worker's slots claim jobs, report results, and return jobs."""
 
     def lease(
         self,
@@ -148,7 +148,7 @@ class Work(Calls):
 
         Args:
             holding: ids of the attempts that the worker has. All other leases of this device are granted again, because
-                the response that contained them was lost. None to grant no lease again.
+                the worker never received them. None: no lease is granted again.
             unable: ids of searches whose jobs this worker cannot do.
             incarnation: the `incarnation` of the worker's registration.
 
@@ -180,8 +180,8 @@ class Work(Calls):
     ) -> tuple[Answer, ...]:
         """Deliver several results (at most 256) in one request. Return one answer per result, in the same order.
 
-        A stale or refused result raises no error. Its answer reports the status, and the worker must discard the
-        result. After an error, it is unknown which reports were accepted, and all reports may be sent again.
+        A stale or refused result raises no error: its answer contains the status, and the worker must discard the
+        result. If the method raises an error, some reports may have been accepted, and all may be sent again.
 
         Args:
             contents: contents of artefacts that the reports refer to and that the service may lack, by digest.
@@ -191,7 +191,7 @@ class Work(Calls):
         return parse(self._send("POST", "/results", body), ResultAnswers).answers
 
     def release(self, attempt_id: int, token: str, *, reason: str = "", unfit: bool = False) -> None:
-        """Give a lease back, so that another worker gets the job. The release is not a failure of the job.
+        """Return a lease, so that another worker can do the job. This does not count as a failure of the job.
 
         Args:
             unfit: True if this worker cannot do any job of the search. The search then shows the reason until a job is
@@ -201,9 +201,9 @@ class Work(Calls):
         self._send("POST", f"/attempts/{attempt_id}/release", body)
 
     def find_duplicate(self, search_id: int, binary_digest: str) -> EvaluateReport | None:
-        """Return the report of an earlier trial with this binary; None if there is none.
+        """Return the report of an earlier trial with the same binary; None if there is none.
 
-        The trial belongs to this search or to its variants.
+        Only trials of this search and of its variants are considered.
         """
         try:
             return self._get(f"/searches/{search_id}/binaries/{binary_digest}", EvaluateReport)

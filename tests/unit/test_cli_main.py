@@ -227,11 +227,17 @@ def test_search_without_family_suite_or_resume_is_refused(capsys: pytest.Capture
             "--url: 'notaurl' is not the address of a service; write one like http://127.0.0.1:8765",
         ),
         ("searches --url http://[::1", "--url: 'http://[::1' is not the address"),
-        ("searches --url http://u:p@a:1", "--url: 'http://u:***@a:1' has a user name (a service accepts only tokens)"),
-        ("searches --url http://u@a:1", "--url: 'http://u@a:1' has a user name"),
-        ("searches --url http://a:1/evo?x=1", "--url: 'http://a:1/evo?x=1' has a `?`; remove it, as in http://"),
-        ("searches --url http://a:1#x", "--url: 'http://a:1#x' has a `#`; remove it"),
-        ("searches --url http://a:1/evo/api/v1/", "--url: 'http://a:1/evo/api/v1/' has /api/v1, which the client adds"),
+        (
+            "searches --url http://u:p@a:1",
+            "--url: 'http://u:***@a:1' contains a user name (a service accepts only tokens)",
+        ),
+        ("searches --url http://u@a:1", "--url: 'http://u@a:1' contains a user name"),
+        ("searches --url http://a:1/evo?x=1", "--url: 'http://a:1/evo?x=1' contains a `?`; remove it, as in http://"),
+        ("searches --url http://a:1#x", "--url: 'http://a:1#x' contains a `#`; remove it"),
+        (
+            "searches --url http://a:1/evo/api/v1/",
+            "--url: 'http://a:1/evo/api/v1/' contains /api/v1, which the client adds",
+        ),
         (
             "searches --url http://127.0.0.1:1 --token ü",
             "--token: contains characters that a token cannot have, e.g. a",

@@ -112,7 +112,7 @@ def test_edit_search_sends_the_etag_of_the_state_that_was_read() -> None:
 
 def test_text_that_utf8_cannot_represent_is_refused_before_it_is_sent() -> None:
     service = Service()
-    with pytest.raises(InvalidInput, match="half of a surrogate pair"):
+    with pytest.raises(InvalidInput, match="unpaired surrogate"):
         service.client().edit_search(3, notes="a\ud800b", archived=False, seen='"abc"')
     assert service.asked == []
 
@@ -331,8 +331,6 @@ def test_error_about_an_invalid_token_does_not_contain_the_token(token: str) -> 
 def test_artefact_with_unexpected_content_is_refused(arrived: bytes) -> None:
     """A proxy may cut off a download without an error, and a damaged disk may return wrong bytes."""
     digest = hashlib.sha256(b"kernel").hexdigest()
-    with pytest.raises(
-        ServiceError, match=f"artefact {digest} cannot be fetched: the {len(arrived)} bytes that arrived"
-    ):
+    with pytest.raises(ServiceError, match=f"artefact {digest} cannot be fetched: the {len(arrived)} received bytes"):
         Service(httpx.Response(200, content=arrived)).client().artefact(digest)
     assert Service(httpx.Response(200, content=b"kernel")).client().artefact(digest) == b"kernel"

@@ -103,7 +103,7 @@ def feedback(view: VariantView) -> str:
 def _feedback(view: VariantView) -> Iterator[str]:
     reason = "" if view.reason is None else f" ({view.reason})"
     yield f"Variant {view.number} of search {view.search_id} ({view.name}): {view.state}{reason}."
-    yield f"{count_text(view.finished, 'trial')} ended{'' if view.ended else '; more are to come'}."
+    yield f"{count_text(view.finished, 'trial')} ended{'' if view.ended else '; more will follow'}."
     if view.best is not None:
         yield f"Best: {view.best_text} with {settings_text(view.best.config)}."
     if view.ratio is not None:

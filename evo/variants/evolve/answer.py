@@ -18,7 +18,7 @@ SHAPE = """{
   "table": "source = \\"kernel.c\\"\\n[tunables]\\nNAME = [1, 2, 4]\\n",
   "files": [{"name": "kernel.c", "text": "the whole source"}]
 }"""
-"""An example of an answer, which shows its fields to models whose service accepts no schema."""
+"""Example of an answer. It shows the fields to models whose service accepts no JSON schema."""
 
 _TEXT: Mapping[str, Any] = {"type": "string"}
 
@@ -35,14 +35,13 @@ SCHEMA: Mapping[str, Any] = _object(
     table={**_TEXT, "description": "TOML: keys of the variant's table that differ from the parent's; may be empty"},
     files={"type": "array", "items": _object(name=_TEXT, text=_TEXT), "description": "all sources, each complete"},
 )
-"""JSON schema of an answer. It has only what both OpenAI's and Anthropic's structured outputs support: all fields are
-required, and no object has free names. Therefore `table` is TOML, and `files` is a list.
+"""JSON schema of an answer. All fields are required, and no object has arbitrary keys, because the structured outputs
+of OpenAI and Anthropic support only such schemas. Therefore `table` is TOML, and `files` is a list.
 """
 
 MOST_INSIGHT = 2000
 MOST_STARTS = 1000
-"""Maximum number of places in an answer at which an object may begin. Each failed attempt reads up to the whole text.
-"""
+"""Maximum number of positions at which parsing an object is tried. Each attempt may read the whole answer."""
 
 _START = re.compile(r'\{\s*"')
 _FILE = {"name", "text"}
@@ -107,10 +106,10 @@ def _objects(text: str) -> Iterator[str]:
 
 def _idea(value: Any) -> Idea:
     if not isinstance(value, dict):
-        raise InvalidInput("answer", "is not a JSON object")
+        raise InvalidInput("answer", "must be a JSON object")
     for name in value:
         if name not in _FIELDS:
-            raise InvalidInput(f"answer.{name}"[:80], f"is not expected; fields are {', '.join(_FIELDS)}")
+            raise InvalidInput(f"answer.{name}"[:80], f"is an unknown field; use only {', '.join(_FIELDS)}")
     files, table = _files(value.get("files")), _table(value.get("table", ""))
     texts = {name: value.get(name, "") for name in ("name", "idea", "insight")}
     for name, each in texts.items():
@@ -130,12 +129,12 @@ def _files(value: Any) -> dict[str, str]:
         raise InvalidInput("answer.files", 'must be a list of {"name": …, "text": …} with complete sources')
     files = dict(given)
     if len(files) < len(given):
-        raise InvalidInput("answer.files", "contains a name twice")
+        raise InvalidInput("answer.files", "contains a file name twice; give each file a different name")
     return files
 
 
 def _pairs(value: Any) -> list[tuple[Any, Any]]:
-    """Return name and text of each file in a list; an empty list if the value is no list of files."""
+    """Return the name and the text of each file; an empty list if `value` is not a list of files."""
     if not isinstance(value, list) or not all(isinstance(each, dict) and each.keys() == _FILE for each in value):
         return []
     return [(each["name"], each["text"]) for each in value]
@@ -146,13 +145,13 @@ def _table(value: Any) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     if not isinstance(value, str):
-        raise InvalidInput("answer.table", "must be a string of TOML")
+        raise InvalidInput("answer.table", "must be a string that contains TOML")
     try:
         table = read_toml(value)
     except ValueError as error:
-        raise InvalidInput("answer.table", f"is not TOML: {error}") from None
+        raise InvalidInput("answer.table", f"must be valid TOML: {error}") from None
     try:
         json.dumps(table, allow_nan=False)
     except (TypeError, ValueError):
-        raise InvalidInput("answer.table", "contains a date, a time, inf or nan, which no key accepts") from None
+        raise InvalidInput("answer.table", "must not contain a date, a time, inf or nan") from None
     return table

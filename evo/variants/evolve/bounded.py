@@ -1,4 +1,4 @@
-"""HTTP client for the SDKs of language models. It limits what a service receives, and how much it may send."""
+"""HTTP client for the SDKs of language models, which limits the headers of requests and the size of responses."""
 
 import time
 from typing import Any
@@ -16,15 +16,15 @@ SENT = frozenset(
         "anthropic-version",
     }
 )
-"""Headers of a request that reach the service. The SDKs also send the system, the version of Python, and values of
-environment variables, e.g. `OPENAI_CUSTOM_HEADERS`, which may be meant for a different service.
+"""Request headers that are sent. The SDKs also add the operating system, the version of Python, and the content of
+environment variables such as `OPENAI_CUSTOM_HEADERS`, which may be meant for a different service.
 """
 
 CREDENTIALS = {"authorization": "Bearer {}", "x-api-key": "{}"}
-"""Request headers for a key, with the form of their values. They are sent only with the service's own key."""
+"""Request headers that contain a key, with the format of their values. Only the service's own key is sent."""
 
 RECEIVED = ("content-type", "retry-after", "date", "location")
-"""Headers of a response that the caller gets. The SDKs may log them."""
+"""Response headers that are passed to the SDKs, which may log them."""
 
 
 class BoundedClient(httpx2.Client):

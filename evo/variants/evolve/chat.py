@@ -25,10 +25,10 @@ FIRST_WAIT_S = 1.0
 AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 SCHEMA_TOKENS = 1024
-"""Maximum number of tokens of the instructions that a service adds to a schema for its model."""
+"""Maximum number of tokens that a service adds to a request to explain the schema to its model."""
 
 _SCHEMA = re.compile(r"response.?format|output.?(config|format)|json.?schema|structured.?output|\bschema|grammar", re.I)
-"""Words with which services refuse a schema."""
+"""Words in the errors of services that accept no schema."""
 
 
 @dataclass(kw_only=True)
@@ -80,7 +80,7 @@ class Chat:
             raise InvalidInput("--base-url", f"{shown!r:.100} is not an http:// or https:// address")
         if "@" in parts.netloc or "?" in self.base_url or "#" in self.base_url:
             remedy = f"give only the address, and the key in {KEY_VARIABLE}"
-            raise InvalidInput("--base-url", f"{host} is given with a user name, a `?` or a `#`; {remedy}")
+            raise InvalidInput("--base-url", f"{host} must be written without a user name, `?` and `#`; {remedy}")
         if self.key is not None:
             sendable("key", self.key, form="in one line")
 
@@ -110,7 +110,7 @@ class Chat:
             until_s: time of `time.monotonic` after which the request is not repeated.
 
         Raises:
-            SchemaRefused: the service refuses the schema. If called again, the request contains none.
+            SchemaRefused: the service refuses the schema. The next call sends no schema.
             ModelFailed: the service refuses the request, cannot be reached in `ATTEMPTS` attempts, or sends no usable
                 answer.
             SdkMissing: the SDK of the protocol is not installed.
@@ -133,13 +133,13 @@ class Chat:
                     break
                 wait_s = min(error.again_s or wait_s, MOST_WAIT_S)
             if time.monotonic() + wait_s > until_s:
-                reason = f"{reason}; the time of the run ends before another attempt"
+                reason = f"{reason}; the time limit of the run leaves no time for another attempt"
                 break
             self.sleep(wait_s)
         raise ModelFailed(f"the request to the model's service failed: {reason}", charged=False)
 
     def _adapts(self, refused: "Refused") -> bool:
-        """Return True if the service refused the name of a parameter that has another name.
+        """If the service refused the name of a parameter, switch to its other name and return True; else return False.
 
         Raises:
             SchemaRefused: the service refused the schema.
@@ -155,12 +155,12 @@ class Chat:
         return False
 
     def without_key(self, text: str) -> str:
-        """Return a text that a user may see, because it does not contain the key."""
+        """Return a text with ``…`` in place of the key."""
         return without_key(text, self.key)
 
 
 def chat_of(provider: Protocol, model: str, base_url: str | None, *, most_tokens: int = 8192) -> Chat:
-    """Return the chat with a model that answers with variants.
+    """Return the chat with a model whose answers contain variants.
 
     The key is read from an environment variable: `KEY_VARIABLE` if `base_url` is given, else the provider's variable
     in `KEYS`. A provider's key is thus never sent to a different address.

@@ -47,7 +47,7 @@ class Limits:
     Attributes:
         proposals: maximum number of requests to the model over all runs on the search. Repairs also count.
         usd: maximum cost of all requests for the search in US dollars. A request that could exceed it is not sent.
-        minutes: duration of this run after which no request is sent. The last request and its variant's trials may
+        minutes: minutes after which this run sends no more requests. The last request and its variant's trials may
             end later.
         share: the run ends when a variant reaches this fraction of the roofline limit (shortest possible time divided
             by the variant's time).
@@ -72,7 +72,7 @@ class Evolution:
             when it restarts.
         wait: function that waits until all trials of a variant have ended, and returns the variant's new state.
         report: function that is called after each request, with the recorded proposal and its variant (None if the
-            answer gave no variant).
+            answer contained no valid variant).
     """
 
     service: Callable[[], Client]
@@ -168,7 +168,7 @@ class Evolution:
         return None
 
     def _insights(self, proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> list[str]:
-        """Return the insights of this and earlier searches that measurements support, with the measurements."""
+        """Return, as texts with measurements, the insights of this and earlier searches that measurements support."""
         own = Log(search_id=self.search_id, proposals=proposals, variants=variants)
         return [str(each) for each in insights([own, *self._earlier])[:MOST_INSIGHTS]]
 
@@ -284,7 +284,7 @@ class Evolution:
         return self.client.answer_proposal(self.search_id, number, **answer)
 
     def _parents(self, proposal: ProposalView) -> tuple[int, ...]:
-        """Return the parents of an earlier run's proposal. They are not stored, but follow from earlier proposals."""
+        """Return the parents of an earlier run's proposal. They are not stored, so they are computed again."""
         earlier = [each for each in self.client.proposals(self.search_id) if each.number < proposal.number]
         if proposal.repairs is not None:
             earlier = [each for each in earlier if each.number < proposal.repairs]
@@ -295,12 +295,12 @@ class Evolution:
 
 
 def _read(text: str, ended: str) -> Idea:
-    """Return the idea in an answer. If there is none, the error states why the model stopped, if that is the cause."""
+    """Return the idea in an answer. The error for a cut-off or empty answer states why the model stopped."""
     try:
         return read_idea(text)
     except InvalidInput:
         if ended in LENGTH:
-            remedy = "write a shorter one, or raise --answer-tokens"
+            remedy = "write a shorter answer, or raise --answer-tokens"
             raise InvalidInput("answer", f"was cut off at the maximum number of tokens; {remedy}") from None
         if not text:
             reason = f" (the model's service ended it with `{ended}`)" if ended else ""

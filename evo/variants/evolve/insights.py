@@ -1,4 +1,4 @@
-"""Insights: what models learned from results, kept while measurements support them."""
+"""Insights: lessons that language models drew from results, used while measurements support them."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,10 +12,10 @@ from evo.variants.evolve.answer import read_idea
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """The requests to models and the variants of one search.
+    """One search: its requests to language models, and its variants.
 
     Attributes:
-        place: name of an earlier search in prompts, e.g. ``search 7, N=4``.
+        place: name of an earlier search in prompts, e.g. ``search 7, N=4``; empty for the current search.
     """
 
     search_id: int
@@ -24,7 +24,7 @@ class Log:
     variants: Sequence[VariantView]
 
     def tested(self) -> Iterator[tuple[ProposalView, VariantView]]:
-        """Yield each proposal with its variant whose trials have ended, latest first."""
+        """Yield each proposal whose variant has ended all trials, with this variant, latest first."""
         by_number = {each.number: each for each in self.variants}
         for proposal in reversed(self.proposals):
             variant = None if proposal.variant is None else by_number.get(proposal.variant)
@@ -51,9 +51,10 @@ class Insight:
 def insights(logs: Sequence[Log]) -> list[Insight]:
     """Return the insights that measurements support, latest first.
 
-    Its own variant and the variants that apply it support an insight if they are at least as fast as the family's own
-    implementation, and contradict it if they are slower. Variants without a measured time do neither. An insight is
-    returned if more variants support it than contradict it.
+    An insight is tested by the variant of the same answer and by the variants that apply it. A variant supports the
+    insight if it is at least as fast as the family's own implementation, and contradicts it if it is slower. Variants
+    without a measured time are ignored. An insight is returned if the variant of its answer supports it, and more
+    variants support than contradict it.
 
     Args:
         logs: searches, latest first.

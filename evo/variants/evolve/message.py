@@ -6,7 +6,7 @@ from typing import Literal
 from evo.errors import EvoError
 
 LENGTH = {"length", "max_tokens"}
-"""Names that the two protocols use for an answer that ended at the maximum number of tokens."""
+"""Stop reasons, in the two protocols, of an answer that was cut off at the maximum number of tokens."""
 
 
 LONGEST_ANSWER = 4
@@ -22,7 +22,7 @@ class ModelFailed(EvoError, RuntimeError):
 
 
 class SchemaRefused(ModelFailed):
-    """Raised if the model's service accepts no schema for answers. Later requests contain none."""
+    """Raised if the model's service accepts no JSON schema for answers. Later requests are sent without a schema."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, charged=False)
@@ -51,7 +51,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """Prices of a request and of its answer in USD per million tokens."""
+    """Prices of input and output tokens, in USD per million tokens."""
 
     tokens_in: float = 0.0
     tokens_out: float = 0.0

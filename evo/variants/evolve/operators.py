@@ -1,7 +1,7 @@
 """Operators (kinds of change that a model is asked to make), and the information that a request contains.
 
-Both follow EvoEngineer (arXiv 2510.03760). EvoEngineer separates the requested kind of change from the given
-information: the task, the best solutions, and insights.
+Source: EvoEngineer (arXiv 2510.03760), which separates the requested kind of change from the given information: the
+task, the best solutions, and insights.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,8 +60,8 @@ def operator_of(ideas: int, variants: Sequence[VariantView]) -> Operator:
 def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) -> tuple[int, ...]:
     """Return the numbers of the parent variants of the next idea.
 
-    Parents are chosen in turn from at most `ELITES` variants: the best variant of each niche, then the fastest
-    remaining variants. If the search stagnates, newer variants come first. If nothing works yet, or for an operator
+    Parents rotate through at most `ELITES` variants: the best variant of each niche, then the fastest other
+    variants. If the search stagnates, newer variants come first. If nothing works yet, or for an operator
     without parents, the result is 0, the family's own implementation.
 
     Args:
@@ -126,7 +126,7 @@ def idea_messages(
     if operator in ("crossover-join", "mutate", "mutate-parameters"):
         parts.append(f"Parents: variant {' and variant '.join(map(str, parents))}.")
     if information == "insights" and insights:
-        told = "What was learned, each with its measurement. List the keys of those that you apply in `uses`:"
+        told = "Insights from earlier variants, each with its measurements. List the keys of those you apply in `uses`:"
         parts.append("\n".join([told, *(f"- {each}" for each in insights)]))
     return [Message(role="system", text=SYSTEM), Message(role="user", text="\n\n".join(parts))]
 

@@ -15,7 +15,7 @@ KEY_VARIABLE = "KERNEL_EVO_MODEL_KEY"
 """Environment variable that contains the key for the service at --base-url."""
 
 LEAST_KEY = 8
-"""A key with at least this number of characters is secret."""
+"""Minimum length of a secret key. A shorter key is a placeholder such as ``none``."""
 
 EXTRA = "evolve"
 
@@ -40,5 +40,5 @@ def require(provider: Protocol) -> None:
 
 
 def without_key(text: str, key: str | None) -> str:
-    """Return a text without the key. Shorter keys are placeholders such as `none`, which sources may contain."""
+    """Return a text with ``…`` in place of a secret key. Placeholders are kept, because sources may contain them."""
     return text if key is None or len(key) < LEAST_KEY else text.replace(key, "…")

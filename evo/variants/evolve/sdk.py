@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from evo.variants.evolve.chat import Chat
 
 NO_KEY = "none"
-"""Placeholder for the SDKs if the service needs no key. It is not sent. Without it, the SDKs look for another key."""
+"""Key that the SDKs get if the service needs none. It is not sent, but keeps the SDKs from using another key."""
 
 MOST_TEXT = 900_000
 """Maximum number of characters of an answer. The rest is dropped, because the service stores at most a million."""
 
 MOST_TOKENS = 1_000_000_000
-"""A larger number of tokens in an answer's usage is an error of the model's service, and is ignored."""
+"""Largest plausible token count. A larger count in a response is ignored, because it is wrong."""
 
 SCHEMA_NAME = "variant"
 
@@ -116,7 +116,7 @@ def _anthropic(chat: "Chat", messages: Sequence[Message], http: BoundedClient) -
 
 
 def _unanswered(chat: "Chat", cause: BaseException) -> Exception:
-    """Return the error for a request without a response."""
+    """Return the error for a request that got no complete response."""
     if isinstance(cause, ModelFailed):
         return cause
     reason = chat.without_key(str(cause)) or type(cause).__name__
@@ -126,7 +126,7 @@ def _unanswered(chat: "Chat", cause: BaseException) -> Exception:
 
 
 def _read(chat: "Chat", response: Any) -> Answer:
-    """Return the answer in a response. The SDKs do not check types, so each value may have a wrong one."""
+    """Return the answer in a response. The SDKs do not check types, so any value may have the wrong type."""
     try:
         parsed = response.parse()
         text, ended, counts = _of_openai(parsed) if chat.protocol == "openai" else _of_anthropic(parsed)
@@ -164,7 +164,7 @@ def _joined(content: Any) -> str:
 
 
 def _storable(text: str) -> str:
-    """Return the beginning of a text without NUL and halves of surrogate pairs, which no database stores."""
+    """Return the first `MOST_TEXT` characters, without NUL and unpaired surrogates, which databases cannot store."""
     return text[:MOST_TEXT].replace("\0", "").encode("utf-8", "replace").decode()
 
 

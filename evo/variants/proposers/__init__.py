@@ -1,7 +1,7 @@
 """Proposers of variants by kind. All implement the interface in `evo.variants.proposers.base`.
 
-A proposer is a class decorated with `@proposer("kind")` in a module of this package, or a class that another package
-lists in the entry-point group ``kernel_evo.proposers``.
+A proposer is a class decorated with `@proposer("kind")` in a module of this package, or a class that an installed
+package lists in the entry-point group ``kernel_evo.proposers``.
 """
 
 from dataclasses import replace

@@ -26,7 +26,7 @@ class VariantFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """Input for building a proposer.
+    """Arguments for the constructor of a proposer.
 
     Attributes:
         argument: text after the kind in ``--proposer KIND:ARGUMENT``; not empty.
@@ -51,7 +51,7 @@ class Proposer(Protocol):
     """Submits variants to a search.
 
     A proposer uses only the client, like an external program. It yields while it waits for results, so that the caller
-    can run proposers for several problems in turn. It returns when it has no more variants. If it raises an
+    can alternate between proposers for several problems. It returns when it has no more variants. If it raises an
     `EvoError`, the caller reports the error and stops working on the problem.
     """
 
