@@ -79,7 +79,7 @@ def matches(answer: list[str], text: str) -> bool:
     return re.match(pattern.replace("\n.*\n", "\n(?:.*\n)?"), text, re.DOTALL) is not None
 
 
-def test_mcp_server_answers_as_in_the_transcript_of_the_guide(line: CommandLine) -> None:
+def test_mcp_session_matches_the_transcript_in_the_guide(line: CommandLine) -> None:
     async def replay(client: Any, call: Call) -> None:
         assert {tool.name for tool in (await client.list_tools()).tools} == {
             "searches", "brief", "submit", "result", "compare", "source",

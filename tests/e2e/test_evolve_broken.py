@@ -93,7 +93,7 @@ def cost(proposal: dict[str, Any]) -> float:
     return float(PRICES["in"] * proposal["tokens_in"] + PRICES["out"] * proposal["tokens_out"]) / 1e6
 
 
-def test_evolve_stores_every_unusable_answer_of_the_model_and_its_cost(tmp_path: Path) -> None:
+def test_evolve_stores_unusable_model_answers_with_their_cost(tmp_path: Path) -> None:
     with serving([*BROKEN, GOOD]) as (address, script):
         more = ("--proposals", "9", "--repairs", "0", "--budget-usd", "1")
         found = ended(command(address, tmp_path / "evo.db", *more), tmp_path)

@@ -254,7 +254,7 @@ def test_output_distance_is_equal_on_gpu_and_host(session: CudaSession, dtype: s
     assert found.squares == pytest.approx(expected.squares, rel=1e-12)
 
 
-def test_calls_that_allocate_memory_are_timed_with_pytorch_in_the_process(session: CudaSession) -> None:
+def test_calls_that_allocate_memory_can_be_timed_after_importing_pytorch(session: CudaSession) -> None:
     """The capture allocates new memory, because each buffer set keeps its result."""
     torch = pytest.importorskip("torch")
     import cupy

@@ -372,7 +372,7 @@ def test_pipeline_with_one_buffer_refills_the_buffer_only_after_all_reads(
 
 
 @pytest.mark.parametrize("text", ["B=2,H=8,S=512,D=64", "B=1,H=2,S=267,D=64,causal=true"])
-def test_every_config_of_the_family_sdpa_ladder_is_correct(bench: Workbench, text: str) -> None:
+def test_every_config_of_the_sdpa_ladder_family_is_correct(bench: Workbench, text: str) -> None:
     package = find("sdpa_ladder")
     problem = package.family.problem(text, "cuda")
     cases = trials(package, problem, bench.folder)

@@ -38,7 +38,7 @@ def known(stage: Stage, search: int) -> dict[tuple[str, Value], AblationView]:
         return {(each.change.tunable, each.change.value): each for each in ablation_views(session, search)}
 
 
-def test_ablation_measures_and_stores_every_single_change_of_the_champion(stage: Stage) -> None:
+def test_ablation_measures_and_stores_each_change_to_the_champion(stage: Stage) -> None:
     search = searched(stage)
     before, champions = stage.view(search), stage.champions()
     stage.wait(100)
@@ -67,7 +67,7 @@ def test_ablation_measures_and_stores_every_single_change_of_the_champion(stage:
     assert stage.claim() == []
 
 
-def test_failed_change_of_an_ablation_is_stored_and_an_incomplete_report_is_refused(stage: Stage) -> None:
+def test_ablation_stores_failed_changes_and_refuses_incomplete_reports(stage: Stage) -> None:
     search = searched(stage)
     stage.conductor.orders.ablate(search, values=True)
     lease = stage.one()
@@ -154,7 +154,7 @@ def test_ablation_of_a_changed_family_is_refused_unless_a_worker_is_on_a_remote_
     assert stage.view(search).state == "ablating"
 
 
-def test_search_states_how_many_confirmations_follow_and_how_long_they_take(stage: Stage) -> None:
+def test_search_view_shows_number_and_remaining_time_of_confirmations(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 6}, policy=policy(challengers=3, final_challengers=3))
     for expected in ((1, 3, None), (2, 3, 40.0), (3, 3, 40.0)):
         while not isinstance((lease := stage.one()).job, Confirm):

@@ -511,7 +511,7 @@ def test_remote_callers_behind_a_proxy_are_refused_until_a_token_exists(
         assert client.get(f"{API}/searches", headers=headers).status_code == 401
 
 
-def test_failed_start_of_the_service_prints_no_traceback(
+def test_failed_service_start_prints_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def away(_: Conductor) -> None:

@@ -370,7 +370,7 @@ def test_response_to_a_result_lists_the_artefacts_missing_from_the_service(
     assert (again["status"], again["lacking"]) == ("repeated", [])
 
 
-def test_delivery_of_a_report_restarts_the_age_limit_of_its_artefacts(rest: Rest, tmp_path: Path) -> None:
+def test_delivered_report_resets_the_age_of_its_artefacts(rest: Rest, tmp_path: Path) -> None:
     content = b"source"
     digest = hashlib.sha256(content).hexdigest()
     rest.prepare()
@@ -552,7 +552,7 @@ def test_budget_of_infinite_or_nan_minutes_is_refused(rest: Rest, minutes: str) 
     assert (response.status_code, response.json().get("field")) == (422, "budget.minutes"), response.text
 
 
-def test_webhook_given_as_text_is_refused_and_the_error_shows_the_object_to_write(rest: Rest) -> None:
+def test_error_for_a_webhook_given_as_text_shows_the_required_object(rest: Rest) -> None:
     response = rest.http.post("/searches", json={"family_digest": DIGEST, "webhook": "https://example.org"})
     assert (response.status_code, response.json()["field"]) == (422, "webhook")
     assert response.json()["detail"] == 'webhook: must be an object; write {"url": "https://example.org"}'

@@ -96,7 +96,7 @@ def test_only_administrators_see_the_location_of_an_unavailable_database(
             assert (response.status_code, PLACE in response.text) == (503, named)
 
 
-def test_caller_is_admitted_while_writes_fail_and_the_use_of_the_token_is_stored_later(
+def test_caller_is_admitted_while_writes_fail_and_token_use_is_stored_later(
     rest: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = bearer(rest, "admin")
@@ -190,9 +190,7 @@ def test_health_and_metrics_stay_available_after_a_long_database_outage(
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])
-def test_download_whose_first_rows_cannot_be_read_gives_503(
-    rest: Local, monkeypatch: pytest.MonkeyPatch, form: str
-) -> None:
+def test_download_with_unreadable_first_rows_gives_503(rest: Local, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     def unreadable(*_: object, **__: object) -> Iterator[Any]:
         raise StoreUnavailable(f"database postgresql://me@{PLACE}/evo: it is unavailable", public="it is unavailable")
         yield
@@ -220,7 +218,7 @@ def test_event_stream_ends_cleanly_when_the_database_becomes_unavailable(
     log.exception.assert_not_called()
 
 
-def test_request_that_is_unfinished_when_the_service_stops_gets_503() -> None:
+def test_unfinished_request_gets_503_when_the_service_stops() -> None:
     async def cancelled(*_: object) -> None:
         raise asyncio.CancelledError
 

@@ -81,7 +81,7 @@ def test_notes_priority_and_archive_state_of_a_search_can_be_edited(rest: Local)
     assert listed(rest, "/searches") == [search["id"]]
 
 
-def test_search_with_the_highest_priority_gets_work_first_and_then_the_oldest_search(rest: Local) -> None:
+def test_searches_get_work_by_priority_and_then_by_age(rest: Local) -> None:
     old, new, urgent = rest.submit()["id"], rest.submit(seed=1)["id"], rest.submit(seed=2, priority=5)["id"]
     assert rest.claim()[0].terms.search_id == urgent
     rest.http.patch(f"/searches/{new}", json={"priority": 6})

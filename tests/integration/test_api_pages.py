@@ -161,7 +161,7 @@ def test_finished_search_shows_champion_and_verdict_and_stops_refreshing(stage: 
     assert "Promoted: the first champion." in text
 
 
-def test_page_contains_exactly_the_html_of_its_live_updates(stage: Stage, page: httpx.Client) -> None:
+def test_page_and_its_live_update_contain_the_same_html(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit(budget={"trials": 4})
     list(stage.play())
     for path in ("", f"/searches/{search}"):
@@ -299,7 +299,7 @@ def test_page_and_rest_return_the_pareto_front_of_two_objectives(stage: Stage, p
     assert page.get("/api/v1/searches/999/front").status_code == 404
 
 
-def test_page_of_a_failed_search_states_that_the_champion_is_from_another_search(tmp_path: Path) -> None:
+def test_failed_search_page_states_that_the_champion_is_from_another_search(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
         found = int(rest.submit(budget={"trials": 4})["id"])

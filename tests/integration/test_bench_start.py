@@ -25,7 +25,7 @@ def attempt(ended_s: float, report: Report) -> AttemptRow:
     return AttemptRow(ended_at=after(ended_s), result=report)
 
 
-def test_stages_of_the_start_add_up_to_the_time_until_the_first_measured_candidate() -> None:
+def test_startup_stages_add_up_to_the_time_until_the_first_measurement() -> None:
     measured = Measured(timing=Timing(samples_us=(3.0,)))
     attempts = [
         attempt(5.0, BaselineReport(timings={}, stages=Stages(verify_s=0.5, measure_s=1.0))),

@@ -31,7 +31,7 @@ def test_error_names_the_missing_compiler_in_the_cc_variable() -> None:
         find_compiler({"CC": "no-such-cc -O1", "PATH": "/usr/bin"})
 
 
-def test_error_without_a_compiler_names_both_ways_to_install_a_compiler(
+def test_missing_compiler_error_names_both_ways_to_install_a_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

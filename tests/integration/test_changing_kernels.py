@@ -136,7 +136,7 @@ DRIFTING = (
 )
 
 
-def test_non_deterministic_family_is_judged_by_tolerance(kernels: Kernels) -> None:
+def test_outputs_of_a_nondeterministic_family_may_vary_within_the_tolerance(kernels: Kernels) -> None:
     one_by_one = ("family.toml", "UNROLL = [1, 2, 4, 8]", "UNROLL = [16777217]")
     declared = ("family.toml", 'title = "y', 'deterministic = false\ntitle = "y')
     report = kernels.measured("saxpy_in_place", one_by_one, declared, DRIFTING)
@@ -148,7 +148,7 @@ def test_sort_with_a_verify_function_may_order_equal_keys_in_any_way(kernels: Ke
     assert isinstance(report.outcome, Measured), report.outcome
 
 
-def test_outputs_that_verify_refuses_are_wrong(kernels: Kernels) -> None:
+def test_outputs_rejected_by_verify_count_as_wrong(kernels: Kernels) -> None:
     short = ("sort.c", "size <= n", "size < n")
     assert "verify() refuses the outputs: keys descend" in refused(kernels.measured("bitonic_sort", short, LOG=6))
 

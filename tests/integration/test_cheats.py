@@ -346,9 +346,7 @@ ADD = {  # a thread yields its core in the middle of an addition, so that the ra
 
 
 @pytest.mark.parametrize(("kind", "refused"), [("with a race", True), ("atomic", False)])
-def test_race_between_threads_that_a_kernel_starts_is_found_on_two_cores(
-    tmp_path: Path, kind: str, refused: bool
-) -> None:
+def test_race_between_kernel_threads_is_found_on_two_cores(tmp_path: Path, kind: str, refused: bool) -> None:
     if (os.cpu_count() or 1) < 2:
         pytest.skip("one core")
     own, folder, text = (

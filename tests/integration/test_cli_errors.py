@@ -66,7 +66,7 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["worker", "--url", "http://127.0.0.1:9", "--kind", "tpu"], "--kind: there is no `tpu`"),
     ],
 )
-def test_command_with_a_mistyped_argument_creates_no_database_and_the_error_names_the_argument(
+def test_mistyped_argument_is_named_in_the_error_and_no_database_is_created(
     line: CommandLine, arguments: list[str], said: str
 ) -> None:
     refused = (line.run_apart if arguments[0] == "worker" else line.run)(*arguments)  # a worker would configure logging
@@ -120,7 +120,7 @@ def test_template_that_cannot_be_rendered_is_refused(line: CommandLine, tmp_path
 
 
 @pytest.mark.slow
-def test_error_without_a_compiler_names_both_ways_to_install_a_compiler(line: CommandLine) -> None:
+def test_missing_compiler_error_names_both_ways_to_install_a_compiler(line: CommandLine) -> None:
     bare = CommandLine(home=line.home, cache=line.home / "empty", environment={"PATH": "/nonexistent", "CC": ""})
     for command in ("search", "measure"):
         refused = bare.run_apart(command, str(EXAMPLES / "saxpy"))  # this process has cached the compiler that it found

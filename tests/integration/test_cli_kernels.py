@@ -266,7 +266,7 @@ def test_render_command_accepts_the_architecture_or_model_of_an_absent_gpu(line:
         (("a * *(const", "a + *(const"), "wrong answer"),
     ],
 )
-def test_measure_command_prints_the_reason_of_a_failing_config(
+def test_measure_command_prints_why_a_config_fails(
     line: CommandLine, tmp_path: Path, change: tuple[str, str], said: str
 ) -> None:
     told = line.run("measure", str(broken(tmp_path, change)), "--problem", "N=77")
@@ -345,7 +345,7 @@ def test_measure_of_an_unfinished_imported_family_reports_all_faults_together(li
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="the test needs a machine without a GPU")
-def test_error_about_a_missing_gpu_does_not_mention_unchecked_lines_of_an_imported_family(line: CommandLine) -> None:
+def test_missing_gpu_error_does_not_mention_unchecked_lines_of_an_imported_family(line: CommandLine) -> None:
     source = line.home / "double.cu"
     source.write_text(
         '#define STEP 2\nextern "C" __global__ void twice(const float *x, float *y, int n) { y[n * STEP] = x[n]; }\n'
@@ -378,7 +378,7 @@ def test_several_functions_of_a_c_file_are_measured_as_one_call(line: CommandLin
     assert (found.code, "✓" in found.out) == (0, True), found.out + found.err
 
 
-def test_imported_kernel_that_leaves_out_a_remainder_is_refused_with_the_shape(line: CommandLine) -> None:
+def test_error_for_an_imported_kernel_that_skips_a_remainder_states_the_shape(line: CommandLine) -> None:
     (line.home / "doubled.py").write_text("def doubled(x):\n    return 2.0 * x\n")
     loop = "for (int u = 0; u < UNROLL; ++u) y[i * UNROLL + u] = 2 * x[i * UNROLL + u];"
     head = "#define UNROLL 4\nvoid doubled(const float *x, float *y, int n) {\n"

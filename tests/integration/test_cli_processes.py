@@ -184,7 +184,7 @@ def test_detached_search_runs_in_the_background(line: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_error_of_a_failed_detached_start_is_printed(line: CommandLine) -> None:
+def test_failed_detached_start_prints_the_error(line: CommandLine) -> None:
     refused = line.run_apart("search", SAXPY, "--problem", "N=0", "--detach")
     assert refused.code == 2
     assert refused.err.startswith("Error: --problem N: 0 is out of range")

@@ -118,7 +118,7 @@ def test_search_with_target_is_refused_without_gpu(line: CommandLine, service: s
 
 
 @pytest.mark.slow
-def test_launch_mode_that_the_target_or_the_family_lacks_is_refused(line: CommandLine, service: str) -> None:
+def test_launch_mode_unsupported_by_target_or_family_is_refused(line: CommandLine, service: str) -> None:
     aimed = (
         "search",
         "softmax",

@@ -81,7 +81,7 @@ def test_advice_names_the_colliding_macro_and_suggests_a_macros_key_without_that
         ("cuda", "static constexpr unsigned int TILE = 2 * 4;"),
     ],
 )
-def test_remedy_for_a_constant_with_the_name_of_a_tunable_lets_the_kernel_use_the_tunable(
+def test_remedy_for_a_constant_named_like_a_tunable_compiles(
     cc: CCompiler, nvrtc: NvrtcCompiler, language: str, constant: str
 ) -> None:
     compiler, base = (cc, C) if language == "c" else (nvrtc, CUDA)
@@ -96,7 +96,7 @@ def test_remedy_for_a_constant_with_the_name_of_a_tunable_lets_the_kernel_use_th
 
 
 @pytest.mark.parametrize("language", ["c++", "cuda"])
-def test_restrict_in_cpp_is_replaced_by_restrict_with_underscores(
+def test_advice_for_restrict_in_cpp_is_the_keyword_with_underscores(
     cc: CCompiler, nvrtc: NvrtcCompiler, language: str
 ) -> None:
     compiler, base = (cc, replace(C, language="c++")) if language == "c++" else (nvrtc, CUDA)
@@ -134,7 +134,7 @@ def test_syntax_error_near_a_macro_does_not_blame_the_macro(cc: CCompiler, text:
     assert "is a macro in front" not in said
 
 
-def test_advice_removes_all_colliding_macros_at_once(cc: CCompiler) -> None:
+def test_advice_removes_all_colliding_macros_in_one_step(cc: CCompiler) -> None:
     text = "int f(int W, int H) { return W * H; }"
     unit = with_macros(text, {"W": "1", "H": "2", "TILE": "4"}, C)
     said = failure(cc, unit, macros(text, W="problem field", H="problem field", TILE="tunable"))
@@ -171,7 +171,7 @@ def test_advice_keeps_macros_that_the_source_uses(cc: CCompiler) -> None:
     assert '`macros = ["COLS", "TILE"]`' in said
 
 
-def test_advice_keeps_macros_that_a_parameter_uses_in_its_brackets(cc: CCompiler) -> None:
+def test_advice_keeps_macros_used_in_array_bounds_of_a_parameter(cc: CCompiler) -> None:
     text = "void f(const float A[static restrict M * K], float B[restrict N]) { B[0] = A[0]; }"
     unit = with_macros(text, {"M": "1", "N": "2", "K": "3", "B": "4"}, C)
     said = failure(cc, unit, macros(text, **dict.fromkeys("MNKB", "problem field")))
@@ -280,14 +280,14 @@ def test_replacement_of_stdint_h_compiles_under_nvrtc(nvrtc: NvrtcCompiler) -> N
 
 
 @pytest.mark.parametrize("flag", ["-O3", "--expt-relaxed-constexpr", "-Xcompiler=-fopenmp", "--extended-lambda"])
-def test_advice_on_an_option_that_nvrtc_lacks_is_to_remove_it_or_to_use_nvcc(nvrtc: NvrtcCompiler, flag: str) -> None:
+def test_advice_for_an_option_unknown_to_nvrtc_is_to_remove_it_or_use_nvcc(nvrtc: NvrtcCompiler, flag: str) -> None:
     unit = replace(CUDA, source='extern "C" __global__ void f() {}', flags=(flag,))
     said = failure(nvrtc, unit, None)
     assert said.startswith(f"NVRTC has no option {flag}; remove it from `flags` under [cuda]")
     assert 'compiler = "nvcc"' in said
 
 
-def test_advice_names_the_option_that_the_c_compiler_lacks(cc: CCompiler) -> None:
+def test_advice_names_the_option_unknown_to_the_c_compiler(cc: CCompiler) -> None:
     said = failure(cc, replace(C, source="void f(void) { }", flags=("-qopenmp",)), None)
     assert said.startswith("the compiler has no option -qopenmp; remove it from `flags` under [cpu]")
 
@@ -324,7 +324,7 @@ def test_advice_names_the_header_with_a_byte_order_mark(nvrtc: NvrtcCompiler, tm
         assert "marked.h is UTF-16" in said and "`iconv -f utf-16" in said
 
 
-def test_advice_on_a_header_names_the_file_that_differs_only_in_case(cc: CCompiler, tmp_path: Path) -> None:
+def test_advice_on_a_missing_header_names_a_file_that_differs_only_in_case(cc: CCompiler, tmp_path: Path) -> None:
     (tmp_path / "inc").mkdir()
     (tmp_path / "inc" / "size.h").write_text("#define SIZE 4\n")
     body = "\nint f(void) { return SIZE; }"
@@ -352,7 +352,7 @@ def test_advice_names_the_intrinsic_whose_instructions_are_not_enabled(cc: CComp
     assert re.match(r"`_mm256_\w+` needs instructions that this CPU lacks, or that `flags` under \[cpu\] exclude", said)
 
 
-def test_code_suggested_for_placeholders_in_a_source_compiles(cc: CCompiler) -> None:
+def test_code_suggested_for_template_placeholders_in_a_c_source_compiles(cc: CCompiler) -> None:
     text = "int f(void) { return 2 * {{ TILE }}; }"
     said = failure(cc, with_macros(text, {"TILE": "4"}, C), macros(text, TILE="tunable")).splitlines()[0]
     placeholder, written, template = re.findall(r"`(.+?)`", said)
@@ -385,7 +385,7 @@ def test_error_of_a_cpp20_source_names_the_required_flag(cc: CCompiler, text: st
         ("c", "int other(void) { return 1; }", "define a function with this name"),
     ],
 )
-def test_error_about_an_entry_that_is_not_exported_states_the_remedy(
+def test_error_for_an_unexported_entry_states_the_remedy(
     cc: CCompiler, language: str, source: str, remedy: str
 ) -> None:
     failed = cc.compile(replace(C, source=source, language=language), timeout_s=60)  # type: ignore[arg-type]

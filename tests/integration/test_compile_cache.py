@@ -352,7 +352,7 @@ def test_compiler_version_in_the_cache_key_covers_environment_variables(
 
 
 @pytest.mark.parametrize("ahead_s", [0.0, 3600.0])
-def test_header_edited_during_a_compilation_is_detected_although_the_clock_is_set_back(
+def test_header_edited_during_compilation_is_detected_even_if_the_clock_is_set_back(
     cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_s: float
 ) -> None:
     compiler = CCompiler(find_compiler())

@@ -73,7 +73,7 @@ def test_search_time_limit_excludes_pauses(stage: Stage) -> None:
     assert (stage.view(search).state, stage.view(search).reason) == ("finished", "minutes")
 
 
-def test_policy_field_challenge_every_confirms_trials_during_the_search(stage: Stage) -> None:
+def test_challenge_every_sets_the_number_of_trials_between_confirmations(stage: Stage) -> None:
     stage.submit(policy=policy(challenge_every=3))
     kinds = [lease.job.kind for lease in stage.play(6)]
     assert kinds == ["baseline", "evaluate", "evaluate", "evaluate", "confirm", "evaluate"]
@@ -97,7 +97,7 @@ def test_short_search_measures_its_baselines_after_its_trials(stage: Stage, minu
     assert view.baselines
 
 
-def test_short_search_confirms_nothing_while_it_runs(stage: Stage) -> None:
+def test_short_search_confirms_trials_only_at_its_end(stage: Stage) -> None:
     search = stage.submit(budget={"minutes": 0.4}, policy=policy(challenge_every=1))
     assert [lease.job.kind for lease in stage.play(8)] == ["evaluate"] * 8
     stage.wait(25)
@@ -106,7 +106,7 @@ def test_short_search_confirms_nothing_while_it_runs(stage: Stage) -> None:
     assert stage.view(search).champion is not None
 
 
-def test_first_confirmation_waits_until_its_share_of_the_time_covers_the_baselines(
+def test_first_confirmation_waits_until_its_time_share_covers_timing_the_baselines(
     stage: Stage,
 ) -> None:
     """Baselines of 0.5 s take 1 s in the two processes of a confirmation, which is a tenth of 10 s."""
@@ -302,7 +302,7 @@ def test_next_fastest_trial_challenges_when_a_confirmation_fails(stage: Stage) -
     assert [*refused, view.champion.config] == [trial.config for trial in ranked[:3]]
 
 
-def test_confirmation_corrects_a_too_short_time_also_after_a_restart(stage: Stage) -> None:
+def test_corrected_time_of_a_confirmed_trial_survives_a_restart(stage: Stage) -> None:
     search = stage.submit(policy=policy(challenge_every=3))
     corrected: dict[int, object] = {}
     while not corrected:
@@ -382,7 +382,7 @@ def confirmed_configs(stage: Stage, search: int, *, slower: float, lucky: Mappin
     return confirmed
 
 
-def test_device_slowdown_not_shown_by_baselines_costs_at_most_one_challenge(stage: Stage) -> None:
+def test_undetected_device_slowdown_causes_at_most_one_extra_challenge(stage: Stage) -> None:
     """The second confirmation shows that the device slows every kernel, not only the champion."""
     search = stage.submit(budget={"trials": 14})
     confirmed = confirmed_configs(stage, search, slower=1.8)
@@ -394,7 +394,7 @@ def test_device_slowdown_not_shown_by_baselines_costs_at_most_one_challenge(stag
     assert stage.view(search).unconfirmed is None
 
 
-def test_faster_trial_challenges_after_a_device_slowdown_not_shown_by_baselines(stage: Stage) -> None:
+def test_faster_trial_challenges_after_an_undetected_device_slowdown(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 14}, policy=policy(challenge_every=1))
     confirmed = confirmed_configs(stage, search, slower=1.8)
     champion = stage.view(search).champion
@@ -466,7 +466,7 @@ def test_failing_reference_ends_the_search_and_uses_no_budget(stage: Stage) -> N
     assert view.reason == ("no config can be judged: reference.py, reference() (line 18): ValueError: boom")
 
 
-def test_common_compile_error_ends_the_search_with_one_explanation(stage: Stage) -> None:
+def test_compile_error_common_to_all_configs_ends_the_search_with_one_explanation(stage: Stage) -> None:
     search, served = stage.submit(budget={"trials": 60}), 0
     while leases := stage.claim():
         served += isinstance(leases[0].job, Evaluate)
@@ -476,7 +476,7 @@ def test_common_compile_error_ends_the_search_with_one_explanation(stage: Stage)
     assert view.reason == f"the first {ALIKE} configs fail to compile with the same error: unknown type name 'flaot'"
 
 
-def test_error_directive_in_configs_with_all_pairs_of_values_ends_the_search(stage: Stage) -> None:
+def test_search_ends_if_all_pairs_of_values_fail_at_the_same_error_directive(stage: Stage) -> None:
     tunables = {
         "BLOCK": {"values": [8, 16, 32]},
         "UNROLL": {"values": [1, 2, 4]},

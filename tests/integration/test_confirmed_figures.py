@@ -185,7 +185,7 @@ def test_charts_show_quick_times_and_the_confirmed_time_of_the_best_trial(stage:
     assert chart.summary.endswith(f"is {view.best.number}: {time_text(view.best.time_us)}, confirmed.")
 
 
-def test_later_searches_are_advised_by_quick_costs(stage: Stage) -> None:
+def test_advice_for_later_searches_uses_quick_costs(stage: Stage) -> None:
     """A confirmed cost comes from a separate run, so it is not comparable with the quick costs of other trials."""
     view = confirmed_search(stage)
     later = stage.submit(problem={"N": 2 * int(view.problem["N"])})
@@ -471,7 +471,7 @@ def test_unreadable_verdict_does_not_prevent_the_migration(stage: Stage, tmp_pat
     assert any(time_us is not None for time_us, _ in figures)
 
 
-def test_gain_over_a_default_that_was_incumbent_is_the_ratio_of_paired_rounds(stage: Stage) -> None:
+def test_gain_over_the_default_uses_paired_rounds_if_the_default_was_the_incumbent(stage: Stage) -> None:
     """The first search promotes the default config, so it is the incumbent of the second search."""
     stage.submit(budget={"trials": 1}, strategy="portfolio")
     list(stage.play())
@@ -487,7 +487,7 @@ def test_gain_over_a_default_that_was_incumbent_is_the_ratio_of_paired_rounds(st
     assert not default.provisional and "in the same rounds" in default.words
 
 
-def test_confirmation_is_no_paired_comparison_for_trials_of_another_objective(stage: Stage) -> None:
+def test_trials_of_another_objective_have_no_paired_comparison(stage: Stage) -> None:
     """A trial with the incumbent's config in a search of cold times was not timed in the rounds of a confirmation."""
     stage.submit(budget={"trials": 1}, strategy="portfolio")
     list(stage.play())

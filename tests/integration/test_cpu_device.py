@@ -58,13 +58,13 @@ def test_cpu_reports_its_limits_and_measured_peak_rates(folder: Path) -> None:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the processor cannot remove buffers from its caches")
-def test_memory_is_measured_with_buffers_outside_the_caches(folder: Path) -> None:
+def test_copy_rate_is_lower_after_flushing_the_caches(folder: Path) -> None:
     library, size = support.load_support(CpuDriver().compiler(), folder), 1 << 18
     cached = support._copied_per_s(library, size)
     assert 2 * support._copied_per_s(library, size, flushed=True) < cached
 
 
-def test_memory_is_measured_with_large_buffers_if_they_cannot_leave_the_caches(
+def test_memory_rate_is_measured_with_larger_buffers_if_caches_cannot_be_flushed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sizes: list[tuple[int, bool]] = []
@@ -119,7 +119,7 @@ def test_peak_rates_are_measured_while_no_other_process_measures(
 
 
 @pytest.mark.slow
-def test_peak_rates_are_measured_without_the_lock_only_if_none_are_known(
+def test_peak_rates_are_measured_without_the_lock_only_if_none_are_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = cpu(tmp_path)
@@ -176,7 +176,7 @@ def test_launch_error_of_an_unloadable_library_has_the_message_of_the_linker(
         session.call(kernel, session.allocate([], {}))
 
 
-def test_cpu_session_offers_the_checks_that_need_kernels_on_the_host(folder: Path) -> None:
+def test_cpu_session_implements_the_host_session_protocol(folder: Path) -> None:
     assert isinstance(driver("cpu").open(cpu(folder), Objective(), folder), HostSession)
 
 
@@ -209,7 +209,7 @@ void f(const float *x, float *out) {
 """
 
 
-def test_thread_pool_is_not_blamed_for_writes_of_the_runner_or_a_later_call(folder: Path, tmp_path: Path) -> None:
+def test_writes_of_the_runner_are_not_attributed_to_threads_of_the_kernel(folder: Path, tmp_path: Path) -> None:
     """The threads of a pool outlive a call, so the check compares later outputs with those at the end of the call."""
     arguments = [
         Argument(name="x", role="input", dtype="float32", shape=(64,)),
@@ -309,7 +309,7 @@ def test_kernel_process_ends_when_its_kernel_is_garbage_collected(folder: Path, 
 
 
 @pytest.mark.parametrize(("counts", "fault"), [([2, 2, 1], "none"), ([2] * 1000, "leaves 1 thread running")])
-def test_kernel_thread_that_ends_late_is_no_fault_if_the_machine_pauses(
+def test_kernel_thread_that_ends_late_because_the_machine_paused_is_not_a_fault(
     monkeypatch: pytest.MonkeyPatch, counts: list[int], fault: str
 ) -> None:
     now_s = itertools.count()

@@ -179,7 +179,7 @@ def test_arguments_that_are_none_count_as_omitted(adding: Path) -> None:
 
 
 @pytest.mark.parametrize(("timed", "passed"), [(True, 2.0), (False, 9.0)])
-def test_output_passed_by_the_caller_is_filled_only_if_the_fill_is_timed(
+def test_loader_fills_an_output_of_the_caller_only_if_the_fill_is_timed(
     adding: Path, timed: bool, passed: float
 ) -> None:
     described = json.loads((adding / "config.json").read_text())

@@ -160,7 +160,7 @@ def built(tmp_path: Path, kind: DeviceKind, source: str, launch: str = LAUNCH) -
         ('#include "absent.h"', ()),
     ],
 )
-def test_failed_build_reports_the_tunables_that_decide_whether_the_line_is_compiled(
+def test_failed_build_reports_the_tunables_that_enable_the_failing_line(
     tmp_path: Path, kind: DeviceKind, check: str, names: tuple[str, ...]
 ) -> None:
     head = f'extern "C" {HEAD[kind]}' if kind == "cpu" else HEAD[kind]

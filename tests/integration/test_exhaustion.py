@@ -58,7 +58,7 @@ class Says:
         return self.reply
 
 
-def test_only_a_reply_about_exhaustion_raises_machine_exhausted() -> None:
+def test_runner_reply_raises_machine_exhausted_only_if_it_reports_exhaustion() -> None:
     for reply, error in (
         (Trouble(reason="no space", exhausted=True), MachineExhausted),
         (Trouble(reason="reference.py fails"), TroubleError),

@@ -151,7 +151,7 @@ def test_kernel_without_the_capability_cannot_enter_private_folders(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser changes the user of a process")
 @pytest.mark.parametrize("granted", [True, False])
-def test_kernel_process_of_root_holds_at_most_the_capability_to_enter_private_folders(
+def test_kernel_process_of_root_has_no_capability_except_entering_private_folders(
     session: HostSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, granted: bool
 ) -> None:
     if granted and not kernels_may_enter(FULL):
@@ -179,7 +179,7 @@ def test_device_controls_are_refused(session: HostSession, tmp_path: Path, user:
 
 
 @pytest.mark.parametrize("searched", ["private", "/"])
-def test_search_folder_in_a_library_gives_access_to_libraries_only(
+def test_library_search_path_of_a_kernel_grants_access_to_libraries_only(
     session: HostSession, private: Path, tmp_path: Path, user: str, searched: str
 ) -> None:
     """The source of a kernel can name any folder as a search folder of its library."""

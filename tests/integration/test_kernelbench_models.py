@@ -86,7 +86,9 @@ def test_model_with_random_or_invalid_outputs_is_refused(forward: str, reason: s
         ("x[x > 0.5]", "torch.rand(n)", "first run on tensors of PyTorch's device `meta`"),
     ],
 )
-def test_inputs_that_no_kernel_can_take_are_named(forward: str, inputs: str, reason: str, tmp_path: Path) -> None:
+def test_model_with_unsupported_inputs_is_refused_with_the_reason(
+    forward: str, inputs: str, reason: str, tmp_path: Path
+) -> None:
     with pytest.raises(InvalidInput, match=reason):
         described_text(tmp_path, forward, inputs)
 
@@ -95,7 +97,7 @@ def test_inputs_that_no_kernel_can_take_are_named(forward: str, inputs: str, rea
     ("parameter", "forward", "inputs", "named"),
     [("", "torch.arange(n) + 1.5", "", "out"), ("größe", "größe * 2", "torch.rand(n, 3)", "gr_e")],
 )
-def test_family_of_a_model_without_inputs_or_with_other_letters_is_valid(
+def test_family_of_a_model_without_inputs_or_with_non_ascii_names_is_valid(
     parameter: str, forward: str, inputs: str, named: str, tmp_path: Path
 ) -> None:
     text = (MODEL % forward).replace("self, x", f"self, {parameter}") + INPUTS % inputs

@@ -251,7 +251,7 @@ def test_template_error_names_the_file_and_the_undeclared_name(workshop: Worksho
     assert "UNDECLARED" in outcome.reason
 
 
-def test_case_whose_problem_violates_a_constraint_is_reported_as_uncovered(workshop: Workshop) -> None:
+def test_case_that_violates_a_constraint_is_reported_as_uncovered(workshop: Workshop) -> None:
     eight = faulty().family.problem("N=8", "cpu")  # the tail case has 7 elements
     report = workshop.report(unroll=8, problem=eight)
     assert isinstance(report.outcome, Measured)
@@ -269,7 +269,7 @@ instead_of = "tail"
 
 
 @pytest.mark.parametrize(("n", "meets"), [(8, {"nominal", "longer", "peaked"}), (64, {"nominal", "tail", "peaked"})])
-def test_case_whose_problem_violates_a_constraint_is_replaced_by_its_declared_substitute(
+def test_case_that_violates_a_constraint_is_replaced_with_its_declared_substitute(
     workshop: Workshop, tmp_path: Path, n: int, meets: set[str]
 ) -> None:
     family = tmp_path / "faulty"
@@ -497,7 +497,7 @@ def test_confirmation_interleaves_challenger_incumbent_and_baselines(workshop: W
 
 
 @pytest.mark.slow
-def test_confirmation_leaves_out_baselines_if_one_of_them_hangs(workshop: Workshop) -> None:
+def test_confirmation_omits_all_baselines_if_one_baseline_hangs(workshop: Workshop) -> None:
     source = workshop.copy.folder / "reference.py"
     source.write_text(source.read_text().replace('    x = inputs["x"]\n    return lambda: 2.0 * x', HANGING))
     assert HANGING in source.read_text()

@@ -430,7 +430,7 @@ def test_worker_process_that_registers_again_keeps_its_leases(stage: Stage) -> N
     )
 
 
-def test_worker_process_that_missed_its_lease_gets_the_lease_again(stage: Stage) -> None:
+def test_worker_process_that_repeats_a_claim_gets_the_same_lease(stage: Stage) -> None:
     stage.submit()
     register(stage, "first")
     assert ask(stage, "first") == ask(stage, "first")

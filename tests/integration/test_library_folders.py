@@ -71,7 +71,7 @@ def test_kernel_of_an_ordinary_user_finds_its_libraries(
     assert answered(linked(tmp_path), cache) == 42
 
 
-def test_kernel_finds_a_library_by_a_link_in_its_folder(tmp_path: Path, cache: Path) -> None:
+def test_kernel_finds_a_library_through_a_symlink_in_its_search_path(tmp_path: Path, cache: Path) -> None:
     """Package managers install each library in a folder of its own, with links in a common folder."""
     store, links = tmp_path / "store", tmp_path / "links"
     kernel = linked(store)

@@ -68,7 +68,9 @@ LISTS = {
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_list_that_grows_with_the_number_of_calls_is_refused(session: HostSession, tmp_path: Path, kind: str) -> None:
+def test_kernel_whose_memory_grows_with_the_number_of_calls_is_refused(
+    session: HostSession, tmp_path: Path, kind: str
+) -> None:
     body, refused = LISTS[kind]
     reason = fault_of_rounds(session, source(kind, f"{body} spend(3000);"), tmp_path)
     assert ("keeps more and more memory" in reason) is refused, reason
@@ -90,7 +92,9 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("kind", NUMBERS)
-def test_single_calls_in_long_runs_have_their_own_outputs(session: HostSession, tmp_path: Path, kind: str) -> None:
+def test_kernel_that_skips_single_calls_in_long_runs_is_detected(
+    session: HostSession, tmp_path: Path, kind: str
+) -> None:
     body, least_wrong = NUMBERS[kind]
     text = (
         "enum { N = 400 }; static inline void fill(int *y, int v) { for (int i = 0; i < N; i++) y[i] = v; }\n"
@@ -143,7 +147,7 @@ SHORT = {
 
 
 @pytest.mark.parametrize("kind", SHORT)
-def test_series_of_calls_on_new_inputs_is_longer_for_short_calls(
+def test_caching_kernel_with_short_calls_is_slower_on_new_inputs(
     session: HostSession, tmp_path: Path, kind: str
 ) -> None:
     body, cheats = SHORT[kind]

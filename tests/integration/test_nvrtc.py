@@ -219,7 +219,7 @@ def test_compile_error_names_the_source_line(compiler: NvrtcCompiler) -> None:
     assert "kernel.cu(2): error" in failed.log
 
 
-def test_log_of_a_failed_assembly_contains_no_nul_character(compiler: NvrtcCompiler) -> None:
+def test_assembler_error_log_contains_no_nul_character(compiler: NvrtcCompiler) -> None:
     """NVRTC 13 writes a NUL between the assembler's information and its error."""
     source = '__constant__ float t[17000];\nextern "C" __global__ void f(float *x) { *x = t[(int)*x]; }'
     made = compiler.compile(Unit(source=source, architecture="sm_89", entry="f", language="cuda"), timeout_s=60)
@@ -228,7 +228,7 @@ def test_log_of_a_failed_assembly_contains_no_nul_character(compiler: NvrtcCompi
     assert "\0" not in made.log
 
 
-def test_kernel_without_extern_c_is_refused_because_its_name_is_missing(compiler: NvrtcCompiler) -> None:
+def test_error_for_a_kernel_without_extern_c_names_the_missing_symbol(compiler: NvrtcCompiler) -> None:
     unit = Unit(source="__global__ void f(int* x) { *x = 1; }", architecture="sm_80", entry="f")
     failed = compiler.compile(unit, timeout_s=60)
     assert isinstance(failed, CompileFailed)
@@ -576,7 +576,7 @@ def test_nvrtc_builtins_next_to_nvrtc_are_loaded(monkeypatch: pytest.MonkeyPatch
     assert machine.loaded[-1] == beside
 
 
-def test_nvrtc_with_builtins_of_its_own_version_is_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvrtc_with_builtins_of_the_same_version_is_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
     """The package is partly upgraded: libnvrtc-builtins 13.5 is next to NVRTC 13.0."""
     versions = {"/a/lib/libnvrtc.so.13": (13, 0), "/b/lib/libnvrtc.so.12": (12, 9)}
     Installed(monkeypatch, versions, {"/a/lib/libnvrtc-builtins.so.13.5", "/b/lib/libnvrtc-builtins.so.12.9"})
@@ -588,7 +588,7 @@ def test_nvrtc_with_builtins_of_its_own_version_is_preferred(monkeypatch: pytest
         nvrtc_library._load()
 
 
-def test_nvrtc_of_the_system_is_loaded_with_the_builtins_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_nvrtc_is_preferred_if_only_its_builtins_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"/a/lib/libnvrtc.so.13": (13, 0), "libnvrtc.so.12": (12, 9)}
     Installed(monkeypatch, versions, {"libnvrtc-builtins.so.12.9"})
     assert nvrtc_library._load().path == "libnvrtc.so.12"

@@ -25,7 +25,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 @pytest.mark.long
-def test_device_kind_of_a_plugin_compiles_and_measures_trials_and_gets_a_champion(line: CommandLine) -> None:
+def test_search_on_a_device_kind_of_a_plugin_finds_a_champion(line: CommandLine) -> None:
     policy = line.home / "quick.toml"
     policy.write_text(
         "quick_samples = 10\nconfirm_samples = 20\nconfirm_processes = 2\nmost_processes = 4\nseeds = 1\n"
@@ -49,7 +49,7 @@ def test_device_kind_of_a_plugin_compiles_and_measures_trials_and_gets_a_champio
 
 
 @pytest.mark.slow
-def test_device_kind_of_a_plugin_is_unknown_without_its_package(line: CommandLine) -> None:
+def test_device_kind_of_a_plugin_is_unknown_if_the_package_is_missing(line: CommandLine) -> None:
     line.environment.clear()
     refused = line.run_apart("search", str(TOY / "double"), "--device", "toy", "--trials", "3")
     assert refused.code == 2
@@ -71,7 +71,7 @@ def imported(folder: Path, group: str, entry: str, program: str) -> subprocess.C
 
 
 @pytest.mark.parametrize("value", ["nowhere:KIND", "toy_backend:__name__"])
-def test_error_names_the_entry_point_without_a_device_kind(tmp_path: Path, value: str) -> None:
+def test_error_names_the_entry_point_that_provides_no_device_kind(tmp_path: Path, value: str) -> None:
     ended = imported(tmp_path, "kernel_evo.kinds", f"wrong = {value}", "from evo.device import kinds; kinds()")
     assert value in ended.stderr
 
@@ -85,7 +85,7 @@ def test_strategy_of_a_plugin_is_listed_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entry", ["tpe = evo.strategy.random:RandomSearch", "other = nowhere:Other"])
-def test_error_names_the_strategy_entry_point_with_a_taken_name_or_missing_module(tmp_path: Path, entry: str) -> None:
+def test_error_names_a_strategy_entry_point_with_a_duplicate_name_or_missing_module(tmp_path: Path, entry: str) -> None:
     assert entry.partition(" = ")[2] in imported(tmp_path, "kernel_evo.strategies", entry, LIST_STRATEGIES).stderr
 
 

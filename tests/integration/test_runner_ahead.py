@@ -236,7 +236,7 @@ def test_confirmation_references_are_computed_while_configs_are_built(evaluator:
 
 
 @pytest.mark.parametrize("job", [Baseline(), "confirm"])
-def test_runner_of_a_job_on_the_cpu_starts_before_the_job_and_is_idle_when_it_begins(
+def test_runner_of_a_cpu_job_is_started_in_advance_and_idle_when_the_job_begins(
     folder: Path, tmp_path: Path, work: Assignment, monkeypatch: pytest.MonkeyPatch, job: Baseline | str
 ) -> None:
     evaluator = Evaluator("cpu", folder, tmp_path / "place")

@@ -121,7 +121,7 @@ def test_build_digest_covers_the_builds_of_both_architectures(tmp_path: Path) ->
     assert digest("a", FakeCompiler) == digest("b", FakeCompiler) != digest("c", Other)
 
 
-def test_estimate_uses_only_the_target_and_runs_nothing(tmp_path: Path) -> None:
+def test_estimate_compiles_only_for_the_target_and_runs_no_kernel(tmp_path: Path) -> None:
     compiler = FakeCompiler(sm_89=200)
     estimator, assignment = Estimator(lambda: compiler, tmp_path / "cache", tmp_path), work(tmp_path, STAND_IN, TARGET)
     job = Evaluate(number=0, config=default(assignment))
@@ -141,7 +141,7 @@ def test_estimate_uses_only_the_target_and_runs_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_estimate_has_the_expected_parts_for_attention(tmp_path: Path) -> None:
+def test_estimate_for_attention_has_the_expected_components(tmp_path: Path) -> None:
     estimator = Estimator(lambda: FakeCompiler(sm_89=64), tmp_path / "cache", tmp_path)
     assignment = work(tmp_path, STAND_IN, TARGET, family="sdpa", problem="B=2,H=8,S=500,D=64")
     tile = {"BLOCK_M": 64, "WARPS_M": 4, "BLOCK_N": 64, "COPY_TOGETHER": False, "K_STAGES": 1, "V_STAGES": 1}

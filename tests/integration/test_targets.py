@@ -103,7 +103,7 @@ def test_estimated_trials_are_ranked_and_not_promoted(stage: Stage) -> None:
     assert view.place == "estimated for NVIDIA L4 (sm_89), never run"
 
 
-def test_timed_search_refuses_estimates_and_estimating_search_refuses_times(stage: Stage) -> None:
+def test_measuring_search_refuses_estimates_and_estimating_search_refuses_times(stage: Stage) -> None:
     submit(stage, device="estimate", objective=FOR_L4)
     (baseline,) = stage.conductor.claim("w1", "e").leases
     with pytest.raises(InvalidInput, match="contains measured times, but this search only estimates times"):

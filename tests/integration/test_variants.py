@@ -225,7 +225,7 @@ def test_copy_of_an_earlier_variant_ends_after_its_first_trials(lab: Lab) -> Non
     assert lab.view(search, first.number).finished >= FIRST
 
 
-def test_binary_is_found_under_its_search_and_under_the_search_of_its_variant(lab: Lab, tmp_path: Path) -> None:
+def test_binary_is_found_by_the_search_and_by_the_tuning_search_of_its_variant(lab: Lab, tmp_path: Path) -> None:
     search, other = lab.search(budget={"trials": 2}), lab.search(budget={"trials": 2}, seed=9)
     lab.play()
     view = lab.submit(search, trials=2)
@@ -428,7 +428,7 @@ def test_numbers_of_deleted_variants_are_not_reused(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("model", ["class Model:\n    def forward(self, x):\n        return 2 * x\n", None])
-def test_brief_has_the_source_of_the_model_from_which_a_family_was_imported(model: str | None, tmp_path: Path) -> None:
+def test_brief_contains_the_model_source_of_an_imported_family(model: str | None, tmp_path: Path) -> None:
     stage = Stage(tmp_path / "evo.db")
     search = Lab(stage, tmp_path, model=model).search(budget={"trials": 1})
     with served(tmp_path / "evo.db") as url:
@@ -484,7 +484,7 @@ def test_ratio_of_a_variant_never_mixes_quick_and_confirmed_times(lab: Lab) -> N
 
 
 @pytest.mark.parametrize("objective", [{}, {"metric": "time_us / UNROLL", "direction": "minimise"}])
-def test_gain_of_tuning_compares_quick_costs_of_all_trials(lab: Lab, objective: dict[str, str]) -> None:
+def test_tuning_gain_compares_quick_costs_of_all_trials(lab: Lab, objective: dict[str, str]) -> None:
     """The confirmation found that the best kernel takes 30 times its quick time."""
     search = lab.search(budget={"trials": 6}, objective=objective)
     while leases := lab.stage.claim():

@@ -40,7 +40,7 @@ def test_ablation_changes_one_switch_at_a_time() -> None:
     assert more == [*list(found)[:3], ("STAGES", 1), ("STAGES", 3), ("PAD", 0)]
 
 
-def test_ablation_makes_changes_that_constraints_require_or_reports_why_a_change_is_impossible() -> None:
+def test_ablation_adds_changes_required_by_constraints_or_states_why_it_cannot() -> None:
     found = {(each.tunable, each.value): each for each in changes(SPACE, CHAMPION)}
     tiled = found["LAYOUT", "tiled"]
     assert (tiled.also, tiled.config) == ({"STAGES": 1}, {**CHAMPION, "LAYOUT": "tiled", "STAGES": 1})

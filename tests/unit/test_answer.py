@@ -29,14 +29,14 @@ SCALE = "#define UNROLL 4\nvoid scale(const {0} *x, const {0} *w, {0} *y) {{ y[N
         ("import numpy as np\ndef f(x): return np.exp(x)", ""),
     ],
 )
-def test_library_of_a_reference_is_found_without_running_it(tmp_path: Path, text: str, library: str) -> None:
+def test_reference_library_is_detected_without_running_the_reference(tmp_path: Path, text: str, library: str) -> None:
     (tmp_path / "own.py").write_text(f"{text}\nraise SystemExit\n")
     found = read_answer(f"{tmp_path / 'own.py'}:f")
     assert (found.library, found.parameters) == (library, ("x",))
 
 
 @pytest.mark.parametrize("value", ["lambda x, w: x * w", "g", "compiled(g)", "compiled(lambda x, w: x * w, static=1)"])
-def test_reference_may_be_the_value_of_a_variable(tmp_path: Path, value: str) -> None:
+def test_reference_may_be_a_variable_that_holds_a_function(tmp_path: Path, value: str) -> None:
     (tmp_path / "own.py").write_text(f"def g(x, w): return x * w\nf = {value}\n")
     assert read_answer(f"{tmp_path / 'own.py'}:f").parameters == ("x", "w")
 
@@ -61,19 +61,19 @@ def run_reference(folder: Path, reference: str, dtype: str = "float") -> tuple[d
     return drawn, on_host(found["y"]), text
 
 
-def test_function_of_an_installed_library_gets_the_inputs_in_order(tmp_path: Path) -> None:
+def test_library_function_used_as_reference_gets_the_inputs_in_order(tmp_path: Path) -> None:
     drawn, found, text = run_reference(tmp_path, "numpy:multiply")
     assert "from numpy import multiply\n" in text
     assert np.array_equal(found, drawn["x"] * drawn["w"])
 
 
-def test_function_of_a_library_with_more_inputs_than_the_kernel_is_refused(tmp_path: Path) -> None:
+def test_library_function_with_more_inputs_than_the_kernel_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="setitem takes 3 inputs, but scale has 2: x, w"):
         run_reference(tmp_path, "operator:setitem")
 
 
 @pytest.mark.parametrize(("reference", "reason"), [("math:nothing", "math has no function nothing"), ("math:pi", "pi")])
-def test_name_of_a_library_that_is_no_function_is_refused(reference: str, reason: str) -> None:
+def test_library_attribute_that_is_not_a_function_is_refused(reference: str, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         read_answer(reference)
 
@@ -99,7 +99,7 @@ def test_reference_gets_arrays_of_its_library_in_the_dtype_of_the_kernel(
 
 
 @pytest.mark.parametrize("reference", ["torch:mul", "jax.numpy:multiply"])
-def test_function_of_pytorch_or_jax_is_a_reference_as_it_is(tmp_path: Path, reference: str) -> None:
+def test_pytorch_and_jax_functions_can_be_used_as_references(tmp_path: Path, reference: str) -> None:
     pytest.importorskip(reference.partition(":")[0].partition(".")[0])
     drawn, found, _ = run_reference(tmp_path, reference)
     assert np.allclose(found, drawn["x"] * drawn["w"])

@@ -61,7 +61,7 @@ def test_recording_alternates_between_spaces_in_proportion_to_their_remaining_co
     assert Counter(place for place, _ in turns[:20]) == {0: 15, 1: 5}
 
 
-def test_recorded_lines_are_read_back_unchanged_except_for_truncated_compiler_logs() -> None:
+def test_recorded_lines_round_trip_except_for_truncated_compiler_logs() -> None:
     config: Config = {"A": 1, "B": True, "C": "x"}
     measured = Measured(timing=Timing(samples_us=(1.5, 1.25), anchor_us=3.0), resources={"registers": 32.0})
     line = Line(config=config, outcome=measured, compile_s=0.5, verify_s=0.25, benchmark_s=0.125)
@@ -97,7 +97,7 @@ def _lines(path: Path) -> None:
     path.write_text("\n".join([json.dumps(header), *lines]) + "\n")
 
 
-def test_both_file_formats_of_a_recording_contain_its_times(tmp_path: Path) -> None:
+def test_both_recording_formats_contain_the_measured_times(tmp_path: Path) -> None:
     _lines(tmp_path / "small.jsonl")
     written = documents(tmp_path / "small.jsonl", SMALL, prefix="gpu")
     assert set(written) == {"gpu-small.json.gz", "gpu-small.t4.json.gz"}

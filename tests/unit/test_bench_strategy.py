@@ -93,14 +93,14 @@ class Scripted:
 # Calculated results of random search
 
 
-def test_calculated_result_of_random_search_equals_the_published_formula() -> None:
+def test_expected_result_of_random_search_equals_the_published_formula() -> None:
     falling = np.array([50.0, 40.0, 30.0, 20.0, 10.0])
     # The rank is round(M·6/(M+1)), at most 4: 3 for M = 1, and 4 for M = 2 to 5 (4.5 is rounded to even).
     assert expected_us(falling, np.array([1.0, 2.0, 3.0, 4.0, 5.0])).tolist() == [20, 10, 10, 10, 10]
     assert expected_us(falling, np.array([1.5])).tolist() == [15]
 
 
-def test_time_axis_ends_once_random_search_has_closed_the_given_share_of_the_gap_to_the_optimum() -> None:
+def test_time_axis_ends_when_random_search_has_closed_the_given_share_of_the_gap() -> None:
     falling = np.linspace(1000, 1, 1000)
     goal = 500.5 - 0.9 * 499.5
     count = evaluations_until(falling, 0.9)
@@ -140,7 +140,7 @@ def test_score_interval_covers_the_estimate_and_widens_with_the_spread() -> None
 # Runs
 
 
-def test_run_gives_the_best_time_after_any_number_of_evaluations_or_seconds() -> None:
+def test_run_returns_the_best_time_after_any_number_of_evaluations_or_seconds() -> None:
     space = ground([5.0, FAILED, 3.0, 4.0])
     run = Run(places=[1, 0, 2, 3], ended_s=[1.0, 2.0, 3.0, 4.0], asking_s=[], asks=4)
     assert run.best_us(space, 6).tolist() == [np.inf, 5000, 3000, 3000, 3000, 3000]
@@ -167,7 +167,7 @@ def test_synchronous_simulated_workers_request_trials_at_the_same_time() -> None
     assert player.told == [(0, 3), (1, 3), (2, 3), (3, 6), (4, 6), (5, 6), (6, 7)]
 
 
-def test_simulated_workers_wait_while_the_strategy_accepts_no_further_pending_trials() -> None:
+def test_simulated_workers_wait_while_the_strategy_refuses_more_pending_trials() -> None:
     player = Scripted(list(range(7)), first=2)
     run = Simulation(ground([1.0] * 7), player, Course(workers=5, clock="steps", trials=7)).play()
     assert run.ended_s == [1, 1, 2, 2, 2, 2, 2]
@@ -282,7 +282,7 @@ def test_archive_reads_published_runs_of_the_repository_first(tmp_path: Path) ->
 
 
 @pytest.mark.long
-def test_published_runs_were_made_by_the_present_version_of_the_optuna_contestant(
+def test_published_optuna_runs_match_the_current_version_of_the_contestant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(optuna_study, "find_spec", lambda _: True)
@@ -295,7 +295,7 @@ def test_published_runs_were_made_by_the_present_version_of_the_optuna_contestan
         assert all(len(set(run.places)) == BUDGET for run in runs.values())
 
 
-def test_contestant_with_short_runs_is_scored_with_its_last_best_time(tmp_path: Path) -> None:
+def test_score_of_a_contestant_with_short_runs_uses_its_final_best_time(tmp_path: Path) -> None:
     path, archive = next(paths(SPACES)), Archive(tmp_path)
     space = load(path)
     slow, quick = replace(_contestant("slow"), share=0.5, brief=True), replace(_contestant("quick"), share=0.2)
@@ -337,7 +337,7 @@ def _descending(space: Ground, pace: int) -> Run:
     return Run(places=places, ended_s=list(map(float, range(len(places)))), asking_s=[0.0], asks=len(places))
 
 
-def test_crowding_is_the_number_of_trials_of_many_workers_divided_by_that_of_one_worker() -> None:
+def test_crowding_is_the_ratio_of_trials_needed_by_many_workers_and_by_one() -> None:
     few, many, never = (crowd.Crowd(trials=each, clock=[2.0, 9.0]) for each in ([10, 40], [20, 20], [np.inf, 60]))
     crowding = crowd.Crowding(alone=few, in_step=many, recorded=never)
     assert crowding.growth == pytest.approx(1.0)
@@ -371,7 +371,7 @@ def test_transfer_bench_starts_with_the_champion_of_a_different_device(monkeypat
     assert "over 100" in tables.transfer({"x": [transfer.Start(p100=0.0, trials=np.inf), None]}, [one, other])
 
 
-def test_misleading_results_are_recorded_results_with_fast_and_slow_times_swapped() -> None:
+def test_misleading_results_swap_fast_and_slow_recorded_times() -> None:
     whole = Earlier(problem={}, results=[({"x": 1}, 3.0), ({"x": 2}, 1.0), ({"x": 3}, 2.0)])
     assert sorted(problems.opposite(whole).results, key=str) == [({"x": 1}, 1.0), ({"x": 2}, 3.0), ({"x": 3}, 2.0)]
 
@@ -456,7 +456,7 @@ def test_misleading_config_is_a_local_optimum_far_from_the_best() -> None:
     assert min(space.times_us[each] for each in around if each is not None) >= space.times_us[place]
 
 
-def test_proposal_time_proportional_to_the_square_root_of_the_trials_has_growth_one_half() -> None:
+def test_growth_exponent_of_square_root_proposal_times_is_one_half() -> None:
     costs = [asking.Cost(trials=n, median_ms=n**0.5, p99_ms=1.0) for n in (100, 1_000, 10_000)]
     assert asking.growth(costs) == pytest.approx(0.5)
     assert [text for text in bars.asking({"portfolio": costs}, "portfolio") if "median" not in text]
@@ -569,7 +569,7 @@ def test_strategy_benchmark_fails_without_runs_of_the_default_strategy(
 
 
 @pytest.mark.parametrize("judges", [True, False])
-def test_benchmark_report_lists_missed_conditions_only_if_conditions_are_judged(judges: bool) -> None:
+def test_benchmark_report_lists_missed_conditions_only_if_conditions_are_checked(judges: bool) -> None:
     told = report.Report(tell=lambda _: None, judges=judges)
     told.hold(["P200 is 0.1"])
     assert bool(told.missed) is judges

@@ -61,7 +61,7 @@ def test_gain_of_five_percent_is_rarely_refused_if_processes_differ_by_five_perc
 
 
 @pytest.mark.parametrize(("gain", "most"), [(-0.05, 1.0), (-0.01, 1.5)])
-def test_slower_kernel_is_refused_after_one_or_two_processes_if_processes_are_alike(gain: float, most: float) -> None:
+def test_slower_kernel_is_refused_after_one_or_two_processes_without_process_noise(gain: float, most: float) -> None:
     found = power(normal(0.0), gain, 20, Policy(), 0)
     assert (found.promoted.hits, found.cannot_tell.hits) == (0, 0)
     assert found.processes <= most

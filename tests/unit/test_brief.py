@@ -99,7 +99,7 @@ def test_non_ascii_characters_count_as_their_maximum_number_of_tokens(letter: st
     assert "Variant 0" in text
 
 
-def test_brief_over_its_limit_omits_the_source_of_slower_variants_first() -> None:
+def test_brief_over_its_limit_omits_sources_of_slower_variants_first() -> None:
     long = "int y;\n" * 4000
     brief = replace(BRIEF, tried=(tried(1, time_us=2.0), tried(0, time_us=3.0, text=long)), failed=())
     text = brief_markdown(brief, most_tokens=2000)
@@ -123,7 +123,7 @@ def test_many_variants_with_long_texts_leave_room_for_sources_and_failures() -> 
     assert f"Omitted: {308 - shown} variants." in text
 
 
-def test_large_source_of_one_variant_does_not_displace_the_sources_of_others() -> None:
+def test_large_source_of_one_variant_does_not_displace_other_sources() -> None:
     large = tried(5, time_us=2.0, text="/*" + "q" * 500_000 + "*/")
     text = brief_markdown(replace(BRIEF, tried=(tried(1, time_us=1.0), large, tried(0, time_us=3.0)), failed=()))
     assert text.count("int x;") == 2

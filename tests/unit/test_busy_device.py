@@ -40,20 +40,20 @@ def suspicion_of(found: OverwriteCheck) -> Suspicion | None:
     return disagreement(found.poisoned, found.repeated, policy.max_ring_ratio, policy.skip_confidence)
 
 
-def test_kernel_slower_on_alternating_buffers_is_refused_on_a_steady_device() -> None:
+def test_kernel_that_is_slower_on_alternating_buffers_is_refused_on_a_steady_device() -> None:
     check = ScriptedCheck(iter([1.5] * LOOKS), 0.01)
     with pytest.raises(WrongAnswerError, match=r"1\.[45]\d* times as long, and at most 1\.25 is allowed"):
         check.judged()
     assert check.looks == LOOKS
 
 
-def test_kernel_is_accepted_if_one_measurement_shows_equal_speed_on_alternating_buffers() -> None:
+def test_kernel_is_accepted_if_one_check_shows_equal_speed_on_alternating_buffers() -> None:
     check = ScriptedCheck(iter([1.5, 1.0]), 0.01)
     assert not check.judged().unclear
     assert check.looks == 2
 
 
-def test_slower_calls_on_alternating_buffers_leave_the_check_undecided_on_a_busy_device() -> None:
+def test_alternating_buffer_check_is_undecided_on_a_busy_device() -> None:
     found = ScriptedCheck(iter([1.5] * LOOKS), 0.3).judged()
     assert "at most 1.25 is allowed" in found.unclear
 
@@ -67,9 +67,7 @@ def test_samples_with_a_large_spread_count_as_unsteady(spread: float, expected: 
 @pytest.mark.parametrize(
     ("speedup", "refused"), [(0.5, False), (1.0, False), (1.2, False), (1.35, True), (500.0, True)]
 )
-def test_kernel_is_refused_only_if_far_faster_in_timed_rounds_than_in_shorter_batches(
-    speedup: float, refused: bool
-) -> None:
+def test_kernel_much_faster_in_timed_rounds_than_in_short_batches_is_refused(speedup: float, refused: bool) -> None:
     rng = np.random.default_rng(2)
     turn = Timing(samples_us=tuple(10.0 * rng.lognormal(0, 0.01, 24)))
     timed = Timing(samples_us=tuple(10.0 / speedup * rng.lognormal(0, 0.01, 24)))
@@ -80,7 +78,7 @@ def test_kernel_is_refused_only_if_far_faster_in_timed_rounds_than_in_shorter_ba
         assert "in the timed rounds" in suspicion.text
 
 
-def test_few_noisy_samples_leave_the_check_of_timed_rounds_undecided() -> None:
+def test_timed_round_check_is_undecided_with_few_noisy_samples() -> None:
     short, timed = Timing(samples_us=(9.0, 15.0, 16.0, 15.0, 17.0, 15.0)), Timing(samples_us=(10.0,) * 6)
     suspicion = shortened(short, timed, 1.25, 0.999)
     assert suspicion is not None
@@ -89,7 +87,7 @@ def test_few_noisy_samples_leave_the_check_of_timed_rounds_undecided() -> None:
     assert repeat_check(lambda: found, lambda _: suspicion, timed).unclear == suspicion.text
 
 
-def test_noise_common_to_both_series_does_not_hide_faster_timed_rounds() -> None:
+def test_noise_shared_by_both_series_does_not_hide_faster_timed_rounds() -> None:
     noise = 10.0 * np.random.default_rng(3).lognormal(0, 1.0, 24)
     suspicion = shortened(Timing(samples_us=tuple(noise)), Timing(samples_us=tuple(noise / 2.0)), 1.25, 0.999)
     assert suspicion is not None

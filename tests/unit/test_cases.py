@@ -61,7 +61,7 @@ def test_skipped_first_or_last_column_is_detected_by_a_case(family: str, text: s
 
 
 @pytest.mark.parametrize(("columns", "gap"), [(77, 1), (4096, 1), (65536, 256)])
-def test_largest_elements_of_the_rows_of_a_case_are_spread_over_all_positions(columns: int, gap: int) -> None:
+def test_row_maxima_of_a_case_are_spread_over_all_positions(columns: int, gap: int) -> None:
     """A kernel that skips elements of a row gives a wrong maximum only if it skips the largest element."""
     package = find("reduce")
     settled = package.family.problem(f"rows=1,cols={columns},dtype=float32,op=max", "cpu")

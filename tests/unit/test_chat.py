@@ -86,7 +86,7 @@ def answering(content: bytes, status: int = 200, **headers: str) -> Iterator[Cha
     ("asked", "least_s", "most_s"),
     [("nan", 1, 1), ("inf", 1, 1), ("-3", 1, 1), ("", 1, 1), ("17", 17, 17), ("1e99", 1, 1), ("99999", 120, 120)],
 )
-def test_pause_before_a_repeated_request_is_always_a_valid_time(asked: str, least_s: float, most_s: float) -> None:
+def test_wait_before_a_retry_is_valid_for_any_retry_after_header(asked: str, least_s: float, most_s: float) -> None:
     waits: list[float] = []
 
     def busy_once(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
@@ -98,7 +98,7 @@ def test_pause_before_a_repeated_request_is_always_a_valid_time(asked: str, leas
     assert len(waits) == 1
 
 
-def test_retry_after_may_be_a_date() -> None:
+def test_retry_after_header_may_contain_a_date() -> None:
     waits: list[float] = []
 
     def busy_once(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
@@ -110,7 +110,7 @@ def test_retry_after_may_be_a_date() -> None:
     assert 35 <= waits[0] <= 40
 
 
-def test_request_is_not_repeated_after_the_end_of_the_run() -> None:
+def test_request_is_not_retried_if_the_run_ends_before_the_retry() -> None:
     until_s = time.monotonic() + 30
     with (
         answering(b"busy", 429, retry_after="60") as chat,
@@ -120,7 +120,7 @@ def test_request_is_not_repeated_after_the_end_of_the_run() -> None:
     assert not failed.value.charged
 
 
-def test_maximum_answer_is_renamed_for_models_that_refuse_its_older_name() -> None:
+def test_max_completion_tokens_is_sent_to_models_that_refuse_max_tokens() -> None:
     kept: list[dict[str, Any]] = []
 
     def newer(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
@@ -144,7 +144,7 @@ def test_maximum_answer_is_renamed_for_models_that_refuse_its_older_name() -> No
         *(b'{"choices": [{"message": {"content": 5}}]}', b"\xff\xfe"),
     ],
 )
-def test_response_outside_the_protocol_is_shown_from_its_beginning(content: bytes) -> None:
+def test_error_for_an_invalid_response_shows_the_beginning_of_the_response(content: bytes) -> None:
     with answering(content) as chat, pytest.raises(ModelFailed, match="does not follow the openai protocol") as failed:
         chat.ask(HELLO)
     begin = content.decode(errors="replace")[:20]
@@ -161,7 +161,7 @@ def test_response_outside_the_protocol_is_shown_from_its_beginning(content: byte
         {"prompt_tokens": None, "completion_tokens": "5"},
     ],
 )
-def test_impossible_token_counts_are_unknown(usage: Any) -> None:
+def test_invalid_token_counts_are_stored_as_unknown(usage: Any) -> None:
     with answering(completion("hi", usage=usage)) as chat:
         answer = chat.ask(HELLO)
     assert (answer.text, answer.tokens_in, answer.tokens_out) == ("hi", None, None)
@@ -177,12 +177,12 @@ def test_impossible_token_counts_are_unknown(usage: Any) -> None:
     ],
     ids=["parts", "not text", "none", "long"],
 )
-def test_answer_becomes_text_that_can_be_stored(content: Any, text: str) -> None:
+def test_model_answer_is_converted_to_storable_text(content: Any, text: str) -> None:
     with answering(completion(content)) as chat:
         assert chat.ask(HELLO).text == text
 
 
-def test_refusal_and_reason_of_the_end_are_read() -> None:
+def test_refusal_text_and_stop_reason_of_a_model_are_returned() -> None:
     refusal = {"choices": [{"message": {"content": None, "refusal": "no"}, "finish_reason": "content_filter"}]}
     with answering(json.dumps(refusal).encode()) as chat:
         answer = chat.ask(HELLO)
@@ -193,7 +193,7 @@ def test_refusal_and_reason_of_the_end_are_read() -> None:
     assert (answer.text, answer.ended) == ("", "tool_use")
 
 
-def test_key_that_the_service_repeats_is_neither_stored_nor_shown() -> None:
+def test_api_key_echoed_by_the_service_is_neither_stored_nor_shown() -> None:
     def repeating(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
         sent = handler.headers["authorization"]
         assert sent == f"Bearer {KEY}"
@@ -207,12 +207,12 @@ def test_key_that_the_service_repeats_is_neither_stored_nor_shown() -> None:
     assert KEY[:6] not in str(failed.value)
 
 
-def test_placeholder_as_key_does_not_change_an_answer() -> None:
+def test_placeholder_api_key_does_not_change_the_answer() -> None:
     with answering(completion("none of them")) as chat:
         assert replace(chat, key="none").ask(HELLO).text == "none of them"
 
 
-def test_response_without_end_is_not_read_into_memory() -> None:
+def test_endless_response_is_refused_at_the_size_limit() -> None:
     sent = 0
 
     def flood(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
@@ -227,7 +227,7 @@ def test_response_without_end_is_not_read_into_memory() -> None:
     assert sent < 10 * MOST_ANSWER_BYTES
 
 
-def test_response_that_arrives_byte_by_byte_ends_in_time() -> None:
+def test_response_sent_byte_by_byte_times_out() -> None:
     stopped = threading.Event()
 
     def drip(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
@@ -246,7 +246,7 @@ def test_response_that_arrives_byte_by_byte_ends_in_time() -> None:
     assert time.monotonic() - begun_s < 20
 
 
-def test_redirect_names_the_other_address_without_its_password() -> None:
+def test_redirect_error_shows_the_target_url_without_its_password() -> None:
     with (
         answering(b"", 307, location="http://ana:secret@other.example/v1") as chat,
         pytest.raises(ModelFailed, match=r"redirects to http://ana:\*\*\*@other\.example/v1") as failed,
@@ -256,7 +256,7 @@ def test_redirect_names_the_other_address_without_its_password() -> None:
 
 
 @PROTOCOLS
-def test_redirect_to_an_address_that_is_not_ascii_is_reported(protocol: Protocol) -> None:
+def test_redirect_to_a_non_ascii_url_is_reported(protocol: Protocol) -> None:
     with (
         answering(b"", 307, location="http://other.example/\xfc") as chat,
         pytest.raises(ModelFailed, match=r"307: it redirects to http://other\.example/\xfc"),
@@ -265,7 +265,7 @@ def test_redirect_to_an_address_that_is_not_ascii_is_reported(protocol: Protocol
 
 
 @pytest.mark.parametrize("address", ["http://ana:pw@host/v1", "http://host/v1?key=pw", "http://host/v1#pw"])
-def test_address_of_a_model_has_no_secret(address: str) -> None:
+def test_base_url_with_a_secret_is_refused(address: str) -> None:
     with pytest.raises(InvalidInput, match="KERNEL_EVO_MODEL_KEY") as refused:
         Chat(model="m", base_url=address)
     assert refused.value.field == "--base-url"
@@ -282,7 +282,7 @@ def test_address_of_a_model_has_no_secret(address: str) -> None:
     ],
     ids=["braces", "nested", "small objects", "initialisers"],
 )
-def test_object_of_an_answer_is_found_in_linear_time(text: str) -> None:
+def test_json_object_in_an_answer_is_found_in_linear_time(text: str) -> None:
     begun_s = time.process_time()
     try:
         assert read_idea(text).name == "n"
@@ -291,7 +291,7 @@ def test_object_of_an_answer_is_found_in_linear_time(text: str) -> None:
     assert time.process_time() - begun_s < 3
 
 
-def test_refusal_of_an_answer_concerns_its_longest_object() -> None:
+def test_error_for_an_answer_with_several_objects_concerns_the_longest_object() -> None:
     with pytest.raises(InvalidInput, match=r"answer\.title: is an unknown field"):
         read_idea('{"title": "a longer object", "files": {}} and {"STEP": 1}')
 
@@ -314,7 +314,7 @@ def recording(
         yield replace(chat, protocol=protocol, schema=SCHEMA), requests
 
 
-def test_schema_of_the_answer_is_sent_in_the_form_of_each_protocol() -> None:
+def test_answer_schema_is_sent_in_the_format_of_each_protocol() -> None:
     with recording("openai") as (chat, requests):
         chat.ask(HELLO)
     wanted = {"name": "variant", "strict": True, "schema": SCHEMA}
@@ -325,7 +325,7 @@ def test_schema_of_the_answer_is_sent_in_the_form_of_each_protocol() -> None:
 
 
 @PROTOCOLS
-def test_request_without_a_schema_has_no_parameter_for_it(protocol: Protocol) -> None:
+def test_request_without_a_schema_has_no_schema_parameter(protocol: Protocol) -> None:
     with recording(protocol) as (chat, requests):
         replace(chat, schema=None).ask(HELLO)
     assert requests[0][1].keys() <= {"model", "messages", "max_tokens"}
@@ -343,7 +343,7 @@ def test_request_without_a_schema_has_no_parameter_for_it(protocol: Protocol) ->
         (422, '{"detail": [{"type": "extra_forbidden", "loc": ["body", "response_format"]}]}'),
     ],
 )
-def test_refused_schema_is_not_sent_again(protocol: Protocol, status: int, text: str) -> None:
+def test_schema_refused_by_the_service_is_not_sent_again(protocol: Protocol, status: int, text: str) -> None:
     with recording(protocol, (status, text)) as (chat, requests):
         with pytest.raises(SchemaRefused, match=f"^{status}: ") as refused:
             chat.ask(HELLO)
@@ -355,7 +355,7 @@ def test_refused_schema_is_not_sent_again(protocol: Protocol, status: int, text:
 @pytest.mark.parametrize(
     ("status", "text"), [(401, "no key for response_format"), (400, "the prompt is too long"), (404, "no such model")]
 )
-def test_refusal_that_does_not_concern_the_schema_fails_the_request(status: int, text: str) -> None:
+def test_request_refused_for_another_reason_than_its_schema_fails(status: int, text: str) -> None:
     with recording("openai", (status, text)) as (chat, requests):
         with pytest.raises(ModelFailed, match=f"{status}: {text}") as failed:
             chat.ask(HELLO)
@@ -364,7 +364,7 @@ def test_refusal_that_does_not_concern_the_schema_fails_the_request(status: int,
         assert chat.schema_sent == SCHEMA
 
 
-def test_maximum_cost_includes_the_schema_while_it_is_sent() -> None:
+def test_maximum_cost_includes_the_schema_until_the_service_refuses_it() -> None:
     prices = Prices(tokens_in=1e6)
     with recording("openai", (400, "no json_schema")) as (chat, _):
         plain = replace(chat, schema=None).most_cost(HELLO, prices)
@@ -374,7 +374,7 @@ def test_maximum_cost_includes_the_schema_while_it_is_sent() -> None:
         assert chat.most_cost(HELLO, prices) == plain
 
 
-def test_schema_has_only_what_strict_services_accept() -> None:
+def test_answer_schema_uses_only_keywords_of_strict_mode() -> None:
     def objects(schema: Any) -> Iterator[dict[str, Any]]:
         yield schema
         for each in (*schema.get("properties", {}).values(), *filter(None, [schema.get("items")])):
@@ -387,7 +387,7 @@ def test_schema_has_only_what_strict_services_accept() -> None:
             assert each["additionalProperties"] is False
 
 
-def test_example_of_an_answer_follows_the_schema() -> None:
+def test_example_answer_conforms_to_the_schema() -> None:
     from jsonschema import validate
 
     validate(json.loads(SHAPE), SCHEMA)
@@ -412,7 +412,7 @@ def test_example_of_an_answer_follows_the_schema() -> None:
         ("files", [{"name": "k.c", "text": ""}] * 2, r"answer\.files: contains a file name twice"),
     ],
 )
-def test_error_of_an_answer_names_the_field(field: str, value: Any, error: str) -> None:
+def test_error_for_an_invalid_answer_names_the_field(field: str, value: Any, error: str) -> None:
     with pytest.raises(InvalidInput, match=error):
         read_idea(json.dumps({**IDEA, field: value}))
 
@@ -434,7 +434,7 @@ AMBIENT = {
 
 @PROTOCOLS
 @pytest.mark.parametrize("key", [KEY, None])
-def test_service_gets_no_key_of_the_environment_but_its_own(
+def test_request_contains_only_the_configured_api_key(
     monkeypatch: pytest.MonkeyPatch, protocol: Protocol, key: str | None
 ) -> None:
     for name, value in AMBIENT.items():
@@ -451,7 +451,7 @@ def test_service_gets_no_key_of_the_environment_but_its_own(
 
 @PROTOCOLS
 @pytest.mark.parametrize("status", [200, 400, 500])
-def test_logs_of_the_sdk_contain_no_key(
+def test_sdk_logs_contain_no_api_key(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, protocol: Protocol, status: int
 ) -> None:
     def repeating(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
@@ -467,7 +467,9 @@ def test_logs_of_the_sdk_contain_no_key(
 
 
 @PROTOCOLS
-def test_missing_sdk_is_reported_with_its_extra(monkeypatch: pytest.MonkeyPatch, protocol: Protocol) -> None:
+def test_error_for_a_missing_sdk_names_the_extra_to_install(
+    monkeypatch: pytest.MonkeyPatch, protocol: Protocol
+) -> None:
     monkeypatch.setitem(sys.modules, protocol, None)
     with pytest.raises(SdkMissing, match=rf"package `{protocol}`.*extra `evolve`.*pip install -e '\.\[evolve\]'"):
         chat_of(protocol, "m", "http://127.0.0.1:1/v1")
@@ -476,7 +478,7 @@ def test_missing_sdk_is_reported_with_its_extra(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("suffix", ["/v1", "/v1/", ""])
-def test_address_for_the_anthropic_protocol_may_end_before_its_version(suffix: str) -> None:
+def test_base_url_for_the_anthropic_protocol_may_omit_the_version(suffix: str) -> None:
     paths: list[str] = []
 
     def respond(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
@@ -490,7 +492,7 @@ def test_address_for_the_anthropic_protocol_may_end_before_its_version(suffix: s
 
 
 @PROTOCOLS
-def test_unreachable_service_costs_nothing_and_is_named(protocol: Protocol) -> None:
+def test_unreachable_model_service_is_named_and_costs_nothing(protocol: Protocol) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         base = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
@@ -502,7 +504,7 @@ def test_unreachable_service_costs_nothing_and_is_named(protocol: Protocol) -> N
 
 
 @PROTOCOLS
-def test_incomplete_response_may_cost_money_and_is_not_repeated(protocol: Protocol) -> None:
+def test_request_with_an_incomplete_response_is_charged_and_not_retried(protocol: Protocol) -> None:
     requests: list[int] = []
 
     def cut(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
@@ -520,7 +522,7 @@ def test_incomplete_response_may_cost_money_and_is_not_repeated(protocol: Protoc
 
 
 @PROTOCOLS
-def test_model_on_an_ipv6_address_is_reached(protocol: Protocol) -> None:
+def test_model_service_on_an_ipv6_address_is_reached(protocol: Protocol) -> None:
     class Server(ThreadingHTTPServer):
         address_family = socket.AF_INET6
 

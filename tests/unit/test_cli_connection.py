@@ -59,7 +59,7 @@ def test_service_outage_beyond_the_time_limit_raises_the_last_error(monkeypatch:
     connection.close()
 
 
-def test_suspended_command_tries_again_before_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_resumed_after_a_suspension_retries_before_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
     monkeypatch.setattr("evo.cli.service.connection.time.monotonic", lambda: now_s)
     connection = Connection(lambda: "http://127.0.0.1:1", lambda: None)

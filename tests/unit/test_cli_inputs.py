@@ -208,7 +208,7 @@ def test_default_database_is_in_the_data_folder_of_the_user(tmp_path: Path, monk
     assert "kernel-evo" in str(LocalDatabase.of(None).database.parent)
 
 
-def test_command_ends_only_after_a_confirmation_for_another_terminal(
+def test_command_waits_for_a_confirmation_that_another_terminal_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     proving = view(proving=ProvingView(job="confirm", trial=1, since=NOW))
@@ -271,7 +271,7 @@ def test_worker_token_is_read_from_an_option_or_a_file(tmp_path: Path) -> None:
         _token("given", file)
 
 
-def test_service_options_replace_the_where_parameter_of_a_command() -> None:
+def test_on_service_replaces_the_where_parameter_with_service_options() -> None:
     found: list[tuple[int, ServiceRef, bool]] = []
 
     @on_service

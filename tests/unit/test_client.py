@@ -199,7 +199,7 @@ def test_workers_of_all_pages_are_listed() -> None:
     assert [request.url.query for request in service.asked] == [b"", b"cursor=x%26y", b"cursor=z"]
 
 
-def test_suspended_client_tries_again_before_it_gives_up_on_an_event_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_resumed_after_a_suspension_retries_its_event_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a suspension, e.g. by Ctrl-Z and `fg`, the last event is old and the connection is lost."""
     now_s = 0.0
     monkeypatch.setattr("evo.client.events.time.monotonic", lambda: now_s)

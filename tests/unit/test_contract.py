@@ -98,7 +98,7 @@ def checked_5(dtype: str, made: Any) -> Any:
     ],
     ids=["half", "single", "loose", "copies", "same", "close enough"],
 )
-def test_reference_that_is_rounded_more_than_the_tolerance_is_refused(
+def test_reference_dtype_with_rounding_above_the_tolerance_is_refused(
     output: str, made: Any, rel_l2: float, refused: bool
 ) -> None:
     asked = replace(operand(output), tolerance=Tolerance(rel_l2=rel_l2, max_abs=1.0))

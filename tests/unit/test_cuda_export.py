@@ -284,7 +284,7 @@ def test_exported_pytorch_operator_launches_on_the_current_stream(
         module._run(torch.arange(N + 1, dtype=torch.float32)[1:])
 
 
-def test_importing_evo_export_builds_no_serializer() -> None:
+def test_importing_evo_export_builds_no_evidence_serializer() -> None:
     """The service imports the export at its start. A serializer of all evidence takes a tenth of a second to build."""
     built = "from pydantic import TypeAdapter\nTypeAdapter.__init__ = lambda self, kind, **_: print(kind)\n"
     modules = "import evo.export.evidence, evo.export.runner_up"

@@ -28,7 +28,7 @@ WORK, INPUTS, ANSWERS = map(failed, ("work", "inputs", "answers"))
         ([WORK, ANSWERS], "The kernel violates answers."),
     ],
 )
-def test_only_rules_about_times_must_fail_twice(
+def test_failed_timing_rule_counts_only_if_the_next_check_also_fails(
     monkeypatch: pytest.MonkeyPatch, checks: Sequence[Rule | None], doubt: str | None
 ) -> None:
     remaining = iter(checks)

@@ -242,7 +242,7 @@ def test_tunable_value_that_does_not_compile_counts_as_an_effect(tmp_path: Path)
     assert warnings(tmp_path / "b", Preprocessor(fails="g(1"), "f(TILE,UNROLL)\ng(SWITCH)") == ()
 
 
-def test_compilation_stopped_at_the_time_limit_does_not_count_as_no_effect(
+def test_timed_out_compilation_is_not_evidence_of_a_missing_effect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Stopped(Preprocessor):

@@ -376,7 +376,7 @@ def test_text_around_the_json_in_a_model_answer_is_ignored() -> None:
     assert read_idea(text).files == {"k.c": "{ }"}
 
 
-def test_evolution_operator_depends_on_the_number_of_ideas() -> None:
+def test_evolution_operator_depends_on_the_number_of_earlier_proposals() -> None:
     three = [view(number, time_us=5.0) for number in range(3)]
     assert [operator_of(ideas, three) for ideas in range(6)] == [
         *("initialise", "mutate", "crossover-differ", "crossover-join", "mutate", "mutate-parameters")
@@ -439,7 +439,7 @@ def test_insight_is_kept_only_if_its_variant_beats_the_family_implementation() -
     assert supported(*(stated(n, f"insight {n}", variant=n) for n in (FASTER, SLOWER, FAILED))) == ["insight 1"]
 
 
-def test_insight_is_dropped_if_as_many_variants_with_it_are_slower_as_faster() -> None:
+def test_insight_is_dropped_unless_it_made_more_variants_faster_than_slower() -> None:
     first = stated(1, "wide", variant=FASTER)
     slower = stated(2, "", variant=SLOWER, uses=("9.1",))
     assert supported(first, slower) == []
@@ -454,7 +454,7 @@ def test_insight_of_an_earlier_search_is_dropped_if_a_later_variant_contradicts_
     assert supported(stated(1, "deep", variant=FASTER), earlier=(first,)) == ["deep", "wide"]
 
 
-def test_insight_states_its_measurement_and_how_many_variants_with_it_are_slower() -> None:
+def test_insight_text_contains_its_measurement_and_the_number_of_slower_variants() -> None:
     proposals = [stated(1, "wide", variant=FASTER), stated(2, "", variant=FASTER, uses=("9.1",))]
     (insight,) = insights([Log(search_id=9, place="search 9, toy", proposals=proposals, variants=VARIANTS)])
     assert str(insight).startswith("[9.1] wide (search 9, toy, variant 1: 5 µs")

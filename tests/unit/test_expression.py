@@ -703,7 +703,7 @@ LANGUAGES: dict[str, tuple[Value, ...]] = {
         ("N > (T + 1))", "N > T + 1"),
     ],
 )
-def test_expression_of_another_language_gets_an_accepted_expression(written: str, meant: str) -> None:
+def test_error_for_an_expression_of_another_language_suggests_an_accepted_one(written: str, meant: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Expression.parse(written, "f", LANGUAGES).check_names(LANGUAGES)
     assert raised.value.field == "f"
@@ -723,7 +723,7 @@ def test_expression_of_another_language_gets_an_accepted_expression(written: str
         ("N ** 100 > 1", "`N ** 100` needs an exponent from 0 to 63", "N ** 2 > 1"),
     ],
 )
-def test_operation_on_constants_without_a_value_is_refused_with_an_accepted_expression(
+def test_error_for_an_undefined_constant_operation_suggests_an_accepted_expression(
     written: str, says: str, meant: str
 ) -> None:
     with pytest.raises(InvalidInput) as raised:
@@ -769,6 +769,6 @@ def test_error_of_an_undefined_operation_suggests_a_defined_one(written: str, me
     parse(meant).evaluate({"N": 4, "T": 0})
 
 
-def test_values_of_a_condition_on_texts_are_computed_without_large_texts() -> None:
+def test_condition_that_would_build_a_huge_string_is_refused_cheaply() -> None:
     with pytest.raises(InvalidInput, match="a valid condition is"):
         Expression.parse("len('%999999999d' % N) > 2", "f", LANGUAGES)

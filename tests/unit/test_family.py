@@ -138,7 +138,7 @@ def test_cases_are_the_searched_problem_and_its_variations(family: Family) -> No
     assert (nominal.case.hidden, tail.case.hidden) == (False, True)
 
 
-def test_changes_of_cases_are_stated_for_the_default_problem(family: Family) -> None:
+def test_case_changes_are_computed_for_the_default_problem(family: Family) -> None:
     default = family.problem()
     rows = max(1, int(default["ROWS"]) // 4 + 3)
     assert family.case_changes() == {"nominal": {}, "tail": {"ROWS": rows, "COLS": 17}}
@@ -146,7 +146,7 @@ def test_changes_of_cases_are_stated_for_the_default_problem(family: Family) -> 
     assert without.case_changes() is None, "there is no default problem"
 
 
-def test_key_case_problem_applies_to_later_cases_without_the_key_problem() -> None:
+def test_case_problem_applies_to_later_cases_without_their_own_problem() -> None:
     changed = document() | {"case_problem": {"ROWS": "min(ROWS, 64)"}}
     changed["cases"].append({"name": "ones", "inputs": "ones"})
     family = Family.from_document(changed)

@@ -56,5 +56,5 @@ def test_last_bit_differences_are_accepted_only_on_additional_inputs() -> None:
     assert "verified call 2: not deterministic" in judged.found.first
 
 
-def test_numbers_of_checked_inputs_are_added_over_all_processes() -> None:
+def test_checked_input_counts_of_all_processes_are_added() -> None:
     assert together([scrutiny().found, scrutiny().found]).inputs == 2

@@ -105,7 +105,7 @@ def test_gain_is_the_ratio_of_both_confirmed_speedups_over_the_same_baseline() -
     assert other.ratio is not None and other.ratio.estimate == pytest.approx(60.0 / (50.0 / 2.2)) and other.provisional
 
 
-def test_missing_gain_has_a_text_with_the_reason() -> None:
+def test_text_of_a_missing_gain_states_the_reason() -> None:
     best = Best(number=9, timing=steady(20.0))
     default, random = both(best, tried(100.0, None, 90.0, default_us=None))
     assert default.ratio is None and "could not be timed" in default.words

@@ -134,7 +134,7 @@ def test_import_resolves_aliases_of_types(alias: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("bf16", "bfloat16"), ("bfloat16_t", "bfloat16"), ("fp16", "float16")])
-def test_import_recognises_storage_of_16_bit_floats_by_the_name_of_its_type(name: str, dtype: str) -> None:
+def test_import_recognises_16_bit_floats_by_the_name_of_their_integer_type(name: str, dtype: str) -> None:
     (found,) = draft(f"typedef uint16_t {name};\nvoid f({name} *x) {{ x[N] += 1; }}").arguments
     assert (found.dtype, found.role) == (dtype, "inout")
 
@@ -192,7 +192,7 @@ def test_shape_of_an_array_with_constant_indices_follows_from_the_indices(body: 
     assert found.shape == shape
 
 
-def test_names_that_the_function_declares_do_not_become_problem_fields() -> None:
+def test_names_declared_in_the_source_do_not_become_problem_fields() -> None:
     text = """\
 using C = double;
 constexpr int L = 3;
@@ -295,7 +295,7 @@ def test_import_infers_shapes_of_matrix_product_arguments() -> None:
     assert (launch.block, launch.grid) == (("TILE", "TILE"), ("ceil_div(N, TILE)", "ceil_div(M, TILE)"))
 
 
-def test_import_marks_atomic_float_sums_as_non_deterministic() -> None:
+def test_import_marks_atomic_float_sums_as_nondeterministic() -> None:
     assert not draft(KERNELS, "cuda", "count").deterministic
 
 
@@ -721,7 +721,7 @@ def test_import_follows_an_array_through_calls_casts_and_aliases(body: str, role
     assert (found.role, not found.decide) == (role, sure)
 
 
-def test_import_names_the_undefined_function_that_gets_an_array() -> None:
+def test_import_notes_the_undefined_function_that_an_array_is_passed_to() -> None:
     (found,) = draft("void f(float *x) { solve(x, N); }").arguments
     assert (
         found.decide
@@ -865,7 +865,7 @@ def test_import_turns_conditional_definitions_into_choices() -> None:
 
 
 @pytest.mark.parametrize("language", ["c", "c++"])
-def test_import_turns_a_guarded_macro_named_like_an_extent_into_a_field_marked_decide(language: Language) -> None:
+def test_guarded_macro_named_like_an_extent_becomes_a_field_marked_decide(language: Language) -> None:
     text = "#ifndef BATCH\n#define BATCH (8)\n#endif\nvoid f(float *x) { x[BATCH] = 1; }"
     (found,) = draft(text, language).fields
     assert (found.name, found.default) == ("BATCH", 8)
@@ -886,7 +886,7 @@ def test_macro_that_is_the_extent_of_an_argument_becomes_a_field(guard: str, val
     assert {each.name: each.shape for each in found.arguments}["w"] == ("TAPS",)
 
 
-def test_macro_without_a_plausible_second_value_becomes_a_field_that_is_no_extent() -> None:
+def test_macro_without_a_plausible_second_value_becomes_a_problem_field_but_no_extent() -> None:
     found = draft("#define GAIN 7\n" + TAPS.format("++", "y[i] = x[i] * GAIN;"))
     assert [(each.name, each.flag) for each in found.fields] == [("GAIN", True), ("N", False)]
     assert {each.shape for each in found.arguments if each.role != "scalar"} == {("N",)}
@@ -901,7 +901,7 @@ def test_macro_without_a_plausible_second_value_becomes_a_field_that_is_no_exten
         ("SLOTS 4", "++", "float s[SLOTS]; for (int t = 0; t < SLOTS; t++) s[t] = x[i + t]; y[i] = s[0];"),
     ],
 )
-def test_macro_that_divides_the_work_or_chooses_a_method_stays_a_tunable(macro: str, step: str, body: str) -> None:
+def test_macro_that_divides_work_or_selects_a_method_becomes_a_tunable(macro: str, step: str, body: str) -> None:
     found = draft(f"#define {macro}\n" + TAPS.format(step, body))
     assert [each.name for each in found.fields] == ["N"]
     assert [each.name for each in found.tunables] == [macro.split(maxsplit=1)[0]]
@@ -1021,7 +1021,7 @@ def test_import_infers_inner_extents_from_the_multipliers_of_indices(body: str, 
         ("for (int i = 0; i < rows; ++i) for (int u = 0; u < cols; ++u) y[i] += x[i + u];", ("ROWS", "COLS")),
     ],
 )
-def test_array_of_uncertain_shape_gets_all_extents_with_its_known_inner_axes_last(
+def test_array_of_uncertain_shape_gets_all_extents_with_known_inner_axes_last(
     body: str, expected: tuple[str, ...]
 ) -> None:
     assert shapes(body, "const float *x, float *y")["x"] == expected
@@ -1081,7 +1081,7 @@ def test_family_without_extents_has_no_case_tail() -> None:
     assert "No case is\n# given, because the source shows no extents\n" in text
 
 
-def test_case_tail_states_which_extents_stay_multiples() -> None:
+def test_comment_of_case_tail_names_extents_that_remain_multiples() -> None:
     body = "for (int i = 0; i < m; i += TI) for (int j = 0; j < n; ++j) y[i * n + j] = a[i * n + j];"
     text = toml(body, "#define TI 16\n")
     assert "# decide: odd extents, if the kernel handles them; " in text
@@ -1089,7 +1089,7 @@ def test_case_tail_states_which_extents_stay_multiples() -> None:
     assert "exclude" not in toml("for (int j = 0; j < n; ++j) y[j] = a[j];")
 
 
-def test_tolerance_and_work_of_a_product_count_the_terms_of_its_sums() -> None:
+def test_tolerance_and_flops_of_a_product_grow_with_the_number_of_summed_terms() -> None:
     text = toml(f"{LOOPS} y[i * n + j] += a[i * k + p] * b[j * k + p];")
     assert '\nmax_abs = "0.0001 + 1e-5 * K"  # decide: the tolerance' in text
     body = f"{LOOPS} {{ float s = a[i * k + p] * b[j * k + p]; y[i * n + j] = s; }}"
@@ -1108,7 +1108,7 @@ def test_error_about_a_missing_entry_names_the_file(tmp_path: Path, name: str, t
         write_imported(tmp_path / name, tmp_path / "made", reference=None)
 
 
-def test_pointers_to_extents_get_the_values_of_the_fields() -> None:
+def test_pointer_to_an_extent_becomes_an_input_with_the_value_of_the_field() -> None:
     text = "void f(const int *m, int *n, const double *a, double *y) { for (int i = 0; i < *m; ++i) y[i] = a[i] + *n; }"
     found = draft(text)
     assert [(each.name, each.argument) for each in found.fields] == [("M", "m"), ("N", "n")]
@@ -1126,7 +1126,7 @@ def test_float64_output_computed_from_float32_inputs_gets_the_tolerance_of_float
     assert [(each["rel_l2"], each["max_abs"]) for each in arguments[1:3]] == [(1e-5, 1e-4), (0, 0)]
 
 
-def test_reference_that_returns_too_few_outputs_is_reported_with_a_remedy() -> None:
+def test_error_for_a_reference_that_returns_too_few_outputs_states_a_remedy() -> None:
     found = draft("void f(float *x, float *sums, int n) { for (int i = 0; i < n; ++i) { x[i] += 1; sums[i] = 1; } }")
     scope: dict[str, Any] = {}
     answer = Answer(text="def f(x):\n    return x + 1", function="f", parameters=("x",))
@@ -1164,7 +1164,7 @@ def test_proposed_work_counts_the_bytes_of_each_array_once_and_of_an_inout_twice
 @pytest.mark.parametrize(
     "head", ["", "\n", "/* License:\n   none */\n\n", "// first line\n", "\n\n#include <math.h>\n"]
 )
-def test_imported_copy_guards_the_line_of_each_macro_whatever_precedes_the_first_statement(head: str) -> None:
+def test_import_guards_macro_definitions_after_any_file_header(head: str) -> None:
     source = read_source(
         f"{head}#define CHUNK 32\nvoid f(float *x) {{ for (int i = 0; i < N; i += CHUNK) x[i] = 0; }}\n", "c"
     )
@@ -1181,7 +1181,7 @@ def test_source_without_an_entry_names_its_last_function_not_a_macro_or_main() -
 
 
 @pytest.mark.parametrize("end", ["a < n ? a : n", "(n < a) ? n : a", "a > n ? n : a", "n >= a ? a : n"])
-def test_import_reads_a_conditional_expression_that_is_a_minimum(end: str) -> None:
+def test_import_recognises_a_conditional_expression_that_computes_a_minimum(end: str) -> None:
     loop = f"for (int r = 0; r < n; r += CHUNK) {{ int a = r + CHUNK, end = {end}; for (int i = r; i < end; ++i) "
     found = draft(
         f"#define CHUNK 8\nvoid f(const float *x, float *y, int n, int k) {{ {loop} y[i] = x[i * k + k - 1]; }} }}"
@@ -1190,7 +1190,7 @@ def test_import_reads_a_conditional_expression_that_is_a_minimum(end: str) -> No
 
 
 @pytest.mark.parametrize("end", ["a < n ? n : a", "a == n ? a : n", "a < n ? a : k"])
-def test_import_does_not_take_another_conditional_expression_for_a_minimum(end: str) -> None:
+def test_import_does_not_mistake_other_conditional_expressions_for_a_minimum(end: str) -> None:
     loop = f"for (int r = 0; r < n; r += CHUNK) {{ int a = r + CHUNK, end = {end}; for (int i = r; i < end; ++i) "
     found = draft(f"#define CHUNK 8\nvoid f(float *y, int n, int k) {{ {loop} y[i] = k; }} }}")
     assert next(each.shape for each in found.arguments if each.name == "y") == ("N", "K")
@@ -1216,7 +1216,7 @@ def test_constants_outside_functions_become_tunables_and_fields_like_macros() ->
     )
 
 
-def test_array_that_is_indexed_by_elements_of_another_has_the_extent_that_the_code_does_not_use() -> None:
+def test_array_indexed_by_another_array_gets_the_unused_extent() -> None:
     text = (
         "void f(const double *v, const int *columns, const double *x, double *y, int rows, int width, int cols) {\n"
         "    for (int r = 0; r < rows; ++r) for (int k = 0; k < width; ++k)\n"

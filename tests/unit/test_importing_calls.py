@@ -79,7 +79,7 @@ def roles(found: Draft) -> dict[str, str]:
     return {each.name: each.role for each in found.arguments}
 
 
-def test_import_drafts_the_launches_of_kernels_that_use_each_others_results() -> None:
+def test_import_drafts_a_launch_for_each_kernel_that_shares_data_with_others() -> None:
     found = draft(HISTOGRAM + HOST)
     assert [(each.entry, each.arguments, each.grid, each.block) for each in found.launches] == [
         ("histogram", ("data", "counts", "n"), ("ceil_div(N, THREADS * 16)",), ("THREADS",)),
@@ -142,13 +142,13 @@ def test_launch_in_a_loop_is_marked_as_a_decision_for_the_user() -> None:
     assert (first.decide, "how often total is launched" in second.decide) == ("", True)
 
 
-def test_kernels_that_a_program_compares_with_each_other_are_not_one_call() -> None:
+def test_alternative_kernels_launched_by_one_program_are_not_combined_into_one_call() -> None:
     host = "int main() { naive<<<1, 64>>>(x, y); tiled<<<1, 64>>>(x, y); }"
     with pytest.raises(InvalidInput, match=r"choose one, e\.g\. --entry naive; .* e\.g\. --entry naive --entry tiled"):
         draft(VERSIONS + host)
 
 
-def test_kernels_named_by_entry_are_one_call_in_the_given_order() -> None:
+def test_kernels_named_by_entry_form_one_call_in_the_given_order() -> None:
     found = draft(SUMS, "block_sums", "total")
     assert [(each.entry, each.arguments) for each in found.launches] == [
         ("block_sums", ("x", "sums", "n")),
@@ -212,7 +212,7 @@ def test_several_c_functions_get_a_function_that_calls_them_in_order(tmp_path: P
         assert roles(found) == {"x": "input", "y": "workspace", "n": "scalar", "out": "output"}
 
 
-def test_number_of_the_host_code_stays_a_field_in_values_that_are_computed_from_it() -> None:
+def test_scalar_computed_from_a_host_constant_refers_to_the_problem_field() -> None:
     host = (
         "int main() {\n    const int n = 1 << 20;\n    int blocks = (n + THREADS - 1) / THREADS;\n"
         "    block_sums<<<blocks, THREADS>>>(d_x, d_partial, n);\n    total<<<1, 1>>>(d_partial, d_out, blocks);\n}\n"
@@ -222,7 +222,7 @@ def test_number_of_the_host_code_stays_a_field_in_values_that_are_computed_from_
     assert {each.name: each.value for each in found.arguments}["blocks"] == "ceil_div(N, THREADS)"
 
 
-def test_array_of_vectors_with_one_element_per_block_keeps_the_axis_of_their_components() -> None:
+def test_vector_array_with_one_element_per_block_keeps_its_component_axis() -> None:
     found = draft(
         "__global__ void f(const float *x, float2 *both) { both[blockIdx.x] = make_float2(x[threadIdx.x], 0); }\n"
         "__global__ void g(const float2 *both, float *y, int n) { for (int i = 0; i < n; ++i) y[i] = both[i].x; }\n"
@@ -231,7 +231,7 @@ def test_array_of_vectors_with_one_element_per_block_keeps_the_axis_of_their_com
     assert {each.name: each.shape for each in found.arguments}["both"][-1] == "2"
 
 
-def test_constant_of_the_host_code_that_is_a_template_argument_becomes_a_tunable() -> None:
+def test_host_constant_used_as_template_argument_becomes_a_tunable() -> None:
     found = draft(
         "template <int WARPS> __global__ void __launch_bounds__(WARPS * 32)\n"
         "norm(const float *x, float *y, int rows, float eps) {\n"

@@ -177,7 +177,7 @@ void f() { k<float, TILE><<<1, 32>>>(p, n); }
     assert constraints(draft(text)) == ["N % TILE == 0"]
 
 
-def test_halo_of_a_shared_array_does_not_limit_the_values_of_a_tunable() -> None:
+def test_halo_macro_does_not_limit_the_tunable_values_inferred_from_a_loop() -> None:
     body = "for (int i = 0; i < T + 2 * RADIUS; i += T) x[i] = 1;"
     (found,) = (each for each in launched("", body=body, macros="#define RADIUS 3\n").tunables if each.name == "T")
     assert found.values == (32, 64, 128, 256, 512)
@@ -209,7 +209,7 @@ def test_import_infers_shapes_from_indices_with_block_and_thread_numbers(
     assert [each.shape for each in found.arguments[:2]] == expected
 
 
-def test_macros_in_lower_case_that_a_cuda_source_does_not_define_become_fields_and_tunables() -> None:
+def test_lower_case_macros_of_a_cuda_source_become_fields_and_tunables() -> None:
     found = draft(
         "\n#define image_width 640\n#define image_height 480\n#define halo_rows (2 * radius_of(tile_size_y))\n"
         "__global__ void shift(const float *from, float *to) {\n"
@@ -229,7 +229,7 @@ def test_macros_in_lower_case_that_a_cuda_source_does_not_define_become_fields_a
     assert {each.shape for each in found.arguments} == {("image_height", "image_width")}
 
 
-def test_constant_that_limits_the_offset_of_a_pointer_is_the_extent_of_an_array() -> None:
+def test_constant_that_bounds_a_pointer_offset_becomes_an_array_extent() -> None:
     found = draft(
         "\nconstexpr int BINS = 512;\n"
         "__global__ void merge(const unsigned *local, unsigned *counts) {\n"

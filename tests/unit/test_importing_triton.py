@@ -67,7 +67,7 @@ def test_triton_import_reads_restore_value_and_notes_prune_configs_by() -> None:
         "[triton.Config(kwargs={'BLOCK': 1 << i}, num_warps=w) for i in range(6, 8) for w in [2, 4]]",
     ],
 )
-def test_triton_autotune_configs_become_tunable_values_and_starts(configs: str) -> None:
+def test_triton_autotune_configs_become_tunable_values_and_initial_configs(configs: str) -> None:
     found = draft(configs)
     assert {each.name: each.values for each in found.tunables} == {"BLOCK": (64, 128), "num_warps": (2, 4)}
     assert found.starts[0] == {"BLOCK": 64, "num_warps": 2}
@@ -165,7 +165,7 @@ def test_imported_triton_family_declares_its_descriptors(tmp_path: Path) -> None
     assert 'of = "a"\nblock = ["1"]  # decide: the extents of a block, one for each axis' in text
 
 
-def test_triton_import_turns_extents_of_a_block_into_tunables_with_small_values() -> None:
+def test_block_extents_of_a_triton_kernel_become_tunables_with_small_values() -> None:
     head = "@triton.jit\ndef copy(x, y, n, BM: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK: tl.constexpr):\n"
     kernel = f"{head}    tl.store(y + BM * BLOCK_N * BLOCK, tl.load(x + n))\n"
     found = drafted_from_triton(f"{HEAD}{kernel}", "copy.py")
@@ -202,7 +202,7 @@ def rows(launch: str, kernel: str = ROWS) -> Draft:
     return drafted_from_triton(f"{HEAD}{kernel}\n{launch}", "rows.py")
 
 
-def test_triton_import_turns_a_number_of_the_host_code_into_a_problem_field() -> None:
+def test_triton_import_turns_constants_of_host_code_into_problem_fields() -> None:
     passed = "x, weight, out, sums, x.stride(-2), x.shape[-1], 7, 1e-6, mode='sum', WEIGHTED=True, BLOCK_SIZE=1024"
     found = rows(f"def run(x, weight, out, sums):\n    n_rows = x.shape[0]\n    norm[(n_rows,)]({passed})\n")
     assert (found.launches[0].grid, found.notes) == (("n_rows",), ())
@@ -270,7 +270,7 @@ def test_parameter_that_heuristics_compute_is_not_a_tunable() -> None:
     assert found.derived["BLOCK"] == "2 * n"
 
 
-def test_array_whose_elements_are_indices_gets_an_integer_dtype() -> None:
+def test_array_used_as_index_gets_an_integer_dtype() -> None:
     kernel = """
 @triton.jit
 def gather(x, order, out, n, BLOCK: tl.constexpr):
@@ -293,7 +293,7 @@ def collect(x, out, n, BLOCK: tl.constexpr):
     assert rows("", kernel).deterministic is deterministic
 
 
-def test_case_tail_keeps_extents_of_blocks_powers_of_two() -> None:
+def test_case_tail_keeps_power_of_two_extents_of_blocks() -> None:
     kernel = (
         "@triton.jit\n"
         "def rows(x_ptr, y_ptr, n_rows, HEAD_DIM: tl.constexpr):\n"

@@ -89,7 +89,7 @@ def test_in_place_argument_needs_a_tolerance() -> None:
         Family.from_document(changed)
 
 
-def test_family_may_be_declared_non_deterministic() -> None:
+def test_family_may_be_declared_nondeterministic() -> None:
     family = Family.from_document({**document(), "deterministic": False})
     assert not family.terms(Objective()).deterministic
     assert Family.from_document(document()).terms(Objective()).deterministic

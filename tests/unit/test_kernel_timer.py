@@ -159,7 +159,7 @@ def test_buffer_set_order_is_random_and_reuses_a_set_after_at_least_half_a_round
         assert len(followers) > sets
 
 
-def test_stored_set_order_has_a_maximum_length() -> None:
+def test_order_of_buffer_sets_has_a_maximum_length() -> None:
     assert len(SetOrders(7, np.random.default_rng(0)).next(10 * MOST_ORDERS)) == MOST_ORDERS
 
 

@@ -256,7 +256,7 @@ def test_repeated_refusal_of_an_attempt_is_reported_as_its_failure(tmp_path: Pat
         AblateReport(failure=InvalidConfig(reason="x")),
     ],
 )
-def test_every_kind_of_report_refused_repeatedly_is_replaced_by_a_failure(tmp_path: Path, report: Report) -> None:
+def test_report_of_any_kind_becomes_a_failure_after_repeated_refusals(tmp_path: Path, report: Report) -> None:
     service = Service()
     service.unreadable = "holds a NUL"
     outbox = outbox_to(service, tmp_path)

@@ -77,7 +77,7 @@ def trial_shown(page: Page, number: int) -> None:
     expect(page.locator("#rows a.trial", has_text=str(number))).to_be_visible()
 
 
-def test_tabs_share_one_event_stream_and_each_gets_the_events_of_its_page(tmp_path: Path, browser: Browser) -> None:
+def test_tabs_share_one_event_stream_and_get_only_the_events_of_their_page(tmp_path: Path, browser: Browser) -> None:
     with (
         counting(tmp_path / "evo.db") as (url, streams),
         Client(url) as client,
