@@ -29,7 +29,7 @@ def refuse_unexportable(champion: ChampionView, search: SearchView) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle(Compiled):
-    """Input of a champion's export.
+    """A champion to export, with its search, source and binary.
 
     Attributes:
         page: the champion's report as an HTML page; None if there is none.

@@ -84,9 +84,9 @@ def check_same(times: Times, champion: ChampionView) -> None:
 
 
 def called_text(champion: ChampionView, kind: str) -> str | None:
-    """Return the time of calls from PyTorch to a champion as text or, if not measured, how to measure it.
+    """Describe the time of calls from PyTorch to a champion. If it was not measured, state how to measure it.
 
-    The result is None if the time was not measured and the champion cannot be part of an exported package.
+    The result is None if it was not measured, and the champion cannot be part of an exported package.
 
     Args:
         kind: kind of the champion's device.

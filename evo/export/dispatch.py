@@ -40,11 +40,11 @@ def _check(bundles: Sequence[Bundle]) -> None:
         for what, plural in (("family", "families"), ("device_model", "device models"), ("objective", "objectives")):
             if getattr(champion, what) != getattr(first, what):
                 raise Conflict(
-                    f"champions {first.id} and {champion.id} have different {plural}. "
-                    "One export can contain only champions with the same family, device model and objective"
+                    f"champions {first.id} and {champion.id} have different {plural}; select champions with the same "
+                    "family, device model and objective"
                 )
         if champion.problem_key in problems:
-            raise Conflict(f"two champions are for {champion.problem_key}; select only one of them")
+            raise Conflict(f"two of the champions are for {champion.problem_key}; select only one of them")
         problems.add(champion.problem_key)
 
 

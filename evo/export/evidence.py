@@ -35,7 +35,7 @@ class Limit:
 
 
 def limit_of(roofline: RooflineView | None, time_us: float) -> Limit | None:
-    """Return the roofline limit; None if the device's limits or the family's work are unknown."""
+    """Return the roofline limit; None if the device's peak rates or the family's operation counts are unknown."""
     if roofline is None:
         return None
     return Limit(floor_us=roofline.floor_us, bound=roofline.bound, share=roofline.share(time_us))
@@ -46,7 +46,7 @@ class Evidence:
     """Evidence of a promotion.
 
     Attributes:
-        champion, search, trial: numbers in the service that exported the evidence.
+        champion, search, trial: numbers of the champion and its search and trial in the exporting service.
         time_us: the champion's median time in µs, from the first process of its confirmation.
         verdict, report: decision and measurements of the confirmation; None if the champion was promoted by hand, or if
             its samples were not stored.

@@ -20,7 +20,7 @@ NAME = "headers"
 
 FAMILY = "family"
 SHARED = "include"
-"""Folder of a family in which headers are found without a flag."""
+"""Subfolder of a family in which the compiler finds headers without a flag."""
 
 MOST_FILES, MOST_BYTES = 4_000, 32 << 20
 _PLACEHOLDER = ".keep"
@@ -62,7 +62,7 @@ def unpack_headers(content: bytes) -> dict[str, bytes]:
     except DirectoryTooLarge:
         raise InvalidInput(NAME, TOO_LARGE) from None
     except _BROKEN as error:
-        raise InvalidInput(NAME, f"are not a readable ZIP file: {error}") from error
+        raise InvalidInput(NAME, f"must be a readable ZIP file: {error}") from error
 
 
 def laid_out(headers: Mapping[str, bytes], file: str) -> dict[str, bytes]:
@@ -99,6 +99,10 @@ def _source_folder(file: str) -> str:
 def _check_name(name: str) -> None:
     parts = name.split("/")
     if not name.isprintable() or "\\" in name or ":" in name or len(name) > 1000:
-        raise InvalidInput(NAME, f"{name!r:.100} is not a plain name")
+        raise InvalidInput(
+            NAME, f"the path {name!r:.100} must be printable, at most 1,000 characters long, and without \\ and :"
+        )
     if any(part in ("", ".", "..") for part in parts) or not (parts[0] == FAMILY or parts[0].isdecimal()):
-        raise InvalidInput(NAME, f"{name!r:.100} lies outside the folders of headers")
+        raise InvalidInput(
+            NAME, f"the path {name!r:.100} must begin with {FAMILY}/ or a number, and have no empty, . or .. part"
+        )

@@ -43,7 +43,7 @@ def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
     """
     usable = [bundle for bundle in bundles if bundle.champion.family in SERVED]
     if not usable:
-        raise Conflict(f"no champion belongs to a family with a PyTorch function: {', '.join(SERVED)}")
+        raise Conflict(f"a package needs a champion of one of these families: {', '.join(SERVED)}")
     made: dict[str, bytes] = {}
     table: list[dict[str, Any]] = []
     for bundle in usable:
@@ -61,7 +61,7 @@ def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
 
 
 def faster(champion: ChampionView) -> bool:
-    """Return False if every baseline was faster than the champion, so that the package would slow PyTorch down."""
+    """Return True unless every baseline was faster than the champion. The package would then slow PyTorch down."""
     return champion.verdict is None or not champion.verdict.behind_every_baseline
 
 

@@ -192,14 +192,15 @@ def profile_markdown(champion: ChampionView) -> str | None:
 
 
 def profile_section(champion: ChampionView) -> str | None:
-    """Return a section that compares the profiler counters of champion and previous champion; None without profiles.
+    """Return a section that compares the profiler counters of the champion and the previous champion.
 
-    The section also states the policy's gates, and why a profile is missing.
+    The result is None if there are no profiles. The section also states the policy's gates, and why a profile is
+    missing.
     """
     profiles = champion.report.profiles if champion.report is not None else {}
     if not profiles:
         return None
-    skipped = [f"There is no profile of the {side}: {each.skipped}." for side, each in profiles.items() if each.skipped]
+    skipped = [f"The {side} was not profiled: {each.skipped}." for side, each in profiles.items() if each.skipped]
     rows = profile_rows(profiles)
     tool = next(iter(profiles.values())).tool
     parts = [

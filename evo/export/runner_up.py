@@ -1,5 +1,6 @@
-"""Export of a trial that is not the champion. The files are those of a champion's export, but state that the trial was
-not promoted.
+"""Export of a trial that is not the champion.
+
+The files are those of a champion's export, but state that the trial was not promoted.
 """
 
 import json
@@ -33,14 +34,14 @@ CHALLENGED = "The quick samples were taken in one session, and the samples of th
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerUpEvidence:
-    """Evidence on a runner-up, i.e. a trial that is not the champion.
+    """Evidence on a runner-up (a trial that is not the champion).
 
     Attributes:
         rank: rank among the trials of the search by `time`; 1 is the fastest trial.
         time: confirmed time if the trial was confirmed, else quick time.
         outcome: outcome with samples, correctness cases and resources.
-        verdicts: verdicts on the trial's challenges; empty if the trial never challenged. None of them promotes the
-            trial.
+        verdicts: verdicts of the trial's confirmations, none of which promotes the trial; empty if the trial never
+            challenged.
         confirmations: reports of the trial's confirmations, with samples.
     """
 
@@ -70,7 +71,7 @@ def _document() -> TypeAdapter[RunnerUpEvidence]:
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerUp(Compiled):
-    """Input of a runner-up's export.
+    """A runner-up to export, with its search, source and binary.
 
     Attributes:
         trial: the trial with its attempts.

@@ -1,4 +1,4 @@
-"""Ablation: lists the changed configs to time alongside a champion, and judges the effect of each change."""
+"""Ablation: lists the changed configs to time alongside a champion, and classifies the effect of each change."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,8 +41,8 @@ class Effect:
     Attributes:
         ratio: time with the change divided by the champion's time, paired by round. Above 1, the champion's own value
             is better.
-        noise: largest relative difference that two series of the champion itself may have. The series were taken in
-            the same rounds; the value is the largest distance from 1 in the interval of their ratio.
+        noise: possible relative difference of two series of the champion, taken in the same rounds: the largest
+            distance from 1 of any value in the confidence interval of their ratio.
         finding: ``nothing`` if the whole interval of `ratio` is closer to 1 than the policy's minimum gain. ``pays`` if
             the interval is above 1 by more than the noise: the champion's own value is better. ``hurts`` if the
             interval is below 1 by more than the noise: the new value is better. Otherwise ``unclear``.

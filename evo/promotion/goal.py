@@ -129,7 +129,7 @@ class Goal:
 
         Raises:
             InvalidInput: a name is unknown (the message lists the known names), the value is the same for all configs,
-                or the metric needs energy and the device has no meter.
+                or the metric needs energy measurements and the device has no energy meter.
         """
         rates = RATES if self.work else ()
         if self.metered and unmetered is not None:
@@ -195,7 +195,7 @@ class Goal:
         return replace(trial, outcome=replace(outcome, cost=cost))
 
     def words(self) -> Words:
-        """Return the words that the messages of rules use for costs of this metric."""
+        """Return the words for costs of this metric in messages of rules."""
         return Words(quantity=f"cost ({self.objective.goal})", unit="", takes="has", ratio="times as good", ran="was")
 
 
@@ -212,10 +212,10 @@ def _kernel(config: Config, outcome: Measured | Estimated) -> Kernel:
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Converts times of a confirmation's challenger and incumbent to costs.
+    """Converts the times of a confirmation's challenger and incumbent to costs.
 
     Attributes:
-        challenger, incumbent: properties of the kernels; `incumbent` is None if there is no incumbent.
+        challenger, incumbent: properties of the two kernels; `incumbent` is None if there is no incumbent.
     """
 
     goal: Goal
@@ -224,11 +224,11 @@ class Costs:
 
     @classmethod
     def of(cls, goal: Goal, report: ConfirmReport, challenger: Config, incumbent: Config | None) -> "Costs":
-        """Return the converter for challenger and incumbent, with the resources and the power in a report.
+        """Return the converter for a confirmation.
 
         Args:
             goal: the metric.
-            report: report of the confirmation.
+            report: report of the confirmation, with the kernels' build resources and power.
             challenger, incumbent: configs of the kernels; `incumbent` is None if there is no incumbent.
         """
         built = report.resources
@@ -243,7 +243,7 @@ class Costs:
         )
 
     def report(self, report: ConfirmReport) -> ConfirmReport:
-        """Return the report with costs in place of the times of challenger and incumbent.
+        """Return the report with costs in place of the times of the challenger and the incumbent.
 
         A report without an incumbent is returned unchanged, because nothing is compared by cost.
 

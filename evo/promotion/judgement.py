@@ -214,7 +214,7 @@ def _not_measured(report: ConfirmReport) -> Verdict:
 
 
 def _without_value(error: InvalidInput) -> Verdict:
-    """Return the verdict for a metric that has no value for challenger or incumbent."""
+    """Return the verdict for a metric that has no value for the challenger or the incumbent."""
     text = f"The challenger and the incumbent cannot be compared: {error}."
     rule = Rule(name="metric", passed=False, figure=0.0, threshold=1.0, text=text)
     return Verdict(promote=False, summary=f"Not promoted. {text}", rules=(rule,))

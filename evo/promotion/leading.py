@@ -54,7 +54,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmation:
-    """Result of a challenger's confirmation, whether promoted or not.
+    """Result of a confirmation, whether the challenger was promoted or not.
 
     Attributes:
         time: median in µs with its interval, from the first fresh process. None if the kernel was found invalid before

@@ -37,12 +37,11 @@ class Policy:
             the decision; they only improve the prediction of the speed-up over the fastest baseline, or of the time.
         false_promotion: probability of promoting a kernel that is not faster than the incumbent, over all decision
             points.
-        futility: a challenger gets no further processes, and is refused, if its mean gain over processes reaches the
-            minimum gain only with a probability below this value.
-        assumed_spread, assumed_freedom: standard deviation of the speed-ups of processes, with its degrees of freedom,
-            that is assumed when the first processes of a challenger are judged, because one process does not show how
-            much processes differ (0.006 means 0.6 %). A larger standard deviation refuses fewer challengers after one
-            process.
+        futility: a challenger is refused without more processes if its mean gain over processes reaches the minimum
+            gain only with a probability below this value.
+        assumed_spread, assumed_freedom: assumed standard deviation of the speed-ups of processes, and its degrees of
+            freedom (0.006 means 0.6 %). Decisions after the first processes need it, because a few processes do not
+            show how much processes differ. With a larger value, fewer challengers are refused after one process.
         prune_ratio: after a fifth of the quick samples, a candidate is stopped (outcome Pruned) if its median is more
             than this factor times the time of the slowest elite. None disables this rule.
         shorten_ratio: after a fifth of the quick samples, a candidate gets only one more sample, and none in the second
@@ -122,7 +121,7 @@ class Policy:
         min_fp8_operations: minimum number of FP8 operations in the challenger's profile; 1 for a family that must use
             FP8.
         min_l2_hit_gain, min_dram_drop: minimum change from the incumbent's profile; 0.08 means 8 percentage points.
-        max_candidate_faults: number of crashes and time-outs after which a trial is not repeated. A value above 1
+        max_candidate_faults: number of crashes and timeouts after which a trial is not repeated. A value above 1
             repeats trials, because a fault of the machine can have the same symptoms.
         max_worker_losses: number of lost workers after which a trial is Abandoned.
         reference_failures: number of trials at the start of a search after which the search ends if reference.py failed
@@ -397,7 +396,7 @@ def _check(field: str, value: object) -> None:
 
 
 def _meant(field: str, value: object) -> str:
-    """Return the value that a string such as ``"5 %"`` means, or the default, as the end of an error."""
+    """Return the end of an error text: the value that a string such as ``"5 %"`` means, or else the default."""
     if not isinstance(value, str):
         return _example(field)
     words: Mapping[str, object] = {"true": True, "false": False, "yes": True, "no": False, "none": None, "null": None}

@@ -1,4 +1,4 @@
-"""Speed-up over several fresh processes: its estimate, its uncertainty, and a prediction for a further process."""
+"""Speed-up over several fresh processes: its estimate, its uncertainty, and a prediction for one more process."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ BY_ROUND = "the median of the rounds' ratios, which is not the ratio of the medi
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """Speed-ups measured in the fresh processes so far, and a prediction for further processes.
+    """Speed-ups measured in the fresh processes so far, and a prediction for one more process.
 
     Attributes:
         against: kernel that the challenger is compared with: ``incumbent``, or the name of a baseline.
         speedup: time of the compared kernel divided by the challenger's time. The interval contains the speed-up of one
-            further process, over `rounds` rounds, with probability `confidence`.
+            more process, over `rounds` rounds, with probability `confidence`.
         found: speed-up in each process so far, as the median ratio over the rounds of the process.
         rounds: number of rounds counted in each process. It is the same in all processes, so that their speed-ups are
             equally precise.
@@ -56,7 +56,7 @@ class Prediction:
 
 
 def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
-    """Return the challenger's speed-ups in the fresh processes so far, with a prediction for one further process.
+    """Return the challenger's speed-ups in the fresh processes so far, with a prediction for one more process.
 
     The result is None if only one process compared the challenger with the incumbent or a baseline. Each process
     contributes one value, the median time ratio over its rounds. The same number of rounds is used in every process.
@@ -112,7 +112,7 @@ def _least_spread(ratios: Sequence[Samples], confidence: float) -> float:
 
 
 def predict_us(report: ConfirmReport, policy: Policy) -> Interval | None:
-    """Return the prediction interval of the challenger's time in µs in one further process.
+    """Return the prediction interval of the challenger's time in µs in one more process.
 
     The result is None if the processes compared the challenger with another kernel, because a speed-up is then
     predicted instead. It is also None if only one process ran.

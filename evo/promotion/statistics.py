@@ -157,7 +157,7 @@ def independent_ratio_interval(a: Samples, b: Samples, confidence: float, rng: n
 
 
 def prediction_interval(values: Samples, confidence: float, *, least_spread: float = 0.0) -> Interval:
-    """Return a prediction interval for a further value of a normal distribution with unknown mean and variance.
+    """Return a prediction interval for one more value of a normal distribution with unknown mean and variance.
 
     The interval contains all given values. From nine values on, one of them may be outside the limits for a normal
     distribution; the interval is then extended to this value.

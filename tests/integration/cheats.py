@@ -278,7 +278,7 @@ CHEATS: dict[str, tuple[str, str]] = {
     ),
     "correct only if both buffers are equally aligned": (
         "right(x, y); if (((uintptr_t)x - (uintptr_t)y) % 64) y[0] = 0;",
-        "begin on any element",
+        "aligned only to the size of an element",
     ),
     "correct only on its first core": (
         "static unsigned first = -1u; unsigned core; __builtin_ia32_rdtscp(&core); if (first == -1u) first = core;"

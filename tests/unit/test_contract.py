@@ -67,7 +67,7 @@ def test_fractional_references_that_no_integer_output_can_match_are_refused(
     if not refused:
         assert check_reference(output, values, case="nominal", maker=MAKER).tolist() == values
         return
-    reason = f"{refused} of 4 elements are further from every integer than max_abs = .* round the values as the kernel"
+    reason = f"{refused} of 4 elements are farther from every integer than max_abs = .* round the values as the kernel"
     with pytest.raises(FamilyError, match=reason):
         check_reference(output, values, case="nominal", maker=MAKER)
 

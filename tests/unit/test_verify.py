@@ -140,7 +140,7 @@ def test_wrong_answer_of_a_variant_does_not_mention_family_toml() -> None:
             verify(FakeSession(), kernel, buffers, golden, launches=2, deterministic=True, fixed=fixed)
         assert ("family.toml" in str(caught.value)) is not fixed
         launches = [Launch(placement=Placement(where="unaligned", shift=1), mode=CallMode())]
-        with pytest.raises(WrongAnswerError, match="begin on any element") as caught:
+        with pytest.raises(WrongAnswerError, match="aligned only to the size of an element") as caught:
             verify_elsewhere(FakeSession(), after(0, far), buffers, golden, launches, right={}, fixed=fixed)
         assert ("family.toml" in str(caught.value)) is not fixed
 

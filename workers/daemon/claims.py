@@ -20,8 +20,8 @@ POLL_S = 2.0
 """Maximum seconds that a request for jobs waits for the service. An idle slot needs up to this time to stop."""
 
 UNABLE_S = 30.0
-"""Seconds for which no jobs of a search are requested after its family was found missing. A user may add the family in
-the meantime."""
+"""After a search's family could not be loaded, no jobs of the search are requested for this many seconds. A user may
+install the family in the meantime."""
 
 _LOG = structlog.get_logger()
 
@@ -33,7 +33,7 @@ class Held:
 
     Attributes:
         drain: True if the service will grant no more jobs to this worker.
-        closing: True if the worker requests no more jobs because it will end.
+        closing: True if the worker is about to exit and requests no more jobs.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Held:
             self._revoked.discard(_key(lease))
 
     def revoke(self, attempt_ids: Iterable[int]) -> set[int]:
-        """Mark the leases of these attempts as revoked. Return the ids of those attempts that the worker has."""
+        """Mark the leases of these attempts as revoked. Return the attempts whose leases the worker has."""
         with self._lock:
             revoked = set(attempt_ids)
             revoked_leases = [lease for lease in self._leases.values() if lease.attempt_id in revoked]
@@ -188,7 +188,7 @@ class Claims:
         return assigned
 
     def _incumbent(self, lease: Lease) -> Copy | None:
-        """Return the incumbent's family if it belongs to a different variant than the challenger, else None."""
+        """Return the family of the incumbent's variant; None if incumbent and challenger have the same variant."""
         family = lease.job.incumbent_family if isinstance(lease.job, Confirm) else None
         return None if family is None else self._context.families.get(family)
 
@@ -200,7 +200,7 @@ class Claims:
         self._unable[search_id] = now_s + UNABLE_S
 
     def _assignment(self, lease: Lease, copy: Copy) -> Assignment:
-        """Return the assignment for a lease. All leases of a search have the same assignment."""
+        """Return the search settings and the family of a lease. All leases of a search share one `Assignment`."""
         key = lease.terms.key
         if key not in self._assignments:
             self._assignments = {key: Assignment(terms=lease.terms, copy=copy)}

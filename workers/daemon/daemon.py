@@ -65,8 +65,8 @@ class Settings:
         kinds: device kinds to offer.
         worker_id: id of the worker. If None, the id that is stored in `data` is used.
         name: name of the worker on the pages, or None.
-        exit_when_idle_s: idle seconds after which the worker ends, or None.
-        drain_after_s: age in seconds at which the worker requests no more jobs, or None.
+        exit_when_idle_s: idle seconds after which the worker exits; None for no limit.
+        drain_after_s: age in seconds at which the worker stops requesting jobs; None for no limit.
         replay_scale: seconds to sleep per second of a recorded evaluation.
     """
 
@@ -83,7 +83,7 @@ class Settings:
 
 
 def serve(settings: Settings, *, stopping: threading.Event | None = None) -> None:
-    """Run a worker until SIGTERM or SIGINT, `stopping` is set, or a limit in `settings` is reached.
+    """Run a worker until it gets SIGTERM or SIGINT, `stopping` is set, or a limit in `settings` is reached.
 
     Raises:
         NoDevice: there is no usable device.
@@ -250,7 +250,7 @@ class Worker:
         _LOG.info("worker.registered", worker=self._context.worker_id, devices=[each.model for each in self._devices])
 
     def _register_when_there(self) -> None:
-        """Register the worker. Wait until the service can be reached.
+        """Wait until the service can be reached, and register the worker.
 
         Results of an earlier process are delivered first, because the registration ends all earlier leases of the
         worker. The first attempts have short pauses, because worker and service may start at the same time.

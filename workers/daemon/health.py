@@ -1,7 +1,7 @@
-"""Decides when a device must be quarantined, i.e. when it gets no jobs until a person clears it.
+"""Decides when a device must be quarantined. A quarantined device gets no jobs until a person clears it.
 
-Crashes of candidates do not count, because searches of difficult kernels have dozens of them. A device is quarantined
-if a known-good kernel fails after `MOST_CANDIDATES` different candidates, or `MOST_TESTS` times in a row.
+Crashes of candidates do not count, because a search for a difficult kernel causes dozens of them. A device is
+quarantined if a known-good kernel fails after `MOST_CANDIDATES` different candidates, or `MOST_TESTS` times in a row.
 """
 
 MOST_CANDIDATES = 3

@@ -13,7 +13,7 @@ from evo.messages.access import IssuedToken
 
 
 class IdentityError(EvoError, OSError):
-    """The worker's data folder cannot be written."""
+    """Raised if the worker's data folder cannot be written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,15 +60,14 @@ JOIN_PREFIX = "kej_"
 
 
 class NotKept(EvoError, OSError):
-    """The worker token cannot be stored, so the join token was not exchanged."""
+    """Raised if the worker token could not be stored. The join token has then not been exchanged."""
 
 
 def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) -> str | None:
-    """Return the token that the worker uses.
+    """Return the worker token. At the first start with a join token, exchange the join token for a worker token.
 
     Args:
-        given: worker token or join token from the settings, or None. The settings may contain the same join token at
-            every start.
+        given: worker token or join token from the settings, or None. Later starts may pass the same join token.
         kept: file in which the worker token is stored.
         join: function that exchanges the join token for a worker token.
 

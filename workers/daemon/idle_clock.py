@@ -63,13 +63,13 @@ class IdleClock:
 
 @dataclass(kw_only=True)
 class Ending:
-    """Decides when a worker ends.
+    """Decides when a worker exits because it was idle or running for too long.
 
     Attributes:
         begun_s: time on the monotonic clock at which the worker started.
-        idle_s: idle seconds after which the worker ends, or None if there is no limit.
-        drain_after_s: age of the worker in seconds at which it requests no more jobs, or None if there is no limit. The
-            worker then ends when its jobs are done.
+        idle_s: idle seconds after which the worker exits; None for no limit.
+        drain_after_s: age of the worker in seconds at which it stops requesting jobs; None for no limit. The worker
+            exits when its jobs are done.
     """
 
     begun_s: float

@@ -73,9 +73,9 @@ class Pipeline:
     """Builds jobs in advance, unless builds would disturb measurements.
 
     On a CPU with few cores, jobs are processed in batches: all jobs of a batch are built, and then executed while no
-    compiler runs. Only the baselines of a new search are built after its first candidate was executed, because their
-    build compares many configs to find tunables without effect. On other devices, jobs are built during measurements.
-    If the device is a CPU, compilers do not use the core that measures.
+    compiler runs. The baselines of a new search are an exception. Their build compares many configs to find tunables
+    without effect, so it starts after the first candidate was executed. On other devices, jobs are built during
+    measurements. If the device is a CPU, compilers do not use the core that measures.
 
     On a recorded space, the pipeline contains one job at a time, because the order of trials must not depend on timing.
     On other devices, the pipeline contains only enough jobs to keep the device busy, because configs that are proposed

@@ -158,7 +158,7 @@ class Slot:
     def _ask(self) -> None:
         """Request jobs from the service, and add them to the pipeline.
 
-        The first request after an idle time is only for a few jobs, because the service needs about a second to propose
+        The first request after an idle time is for a few jobs only, because the service needs about a second to propose
         many trials of a new search.
         """
         few, self._idle = self._idle, False

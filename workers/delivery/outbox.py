@@ -22,7 +22,7 @@ MOST_AT_ONCE = 32
 """Maximum number of results in one request."""
 
 MOST_ENCLOSED_BYTES = 4 << 20
-"""Maximum size in bytes of artefacts in one request. The others are uploaded before, in separate requests."""
+"""Maximum total size in bytes of the artefacts in one request. Others are uploaded first, in separate requests."""
 
 MOST_TRIES = 5
 """A result is set aside (kept, but not sent again) if the service fails in this many attempts to deliver it."""
@@ -201,9 +201,9 @@ class Outbox:
         return True
 
     def _enclosed(self, results: Sequence[PendingResult], most_bytes: int) -> dict[str, bytes]:
-        """Return artefacts to send with the reports, by digest: those that the service may lack.
+        """Return artefacts that the service may lack, by digest, up to a total size of `most_bytes` bytes.
 
-        The artefacts have at most `most_bytes` bytes together.
+        They are sent in the same request as the reports.
         """
         enclosed: dict[str, bytes] = {}
         for digest, content in (each for result in results for each in result.contents.items()):

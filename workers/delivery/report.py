@@ -7,7 +7,7 @@ from workers.jobs.evaluation import Preparation
 
 
 def job_of(lease: Lease) -> str:
-    """Return a key of the job, which is the same for all its leases."""
+    """Return a key that identifies the job across all its leases."""
     return f"{lease.terms.key} {lease.job}"
 
 

@@ -17,10 +17,10 @@ from workers.delivery.spool import PendingResult
 from workers.jobs.evaluation import Preparation
 
 _GOOD = 1.02
-"""The binary of a trial is stored if the trial is slower than the best trial by at most this factor."""
+"""The binary of a trial is stored if its time is at most this multiple of the best time of the search so far."""
 
 _FIRST = 5
-"""The binary of a trial is also stored if its time is among this many best times of the search so far."""
+"""The binary is also stored if the time of the trial is among this many shortest times of the search so far."""
 
 
 _SEARCHES = 32

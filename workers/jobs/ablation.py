@@ -73,7 +73,7 @@ class Ablation:
         )
 
     def _settled(self, index: int) -> bool:
-        """Return True if the build of a change already determines its result, so that it is not measured."""
+        """Return True, and record the result of a change, if its build shows that it need not be measured."""
         built, champion = self._built[str(index)], self._built[CHAMPION]
         if built.refusal is not None:
             self._found[index] = Ablated(failure=built.refusal)

@@ -209,7 +209,7 @@ class Confirmation:
         return Repeat(challenger=compared.series["challenger"], other=other), compared.answers["challenger"]
 
     def _draws(self, process: int) -> tuple[int, ...]:
-        """Return the numbers that are appended to the seeds of the inputs of a process.
+        """Return the numbers that a process appends to the seeds of its inputs.
 
         If runners are prepared during measurements (on GPUs), all processes after the first use the same inputs, so
         that expected outputs are computed only once. This is safe, because GPU kernels cannot pass results to later
@@ -315,7 +315,7 @@ class Confirmation:
     def _subject(
         self, child: Child, side: Side, case: str, asking: AbstractContextManager[object]
     ) -> Iterator[Subject]:
-        """Save the inputs of a case to files, and yield the case as a subject for a tool.
+        """Save the inputs of a case to files, and yield what a sanitizer or profiler needs to examine the case.
 
         Args:
             asking: lock that serialises requests to the runner to save inputs.

@@ -102,7 +102,7 @@ def _footprint(work: Assignment, config: Config, built: Built) -> Footprint:
     candidate = work.copy.family.candidate(config, terms.problem, terms.device, terms.objective)
     launch, used = candidate.launch, built.resources
     if launch is None:
-        raise EvoError("a CUDA kernel needs [cuda.launch] in its family.toml")
+        raise EvoError("family.toml has no table [cuda.launch]; add it, because a CUDA kernel requires it")
     threads = math.prod(launch.block)
     registers, shared = int(used.get("registers", 0)), int(used.get("shared_memory_bytes", 0))
     return Footprint(

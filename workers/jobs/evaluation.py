@@ -48,7 +48,7 @@ BASELINE_S = 10.0
 """Approximate maximum duration in seconds of timing the baselines at the start of a search."""
 
 _ABOUT_TIMES = ("work", "inputs")
-"""Rules that compare the times of calls, so that they may fail by chance."""
+"""Rules that compare times of calls, and may therefore fail by chance."""
 
 _OTHER_SHARE = 4
 """Factor by which the quick gate takes fewer samples in the cache mode that the objective does not use."""
@@ -69,7 +69,7 @@ class Performer(Protocol):
         The caller must have locked the device. A bad candidate results in an outcome, never in an exception.
 
         Raises:
-            UnfitError: the device is faulty, so the candidate was not judged.
+            UnfitError: the device is faulty, so the candidate has no outcome.
             GaveUp: the job was interrupted.
         """
         ...
@@ -184,10 +184,10 @@ class Evaluator:
 
     @contextmanager
     def _undisturbed_by_preparations(self) -> Iterator[None]:
-        """Context manager for performing a job without runners that start or compute expected outputs meanwhile.
+        """Context manager: no runner starts or computes expected outputs while a job is performed in the block.
 
-        It waits until they are ready, and none starts during the block. On devices whose measurements they do not
-        disturb, it does nothing.
+        It first waits for the runners that are starting or computing. It does nothing on devices whose measurements
+        these runners do not disturb.
         """
         with self._beginning:
             self._performing = True
@@ -414,7 +414,7 @@ class _Search:
 
 
 class Duplicates:
-    """Finds the report of an earlier trial with the same binary, so that equal binaries of a search are measured once.
+    """Finds the report of an earlier trial with the same binary, so that a search measures each binary only once.
 
     Reports of this process are in memory, and reports of other workers are requested from the service.
     """

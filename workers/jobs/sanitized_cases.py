@@ -16,10 +16,11 @@ from workers.backends.tools import Sanitizer, Subject
 from workers.build.kernel import KernelFile
 
 SubjectOf: TypeAlias = Callable[[str], AbstractContextManager[Subject]]
-"""Function that yields the subject of a case while its inputs are stored in files."""
+"""Returns a context manager that stores the inputs of a case in files, and yields the `Subject` for a sanitizer."""
 
 TOGETHER_BYTES = 1 << 30
-"""Maximum size in bytes of the buffers of all cases in one run, whose inputs are stored in files at the same time."""
+"""Maximum total size in bytes of the buffers of the cases in one run. All their inputs are stored in files during the
+run."""
 
 _TOGETHER_SHARE = 0.5
 """Fraction of the time limit that runs of several cases may use. The rest is left for separate runs."""
@@ -32,7 +33,7 @@ def sanitized(
 
     Args:
         kernels: kernels by case name.
-        subject: function that yields the subject of a case. Several threads may call it concurrently.
+        subject: function that stores the inputs of a case in files. Several threads may call it concurrently.
         searched: name of the case that is the searched problem.
         limit_s: time limit for all cases together in seconds.
     """
@@ -51,7 +52,10 @@ def sanitized(
 
 
 def groups_of(cases: Sequence[str], kernels: Mapping[str, KernelFile]) -> list[list[str]]:
-    """Return the cases in order, divided into groups whose buffers have at most `TOGETHER_BYTES`, or one case."""
+    """Divide the cases, in order, into groups. The buffers of a group have at most `TOGETHER_BYTES` bytes in total.
+
+    A case with larger buffers is a group by itself.
+    """
     groups: list[list[str]] = []
     held = 0
     for case in cases:

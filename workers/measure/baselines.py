@@ -48,9 +48,7 @@ def prepare_baselines(
     offer = reference.function(function)
     try:
         if offer is None and function != _ON_CPU and reference.function(_ON_CPU) is not None:
-            raise FamilyError(
-                f"reference.py defines {_ON_CPU}(), which are used only on CPUs; also define {function}()"
-            )
+            raise FamilyError(f"reference.py defines {_ON_CPU}(), which is used only on CPUs; also define {function}()")
         offered = {} if offer is None else offer(dict(problem))
     except FamilyError as error:
         return Baselines(unavailable={function: str(error)})
@@ -59,7 +57,7 @@ def prepare_baselines(
     for name, prepare in chosen.items():
         try:
             ready.timers[name] = _prepare(session, prepare, golden, sets(len(chosen)))
-        except Exception as error:  # noqa: BLE001 - a library that is absent or refuses the shape is only worth naming
+        except Exception as error:  # noqa: BLE001 - the library may be missing, or may not support the shape
             ready.unavailable[name] = f"{type(error).__name__}: {error}"
     return ready
 
@@ -75,7 +73,7 @@ def _prepare(
 
 
 def _check(result: Any, golden: ExpectedOutput) -> None:
-    """Reject a baseline whose result clearly differs from the reference. A result of several arrays is not checked."""
+    """Reject a baseline whose result clearly differs from the reference. A result with several arrays is accepted."""
     if len(golden.reference) != 1:
         return
     (expected,) = golden.reference.values()

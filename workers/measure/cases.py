@@ -1,4 +1,4 @@
-"""Verifies a candidate on all cases, at several places in memory, with mixed inputs, and in two threads."""
+"""Verifies a candidate on all cases, with buffers at several addresses, with mixed inputs, and in two threads."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def verify_candidate(bench: Bench, request: Verify) -> Verified:
     """Load a candidate's kernels, verify every case, and return the errors of the outputs.
 
     Raises:
-        WrongAnswerError: a result is wrong, or a kernel did something forbidden.
+        WrongAnswerError: a result is wrong, or a kernel broke a rule, e.g. wrote outside its buffers.
         LaunchError: a kernel could not be loaded or launched.
         HopelessError: the candidate is too slow to be verified on all cases.
     """

@@ -34,7 +34,7 @@ def measure_power(
 ) -> dict[str, Power]:
     """Return the power of each kernel, by the name of its timer.
 
-    The kernels are measured in turn, so that slow changes of the device affect all kernels equally.
+    The kernels are measured in alternation, so that slow changes of the device affect all kernels equally.
 
     Args:
         spans: number of rounds. In each round, every kernel is measured for one span.

@@ -140,7 +140,7 @@ def interleave(
     Args:
         rng: random generator that draws the orders. In a confirmation, its seed is derived from the seed of the search.
         warm: True to call the kernel for `WARM_US` before each sample, unless a sample lasts that long. Without these
-            calls, a kernel would look slow after a baseline that uses much memory.
+            calls, a kernel would be slower after a baseline that uses much memory.
         after: function that is called after each sample with the name of the timer, e.g. to verify the outputs.
         enough: function that is called after each round with all samples. If it returns True, no more rounds follow.
 

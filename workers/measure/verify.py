@@ -56,7 +56,11 @@ class HopelessError(EvoError, RuntimeError):
 
 
 class WrongAnswerError(EvoError, ValueError):
-    """Raised if a candidate gave a wrong result or did something forbidden. `outcome` is the outcome of the trial."""
+    """Raised if a candidate gave a wrong result or broke a rule, e.g. wrote outside its buffers.
+
+    Attributes:
+        outcome: outcome of the trial.
+    """
 
     def __init__(self, reason: str, cases: Sequence[CaseError] = ()) -> None:
         super().__init__(reason)
@@ -108,7 +112,7 @@ def verify(
         brief: True to postpone the complete check for threads, processes and changed state to a later call.
 
     Raises:
-        WrongAnswerError: a result is wrong, or the kernel did something forbidden.
+        WrongAnswerError: a result is wrong, or the kernel broke a rule, e.g. wrote outside its buffers.
     """
     first: dict[str, NDArray[Any]] = {}
     cases: tuple[CaseError, ...] = ()
@@ -195,7 +199,7 @@ def verify_elsewhere(
             change.
 
     Raises:
-        WrongAnswerError: a result is wrong, or the kernel did something forbidden.
+        WrongAnswerError: a result is wrong, or the kernel broke a rule, e.g. wrote outside its buffers.
     """
     for number, launch in enumerate(launches, start=1):
         buffers.place(launch.placement)
@@ -234,7 +238,7 @@ def _where(launch: Launch) -> str:
         "page": "with buffers that begin on a page",
         "first": "with buffers directly after inaccessible memory",
         "last": "with buffers directly before inaccessible memory",
-        "unaligned": "with buffers that begin on any element",
+        "unaligned": "with buffers that are aligned only to the size of an element",
     }[launch.placement.where]
     return where + ", on another thread" * launch.mode.own_thread
 

@@ -1,4 +1,4 @@
-"""Starts a runner, sends requests to it, and kills it after a time-out. Used by slots."""
+"""Starts a runner for a slot, sends requests to it, and kills it after a timeout."""
 
 import contextlib
 import os
@@ -39,7 +39,7 @@ _THREAD_VARIABLES = (
 
 
 class ChildDiedError(EvoError, RuntimeError):
-    """The runner ended before it replied. The message contains its exit status or signal, and its last output.
+    """Raised if the runner ended before it replied. The message has its exit status or signal, and its last output.
 
     Attributes:
         killed: True if a signal ended the runner, and another process may have sent this signal.
@@ -51,7 +51,7 @@ class ChildDiedError(EvoError, RuntimeError):
 
 
 class ChildTimeoutError(EvoError, TimeoutError):
-    """The runner did not reply in time and was killed."""
+    """Raised if the runner did not reply in time. The runner was then killed."""
 
 
 class Child:

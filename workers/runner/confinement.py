@@ -81,7 +81,7 @@ def limit_core() -> None:
 
 
 def _lower(name: str, value: int) -> None:
-    """Lower the soft and the hard limit of a resource, if the system supports it. macOS refuses limits of memory."""
+    """Lower the soft and the hard limit of a resource, if the system supports it. macOS refuses memory limits."""
     try:
         import resource
     except ImportError:

@@ -16,7 +16,7 @@ from typing import NoReturn
 from workers.runner import confinement
 
 PEAK = "kernel-evo-peak-bytes="
-"""Start of the guardian's last line on standard error, which states the peak memory of the runner. The slot cannot
+"""Prefix of the guardian's last line on standard error, which states the peak memory of the runner. The slot cannot
 measure this value, because the system's value for the guardian includes memory of the worker.
 """
 

@@ -26,9 +26,9 @@ _LOG = structlog.get_logger()
 
 
 class KilledError(EvoError, RuntimeError):
-    """The runner was killed in every attempt, so the candidate could not be judged.
+    """Raised if the runner was killed in every attempt, so that the candidate has no outcome.
 
-    The job is given to another worker.
+    The job is then given to another worker.
     """
 
 

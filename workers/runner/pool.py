@@ -64,7 +64,7 @@ class CandidateFault(EvoError, RuntimeError):
 
 
 class UnfitError(EvoError, RuntimeError):
-    """Raised if the device is faulty, so that no candidate can be judged on it."""
+    """Raised if the device is faulty, so that no candidate can be evaluated on it."""
 
 
 class _UnprovenError(EvoError, RuntimeError):
@@ -76,11 +76,11 @@ class _UnprovenError(EvoError, RuntimeError):
 
 
 class TroubleError(EvoError, RuntimeError):
-    """Raised if the family or the machine is faulty. Candidates cannot be judged until the fault is repaired."""
+    """Raised if the family or the machine is faulty. No candidate can be evaluated until the fault is repaired."""
 
 
 class ReferenceTroubleError(TroubleError, CannotJudge):
-    """The family's inputs() or reference() fails or exceeds the time limit, independently of the candidate."""
+    """Raised if the family's inputs() or reference() fails or exceeds the time limit, whatever the candidate."""
 
 
 def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_s: float) -> R:
@@ -119,7 +119,7 @@ def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_
 
 
 def outcome_of(error: CandidateFault | TroubleError) -> Outcome:
-    """Return the outcome of a candidate that failed, or that could not be judged."""
+    """Return the outcome of a candidate that failed, or that could not be evaluated."""
     if isinstance(error, CandidateFault):
         return error.outcome
     reason = str(error)
@@ -341,7 +341,7 @@ class Runners:
         Raises:
             CandidateFault: the runner died or timed out after the known-good kernel had succeeded.
             _UnprovenError: the runner died or timed out while it ran the known-good kernel.
-            EvoError: as `fresh` raises it.
+            EvoError: see `fresh`.
         """
         self.interruption.check()
         self.opening = Seconds()

@@ -58,7 +58,7 @@ from workers.system.exhaustion import is_exhaustion
 
 
 class Runner:
-    """Answers requests. It keeps the session that a `Prove` request opened, and the bench of an `Open` request."""
+    """Executes requests. Keeps the device session that `Prove` opened, and the bench that `Open` created."""
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -112,8 +112,8 @@ def _asked_of(bench: Bench, request: Verify | Measure | Compare) -> Reply:
 def _failure(error: Exception, request: Request) -> Reply:
     """Return the reply to a failed request.
 
-    The reply is `Refused` if the candidate is at fault, `Unfit` if the device is, and `Trouble` if the family or the
-    machine is.
+    The reply is `Refused` if the candidate is at fault, `Unfit` if the device is at fault, and `Trouble` if the family
+    or the machine is at fault.
     """
     if (outcome := _outcome(error, request)) is not None:
         return Refused(outcome=outcome)

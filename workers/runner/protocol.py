@@ -277,7 +277,7 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """Reply if the family or the machine is faulty, so that no candidate can be judged until the fault is repaired.
+    """Reply if the family or the machine is faulty, so that no candidate can be evaluated until the fault is repaired.
 
     Attributes:
         exhausted: True if the disk of the machine is full. A different machine must then execute the job.

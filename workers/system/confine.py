@@ -24,14 +24,15 @@ UNCONFINED = 125
 """Exit status if the command was not started, because there is no working sandbox."""
 
 _NETWORK_ABI, _IOCTL_ABI, _SCOPE_ABI = 4, 5, 6
-"""First versions of the Landlock ABI with rules for the network, ioctl and scopes. `_LEAST_ABI` added truncation."""
+"""First Landlock ABI versions with rules for the network, ioctl and scopes. `_LEAST_ABI` is the first version with a
+rule for truncation."""
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | 1 << 15
 _OWN_PROCESS = "/proc/self"
-"""Folder that describes the command's process. It has the process id of this script."""
+"""Folder that describes this process, and later the command, which keeps the process id of this script."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 

@@ -28,7 +28,7 @@ def children() -> frozenset[int]:
 
 
 def _children_at_once() -> frozenset[int]:
-    """Return the same ids as `children`. This function is faster than `children` if there are no child processes."""
+    """Return the same ids as `children`, but faster if there are no child processes."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -63,7 +63,7 @@ def _is_own(pid: int) -> bool:
 
 
 def started_by(pid: int) -> list[int]:
-    """Return the ids of a process's child processes, including zombies. Outside Linux, the result is empty."""
+    """Return the ids of a process's child processes, including zombies; empty on systems other than Linux."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():

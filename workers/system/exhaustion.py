@@ -10,7 +10,7 @@ _NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class MachineExhausted(EvoError, OSError):
-    """This machine cannot build or measure, because its disk is full, read-only or mounted ``noexec``."""
+    """Raised if this machine cannot build or measure because its disk is full, read-only or mounted ``noexec``."""
 
 
 def is_exhaustion(error: BaseException) -> bool:

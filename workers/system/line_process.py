@@ -1,4 +1,4 @@
-"""Starts a process that answers requests line by line, e.g. with a compiler."""
+"""Runs a helper process that answers requests line by line, for example a compiler server."""
 
 import contextlib
 import json

@@ -11,7 +11,8 @@ _CORES = Path("/sys/devices/system/cpu")
 _CACHES = _CORES / "cpu0" / "cache"
 _SYSCTL_CACHES = {"l1_bytes": "hw.l1dcachesize", "l2_bytes": "hw.l2cachesize", "l3_bytes": "hw.l3cachesize"}
 _SMALLEST_CACHES = {"l1_bytes": 32 << 10, "l2_bytes": 256 << 10}
-"""Cache sizes in bytes if the system does not report them. Processors of the last decade have at least these sizes."""
+"""Cache sizes in bytes that are assumed if the system reports none. Processors of the last decade have at least these
+sizes."""
 
 
 def processor_model() -> str:

@@ -1,4 +1,4 @@
-"""Private folders, which other users may not enter, and whether kernel processes may enter them."""
+"""Checks whether other users and kernel processes may enter a folder."""
 
 import os
 import re

@@ -35,8 +35,9 @@ class Seconds:
 class Countdown:
     """Time limit of a wait for another process.
 
-    Time in which this process is stopped does not count, e.g. by SIGSTOP, in a frozen container or in a suspended batch
-    job. The awaited process is usually stopped at the same time, and would otherwise be blamed for a time-out.
+    Time during which this process is stopped does not count. The process may be stopped by SIGSTOP, in a frozen
+    container, or in a suspended batch job. The awaited process is usually stopped at the same time, and would otherwise
+    be blamed for a timeout.
 
     Args:
         limit_s: time limit in seconds.

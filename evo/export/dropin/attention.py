@@ -136,10 +136,10 @@ def _attention_problem(
 
 
 def _strides_of_one(inputs: tuple[torch.Tensor, ...]) -> tuple[str, tuple[int, ...]] | None:
-    """Return the layout of a joint projection that the strides of q, k and v fit, and each view's byte offset from q.
+    """Match the strides of q, k and v to a joint projection. Return its layout, and each view's byte offset from q.
 
     q, k and v have shape (B, heads, S, D). The projection has shape (B, S, H + 2 KV, D) with all heads of q first
-    (layout `qkv`), or (B, S, H, 3, D) (layout `qkv_heads`). If the strides fit neither layout, the result is None.
+    (layout `qkv`), or (B, S, H, 3, D) (layout `qkv_heads`). If the strides match neither layout, the result is None.
     """
     query, key, _ = inputs
     _, heads, length, size = query.shape

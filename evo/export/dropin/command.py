@@ -14,5 +14,5 @@ if __name__ == "__main__":
     options = parser.parse_args()
     found = measure()
     if not found:
-        sys.exit("This machine can run none of the kernels.")
+        sys.exit("No kernel of this package can run on this machine. Tune kernels on this machine and export them.")
     sys.stdout.write((as_json(found) if options.json else report(found)) + "\n")

@@ -99,7 +99,7 @@ class Kernel:
 
 
 class Launch:
-    """A kernel on one device, with values for its scalars and shapes for its outputs.
+    """A kernel on one device, with fixed scalar values and output shapes.
 
     The kernel runs on PyTorch's current stream of the device. Calls by several threads wait for each other.
     """

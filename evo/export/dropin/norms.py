@@ -132,9 +132,9 @@ def _added_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserv
 
 
 def _wrong_length(input: torch.Tensor, cols: int, **weights: torch.Tensor | None) -> str | None:
-    """Return an error text about a tensor whose length is not `cols`; None if all lengths match."""
+    """Return an error text about a tensor whose last dimension is not `cols` long; None if all tensors match."""
     if not input.ndim or input.shape[-1] != cols:
-        return f"input of shape {tuple(input.shape)} has no rows of {cols}"
+        return f"input has shape {tuple(input.shape)}, not (…, {cols})"
     for name, each in weights.items():
         if each is None:
             return f"no {name}"

@@ -126,11 +126,11 @@ def _unsupported_reason(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str |
     input, target, *weight = inputs
     size_average, ignored, reduce, reduction, smoothing = terms
     if weight or smoothing:
-        return "it has weights of classes or label smoothing"
+        return "it has class weights or label smoothing"
     if input.ndim != 2 or target.shape != input.shape[:1] or target.dtype != torch.int64:
-        return "input is not a matrix, or target is not a class for each of its rows"
+        return "input is not a matrix, or target does not contain one class number per row"
     if 0 <= ignored < input.shape[1]:
-        return "ignore_index is a class"
+        return "ignore_index is a class number of input"
     if size_average is not None or reduce is not None or reduction not in {"none", "mean", "sum"}:
         return "it has size_average or reduce, which PyTorch has deprecated, or an unknown reduction"
     return None

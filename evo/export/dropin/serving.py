@@ -183,14 +183,14 @@ def _unsupported_reason(names: Sequence[str], inputs: Sequence[torch.Tensor], ca
         if each.layout is not torch.strided or each.is_nested:
             return f"{name} has no strides"
         if each.device != first.device:
-            return f"{name} is on {each.device}, {names[0]} on {first.device}"
+            return f"{name} is on {each.device}, but {names[0]} is on {first.device}"
         if each.dtype != first.dtype and index not in call.integers:
-            return f"{name} is of {each.dtype}, {names[0]} of {first.dtype}"
+            return f"{name} has dtype {each.dtype}, but {names[0]} has {first.dtype}"
         laid_out = each.transpose(1, 2) if call.by_tokens and each.ndim == 4 else each
         if not call.offsets and index not in call.convert and not laid_out.is_contiguous():
             return f"{name} is not contiguous in memory"
     if torch.is_autocast_enabled(first.device.type):
-        return "autocast is on"
+        return "autocast is enabled"
     return None
 
 
@@ -202,7 +202,7 @@ def _unaligned(names: Sequence[str], inputs: Sequence[torch.Tensor], plan: Plan)
             if each.data_ptr() % alignment:
                 return f"{name} is not aligned to {alignment} bytes"
     except RuntimeError:
-        return f"{', '.join(names[: len(read)])}: tensors without memory of their own"
+        return f"{', '.join(names[: len(read)])}: a tensor has no memory of its own"
     return None
 
 

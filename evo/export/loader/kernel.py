@@ -51,7 +51,7 @@ class Kernel:
         self.config: dict[str, Any] = described["config"]
         self.arguments: list[dict[str, Any]] = described["arguments"]
         self._preserved = _float_control().preserved
-        with self._preserved():  # a library may set the processor's modes when it is loaded
+        with self._preserved():  # a library may change the processor's floating-point modes when it is loaded
             self._function = ctypes.CDLL(str(Path(folder).absolute() / described["library"]))[described["entry"]]
         self._function.restype = None
         self._workspaces = {each["name"]: self.empty(each["name"]) for each in self._of("workspace")}

@@ -1,6 +1,6 @@
-"""Rules of a verdict. All implement the contract of `evo.promotion.rules.base`.
+"""Rules of a verdict. Each rule is a function in a module of this package, decorated with `@rule("name")`.
 
-A rule is a function decorated with `@rule("name")` in a module of this package.
+The interface of the functions is defined in `evo.promotion.rules.base`.
 """
 
 from evo.plugins import import_modules

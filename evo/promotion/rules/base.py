@@ -1,4 +1,4 @@
-"""Contract of the rules that contribute to a verdict."""
+"""Interface of promotion rules: their input, their result, and the decorator that registers them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -52,14 +52,14 @@ class Noise:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """Facts about challenger and incumbent that the confirmation's report does not contain.
+    """Facts about the challenger and the incumbent that the confirmation's report does not contain.
 
     Attributes:
         rolled_back: name of the champion with the challenger's kernel that was rolled back, with the reason; None if
             there is none.
         before: timing of the incumbent in its own confirmation; None if unknown or if there is no incumbent.
         quick: measurements of the search before the confirmation; None if unknown.
-        costs: converts times of challenger and incumbent to costs; None if the search has no metric.
+        costs: converts times of the two kernels to costs; None if the search has no metric.
     """
 
     rolled_back: str | None = None
@@ -75,8 +75,8 @@ class Confirmation(Known):
     Attributes:
         report: the report, with samples in µs.
         policy: thresholds of the search.
-        ours, theirs: samples of challenger and incumbent: times or, in a search with a metric, costs. `theirs` is None
-            if there is no incumbent.
+        ours, theirs: samples of the challenger and of the incumbent: times or, in a search with a metric, costs.
+            `theirs` is None if there is no incumbent.
         words: words for the compared quantity, used in the messages of rules.
         challengers: number of challengers that the search has confirmed, including this one.
         prediction: speed-ups over fresh processes; None if only one process compared the challenger.
@@ -102,7 +102,7 @@ class Confirmation(Known):
 
 
 Judge: TypeAlias = Callable[[Confirmation], Iterable[Rule]]
-"""Judges one condition of a promotion. The result is empty if the condition does not apply."""
+"""Checks one condition of a promotion. The result is empty if the condition does not apply."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ def intervals_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     apart = "do not overlap" if passed else "do not overlap, but the incumbent is better"
     relation = "overlap" if challenger.overlaps(incumbent) else apart
     spans = f"challenger {_span(challenger, words)}, incumbent {_span(incumbent, words)}"
-    text = f"After removing variation that both share, the {policy.confidence:.0%} intervals {relation}: {spans}."
+    text = f"Without the variation that both kernels share, the {policy.confidence:.0%} intervals {relation}: {spans}."
     return (Rule(name="intervals", passed=passed, figure=challenger.high, threshold=incumbent.low, text=text),)
 
 
@@ -39,8 +39,8 @@ def effect_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     ahead = float(np.median(incumbent)) - float(np.median(challenger))
     if effect * ahead < 0:
         where, other = ("better", "worse") if effect > 0 else ("worse", "better")
-        text += f" By trimmed means the challenger is {where}; by the median over rounds, which gives the gain, it is "
-        text += f"{other}. The ratios of the rounds are skewed."
+        text += f" The challenger is {where} in the trimmed mean, but {other} in the median over rounds, which "
+        text += "determines the gain. The ratios of the rounds are skewed."
     return (Rule(name="effect", passed=effect >= needed, figure=effect, threshold=needed, text=text),)
 
 
@@ -130,7 +130,7 @@ def _noise_without_incumbent(confirmation: Confirmation) -> tuple[Rule, ...]:
     noise, least = confirmation.noise, confirmation.policy.minimum_gain
     if noise is None:
         return ()
-    text = f"Two series of the same kernel may differ by {noise.words}; the policy counts gains of {least:.1%} or more."
+    text = f"Two series of the same kernel may differ by {noise.words}; the policy's minimum gain is {least:.1%}."
     passed = noise.differ <= least
     return (Rule(name="noise", passed=passed, figure=noise.differ, threshold=least, text=text, required=False),)
 

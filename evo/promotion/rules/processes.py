@@ -32,8 +32,9 @@ def prediction_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     slower = f"; a single process may take up to {more}" if more else ""
     text = (
         f"In {len(found)} fresh processes the challenger {words.ran} {min(found):.3g} to {max(found):.3g} "
-        f"{words.ratio} as {_name_of(prediction.against)}, {speedup.estimate:.3g} times on average; one more process "
-        f"will find {speedup.low:.3g} to {speedup.high:.3g} ({prediction.confidence:.0%} prediction interval){slower}"
+        f"{words.ratio} as {_name_of(prediction.against)}, {speedup.estimate:.3g} times on average; expected in one "
+        f"more process: {speedup.low:.3g} to {speedup.high:.3g} ({prediction.confidence:.0%} prediction "
+        f"interval){slower}"
     )
     if prediction.against == "incumbent":
         return (_decided(sequential_state(found, policy), policy, text, words),)
@@ -122,7 +123,7 @@ def _time_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
         return ()
     text = (
         f"In {len(report.repeats) + 1} fresh processes the challenger took {time_text(predicted.estimate)} on average; "
-        f"one more process will find {time_text(predicted.low)} to {time_text(predicted.high)} "
+        f"expected in one more process: {time_text(predicted.low)} to {time_text(predicted.high)} "
         f"({policy.confidence:.0%} prediction interval)."
     )
     return (Rule(name=TIME, passed=True, figure=predicted.estimate, threshold=0.0, text=text, required=False),)

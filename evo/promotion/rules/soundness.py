@@ -16,8 +16,8 @@ def rolled_back_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     if rolled_back is None:
         return ()
     text = (
-        f"This kernel was {rolled_back}. No search promotes it again; `kernel-evo champion restore` brings that "
-        "champion back."
+        f"This kernel was {rolled_back}. No search promotes it again; `kernel-evo champion restore` restores that "
+        "champion."
     )
     return (Rule(name="rolled back", passed=False, figure=1.0, threshold=0.0, text=text),)
 

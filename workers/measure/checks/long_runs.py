@@ -1,9 +1,9 @@
-"""Verifies single calls at random places in long runs of calls without pauses.
+"""Verifies single calls at random positions in long runs of calls without pauses.
 
-A kernel may count the calls since the last pause, and return a stored output when there were more than in any verified
-series. In this check, a run is as long as a timed sample, or longer or shorter, and the calling loop is the same. Most
-calls of a run use one buffer set. At random places, the kernel is called on another set with different inputs, and this
-call must give its own output. No number of calls is therefore safe for a stored output.
+A kernel may count the calls since the last pause, and return stored outputs after more calls than any verified series
+has. This check makes runs that are shorter or longer than a timed sample, in the same calling loop. Most calls of a run
+use one buffer set. At random positions, a call uses another set with different inputs, and its outputs are verified. A
+stored output can therefore be detected after any number of calls.
 """
 
 import math

@@ -38,19 +38,20 @@ _WHOLLY, _PARTLY = 0.5, 2.0
 part of them if it is at most `_PARTLY` times this size.
 
 The pages of the buffers have random physical addresses. In a fuller cache, more pages than the cache has ways may
-therefore compete for the same place. On an Intel Xeon with an L2 cache of 2 MiB, calls on sets of together 1.5 MiB took
-1.3 times as long as calls on one set.
+therefore map to the same cache sets. On an Intel Xeon with an L2 cache of 2 MiB, calls on buffer sets of 1.5 MiB in
+total took 1.3 times as long as calls on one set.
 """
 
 _PAGES_BYTES = 64 * 4096
-"""Number of bytes whose page translations fit in the first-level TLB of a CPU core. A transpose that writes one element
-of each page took 2.6 times as long when its outputs had more pages.
+"""Number of bytes that the first-level TLB of a CPU core covers. A transpose that writes one element of each page took
+2.6 times as long when its outputs had more pages.
 """
 
 _PARTITIONS = 2
 """Number of partitions of the L2 cache of large GPUs (A100, H100, H200). Data that all multiprocessors read has a copy
-in each partition. On an H200 with 60 MiB of L2, calls of a matrix product on sets of together 24 MiB took 1.2 times as
-long as calls on one set (1.7 times while other programs used the GPU), and on sets of together 48 MiB 1.8 times.
+in each partition. On an H200 with 60 MiB of L2, calls of a matrix product on buffer sets of 24 MiB in total took 1.2
+times as long as calls on one set (1.7 times while other programs used the GPU). With 48 MiB in total, they took 1.8
+times as long.
 """
 
 MIXED_SETS, LEAST_MIXED_CALLS = 64, 16
@@ -137,7 +138,7 @@ def most_disagreement(
 
 @dataclass(frozen=True, kw_only=True)
 class Suspicion:
-    """Suspicion that a kernel does less work in some calls. `proved` is False if noise may be the reason."""
+    """A sign that a kernel does less work in some calls. `proved` is False if noise may have caused it."""
 
     text: str
     proved: bool

@@ -26,10 +26,10 @@ USUAL_SETS, MOST_SETS = 16, 64
 """Usual number of buffer sets, and maximum number for short calls."""
 
 _LEAST_SETS_OF_GPU = 8
-"""Least number of buffer sets on a GPU for which the sets are reduced until they fit in the cache."""
+"""Minimum number of buffer sets on a GPU to which the sets are reduced so that they fit in the cache."""
 
 _SERIES_US = 100.0
-"""Least duration of a series of calls on all sets, in µs, unless this needs more than `MOST_SETS` sets. A kernel may
+"""Minimum duration of a series of calls on all sets, in µs, unless this needs more than `MOST_SETS` sets. A kernel may
 return stored outputs only after several calls without a pause. In batches of this duration or longer, another check
 detects such kernels (`workers.measure.checks.overwrite.short_batch`).
 """
@@ -37,8 +37,8 @@ detects such kernels (`workers.measure.checks.overwrite.short_batch`).
 LEAST_ROUNDS, MOST_ROUNDS = 6, 24
 
 _SHARED_CACHE = 1 / 8
-"""Fraction of the last-level cache that the buffer sets may use. On an AMD EPYC whose cache of 32 MiB other machines
-share, calls on sets of together 23 MiB took 1.8 times as long as calls on one set.
+"""Fraction of the last-level cache that the buffer sets may use. On an AMD EPYC whose cache of 32 MiB is shared
+with other virtual machines, calls on sets of 23 MiB in total took 1.8 times as long as calls on one set.
 """
 
 
@@ -63,8 +63,8 @@ def separate_sets(bytes_held: int, near_bytes: float, last_bytes: float, most: i
 def sets_of_gpu(bytes_held: int, cache_bytes: float) -> int:
     """Return the number of buffer sets for a comparison with calls on a single set, on a GPU.
 
-    If a cache is too small for `_LEAST_SETS_OF_GPU` sets, the usual number of sets is used, so that a kernel which
-    stores its results by address is still many times as fast on a single set as on all sets.
+    If the cache is too small for `_LEAST_SETS_OF_GPU` sets, the usual number of sets is used. A kernel that stores its
+    results by address is then still many times as fast on a single set as on all sets.
 
     Args:
         bytes_held: size of one set in bytes.

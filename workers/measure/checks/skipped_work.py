@@ -235,7 +235,7 @@ def _disagreement(
 def _of_batches(
     bench: Bench, session: HostSession, candidate: Candidate, found: OverwriteCheck, *, timed: Timing, policy: Policy
 ) -> list[Suspicion | None]:
-    """Return the suspicions that follow from batches that are shorter, or use other buffers, than those of the rounds.
+    """Compare timed batches with shorter batches and with batches on separate buffers. Return the suspicions.
 
     The calling loop is the same as in the timed rounds, and does not compare registers.
     """
@@ -268,9 +268,9 @@ def _separate_sets(bench: Bench, bytes_held: int, most: int = USUAL_SETS) -> int
 
 
 def _rotating(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], calls: int) -> Timer:
-    """Return a timer that makes `calls` calls per sample, on the sets in turn.
+    """Return a timer that makes `calls` calls per sample, on the sets in rotation.
 
-    On a CPU, the calling loop is the same as in the timed rounds. Otherwise, a kernel could find out by the address of
+    On a CPU, the calling loop is the same as in the timed rounds. Otherwise, a kernel could detect by the address of
     its caller whether it is timed.
     """
     if isinstance(bench.session, HostSession):

@@ -81,7 +81,7 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
 
 
 def _refuse_rounded(operand: Operand, array: NDArray[Any], where: str) -> None:
-    """Refuse values in a narrower dtype than the output's, whose rounding alone would make a right kernel wrong.
+    """Refuse values in a dtype so narrow that their rounding alone exceeds the tolerance of a correct kernel.
 
     Rounding to nearest gives values of one dtype a relative L2 error of about a quarter of its machine epsilon.
     """
@@ -209,7 +209,7 @@ def _reachable(operand: Operand, values: NDArray[Any], where: str) -> NDArray[An
     if values.dtype.kind == "f" and limit is not None:
         remedy = "round the values as the kernel has to round them, or set max_abs = 0.5 or more in family.toml"
         far = np.abs(values - np.rint(values)) > limit
-        _refuse(far, values, where, f"further from every integer than max_abs = {limit:g}", remedy)
+        _refuse(far, values, where, f"farther from every integer than max_abs = {limit:g}", remedy)
     return values
 
 

@@ -15,7 +15,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class FamilyError(EvoError, RuntimeError):
-    """Raised if the family's reference.py violates its contract, so that no candidate can be judged."""
+    """Raised if the family's reference.py violates its contract, so that no candidate can be evaluated."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,8 @@ _PARAMETERS = {
 """Parameters of the functions in reference.py, by name of the function."""
 
 _NEEDED_BY = {"yardstick": "`max_abs_ratio`", "verify": "`verified = true`"}
-"""Keys of an argument in family.toml that need a function, by name of the function. All families need the others."""
+"""Keys in family.toml that require an optional function, by name of the function. Other functions are always required.
+"""
 
 
 class ReferenceModule:
