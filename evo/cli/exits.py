@@ -6,7 +6,7 @@ from evo.errors import CannotJudge, Conflict, EvoError, InvalidInput, NotFound
 
 
 class Exit(IntEnum):
-    """Exit statuses, which are described in `MEANING`."""
+    """Exit codes. `MEANING` describes each code."""
 
     DONE = 0
     NOTHING_FOUND = 1
@@ -28,7 +28,7 @@ MEANING = {
     "use, the database is locked, read-only or has a newer schema, there is no compiler or no usable GPU, or a file or "
     "standard output cannot be read or written",
     Exit.CONFLICT: "the request does not fit the current state, e.g. resuming a search that has ended",
-    Exit.BUG: "an error of kernel-evo itself; the message names the file with the details",
+    Exit.BUG: "a bug in kernel-evo; the message names the file with the details",
     Exit.INTERRUPTED: "Ctrl-C ended the command: pressed twice, or once before anything ran. If a different signal N "
     "ended the command, the code is 128 + N",
     Exit.UNHEARD: "the reader of standard output closed the pipe, as `| head` does; the rest of the output is lost",

@@ -115,7 +115,7 @@ def main(arguments: list[str]) -> int:
             traceback.print_exc()
         if isinstance(error, OSError) and (refusal := _system_refusal(error)) is not None:
             return refusal
-        complain(f"this is a bug of kernel-evo ({type(error).__name__}: {error})\n  details: {_write_log(error)}")
+        complain(f"this is a bug in kernel-evo ({type(error).__name__}: {error})\n  details: {_write_log(error)}")
         return Exit.BUG
 
 
@@ -151,7 +151,7 @@ def message_of(error: EvoError, arguments: Sequence[str] = ()) -> str:
 
 
 def _from_environment(message: str, arguments: Sequence[str]) -> str:
-    """Replace an option at the start of a message by the environment variable from which it was read."""
+    """Replace an option at the start of a message with the environment variable from which it was read."""
     name, _, reason = message.partition(": ")
     variable = variable_of(name, arguments, os.environ)
     return message if variable is None else f"{variable}: {reason}; correct it, or `unset {variable}`"

@@ -175,7 +175,7 @@ def test_export_into_an_existing_or_unwritable_folder_is_refused(line: CommandLi
     assert "is not empty; choose another folder with --to" in refused.err
     for place in (exported / "kernel.c" / "below", Path("/proc/nowhere")):
         refused = line.run("champion", "export", "1", "--to", str(place))
-        assert (refused.code, "--to: " in refused.err, "choose another place" in refused.err) == (3, True, True)
+        assert (refused.code, "--to: " in refused.err, "choose another path" in refused.err) == (3, True, True)
     rendered = line.run("render", str(EXAMPLES / "saxpy"), "--to", str(exported))
     assert (rendered.code, "is a folder; choose a file" in rendered.err) == (2, True)
 

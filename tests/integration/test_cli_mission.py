@@ -55,7 +55,7 @@ def test_unwritable_report_folder_is_refused_before_the_mission_begins(line: Com
     refused = line.run("mission", "--rehearse", "--device", "cpu", "--to", str(tmp_path / "none" / "m.md"))
     assert (refused.code, refused.out) == (3, "")
     assert "--to: " in refused.err
-    assert "cannot be written (No such file or directory); choose another place, e.g. ./m.md" in refused.err
+    assert "cannot be written (No such file or directory); choose another path, e.g. ./m.md" in refused.err
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="the test needs a machine without a GPU")

@@ -78,7 +78,7 @@ def test_record_without_family_or_search_is_refused(line: CommandLine) -> None:
 def test_family_argument_together_with_resume_is_refused(line: CommandLine, command: str) -> None:
     refused = line.run(command, "softmax", "--resume", "1")
     assert refused.code == 2
-    assert refused.err == "Error: FAMILY: search 1 has a family already; omit FAMILY\n"
+    assert refused.err == "Error: FAMILY: search 1 already has a family; omit FAMILY\n"
 
 
 def test_trials_are_listed_with_a_metric_and_the_pareto_front(line: CommandLine) -> None:

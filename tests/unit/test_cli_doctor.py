@@ -22,7 +22,7 @@ from workers.system import sandbox
 def test_doctor_states_why_no_gpu_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CudaDriver, "look", lambda _: ([], NO_DRIVER))
     finding = doctor._cuda()
-    assert (finding.found, finding.detail, finding.remedy) == (False, "no GPU that can be used", NO_DRIVER)
+    assert (finding.found, finding.detail, finding.remedy) == (False, "no usable GPU", NO_DRIVER)
 
 
 def test_doctor_lists_usable_gpus_and_a_broken_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

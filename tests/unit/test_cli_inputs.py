@@ -96,7 +96,7 @@ def test_options_for_new_searches_are_refused_with_resume(words: str, capsys: py
 
 def test_webhook_secret_without_a_webhook_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["search", "sdpa", "--webhook-secret", "x" * 16]) == 2
-    assert "--webhook-secret: signs the message to a --webhook; add --webhook" in capsys.readouterr().err
+    assert "--webhook-secret: has no effect without --webhook" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_device_is_selected_among_devices_that_the_family_supports() -> None:
     with pytest.raises(NotFound) as refusal:
         choose([CUDA], "auto", cpu_only)
     assert str(refusal.value) == (
-        "no device fits --device auto; saxpy runs on cpu, and the devices of this machine are: cuda (NVIDIA L4)"
+        "no device fits --device auto; saxpy runs on cpu, and this machine has these devices: cuda (NVIDIA L4)"
     )
 
 
@@ -253,7 +253,7 @@ def test_child_failed_is_raised_if_a_child_process_ends_too_often() -> None:
     deaths = Deaths()
     for _ in range(RESTARTS):
         deaths.record(Dead())  # type: ignore[arg-type]
-    with pytest.raises(ChildFailed, match="the worker died 6 times within a minute: no device"):
+    with pytest.raises(ChildFailed, match="the worker ended unexpectedly 6 times within a minute: no device"):
         deaths.record(Dead())  # type: ignore[arg-type]
 
 

@@ -104,7 +104,7 @@ def test_unexpected_error_is_reported_as_bug_and_its_traceback_stored(
     shown_error = capsys.readouterr().err
     (log,) = tmp_path.glob("kernel-evo-*.log")
     assert shown_error == (
-        f"Error: this is a bug of kernel-evo (ZeroDivisionError: division by zero)\n  details: {log}\n"
+        f"Error: this is a bug in kernel-evo (ZeroDivisionError: division by zero)\n  details: {log}\n"
     )
     assert "Traceback" in log.read_text()
     for _ in range(entry.KEPT_CRASHES + 2):

@@ -349,7 +349,7 @@ def test_import_without_reference_writes_a_stub(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reference", "reason"),
     [
-        ("answers.py", "is not FILE:FUNCTION"),
+        ("answers.py", "must have the form FILE:FUNCTION"),
         ("no_such_module_here:f", "neither a file nor an installed Python module"),
         ("{folder}/answers.py:other", "defines no function other; it has conv"),
     ],

@@ -130,7 +130,7 @@ def test_file_that_is_not_a_kernelbench_problem_is_refused_with_the_reason(
 
 def test_kernelbench_file_that_ends_its_process_is_refused(tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text("import os\nos._exit(7)\n")
-    with pytest.raises(InvalidInput, match="ended the process that runs it"):
+    with pytest.raises(InvalidInput, match="could not be run: its process exited with status"):
         write_kernelbench(tmp_path / "p.py", tmp_path / "family")
 
 

@@ -62,7 +62,9 @@ def test_warm_start_omits_optuna_trials_with_unsupported_values(tmp_path: Path) 
         study = optuna.create_study(storage=storage, study_name=name, sampler=sampler)
         study.optimize(partial(_drawn, choices), n_trials=3)
     assert read_warm_start(f"{storage}#some")["configs"] == [{"BLOCK": 64}]
-    with pytest.raises(InvalidInput, match=r"^--warm-start: no completed trial of study 'none' is a config: BLOCK is "):
+    with pytest.raises(
+        InvalidInput, match=r"^--warm-start: study 'none' has no trial that can be used as a config: BLOCK is "
+    ):
         read_warm_start(f"{storage}#none")
 
 

@@ -10,7 +10,7 @@ VARIABLES: Mapping[str, str] = {
     "--url": "KERNEL_EVO_URL",
     "--webhook-secret": "KERNEL_EVO_WEBHOOK_SECRET",
 }
-"""Options that are read from the environment if they are not typed."""
+"""Environment variable of each option that can be set in the environment."""
 
 _TYPED: Mapping[str, str] = {
     "artefact_limit_gb": "--artefacts-gb",
@@ -40,7 +40,7 @@ _TYPED: Mapping[str, str] = {
     "webhook.secret": "--webhook-secret",
     "webhook.url": "--webhook",
 }
-"""Maps request fields to options: fields whose option has a different name, and fields that contain other fields."""
+"""Option or argument of each request field that has a different name, or that contains other fields."""
 
 _SAME = {
     "budget": ("cost_per_hour", "minutes", "stagnation", "trials"),
@@ -48,7 +48,7 @@ _SAME = {
     "": ("calls_per_second", "cost_per_hour", "db", "keep_days", "limit", "notes", "outcome", "priority", "reason",
          "seed", "sort", "strategy", "targets", "url"),
 }  # fmt: skip
-"""Fields whose option has the same name, by the request field that contains them; the request itself has the key ""."""
+"""Fields whose option has the same name, grouped by the field that contains them: ``""`` is the request itself."""
 
 _SPEC = ("family.toml", "document")
 """Prefix of a family.toml field in messages to users, and its prefix in requests."""
@@ -71,8 +71,7 @@ def typed_name(field: str) -> str:
 
 
 def variable_of(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
-    """Return the name of the environment variable that gave an option its value, or None if the option was typed or has
-    its default.
+    """Return the environment variable from which an option was read; None if the option was typed or has its default.
 
     Args:
         name: name of an option, e.g. ``--db``.

@@ -17,7 +17,7 @@ _SERVICE = frozenset({"--resume", "--url", "--token", "--db", "--json"})
 
 
 def complaint(error: TyperException, arguments: Sequence[str] = ()) -> str:
-    """Return the message for an error of typer, or an empty string if typer only printed help.
+    """Return the message for a Typer error, or an empty string if Typer only printed help.
 
     Args:
         arguments: the command line without the program's name.
@@ -37,7 +37,7 @@ def complaint(error: TyperException, arguments: Sequence[str] = ()) -> str:
 
 
 def _negative(error: TyperException, arguments: Sequence[str]) -> str | None:
-    """Return the message for a negative number that was given as an argument, which typer reads as an option.
+    """Return the message for a negative number that was given as an argument, which Typer reads as an option.
 
     None if the error has a different cause.
     """
@@ -57,7 +57,7 @@ def _negative(error: TyperException, arguments: Sequence[str]) -> str | None:
 
 
 def _misspelt(error: TyperException, arguments: Sequence[str]) -> str | None:
-    """Return the message for an unknown option, command or argument that has a correction; None for other errors."""
+    """Return the message for an unknown option, command or argument if a correction is known, else None."""
     context: Any = getattr(error, "ctx", None)
     command: Any = getattr(context, "command", None)
     if command is None:
@@ -78,7 +78,7 @@ def _misspelt(error: TyperException, arguments: Sequence[str]) -> str | None:
 
 
 def _meant_option(option: str, options: Sequence[str], arguments: Sequence[str]) -> str | None:
-    """Return an unknown option as it was typed, and what to write instead; None if this is unclear."""
+    """Return an unknown option with its correction, e.g. ``--problm; write --problem``; None if none is known."""
     written = next((each for each in arguments if each.startswith(option)), option)
     word, _, value = written.partition("=")
     names = [f"--{word.lstrip('-')}", *([] if len(word) > len(option) else [option])]
@@ -164,7 +164,7 @@ _UNLIMITED = {"all", "any", "inf", "infinite", "infinity", "unlimited", "forever
 
 
 def _meant(error: Mapping[str, Any], parameter: Any) -> list[str]:
-    """Return the values that the user may mean, after checking that the parameter accepts them."""
+    """Return the valid values that the user may have meant by an invalid value."""
     given, (least, most) = str(error["input"]), _bounds(parameter)
     if choices := _choices(error):
         meant = closest(given, choices)
@@ -183,7 +183,7 @@ def _meant(error: Mapping[str, Any], parameter: Any) -> list[str]:
 
 
 def _example(error: Mapping[str, Any], parameter: Any) -> str:
-    """Return a value that the parameter accepts; empty if it is neither a number nor one of several words."""
+    """Return an example of a valid value; empty if the parameter takes neither a number nor one of several words."""
     if choices := _choices(error):
         return choices[0]
     least, most = _bounds(parameter)

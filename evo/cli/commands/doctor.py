@@ -186,7 +186,7 @@ def _cuda() -> Finding:
     from workers.backends.cuda.device import DRIVER
 
     devices, obstacle = DRIVER.look()
-    detail = ", ".join(device.model for device in devices) or "no GPU that can be used"
+    detail = ", ".join(device.model for device in devices) or "no usable GPU"
     return Finding(what="CUDA", found=obstacle is None, detail=detail, needed_for="CUDA devices", remedy=obstacle or "")
 
 
@@ -230,14 +230,14 @@ def _temporary() -> Finding:
     """Check the temporary folder, because compiled kernels are loaded from it."""
     from workers.system.exhaustion import MachineExhausted, refuse_noexec
 
-    folder, remedy = "none that can be written", ""
+    folder, remedy = "no writable folder", ""
     try:
         folder = tempfile.gettempdir()
         refuse_noexec(Path(folder))
     except MachineExhausted as error:
         remedy = str(error)
     except OSError as error:
-        remedy = f"set TMPDIR to a folder that can be written: {error.strerror or error}"
+        remedy = f"set TMPDIR to a writable folder: {error.strerror or error}"
     return Finding(what="temporary files", found=not remedy, detail=folder, needed_for="CPU devices", remedy=remedy)
 
 

@@ -205,7 +205,7 @@ def render(
         str | None,
         typer.Option(help="Architecture or model of a GPU, which this machine need not have; replaces --device."),
     ] = None,
-    to: Annotated[Path | None, typer.Option(help="File to write; without it, standard output.")] = None,
+    to: Annotated[Path | None, typer.Option(help="File to write; by default, standard output.")] = None,
 ) -> None:
     """Print the source of one config."""
     from evo.cli.files.writing import write_file, writing_to

@@ -1,4 +1,4 @@
-"""The command ``mission`` checks the machine, searches the mission's shapes, and writes a report."""
+"""The command ``mission`` runs a complete example: it checks the machine, searches, and writes a report."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any

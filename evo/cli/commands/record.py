@@ -84,7 +84,7 @@ def record(
 ) -> None:
     """Measure every valid config of a space and write the results as a Kernel Tuner cache and as T4 results.
 
-    T4 is the format of github.com/odgaard/TuningSchema. A search can later read these files in place of measuring on a
+    T4 is the format of github.com/odgaard/TuningSchema. A later search can replay these files instead of measuring on a
     device. The connected workers measure the configs as in any search, and the database stores the results. After an
     interruption, only the remaining configs are measured.
     """
@@ -94,7 +94,7 @@ def record(
 
     asked: Request | int
     if resume is not None and family is not None:
-        raise typer.BadParameter(f"search {resume} has a family already; omit FAMILY", param_hint="FAMILY")
+        raise typer.BadParameter(f"search {resume} already has a family; omit FAMILY", param_hint="FAMILY")
     if resume is not None:
         refuse_with_resume(context, {"--to"})
         with connect(where) as connection:
@@ -146,8 +146,8 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
     out.print(f"{len(recording.entries):,} configs, {share}")
     if view.device.runs == "recordings":
         out.print(
-            "Compile and timing seconds in this recording are those of the replay, close to zero. The original "
-            "recording has the measured seconds."
+            "The search replayed a recording, so the compile and timing durations in the new files are close to zero. "
+            "The original recording has the measured durations."
         )
 
 

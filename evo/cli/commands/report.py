@@ -38,8 +38,8 @@ def report(
             min=0.0001,
             max=MOST,
             metavar="MONEY",
-            help="Cost per hour of the machines that worked for the search; by default, the cost per hour of the "
-            "search's budget.",
+            help="Cost per hour of the machines that worked for the search; by default, the --cost-per-hour of the "
+            "search.",
         ),
     ] = None,
     calls_per_second: Annotated[

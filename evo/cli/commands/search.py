@@ -250,7 +250,10 @@ def search(
     if resume is not None and suite is None:
         refuse_with_resume(context, {"--ablate", "--detach", "--announce"})
     if webhook is None and webhook_secret is not None and "--webhook-secret" in typed_options(context):
-        raise InvalidInput("--webhook-secret", "signs the message to a --webhook; add --webhook, or omit the secret")
+        raise InvalidInput(
+            "--webhook-secret",
+            "has no effect without --webhook, whose message it signs; add --webhook, or omit the secret",
+        )
     then = partial(ablation.after_search, as_json=as_json) if ablate else None
     if detach and ablate and where.url is not None:
         raise InvalidInput("--ablate", "runs after the search, and --detach does not wait for it; run `ablate` later")
@@ -261,7 +264,7 @@ def search(
     if resume is not None and suite is not None:
         raise InvalidInput("--suite", f"search {resume} has its own problem; omit --suite or --resume")
     if resume is not None and family is not None:
-        raise typer.BadParameter(f"search {resume} has a family already; omit FAMILY", param_hint="FAMILY")
+        raise typer.BadParameter(f"search {resume} already has a family; omit FAMILY", param_hint="FAMILY")
     if resume is not None:
         where = _with_standby(where, context)
         from evo.cli.session import session

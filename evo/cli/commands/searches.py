@@ -157,7 +157,7 @@ def edit(
     if as_json:
         print_json(view)
     else:
-        archived_text = ", in the archive" if view.archived else ""
+        archived_text = " and is archived" if view.archived else ""
         console().print(f"Search {view.id} has priority {view.priority}{archived_text}. Notes: {view.notes or 'none'}")
 
 
@@ -199,8 +199,8 @@ def gc(
         return
     text = (
         f"{gone.searches_deleted} searches, {gone.workers_deleted} silent workers, {gone.tokens_deleted} invalid "
-        f"tokens, {gone.families_deleted} unused family versions, and {gone.artefacts_deleted} artefacts with "
-        f"{gone.bytes_freed / 1e6:,.1f} MB. Of {gone.searches_thinned} searches with champions, the reports on all "
-        "other trials."
+        f"tokens, {gone.families_deleted} unused family versions, {gone.artefacts_deleted} artefacts "
+        f"({gone.bytes_freed / 1e6:,.1f} MB), and, in {gone.searches_thinned} searches with champions, the reports on "
+        "all other trials."
     )
     console().print(f"{'Would be deleted' if dry_run else 'Deleted'}: {text}")

@@ -26,7 +26,7 @@ _GOOD = ("measured", "estimated")
 
 
 def head(view: SearchView, page: str) -> RenderableType:
-    """Return the header: the search's terms, the size of its space, and the URL of its page."""
+    """Return the header: the search's settings, the size of its space, and the URL of its page."""
     device, objective = view.device, view.objective
     threads = f", {count_text(objective.threads, 'thread')}" if kind_of(device.kind).on_host else ""
     terms = f"{objective.cache}{threads}"
@@ -104,7 +104,7 @@ def left_text(view: SearchView) -> str:
 
 
 def meanwhile_text(view: SearchView) -> str | None:
-    """Return text about the current confirmation or long job; None if there is none, or if `left_text` returns it."""
+    """Return the progress of a running confirmation or long job; None if none runs, or if `left_text` contains it."""
     text = progress_text(view)
     return None if text == left_text(view) else text
 
@@ -250,7 +250,7 @@ def duplicates_text(trial: TrialView, duplicates: Mapping[int, int]) -> str:
 
 @contextmanager
 def unechoed() -> Iterator[None]:
-    """Context manager that keeps the terminal, if possible, from writing ``^C`` into a display that redraws itself."""
+    """Context manager that, if possible, stops the terminal from printing ``^C``, which would damage the live panel."""
     try:
         import termios
     except ImportError:  # not a POSIX system

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 _GAP = 3
-"""Number of blanks between two columns of a table."""
+"""Number of spaces between two columns of a table."""
 
 _WIDTH, _HEIGHT = 200, 50
 """Assumed size of an output that is not a terminal."""
 
 _PADDING = 2
-"""Number of blanks on the right of each column of `facts`."""
+"""Number of spaces on the right of each column of `facts`."""
 
 _LEAST_VALUE = 8
-"""Minimum width of a value next to its name. With less room, the value is below the name."""
+"""Minimum width of a value next to its name. With less space, the value is printed below the name."""
 
 _FOLDED = 16
 """A word longer than this, such as a whole config, may continue on the next line."""
@@ -59,7 +59,7 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def written(path: object, what: str = "") -> str:
-    """Return the line that reports a file or folder that was written."""
+    """Return a line which reports that a file or folder was written."""
     return f"wrote {one_line(str(path))}{what}"
 
 

@@ -121,7 +121,7 @@ def print_failures(out: Console, trials: Sequence[TrialView]) -> None:
 
 
 def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
-    """Return a table of the best trials and the baselines. Values that all configs share are in the title.
+    """Return a table of the best trials and the baselines. The title lists the tunables that are equal in all configs.
 
     Confirmed trials come first. Baselines are listed among the trials with quick times or, if the search has a metric,
     after them. Only trials have a rank, which is their position in `ranking`.
@@ -161,7 +161,7 @@ def _time_cells(view: SearchView, time_us: float | None, source: str) -> tuple[s
 
 
 def front_table(view: SearchView, front: Sequence[TrialView]) -> Table:
-    """Return a table of the Pareto front of two objectives, sorted by the first objective, with quick values."""
+    """Return a table of the Pareto front of two objectives, sorted by the first. The values are from quick samples."""
     shared = _shared([trial.config for trial in front])
     made = table(">trial", *(f">{axis.called}" for axis in view.objective.axes or ()), "config")
     made.title = f"Pareto front of {count_text(len(front), 'trial')}{'' if view.estimated else ', by quick samples'}"
@@ -198,7 +198,7 @@ def gains_text(gains: Sequence[Gain]) -> RenderableType:
 
 
 def challenges_text(challenges: Sequence[ChallengeView], report: str) -> RenderableType:
-    """Return the verdicts as text.
+    """Return the verdicts on all challengers as text.
 
     The last promotion is shown with all rules. All other verdicts are shown with their first unmet rule.
 
@@ -220,7 +220,7 @@ def challenges_text(challenges: Sequence[ChallengeView], report: str) -> Rendera
 
 
 def _last_promotion(challenges: Sequence[ChallengeView]) -> ChallengeView | None:
-    """Return the challenge whose rules are all printed; None if no trial was promoted."""
+    """Return the latest challenge that ended with a promotion; None if no trial was promoted."""
     return next((each for each in reversed(challenges) if each.verdict.promote), None)
 
 

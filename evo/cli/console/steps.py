@@ -1,4 +1,4 @@
-"""Prints the output of ``measure``, which contains every step with its result."""
+"""Prints the output of ``measure``: every step with its result."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

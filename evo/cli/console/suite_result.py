@@ -49,7 +49,7 @@ class SuiteResult:
 
 
 def print_suite(out: Console, result: SuiteResult, size: int, where: str) -> None:
-    """Print the calls with their times, then for each family the set of at most `size` configs and its table."""
+    """Print the calls with their times, then for each family a set of at most `size` configs with the calls of each."""
     suite = result.suite
     out.print(styled("\n", (f"Suite {suite.name}", "bold")))
     rows = table("call", "family", "problem", ">time", "over the fastest baseline", "champion")

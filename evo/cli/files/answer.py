@@ -22,7 +22,7 @@ _FROM_NUMPY = frozenset({"from_numpy", "as_tensor", "tensor", "asarray", "array"
 def read_answer(reference: str) -> Answer:
     """Return the function that computes the expected outputs.
 
-    A file, and a module of the user, is read but not run, and its text becomes part of the family. A function of an
+    A file or a module of the user is read but not run, and its text becomes part of the family. A function of an
     installed library is imported to read its parameters, and the family imports it by name.
 
     Args:
@@ -33,7 +33,9 @@ def read_answer(reference: str) -> Answer:
     """
     where, _, function = reference.rpartition(":")
     if not where or not function.isidentifier():
-        raise InvalidInput("--reference", f"{reference!r} is not FILE:FUNCTION or MODULE:FUNCTION, e.g. conv.py:conv")
+        raise InvalidInput(
+            "--reference", f"{reference!r} must have the form FILE:FUNCTION or MODULE:FUNCTION, e.g. conv.py:conv"
+        )
     path = _path(where)
     if path is None or _is_library(path):
         return _of_library(where, function)
@@ -90,7 +92,7 @@ def _defined(name: str, tree: ast.Module) -> ast.AST | None:
 def _library(function: str, tree: ast.Module) -> str:
     """Return the library whose arrays a function takes: ``torch``, ``jax``, or an empty string for NumPy.
 
-    A function that uses a library takes its arrays, unless the function converts NumPy arrays itself.
+    A function that uses PyTorch or JAX takes arrays of that library, unless the function converts NumPy arrays itself.
     """
     reached = [*_reached(function, tree)]
     used = {each.id for node in reached for each in ast.walk(node) if isinstance(each, ast.Name)}
@@ -108,7 +110,7 @@ def _library(function: str, tree: ast.Module) -> str:
 
 
 def _reached(function: str, tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the definition of a function, and the definitions of the names in the file that it uses."""
+    """Yield the definition of a function, and of each name in the file that it uses directly or indirectly."""
     waiting, seen = [function], set[str]()
     while waiting:
         name = waiting.pop()

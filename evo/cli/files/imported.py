@@ -105,7 +105,7 @@ def write_imported(
 
     Args:
         folder: folder to create. If None, the folder is in the working directory and has the name of the source.
-        entries: names of the kernel functions that a call consists of; see `drafted`.
+        entries: names of the kernel functions that one call runs; see `drafted`.
         reference: ``FILE:FUNCTION`` or ``MODULE:FUNCTION`` that computes the expected outputs. If None, the user writes
             the reference later.
         roles: roles of arrays as ``NAME=ROLE``, which take precedence over the inferred roles.

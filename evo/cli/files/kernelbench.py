@@ -83,7 +83,7 @@ def _run(file: Path) -> dict[str, Any]:
     except (ValueError, IndexError):
         last_line = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise InvalidInput(
-            str(file), f"ended the process that runs it (status {done.returncode}): {last_line:.300}"
+            str(file), f"could not be run: its process exited with status {done.returncode}: {last_line:.300}"
         ) from None
     if not isinstance(answer, dict) or "error" in answer:
         reason = str(answer["error"]) if isinstance(answer, dict) else "printed no description"

@@ -58,7 +58,7 @@ def with_local_functions(text: str, file: Path, within: Sequence[Path] = ()) -> 
         copies = definitions(copied, module.name)
         if clash := sorted(name for name in copies.keys() & own.keys() if not _is_import(copies[name])):
             notes.append(
-                f"{module.name} also defines {', '.join(clash)}: rename one of the two, and copy the functions that "
+                f"{module.name} also defines {', '.join(clash)}: rename one definition, and copy the functions that "
                 "the kernel needs"
             )
             continue

@@ -18,7 +18,7 @@ from evo.text.shell import command, quoted
 
 
 def check_place(folder: Path, option: str) -> str:
-    """Return the name of a new family, which is the name of its folder.
+    """Check the folder of a new family, and return its name, which becomes the family's name.
 
     Args:
         option: option or argument of the command line that named the folder.
@@ -38,7 +38,10 @@ def check_place(folder: Path, option: str) -> str:
 
 
 def _named(option: str, folder: Path, place: Path) -> str:
-    """Return an option with an unused folder next to `folder`, named like `place`, as an example for an error."""
+    """Return an option with the path of an unused folder next to `folder`, as an example for an error.
+
+    The name of the unused folder is derived from the name of `place`.
+    """
     name = re.sub(r"[^A-Za-z0-9_.+-]+", "_", place.name[:80]).strip("_.+-") or "kernel"
     parent = Path() if folder == Path() or folder.name in ("", "..") else folder.parent
     names = chain((name, f"my_{name}"), (f"{name}_{number}" for number in count(2)))
@@ -69,7 +72,7 @@ def writing_to(target: Path, option: str = "--to") -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise EvoError(
-            f"{option}: {target} cannot be written ({reason}); choose another place, e.g. ./{target.name}"
+            f"{option}: {target} cannot be written ({reason}); choose another path, e.g. ./{target.name}"
         ) from None
 
 

@@ -17,11 +17,11 @@ RESTARTS = 5
 WINDOW_S = 60.0
 """A child that ends unexpectedly more than `RESTARTS` times within these seconds is not started again."""
 GRACE_S = 10.0
-"""Time limit in seconds for the end of a child after SIGTERM. A child that exceeds it is killed."""
+"""Seconds that a child may take to end after SIGTERM before it is killed."""
 
 
 class ChildFailed(EvoError, RuntimeError):
-    """A child process did not start, or died repeatedly. The message contains the output of the process."""
+    """A child process did not start, or repeatedly ended unexpectedly. The message contains its last output."""
 
 
 class Child:
@@ -32,7 +32,7 @@ class Child:
 
     Args:
         name: name of the child in messages.
-        log: file; the output of the child is appended to it.
+        log: file to which the output of the child is appended.
         token: token for the service, passed in the environment, which other users cannot read.
         standby: process that has loaded the modules of the subcommand, or None to start a new process.
     """
@@ -87,21 +87,23 @@ class Child:
 
 
 class Deaths:
-    """Counts recent deaths of child processes."""
+    """Counts the child processes that ended unexpectedly in the last `WINDOW_S` seconds."""
 
     def __init__(self) -> None:
         self._at: list[float] = []
 
     def record(self, child: Child) -> None:
-        """Count the death of a child process.
+        """Count a child process that ended unexpectedly.
 
         Raises:
-            ChildFailed: too many child processes died within `WINDOW_S`.
+            ChildFailed: more than `RESTARTS` child processes ended within `WINDOW_S` seconds.
         """
         now = time.monotonic()
         self._at = [at for at in self._at if now - at < WINDOW_S] + [now]
         if len(self._at) > RESTARTS:
-            raise ChildFailed(f"the {child.name} died {len(self._at)} times within a minute: {child.last_words()}")
+            raise ChildFailed(
+                f"the {child.name} ended unexpectedly {len(self._at)} times within a minute: {child.last_words()}"
+            )
 
 
 CHECK_S = 0.5

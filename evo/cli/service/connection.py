@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TIMEOUT_S = 60.0
-"""Seconds to wait for a service that stopped answering."""
+"""Seconds for which requests to an unavailable service are retried."""
 QUIET_S = 5.0
-"""Seconds of an outage after which a message states that requests are repeated."""
+"""Seconds of an outage after which a message reports the retries."""
 
 PAUSE_S = 0.5
 
@@ -47,8 +47,8 @@ class Connection:
         return self._client
 
     def ask(self, question: "Callable[[Client], T]", on_silence: "Callable[[str], None] | None" = None) -> T:
-        """Send a request and return the answer. The request is repeated while the service is unavailable, so
-        it must be idempotent.
+        """Call `question` with the client, and return the result. It is called again while the service is unavailable,
+        so its requests must be idempotent.
 
         Args:
             on_silence: function that is called once, with a message, if the service is unavailable for `QUIET_S`.

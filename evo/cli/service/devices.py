@@ -21,7 +21,7 @@ def cache_folder() -> Path:
 
 
 def cache_trouble() -> str | None:
-    """Return why this machine's workers cannot write their cache, and a remedy, or None if they can."""
+    """Return why this machine's workers cannot write their cache, with a remedy; None if they can write it."""
     folder = cache_folder()
     if (reason := unwritable(folder)) is None:
         return None
@@ -32,7 +32,7 @@ def cache_trouble() -> str | None:
 
 
 def unwritable(folder: Path) -> str | None:
-    """Return the reason why no file can be written in a folder, or None if files can be written.
+    """Return the reason why no file can be written in a folder; None if files can be written.
 
     The check writes a file, because permissions do not reveal a full disk.
     """
@@ -46,7 +46,7 @@ def unwritable(folder: Path) -> str | None:
 
 
 def local_devices() -> list[Device]:
-    """Return every device of this machine. A kind whose libraries are missing has no device."""
+    """Return every device of this machine, except devices whose libraries are missing."""
     from api.operations.logs import configure
     from workers.backends import driver
 
@@ -68,7 +68,8 @@ def choose(devices: list[Device], wanted: str, family: Family) -> Device:
 
     Raises:
         NotFound: no device fits.
-        EvoError: the CPU matches, but there is no working C compiler, or a GPU is requested, but no GPU is usable.
+        EvoError: the family and the request need a CPU, but no C compiler works; or they need a GPU, but none is
+            usable.
     """
     for device in devices:
         if device.kind in family.implementations and _is(device, wanted):
@@ -79,7 +80,7 @@ def choose(devices: list[Device], wanted: str, family: Family) -> Device:
     meant = None if wanted in family.implementations else closest(wanted, family.implementations)
     remedy = "" if meant is None else f"; write --device {meant}"
     raise NotFound(
-        f"no device fits --device {wanted}; {family.name} runs on {runs_on}, and the devices of this machine are: "
+        f"no device fits --device {wanted}; {family.name} runs on {runs_on}, and this machine has these devices: "
         f"{here}{remedy}"
     )
 

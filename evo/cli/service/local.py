@@ -21,7 +21,7 @@ from evo.search.lifecycle import State
 START_S = 60.0
 """Seconds within which a started service must answer, or a started worker must find its devices."""
 WORKER = "local"
-"""Identity of the worker that commands on a local database share."""
+"""Id of the worker that all commands on a local database share."""
 CONNECTED_S = 45.0
 """A worker counts as connected for this number of seconds after its last message."""
 LOOK_S = 0.1
@@ -245,7 +245,7 @@ def worker_connected(
     The service measures these seconds, so differences between clocks do not matter.
 
     Args:
-        other_than: id of a worker that does not count.
+        other_than: id of a worker that is ignored.
     """
     try:
         with Client(url, token=token, attempts=2) as client:

@@ -18,9 +18,12 @@ SQLITE = b"SQLite format 3\0"
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceRef:
-    """The service that a command uses: the service at `url`, or the service of the local database.
+    """The service that a command uses.
 
-    `standby` are processes that a local service and worker may use, if the command has started them in advance.
+    Attributes:
+        url: address of the service; None for the service of the local database.
+        database: path of the local database; None for the default database.
+        standby: processes that were started in advance for a local service and worker; None if there are none.
     """
 
     url: str | None = None
@@ -30,7 +33,7 @@ class ServiceRef:
 
     @property
     def options(self) -> str:
-        """Quoted options that reach the same service, with a leading space and without a password."""
+        """Quoted options that make another command use the same service. They start with a space and omit passwords."""
         if self.url is not None:
             return f" --url {quoted(masked(self.url))}"
         return "" if self.database is None else f" --db {quoted(str(self.database))}"
@@ -89,8 +92,7 @@ class LocalDatabase:
 
     @classmethod
     def to_use(cls, database: Path | None) -> "LocalDatabase":
-        """Return the database for a command that only reads. The default database may be missing, but not a database
-        that the user named.
+        """Return the database for a command that creates no database. Only the default database may be missing.
 
         Raises:
             NotFound: the user named a database that does not exist.

@@ -17,7 +17,7 @@ _WHERE = "Service"
 Url = Annotated[
     str | None,
     typer.Option(
-        help="Address of a running service; without it, the local database is used.",
+        help="Address of a running service; by default, the local database is used.",
         envvar=VARIABLES["--url"],
         rich_help_panel=_WHERE,
     ),

@@ -3,7 +3,7 @@
 Loading the modules of the service and of the worker takes about a second each. A command that may start both therefore
 starts these processes first, and loads its own modules meanwhile. A process gets its arguments in one line on standard
 input (`evo.cli.loaded`). If the input ends without a line, e.g. because the arguments of the command are wrong, the
-process ends and has changed nothing.
+process ends without effect.
 """
 
 import gc
@@ -57,7 +57,7 @@ class StandbyProcess:
         If the process has ended, e.g. because a module cannot be imported, return None.
 
         Args:
-            log: file; the output of the subcommand is appended to it.
+            log: file to which the output of the subcommand is appended.
             token: token for the service.
         """
         assert self._process.stdin is not None

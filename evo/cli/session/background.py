@@ -30,7 +30,7 @@ def detach(arguments: Sequence[str], location: LocalDatabase, options: str, *, a
         as_json: True to print the search as JSON, False to print it as text.
 
     Returns:
-        0 if the search has begun. If the background process ended before that, its output is shown and its exit code
+        0 if the search has begun. If the background process ended earlier, its output is shown, and its exit code is
         returned.
     """
     log = location.log(

@@ -54,13 +54,13 @@ def _number(stem: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
-    """A run of a proposer on problems.
+    """A run of one proposer on several KernelBench problems.
 
     Attributes:
         client: function that returns a client of the service.
-        terms: terms of every search.
+        terms: request fields of every search.
         families: folder for the imported families.
-        together: number of problems that are worked on at the same time. A device still measures one kernel at a time.
+        together: number of problems that are processed concurrently. A device still measures one kernel at a time.
         minutes: time limit in minutes, None if there is none. At the limit, searches are cancelled, and their results
             so far are reported.
         say: function that prints a line of the transcript.
@@ -75,7 +75,7 @@ class Contest:
     say: Callable[[str], None] = lambda text: None
 
     def run(self, files: Sequence[Path]) -> list[Result]:
-        """Work on every problem, and return the results in the order of the files."""
+        """Process every problem, and return the results in the order of the files."""
         waiting, active, done = list(files), list[Work](), dict[Path, Result]()
         end = float("inf") if self.minutes is None else time.monotonic() + 60 * self.minutes
         while waiting or active:
@@ -111,7 +111,7 @@ class Contest:
         return True
 
     def _cut_short(self, work: Work) -> Result:
-        """Cancel a problem's search when the time is over, and return its results so far."""
+        """Cancel a problem's search at the time limit, and return its results so far."""
         search_id = work.result.search_id
         if search_id is None:
             return Result(problem=work.file.stem, trouble="no time was left")
@@ -121,7 +121,7 @@ class Contest:
                 client.command(each.tuning_id, "cancel")
         if client.search(search_id).state not in TERMINAL:
             client.command(search_id, "cancel")
-        self.say(f"{work.file.stem}: ended early, because the time is over")
+        self.say(f"{work.file.stem}: ended early at the time limit")
         return self._result(search_id, work.file.stem, time.monotonic() - work.began)
 
     def _steps(self, work: Work) -> Iterator[None]:

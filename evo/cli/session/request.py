@@ -39,7 +39,7 @@ class Request:
             family: name of a family, or path of its folder.
             problem: problem fields as ``NAME=VALUE,…``. If empty, all fields have their defaults.
             policy: name of a policy, or path of a file.
-            terms: other terms of the search.
+            terms: other fields of the request.
 
         Raises:
             NotFound: the family does not exist.
@@ -59,7 +59,7 @@ class Request:
         return replace(self, terms={**self.terms, "policy": dict(policy)})
 
     def with_terms(self, **terms: Any) -> "Request":
-        """Return a copy with other terms of the search, e.g. another budget."""
+        """Return a copy in which some request fields are replaced, e.g. the budget."""
         return replace(self, terms={**self.terms, **terms})
 
     def instance(self, kind: str) -> Problem:

@@ -209,7 +209,7 @@ def _mention_cache(out: Console, trouble: str | None) -> None:
 
 
 def _cache_warning(connection: Connection, view: SearchView) -> str | None:
-    """Return the warning about the worker's cache that came with the latest trial, if there is one."""
+    """Return the warning about the worker's cache that the latest trial contains; None if there is none."""
     latest = connection.ask(lambda client: client.trials(view.id, sort="-number", limit=1)).items
     warnings = (trial.environment.get("cache") for trial in latest)
     return next((f"{each[0].upper()}{each[1:]}." for each in warnings if each), None)

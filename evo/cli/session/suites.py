@@ -31,7 +31,7 @@ EXCHANGE_SHARE = 0.2
 """Share of the time budget for measuring champions on the other problems of their families, over all calls."""
 
 SLICES = 4
-"""Average number of slices per call."""
+"""Average number of slices (turns of a search) per call."""
 
 LEAST_SLICE_S = 2.0
 NEIGHBOURS = 3
@@ -77,8 +77,6 @@ def run(
     suite: Suite, requests: Mapping[str, Request], where: ServiceRef, budget: Shared, *, as_json: bool
 ) -> SuiteResult:
     """Search the calls of a suite with one budget, then measure the champion of each call on similar problems.
-
-    Return the result of the suite.
 
     Args:
         requests: request of each call, by the name of the call. The budget of a request is replaced.
@@ -213,8 +211,7 @@ class _Conductor:
         self._announce(entry.call.name, entry.view)
 
     def _announce(self, name: str, view: SearchView) -> None:
-        """Print the terms of the first search. The other searches differ from the first search only in problem and
-        space."""
+        """Print the settings of the first search. The other searches differ from it only in problem and space."""
         if any(each.view is not None and each.view.id < view.id for each in self._entries.values()):
             self._session.shown.note(f"{name}, search {view.id}: {view.subject}, {space_text(view)}")
             return

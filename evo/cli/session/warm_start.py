@@ -67,8 +67,8 @@ def _from_study(address: str) -> dict[str, Any]:
     odd = [(name, value) for trial in done for name, value in trial.params.items() if not _is_tunable_value(value)]
     done = [trial for trial in done if all(map(_is_tunable_value, trial.params.values()))]
     if not done:
-        reason = f"no completed trial of study {study.study_name!r} is a config: {odd[0][0]} is {odd[0][1]!r}"
-        raise InvalidInput(OPTION, f"{reason}; values of tunables are finite numbers, words, true and false")
+        reason = f"study {study.study_name!r} has no trial that can be used as a config: {odd[0][0]} is {odd[0][1]!r}"
+        raise InvalidInput(OPTION, f"{reason}; values of tunables must be finite numbers, words, true or false")
     upside_down = study.direction.name == "MAXIMIZE"
     done.sort(key=lambda trial: trial.value or 0.0, reverse=upside_down)
     return {"source": f"study {study.study_name}"[:200], "configs": [dict(trial.params) for trial in done[:MOST]]}

@@ -13,7 +13,7 @@ from evo.search.suite.recorder import FUNCTIONS, Recorder
 
 
 def watch(script: Path, arguments: Sequence[str]) -> tuple[Recorder, str | None]:
-    """Run a script like `python SCRIPT ARGUMENTS…`, and record its calls of PyTorch.
+    """Run a script like `python SCRIPT ARGUMENTS…`, and record its calls of PyTorch functions.
 
     Returns:
         The recorded calls, and the reason why the script failed; None if it succeeded.

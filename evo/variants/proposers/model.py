@@ -40,7 +40,7 @@ class ModelProposer:
             information="insights",
             wait=wait,
         )
-        self._context.say(f"{problem}: ended by {evolution.run()}")
+        self._context.say(f"{problem}: ended (reason: {evolution.run()})")
         yield
 
 

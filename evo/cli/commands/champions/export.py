@@ -86,7 +86,7 @@ def export(
     for name, reason in left_out.items():
         out.print(f"  without a kernel: {name} ({reason})")
     use = f"python -c 'import {to.name}; print({to.name}.report())'"
-    out.print(f"\nUse the package with PyTorch, e.g. in the folder above it:  {use}")
+    out.print(f"\nUse the package with PyTorch, e.g. in its parent folder:  {use}")
 
 
 def _champions(client: "Client", call: "Call", device: str | None) -> "Iterator[ChampionView]":

@@ -180,7 +180,7 @@ def _token(option: str | None, file: Path | None) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput("--token-file", f"{file} cannot be read: {error}") from None
     if not text:
-        raise InvalidInput("--token-file", f"{file} is empty")
+        raise InvalidInput("--token-file", f"{file} is empty; write the token into it")
     return text
 
 

@@ -96,7 +96,7 @@ def list_(*, where: ServiceRef, as_json: Json = False) -> None:
     if as_json:
         print_json(tokens)
         return
-    rows = table("id", "name", "roles", "worker", "state", "last used", "made")
+    rows = table("id", "name", "roles", "worker", "state", "last used", "created")
     for each in tokens:
         made = f"{each.created_at:%Y-%m-%d} by {each.created_by}"
         used = "never" if each.last_used_at is None else f"{each.last_used_at:%Y-%m-%d %H:%M}"

@@ -145,7 +145,7 @@ def kernelbench(
 
 @contextlib.contextmanager
 def _families(out: Path | None) -> Iterator[Path]:
-    """Yield the folder for imported families, which is in `out` or, without `out`, temporary."""
+    """Yield the folder for imported families: a subfolder of `out`, or a temporary folder if `out` is None."""
     if out is not None:
         yield out / "families"
         return

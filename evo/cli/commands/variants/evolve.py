@@ -35,11 +35,11 @@ PROPOSALS = 10
 
 Provider = Literal["openai", "anthropic"]
 ENDS = {
-    "proposals": "the allowed number of proposals was reached",
-    "usd": "the next request could exceed the budget in USD",
-    "minutes": "the time is used up",
-    "share": "the wanted share of the device's limit is reached",
-    "model": "the model's service gave no answer several times",
+    "proposals": "the maximum number of proposals was reached",
+    "usd": "the next request might exceed the budget in USD",
+    "minutes": "the time limit was reached",
+    "share": "a variant reached the requested share of the device's limit",
+    "model": "several consecutive requests to the model got no answer",
 }
 
 
@@ -179,7 +179,7 @@ def prices_of(price_in: float | None, price_out: float | None, budget_usd: float
     """Return the prices of a model. A missing price is 0.
 
     Raises:
-        InvalidInput: there is a budget in USD, but a price is missing, or both are 0.
+        InvalidInput: a budget in USD is set, but a price is missing, or both prices are 0.
     """
     from evo.variants.evolve.message import Prices
 
@@ -187,7 +187,7 @@ def prices_of(price_in: float | None, price_out: float | None, budget_usd: float
         if budget_usd is not None and price is None:
             raise InvalidInput(option, "is needed for a budget in USD; set both prices, 0 for free tokens")
     if budget_usd is not None and not (price_in or price_out):
-        raise InvalidInput("--price-in", "must be more than 0 for a budget in USD, or --price-out must be")
+        raise InvalidInput("--price-in", "must be greater than 0 for a budget in USD if --price-out is 0")
     return Prices(tokens_in=price_in or 0.0, tokens_out=price_out or 0.0)
 
 
@@ -199,7 +199,9 @@ def _search(connection: "Connection", search_id: int | None, *, family: str, **t
         return Request.of(family=family, **terms).submit(connection.client)
     view = connection.client.search(search_id)
     if family not in (view.family, view.source) and not family.rstrip("/").endswith(f"/{view.family}"):
-        raise InvalidInput("--search", f"search {search_id} is of family {view.family}, not of {family}")
+        raise InvalidInput(
+            "--search", f"search {search_id} belongs to family {view.family}, not {family}; choose a search of {family}"
+        )
     return view
 
 
