@@ -48,5 +48,5 @@ for place, name, role in zip(map(Path, files), ("admin", "worker-cpu", "worker-c
     draft = place.with_name(f"{place.name}.new")
     draft.write_text(client.create_token(name, [role]).secret + "\n")
     draft.replace(place)
-    print(f"setup: made the token {name} ({role})")
+    print(f"setup: created the token {name} ({role})")
 END

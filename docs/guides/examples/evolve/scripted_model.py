@@ -1,10 +1,10 @@
-"""A model that answers from a script: a server of the OpenAI protocol, to try `kernel-evo evolve` without a model.
+"""Server of the OpenAI protocol that sends scripted answers, to try `kernel-evo evolve` without a model.
 
     python scripted_model.py answers.json --port 8901
 
 answers.json contains a list of steps. Each request gets the next step as its answer. After the last step, the answer is
-always "No further variants." A step is a text, or an object that is sent as JSON, or one of these objects, which test
-clients:
+always "No further variants." A step is a text, an object that is sent as JSON, or one of these objects, which simulate
+faulty services:
 {"status": 429, "retry_after": 1, "text": "busy"}, {"raw": "not JSON"}, {"cut": true}, {"slow_s": 2, "text": "…"}.
 """
 

@@ -1,4 +1,4 @@
-// out = a x + y in steps of STEP elements; the compiler makes vectors of them.
+// out = a x + y in steps of STEP elements; the compiler vectorises the inner loop.
 void saxpy(float a, const float *restrict x, const float *restrict y, float *restrict out) {
     long i = 0;
     for (; i + STEP <= N; i += STEP)
