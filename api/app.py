@@ -1,4 +1,4 @@
-"""Application factory: creates the routes, middleware, periodic tasks and database of a service."""
+"""Application factory of the service: adds routes, middleware and periodic tasks, and opens the database."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -50,7 +50,7 @@ COLLECT_S = 600.0
 TOKENS_S = 10.0
 
 Opened: TypeAlias = tuple[Ownership | None, Database]
-"""The lock that keeps other services from using the same SQLite file (None for PostgreSQL), and the database."""
+"""Lock against other services on the same SQLite file (None for PostgreSQL), and the open database."""
 
 DESCRIPTION = (
     "Searches the parameter space of GPU and CPU kernels. Errors are RFC 9457 problem documents. Lists are paged; "
@@ -131,7 +131,7 @@ def open_database(settings: Settings) -> Opened:
 def _begin(app: FastAPI, conductor: Conductor) -> None:
     """Resume the unfinished searches in the database.
 
-    If this fails, store the error in `app.state.failed`, from which the server reports it.
+    If this fails, store the error in `app.state.failed`. The server reports it.
     """
     try:
         conductor.start()

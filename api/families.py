@@ -1,4 +1,4 @@
-"""Families of the service: loads registered families, reads their files, and registers the built-in families."""
+"""Loads registered families, their files and their spaces, and registers the built-in families."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ KEPT_SPACES = 8
 
 
 class _Entry:
-    """Entry of the cache. `space` is None until a thread that holds the lock has enumerated the space."""
+    """Cache entry of a space. `space` is None until a thread that holds `lock` has enumerated the space."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -46,7 +46,7 @@ class Catalogue:
             return self._families.get(row.digest, lambda: parsed(row.document))
 
     def keep(self, digest: str, family: Family) -> None:
-        """Add the family that is stored under a digest, so that its document is not parsed a second time."""
+        """Add a parsed family to the cache under its digest, so that its document is not parsed again."""
         with self._lock:
             self._families.get(digest, lambda: family)
 
@@ -118,7 +118,7 @@ def files_of(session: Session, artefacts: Artefacts, family: FamilyRow) -> dict[
     try:
         package = registry.find(family.location or family.name)
     except EvoError as error:
-        raise Conflict(f"the files of family {family.name} cannot be read by the service: {error}") from error
+        raise Conflict(f"the service cannot read the files of family {family.name}: {error}") from error
     if package.digest != family.digest:
         raise Conflict(f"family {family.name} has changed on this machine since the search began; start a new search")
     return registry.own_files(package)

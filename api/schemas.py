@@ -43,7 +43,7 @@ from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, Evalu
 DIGEST_LENGTH = 64
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
-"""Text of a reason: at least one character besides white space."""
+"""Reason for an action. It must contain at least one character that is not white space."""
 
 
 def _on_one_line(text: str) -> str:
@@ -73,7 +73,7 @@ def _digits(value: object) -> object:
 
 Id = Annotated[int, Field(ge=1, le=LARGEST_ID), BeforeValidator(_digits)]
 AnyId = int
-"""Id in a list of a request. An id out of range counts as unknown, so that other ids in the list are accepted."""
+"""Id in a list in a request. An id out of range is treated as unknown, so that the other ids are accepted."""
 TrialState: TypeAlias = Literal[
     "pending",
     "measured",
@@ -106,7 +106,7 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     EXAMPLE: ClassVar[Mapping[str, object]] = {}
-    """An accepted object, for errors about values that are no objects."""
+    """Example of a valid object. Errors about values that are not objects show it. Empty if there is no example."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -129,7 +129,7 @@ class Body(BaseModel):
 
     @classmethod
     def _meant(cls, given: object) -> object:
-        """Return the object that another value means, or None."""
+        """Return the object that the client probably meant by another value, or None."""
         return None
 
 
@@ -178,9 +178,9 @@ class WarmStart(Body):
 
 
 class Webhook(Body):
-    """Receiver of a message at the end of the search.
+    """URL that receives a message when the search ends.
 
-    `secret` signs the message. The default is the secret of the service.
+    `secret` signs the message. The default is the service's secret.
     """
 
     EXAMPLE = {"url": "https://example.org/hook"}
@@ -194,7 +194,7 @@ class Webhook(Body):
 
 
 class SearchRequest(Body):
-    """Terms of a new search.
+    """Settings of a new search.
 
     `device` is ``auto``, a device kind or a device model. `policy` is the name of a policy, or an object with fields
     that override the fields of a policy. Either `family` or `family_digest` selects the family. `family` is a name, and
@@ -263,7 +263,7 @@ class SearchPatch(Body):
 
 
 class LeaseRequest(Body):
-    """Request of a slot for work.
+    """Request for jobs for one slot of a worker.
 
     `holding` lists the attempts that the worker holds. Granted leases that are missing in the list did not reach the
     worker, and are sent again. `unable` lists searches whose jobs the worker cannot execute, for example because its
@@ -301,10 +301,10 @@ class Reason(Body):
 
 
 def _with_digest(report: Report) -> Any:
-    """Refuse a `binary_digest` of the wrong length."""
+    """Refuse a `binary_digest` that is too long."""
     digest = report.binary_digest if isinstance(report, EvaluateReport) else None
     if digest is not None and len(digest) > DIGEST_LENGTH:
-        raise InvalidInput("binary_digest", f"has {len(digest)} characters; a digest has {DIGEST_LENGTH}")
+        raise InvalidInput("binary_digest", f"must have {DIGEST_LENGTH} characters, but has {len(digest)}")
     return report
 
 
@@ -362,7 +362,7 @@ class Rollback(Body):
 
 
 class Called(Body):
-    """Times of a champion in an exported package and of PyTorch's own function, in µs per call."""
+    """Times in µs per call, measured from PyTorch: of a champion's exported kernel, and of PyTorch's own function."""
 
     called_us: float = Field(gt=0, allow_inf_nan=False)
     torch_us: float = Field(gt=0, allow_inf_nan=False)

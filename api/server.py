@@ -192,12 +192,12 @@ class _Server(uvicorn.Server):
 
 
 YOUNG, MIDDLE = 10_000, 20
-"""Thresholds of the garbage collector. A request creates some thousands of short-lived objects. With the default
+"""Thresholds of the garbage collector. A request creates thousands of short-lived objects. With the default
 thresholds, older objects would be scanned far too often."""
 
 
 def learn_to_judge() -> None:
-    """Import the modules that a verdict needs. Otherwise the first verdict would delay all requests by a second."""
+    """Import the modules that compute verdicts. Otherwise the first verdict would delay all requests by a second."""
     timing = Timing(samples_us=(1.0, 1.1, 0.9))
     report = ConfirmReport(challenger=timing, challenger_again=timing, incumbent=timing, baselines={"library": timing})
     judge(report, Policy(), 1, np.random.default_rng(0))

@@ -16,7 +16,7 @@ from evo.errors import InvalidInput
 
 DEFAULT_PORT = 8765
 LONGEST_DAYS, LARGEST_GB = 36_500.0, 1e6
-"""Upper limits of days and gigabytes. Larger numbers of days would exceed the range of dates."""
+"""Maximum values of `keep_days` and `artefact_limit_gb`. More days would exceed the range of dates."""
 
 
 def _parser(kind: type[PublicUrl] | type[Proxies]) -> Callable[[object], object]:
@@ -45,13 +45,13 @@ class Settings(BaseSettings):
         artefacts: folder of uploaded files, by default next to the database file or in the user's data directory. All
             service processes of one PostgreSQL database must use the same folder.
         lease_s: seconds without a heartbeat after which the jobs of a worker are given to other workers.
-        requests_per_s: maximum number of requests per second with one token. A short burst may have four times as many
-            requests.
+        requests_per_s: maximum number of requests per second with one token. A burst may contain four times this
+            number.
         public_url: URL of the service for people and workers, e.g. ``https://tools.example.org/evo`` behind a proxy.
         trusted_proxies: addresses and networks of proxies, separated by commas, whose X-Forwarded-For, -Host, -Port and
             -Proto headers are trusted. ``*`` trusts all addresses.
-        allow_variants: True to accept variants of searches (kernel sources that workers compile and run in confined
-            processes) from callers with the role ``author``.
+        allow_variants: True to accept variants (kernel sources that workers compile and run in confined processes) from
+            callers with the role ``author``.
         allow_family_upload: True to accept ZIP files of families (code that workers run) from callers with the role
             ``author``.
         webhook_secret: secret for signing the messages of webhooks that have no secret of their own.
@@ -124,7 +124,7 @@ class Settings(BaseSettings):
 
     @property
     def key_file(self) -> Path:
-        """Path next to which the local key is stored (`db.engine.key`): the database file or the artefact folder."""
+        """Database file or artefact folder. The local key is stored next to it (`db.engine.key`)."""
         return self.db.file or self.artefact_folder
 
 

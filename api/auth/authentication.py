@@ -1,4 +1,4 @@
-"""Finds the caller to whom a token or a session belongs."""
+"""Identifies callers by their token or session."""
 
 import hashlib
 import hmac
@@ -19,7 +19,7 @@ from evo.messages.access import effective
 COOKIE = "kernel_evo_session"
 
 KEPT_S = 2.0
-"""Seconds for which a caller is cached. If another process revokes a token, this process may accept it for so long."""
+"""Seconds for which a caller is cached. A token revoked by another process may be accepted until its entry expires."""
 KEPT = 4096
 
 LONGEST_SECRET = 200
@@ -28,7 +28,7 @@ USED_EVERY = timedelta(minutes=1)
 
 
 class Gate:
-    """Finds the caller of a token or session, in a cache or else in the database. Thread-safe.
+    """Looks up the caller of a token or session in a cache, then in the database. Thread-safe.
 
     Args:
         key: secret that is stored next to the database. A caller that sends this secret has all roles.
@@ -96,7 +96,7 @@ class Gate:
         return caller if at_s is not None and time.monotonic() - at_s < KEPT_S else None
 
     def known_before(self, kind: str, secret: str) -> Caller | None:
-        """Return the caller that a token or session had when the database was last read, or None if none is known."""
+        """Return the caller of a token or session as of the last database read, or None if the caller is unknown."""
         with self._lock:
             return self._known.get((kind, secret), (0.0, None))[1]
 

@@ -38,7 +38,7 @@ def masked(token: str) -> str:
 
 
 def _unmasked(token: str) -> str:
-    """Return the CSRF token in a masked token. Other text is returned unchanged."""
+    """Remove the mask from a CSRF token. Text that is not a masked token is returned unchanged."""
     if not MASKED.fullmatch(token):
         return token
     both = bytes.fromhex(token)

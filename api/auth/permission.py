@@ -63,7 +63,7 @@ async def authorise(request: Request) -> None:
     rule = rule_of(request.scope.get("endpoint"))
     if rule is None:
         raise HTTPException(
-            403, f"{request.url.path} has no access rule, so it refuses all callers; this is a bug of kernel-evo"
+            403, f"{request.url.path} has no access rule, so it refuses all callers; this is a bug in kernel-evo"
         )
     if rule:
         who = caller()

@@ -27,7 +27,10 @@ KEPT_BATCHES = 64
 
 
 class LogReplaced(Exception):
-    """Events after a position are no longer in the log, because a backup was restored or old events were deleted."""
+    """Raised if the log no longer contains all events after a position.
+
+    This happens if a backup was restored or old events were deleted.
+    """
 
 
 class Feed:

@@ -162,7 +162,7 @@ class Listeners:
             yield
             return
         if self._open[key] >= MOST_STREAMS:
-            reason = f"{MOST_STREAMS} streams of events are open with this token; close some, or poll instead"
+            reason = f"{MOST_STREAMS} event streams are open with this token; close some, or poll instead"
             raise HTTPException(429, reason, {"Retry-After": str(AGAIN_S)})
         self._open[key] += 1
         try:

@@ -87,10 +87,10 @@ CODES: Mapping[int, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """An error as the error page shows it.
+    """An error, as shown on the error page.
 
     Attributes:
-        plain: text with the fault and its remedy, without hints on REST requests.
+        plain: description of the error and its remedy, without hints about REST requests.
         code: code that identifies the kind of the error.
         missing: noun and key of a missing item, e.g. ``("search", "7")``. None if no item is missing.
         roles: roles that allow the request. Empty if no role is missing.
@@ -104,7 +104,7 @@ class Refusal:
 
 
 TITLES: Mapping[int, str] = {413: "Content Too Large", 422: "Unprocessable Content"}
-"""Status titles from RFC 9110 that Python versions name differently."""
+"""Status titles of RFC 9110 that differ between Python versions."""
 
 STATUS: Mapping[type[EvoError], int] = {
     InvalidInput: 422,
@@ -252,7 +252,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     wrong = [_with_meant_field(each, request) for each in wrong_fields(found, invalid.body)]
     first = wrong[0]
     if first["field"] == "body" and isinstance(invalid.body, bytes) and invalid.body:  # the content type is not JSON
-        first["reason"] = "is not sent as JSON; add the header `Content-Type: application/json`"
+        first["reason"] = "must be sent as JSON; add the header `Content-Type: application/json`"
     return answer(request, 422, f"{first['field']}: {first['reason']}", field=first["field"], errors=wrong)
 
 
@@ -295,7 +295,7 @@ async def _on_disconnect(request: Request, error: Exception) -> Response:
 
 async def _on_bug(request: Request, error: Exception) -> Response:
     log.error("bug", path=shortened(request.url.path, LONGEST_NAME), exc_info=error)
-    return answer(request, 500, "this is a bug of kernel-evo, not yours; the service's log has the details")
+    return answer(request, 500, "this is a bug in kernel-evo, not in your request; the service's log has the details")
 
 
 def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
@@ -317,7 +317,7 @@ def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
 
 
 def _with_meant_field(wrong: dict[str, str], request: Request) -> dict[str, str]:
-    """Return the error of an unknown field with the similar field that the client probably meant, if there is one."""
+    """Add the name of the most similar known field to the error about an unknown field, if there is one."""
     body = getattr(request.scope.get("route"), "body_field", None)
     model: Any = getattr(getattr(body, "field_info", None), "annotation", None)
     if wrong["reason"] != NO_FIELD or not hasattr(model, "model_fields"):

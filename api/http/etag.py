@@ -25,7 +25,7 @@ IfMatch: TypeAlias = Annotated[
 
 
 class Outdated(Conflict):
-    """The resource has changed since the caller read it."""
+    """Raised if the resource has changed since the caller read it."""
 
 
 def search_tag(row: SearchRow) -> str:

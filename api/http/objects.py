@@ -1,4 +1,4 @@
-"""Objects in request bodies. If another value is sent, the error shows the object that it means, or an example."""
+"""Validates objects in request bodies. The error for any other value shows a corrected object or an example."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from evo.trial.objective import Objective
 
 
 def _one_value(given: object) -> object:
-    """Return the value of a field, after checking that it is no list, object or null."""
+    """Return the value of a field, after checking that it is not a list, an object or null."""
     if isinstance(given, list | dict | None):
         kind = "a list" if isinstance(given, list) else "an object" if isinstance(given, dict) else "null"
         first = given[0] if isinstance(given, list) and given else 1
@@ -49,12 +49,12 @@ def _text_or_object(given: object, what: str, example: str) -> object:
 def _object_of(
     kind: type, example: Mapping[str, object], read: Callable[[str], object] = lambda _: None
 ) -> BeforeValidator:
-    """Refuse fields that a dataclass does not have, which Pydantic would ignore, and values that are no objects.
+    """Return a validator that refuses values other than objects, and unknown fields, which Pydantic would ignore.
 
     Args:
         kind: the dataclass.
-        example: an accepted object.
-        read: returns the object that a string means, or None.
+        example: a valid object.
+        read: function that converts a string to the object that the client probably meant, or returns None.
     """
     known = get_type_hints(kind, include_extras=True)
     words = {word: name for name, hint in known.items() if get_origin(hint) is Literal for word in get_args(hint)}
@@ -77,7 +77,7 @@ def _object_of(
 
 
 def no_object(value: object, meant: object, example: object) -> PydanticCustomError:
-    """Return the error about a value that is not an object, with the object that it means or an accepted one."""
+    """Return the error for a value that is not an object. It suggests `meant`, or `example` if `meant` is None."""
     if meant is None and isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
         meant = value[0]
     written = f", e.g. {json.dumps(example)}" if meant is None else f"; write {json.dumps(meant, ensure_ascii=False)}"
@@ -85,7 +85,7 @@ def no_object(value: object, meant: object, example: object) -> PydanticCustomEr
 
 
 def _objective_meant(text: str) -> object:
-    """Return the objective that a string such as ``maximise: gflop_s`` means, or None."""
+    """Parse an objective from a string such as ``maximise: gflop_s``. Return None for other strings."""
     try:
         metric = Metric.parse(text, "objective") if ":" in text else None
     except InvalidInput:
@@ -94,7 +94,7 @@ def _objective_meant(text: str) -> object:
 
 
 def _budget_meant(text: str) -> object:
-    """Return the budget that a string such as ``5m``, ``100`` or ``100 trials`` means, or None."""
+    """Parse a budget from a string such as ``5m``, ``100`` or ``100 trials``. Return None for other strings."""
     if (found := re.fullmatch(r"\s*([1-9]\d{0,8})\s*(?:trials?|configs?|evaluations?)?\s*", text)) is not None:
         return {"trials": int(found[1])}
     minutes = numbers_meant(text, units(("minutes",)))
@@ -102,7 +102,7 @@ def _budget_meant(text: str) -> object:
 
 
 def _requirements_meant(text: str) -> object:
-    """Return the requirements that a string such as ``24GB`` or ``cuda>=12.4`` means, or None."""
+    """Parse requirements from a string such as ``24GB`` or ``cuda>=12.4``. Return None for other strings."""
     try:
         return {"toolkit": dict([parse_toolkit(text)])}
     except InvalidInput:

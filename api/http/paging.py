@@ -37,11 +37,11 @@ SORTED: Mapping[str, TypeAdapter[tuple[Any, ...]]] = {
     "seen": TypeAdapter(tuple[AwareDatetime, Text]),
     "id": TEXT,
 }
-"""Type of a position in a list, by sort key."""
+"""Validators of list positions, by sort key. A position identifies the last item on a page."""
 TRIAL: TypeAdapter[tuple[bool | float | str | None, int, int, int]] = TypeAdapter(
     tuple[StrictBool | FiniteFloat | StrictStr | None, Ordinal, Ordinal, Ordinal]
 )
-"""Type of a position in a list of trials: sort value, number, id and group of the last trial."""
+"""Validator of positions in a list of trials: sort value, number, id and group of the last trial."""
 
 
 def to_cursor(position: object) -> str:

@@ -10,10 +10,10 @@ PORTS = {"http": 80, "https": 443}
 
 SEGMENT = re.compile(r"(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+")
 PREFIX = re.compile(rf"(/{SEGMENT.pattern})*")
-"""Path prefixes that need no escaping in a path, a link, a cookie or a header."""
+"""Matches path prefixes that need no escaping in a path, a link, a cookie or a header."""
 
 HOST = re.compile(r"(?!-)[a-z0-9_-]+(?<!-)(\.(?!-)[a-z0-9_-]+(?<!-))*\.?")
-"""Host names in lower case, and IPv4 addresses. Browsers interpret other characters, such as a backslash."""
+"""Matches host names in lower case, and IPv4 addresses. Browsers interpret other characters, such as a backslash."""
 
 MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 """IPv4 addresses in the form that dual-stack sockets report."""
@@ -61,7 +61,7 @@ class PublicUrl:
         if parts.scheme not in PORTS or not named or port == 0 or not stripped.isprintable() or " " in stripped:
             raise ValueError(f"{stripped!r} is not an http:// or https:// URL; {_EXAMPLE}")
         if parts.query or parts.fragment or parts.username is not None:
-            raise ValueError("the URL may have a host, a port and a path, and no user name, query or fragment")
+            raise ValueError("the URL may have only a host, a port and a path; remove the user name, query or fragment")
         prefix = parts.path.rstrip("/")
         if not PREFIX.fullmatch(prefix):
             raise ValueError(

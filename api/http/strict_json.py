@@ -1,4 +1,4 @@
-"""Reads JSON strictly.
+"""Strict JSON parser for request bodies.
 
 Names must be unique, depth and size are limited, numbers must have their JSON types, and every value must be storable
 in a database.
@@ -26,7 +26,7 @@ LARGE_BYTES = 64 << 10
 
 
 class Checked(dict[str, Any]):
-    """A JSON object of a request's body. `refuse_unstorable` accepted its values when the body was parsed."""
+    """A JSON object from a request body whose values `refuse_unstorable` has already checked."""
 
 
 class Malformed(HTTPException):

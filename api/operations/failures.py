@@ -26,7 +26,7 @@ log = structlog.get_logger("service")
 class Failures:
     """Counts the consecutive failures of each item. Several threads may use one object.
 
-    If two threads count at the same time, a failure may be lost. The item then only gets one more attempt.
+    If two threads count at the same time, a failure may not be counted. The item then gets one more attempt.
 
     Args:
         what: noun for an item in log messages.
@@ -80,4 +80,4 @@ class Failures:
         try:
             self._give_up(key, f"{type(error).__name__}: {error}")
         except Exception:
-            log.exception("an item failed repeatedly, and giving it up failed, too", what=self._what, key=key)
+            log.exception("an item failed repeatedly, and ending it failed as well", what=self._what, key=key)

@@ -53,7 +53,7 @@ class Metrics:
             registry=self.registry,
         )
         self._chore_failures = Counter(
-            "kernel_evo_chore_failures", "Periodic tasks that failed.", ("chore",), registry=self.registry
+            "kernel_evo_chore_failures", "Failed runs of periodic tasks.", ("chore",), registry=self.registry
         )
         self.registry.register(_StateCollector(database, clock))
 

@@ -91,8 +91,8 @@ class Collector:
     """Deletes data so that the database and the artefact store stay within their limits.
 
     Args:
-        keep_days, artefact_limit_gb: limits of age and total size, from the settings. None if there is no limit.
-        lost_s: function that returns the seconds by which the wall clock has advanced more than this process has run.
+        keep_days, artefact_limit_gb: limits on age and total size, from the settings. None if there is no limit.
+        lost_s: function that returns the wall-clock seconds in which this process did not run.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Collector:
         self._looked_s: float | None = None
 
     def run(self) -> None:
-        """Delete expired rows, and searches and artefacts beyond the limits in the settings.
+        """Delete expired rows, and the searches and artefacts that exceed the limits in the settings.
 
         If a step fails, the remaining steps still run.
 

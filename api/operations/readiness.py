@@ -1,4 +1,4 @@
-"""Checks whether the database can be used, within a few seconds."""
+"""Checks within a few seconds whether the database can be used."""
 
 import asyncio
 
@@ -34,6 +34,6 @@ class Readiness:
 
 
 def _retrieve(check: "asyncio.Task[None]") -> None:
-    """Retrieve the result of a check. Otherwise asyncio logs an error of the check as never retrieved."""
+    """Retrieve the result of a check, so that asyncio does not log the check's exception as never retrieved."""
     if not check.cancelled():
         check.exception()

@@ -87,7 +87,7 @@ def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_mat
 @router.put("/{champion_id}/called")
 @allow("submitter")
 def store_called_times(champion_id: Id, body: Called, service: ServiceDep) -> ChampionView:
-    """Store the times of calls of a champion's exported kernel from PyTorch.
+    """Store the measured times of calls from PyTorch to a champion's exported kernel.
 
     The exported package measures these times with ``python -m PACKAGE``.
     """

@@ -1,4 +1,4 @@
-"""Live events as server-sent events."""
+"""REST routes that stream live events as server-sent events."""
 
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -79,7 +79,7 @@ async def stream_search_events(
 async def _stream(
     service: Service, position: EventPosition | None, search_id: int | None
 ) -> AsyncIterator[ServerSentEvent]:
-    """Yield events until the stream reaches its age limit or the database is unavailable.
+    """Yield events until the stream reaches its maximum duration or the database is unavailable.
 
     The client then reconnects and misses no event.
     """

@@ -1,4 +1,4 @@
-"""REST routes of the service itself, for health, OpenAPI document, metrics, and deletion of old data."""
+"""REST routes of the service itself: health, OpenAPI document, metrics, and deletion of old data."""
 
 from importlib.metadata import version
 from typing import Any

@@ -67,7 +67,7 @@ class RotationBody(Body):
 class JoinBody(Body):
     """Request to exchange a join token.
 
-    `name` is the displayed name of the worker; by default, that of the join token.
+    `name` is the displayed name of the worker. The default is the name of the join token.
     """
 
     worker_id: WorkerId

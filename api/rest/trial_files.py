@@ -41,9 +41,9 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def as_csv(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
     """Yield a header line, and a line for each trial.
 
-    `time_us` is the confirmed time if there is one, else the quick time. `source` is the kind of this time. `low_us`
-    and `high_us` are the limits of the 95 % confidence interval for this time. `quick_us` is always the quick time.
-    Estimated times are only in `estimate_us`.
+    `time_us` is the confirmed time if there is one, else the quick time. `source` states which: ``confirmed`` or
+    ``quick``. `low_us` and `high_us` are the limits of the 95 % confidence interval for this time. `quick_us` is always
+    the quick time. Estimated times are only in `estimate_us`.
     """
     names = [tunable.name for tunable in tunables]
     yield _line([*BEFORE, *names, *AFTER])
@@ -116,7 +116,7 @@ BATCH = 500
 """Number of trials per transaction, so that no transaction stays open for minutes."""
 
 PIECE = 64 << 10
-"""Minimum number of characters per piece of a download."""
+"""Minimum number of characters per chunk of a download."""
 
 Writer = Callable[[Sequence[Tunable], Iterator[TrialView]], Iterator[str]]
 FORMATS: Mapping[str, tuple[Writer, str]] = {
@@ -139,7 +139,7 @@ def download(
 
 
 def in_pieces(lines: Iterable[str]) -> Iterator[str]:
-    """Join lines into large pieces, because each piece that is sent has a fixed cost."""
+    """Join lines into large chunks, because sending a chunk has a fixed cost."""
     gathered, length = [], 0
     for line in lines:
         gathered.append(line)

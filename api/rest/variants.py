@@ -1,4 +1,4 @@
-"""REST routes of the variants of a search, and of the proposals of language models."""
+"""REST routes of variants, and of the proposals of language models."""
 
 from typing import Annotated
 
@@ -82,7 +82,7 @@ def get_variant_source(search_id: Id, number: Ordinal, service: ServiceDep) -> V
 
 
 def base_of(session: Session, search_id: int) -> SearchRow:
-    """Return the search to which the variants of a search belong."""
+    """Return the search that has the variants: for a search that tunes a variant, the search it was submitted to."""
     return Archive(session).search(Variants(session).base_id(Archive(session).search(search_id).id))
 
 
@@ -103,7 +103,7 @@ def _model_of(session: Session, service: Service, base: SearchRow) -> str:
     """Return the source of the PyTorch model from which a family was imported; empty if there is none."""
     from evo.family.importing.kernelbench.writing import (
         PROBLEM,
-    )  # loads the parsers of sources, which nothing else needs
+    )  # imported only here, because it loads the source parsers
 
     try:
         return _text(files_of(session, service.artefacts, base.family).get(PROBLEM, b""))

@@ -30,7 +30,7 @@ router = rest_router("/workers", tag="workers")
 class WorkerQuery(PageQuery):
     """Filters and order of the list of workers.
 
-    To read several pages, sort by `id`. With `seen`, the order changes between pages: a worker becomes the first
+    To read several pages, sort by `id`. With `seen`, the order changes between pages: a worker moves to the front
     whenever the service receives a request from it.
     """
 

@@ -1,4 +1,4 @@
-"""An unfinished search, as a process keeps it in memory."""
+"""In-memory state of an unfinished search."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -54,11 +54,10 @@ def beginning(space: Space, row: SearchRow) -> Context:
 
 
 class ActiveSearch:
-    """Terms, history and state of an unfinished search.
+    """Settings, history and state of an unfinished search.
 
-    Callers must acquire `lock` before they read or change the object.
-
-    `load` rebuilds the object from the database, so an object that may be out of date can be dropped.
+    Callers must acquire `lock` before they read or change the object. An object that may be out of date can be dropped,
+    because `load` rebuilds it from the database.
 
     Attributes:
         has_queued: False if no queued job can exist, so that the database need not be read.
@@ -117,8 +116,8 @@ class ActiveSearch:
     def follow(self, session: Session, locked: LockedSearch) -> bool:
         """Apply the changes that other processes made since the last update of this object, and return True.
 
-        Return False if the database went back in time, e.g. because a backup was restored or a server failed over to a
-        replica that lacked the last changes. The caller must then drop this object.
+        Return False if the database returned to an earlier state, e.g. because a backup was restored or a server failed
+        over to a replica that lacked the last changes. The caller must then drop this object.
         """
         asked, ended, _ = self.search.events
         news = Coordination(session).news(self.id, asked=asked - 1, ended=ended - 1)
@@ -137,7 +136,7 @@ class ActiveSearch:
         return True
 
     def fits(self, device: Device) -> bool:
-        """Return True if a device may work for this search. Times are comparable only within one device model."""
+        """Return True if a device may run jobs of this search. Times are comparable only within one device model."""
         wanted = self.terms.device
         if self.device_uuid is not None and device.uuid != self.device_uuid:
             return False

@@ -1,4 +1,4 @@
-"""Executes commands of users, who submit, pause, resume, stop or cancel a search, or ablate its champion."""
+"""Executes the commands of users: submit, pause, resume, stop or cancel a search, or ablate its champion."""
 
 import socket
 from collections.abc import Callable

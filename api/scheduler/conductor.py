@@ -289,7 +289,7 @@ class Conductor:
     # Interruptions
 
     def _settle_interruption(self) -> None:
-        """Exclude time in which this service did not run from stored durations, such as leases and running times.
+        """Exclude time in which this service did not run from leases, running times and other stored durations.
 
         During that time, workers could not reach the service and searches did not run. While the database was
         unavailable, workers could not renew their leases either. If the clock was set back, a stored time may be too

@@ -1,8 +1,8 @@
-"""Measures the time in which this process did not run, because it was stopped, the machine slept, or the clock was set.
+"""Measures the wall-clock time in which this process did not run.
 
-Leases and budgets are stored as wall-clock times, because all processes use them and they must survive restarts. The
-difference of two wall-clock times is the time in which the service ran, unless the clock was changed or the process was
-stopped in between. This module measures the error of these differences.
+Leases and budgets are stored as wall-clock times, because all processes use them and they must survive restarts. If the
+process is stopped, the machine sleeps or the clock is set, the difference of two stored times is not the time in which
+the service ran. This module measures the error.
 """
 
 import threading
@@ -50,10 +50,7 @@ class Interruptions:
         self._ending.set()
 
     def lost_s(self) -> float:
-        """Return the seconds by which the wall clock has advanced more than this process has run.
-
-        The value is negative if the clock was set back.
-        """
+        """Return the wall-clock seconds in which this process did not run. Negative if the clock was set back."""
         with self._lock:
             now = (self._wall(), self._steady())
             passed_s, steady_s = (new - old for new, old in zip(now, self._last, strict=True))

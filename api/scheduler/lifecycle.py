@@ -153,9 +153,10 @@ def _grant(transaction: SearchTransaction, trials: int) -> None:
 
 
 def _unjudgeable(active: ActiveSearch) -> str | None:
-    """Return the reason if all first trials of a search failed for the same reason, else None.
+    """Return the reason why no trial of a search can succeed, or None if there is no such reason.
 
-    Such a reason is a fault in reference.py or in the kernel source, and no further trial can be measured either.
+    If all first trials fail in the same way, the fault is in reference.py or in the kernel source, so all later trials
+    would fail as well.
     """
     ended = active.search.history.finished
     tunables = [each.name for each in active.search.space.tunables if len(each.values) > 1]
@@ -166,14 +167,14 @@ def _unjudgeable(active: ActiveSearch) -> str | None:
     outcome = ended[0].outcome
     if not isinstance(outcome, ReferenceFailed) or any(not isinstance(each.outcome, ReferenceFailed) for each in ended):
         return None
-    return f"no config can be judged: {outcome.reason}"
+    return f"no config can be verified: {outcome.reason}"
 
 
 def challenge(transaction: SearchTransaction, now: datetime, *, ended: bool) -> bool:
     """Queue a confirmation if one is due. Return True if a confirmation is queued or leased.
 
     Args:
-        ended: True if no trial is pending and no further trial will be proposed.
+        ended: True if no trial is pending and no more trials will be proposed.
     """
     active = transaction.active
     if not _may_challenge(active, now, ended=ended):
@@ -224,9 +225,9 @@ def _bar(transaction: SearchTransaction, search: SearchRow) -> ChallengeLimit | 
 
 
 def _time_here_us(active: ActiveSearch, champion: ChampionRow) -> float | None:
-    """Return a champion's time, corrected to be comparable with the quick samples of the search that found it.
+    """Return a champion's time in µs, corrected to be comparable with the quick times of this search.
 
-    Return None if another search found the champion, or if the time is not comparable.
+    Return None if another search found the champion, or if its time cannot be corrected.
     """
     if champion.search_id != active.id:
         return None
@@ -269,8 +270,8 @@ def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
 def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
     """Return True if a challenge may be due, without reading the incumbent from the database.
 
-    While a search runs, no challenge is due if the budget permits no confirmation, or if the best trials are still
-    those that were too slow at the last check. Estimates never challenge, because they are not measured evidence.
+    While a search runs, no challenge is due if the budget permits no confirmation, or if the best trials have not
+    changed since the last check found them too slow. Estimates never challenge, because they are not measurements.
     """
     if active.terms.device.runs == "nothing":
         return False
@@ -280,10 +281,7 @@ def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
 
 
 def _best(active: ActiveSearch) -> tuple[int, ...]:
-    """Return the numbers of the best trials.
-
-    There is one trial more than may challenge, because the incumbent may be among the best trials.
-    """
+    """Return the numbers of the best trials: the maximum number of challengers, plus one that may be the incumbent."""
     return tuple(trial.number for trial in active.search.history.kernels(active.search.policy.challengers + 1))
 
 

@@ -24,7 +24,7 @@ log = structlog.get_logger("conductor")
 
 def stuck(reason: str) -> str:
     """Return the text that states why the service ended a search that it could not continue."""
-    return f"the service could not continue this search: {reason} (see the log of the service)"
+    return f"the service could not continue this search: {reason} (see the service's log)"
 
 
 class Registry:
@@ -88,7 +88,7 @@ class Registry:
                 return
 
     def fits(self, search_id: int, device: Device) -> bool:
-        """Return True if a device may work for an unfinished search. No transaction is needed."""
+        """Return True if a device may run jobs of an unfinished search. No transaction is needed."""
         active = self._loaded(search_id)
         return active is not None and active.fits(device)
 

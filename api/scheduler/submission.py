@@ -1,4 +1,4 @@
-"""Converts a request for a search to a row of the database, and checks all fields of the request."""
+"""Checks all fields of a request for a search, and converts the request to a database row."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -45,7 +45,7 @@ in this search, so several are tried.
 """
 
 PDL_SINCE = 90
-"""First compute capability with programmatic dependent launch, multiplied by ten."""
+"""Lowest compute capability with programmatic dependent launch, multiplied by ten."""
 
 
 class Unavailable(Conflict):
@@ -57,7 +57,7 @@ class Unavailable(Conflict):
 
 
 def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, connected_since: datetime) -> SearchRow:
-    """Return the database row of a new search. Only the id is still missing.
+    """Check a request for a search, and return the database row of the new search, without an id.
 
     Raises:
         NotFound: the family is not registered.
@@ -172,7 +172,10 @@ def choose_device(family: Family, request: SearchRequest, offered: Sequence[Devi
 
 
 def _unmet(required: Requirements, devices: Sequence[Device]) -> str:
-    """Return the name of the first requirement that no device meets in addition to all earlier requirements."""
+    """Return the first unmet requirement: memory, then toolkit, then sandbox.
+
+    A requirement is unmet if no device meets both this requirement and all earlier ones.
+    """
     memory = Requirements(memory_gb=required.memory_gb)
     stages = {"memory_gb": memory, "toolkit": replace(memory, toolkit=required.toolkit), "sandbox": required}
     return next(name for name, each in stages.items() if all(each.lacking(device) for device in devices))
@@ -238,7 +241,7 @@ def _check_threads(objective: Objective, device: Device) -> None:
 def _check_launch(objective: Objective, device: Device, family: Family) -> None:
     """Refuse a launch mode that the device or the family does not support.
 
-    Devices that run no kernels accept every mode.
+    Devices that run no kernels support every mode.
     """
     if device.runs == "nothing":
         return
@@ -263,13 +266,13 @@ def _check_work(device: Device, family: Family, problem: Problem) -> None:
 
 
 def _no_worker_text(family: Family, wanted: str, uuid: str | None, offered: Sequence[DeviceRow]) -> str:
-    what = "device that it runs on" if wanted == "auto" else f"device {wanted!r}"
+    what = "a device" if wanted == "auto" else f"the device {wanted!r}"
     what += "" if uuid is None else f" with uuid {uuid}"
     connected = ", ".join(sorted({f"{row.kind} ({row.model})" for row in offered})) or "none"
     meant = None if wanted in ("auto", *kinds()) else closest(wanted, kinds())
     remedy = "" if meant is None else f"; write {meant!r} in place of {wanted!r}"
     return (
-        f"no connected worker offers {family.name} a {what}; connected now: {connected}. "
+        f"no connected worker offers {what} for {family.name}; connected now: {connected}. "
         f"Start a worker on a machine that has one of: {', '.join(family.implementations)}{remedy}"
     )
 
@@ -315,7 +318,7 @@ def transferred(
 def imported(space: Space, warm_start: WarmStart) -> tuple[WarmStartView, list[Config]]:
     """Return a summary of a warm start, and its best configs that are in the space, at most `MAX_IMPORTED`.
 
-    The summary contains the numbers of used and unused configs.
+    The summary counts the used and the unused configs.
 
     Raises:
         InvalidInput: every config contains an unknown tunable.

@@ -46,7 +46,7 @@ class _NameTaken(Conflict):
 
 @dataclass(frozen=True, kw_only=True)
 class _Composed:
-    """A variant in the form of a family, ready to be stored."""
+    """A checked variant, converted to a family that can be stored."""
 
     family: Family
     digest: str
@@ -201,7 +201,7 @@ class VariantDesk:
         )
 
     def _refuse_again(self, session: Session, base_id: int, made: _Composed) -> None:
-        """Refuse an implementation that equals that of another variant, even if name, author and idea differ."""
+        """Refuse an implementation that another variant already has, even if name, author and idea differ."""
         own, sources = _implementation(made.family.document), _sources(made.files)
         for row in Variants(session).of(base_id):
             family = Archive(session).search(row.tuning_id).family

@@ -28,7 +28,7 @@ def worker_view(
     """Return the view of a worker.
 
     Args:
-        sharers: connected workers of each device that several of them offer (`Fleet.sharers`).
+        sharers: connected workers by device UUID, for each device that several workers offer (`Fleet.sharers`).
     """
     return WorkerView(
         id=row.id,

@@ -22,7 +22,7 @@ from evo.trial.explain import failure_text
 from evo.trial.outcome import Estimated
 
 FAMILY_NAME = "family"
-"""Name under which the family's own implementation appears among the variants of a search."""
+"""Displayed name of the family's own implementation in lists of variants."""
 
 
 def variant_views(session: Session, search_id: int) -> tuple[VariantView, ...]:

@@ -57,7 +57,7 @@ class Address:
 
     @property
     def ranked(self) -> bool:
-        """True if the filter of outcomes has its default value, so that exactly the trials with a time are shown."""
+        """True if the outcome filter has its default value, which selects exactly the trials with a time."""
         return self.outcomes == DEFAULT_OUTCOMES
 
     def at(self, path: str, fixed: Mapping[str, str] | None = None) -> "Address":

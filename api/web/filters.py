@@ -21,7 +21,7 @@ SIGNS: Mapping[str, str] = {
     "reference_failed": "?",
     "cancelled": "–",
 }
-"""Symbols in the badges of outcomes, for readers who cannot distinguish colours. All other outcomes are failures."""
+"""Symbols in the badges of outcomes, for readers who cannot distinguish colours. Outcomes not listed are failures."""
 
 TONES: Mapping[str, str] = {
     "measured": "good",

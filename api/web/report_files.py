@@ -22,16 +22,16 @@ router = rest_router("/searches/{search_id}", tag="searches")
 champion_router = rest_router("/champions", tag="champions")
 
 LEAST, MOST = 1e-9, 1e9
-"""Limits of rates and costs in reports. The lower limit prevents underflow when rates are multiplied by times in µs."""
+"""Limits on rates and costs in reports. The lower limit prevents underflow when rates are multiplied by times in µs."""
 
 
 class ReportTerms(BaseModel):
-    """Costs, rates and goals that the report uses to judge the search."""
+    """Costs, rates and target times with which the report evaluates the search."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     cost_per_hour: float | None = Field(
-        default=None, ge=LEAST, le=MOST, description="cost of all machines together; by default the rate of the budget"
+        default=None, ge=LEAST, le=MOST, description="hourly cost of all machines; default: that of the search's budget"
     )
     calls_per_second: float | None = Field(
         default=None, ge=LEAST, le=MOST, description="calls of the kernel per second in production"

@@ -1,8 +1,8 @@
 """Detects damage that SQLite ignores: a truncated database file, and a truncated or incomplete write-ahead log.
 
-SQLite removes the log of a database file that has 0 bytes. SQLite reads a log up to the first frame with a wrong
-checksum and ignores the rest, which may be a transaction that a crash left incomplete. A complete transaction after
-such a frame was committed, and SQLite would lose it. The file formats are described in
+SQLite removes the log of a database file that has 0 bytes. It reads a log up to the first frame with a wrong checksum,
+and ignores all later frames, because a crash may have left a transaction incomplete. If the later frames contain
+complete transactions, these were committed, and SQLite would lose them. The file formats are described in
 https://www.sqlite.org/fileformat2.html.
 """
 
@@ -58,8 +58,8 @@ class Log:
 class LockedFiles:
     """Reads files that SQLite locks, and keeps them open.
 
-    If a process closes any descriptor of a file, the system ends all locks of that process on the file (POSIX). This
-    includes the locks of SQLite's connections. Another process could then truncate the index of the log.
+    If a process closes any descriptor of a file, the system releases all locks of the process on this file (POSIX),
+    including those of SQLite's connections. Another process could then truncate the index of the log.
     """
 
     def __init__(self) -> None:
@@ -135,8 +135,8 @@ class Index:
     Attributes:
         frames: number of frames that were written to the log.
         copied: number of these frames that were written back to the database file.
-        attempted: number of frames that the last checkpoint tried to write back. It differs from `copied` while a
-            checkpoint runs, and after a checkpoint has failed.
+        attempted: number of frames that the last checkpoint tried to write back. Differs from `copied` during a
+            checkpoint, and after a failed one.
         page_bytes: size of a page in bytes.
         salts: the salts of the log's header.
     """
@@ -360,7 +360,7 @@ def _powers(steps: int) -> tuple[tuple[int, int, int, int], ...]:
 
 @cache
 def _weights(steps: int) -> Sums:
-    """Return the factors by which the words of a row are multiplied in the two sums, shape (2 * steps, 2)."""
+    """Return the weights of a row's words in the two sums, shape (2 * steps, 2)."""
     rows = []
     for a, b, c, d in reversed(_powers(steps - 1)):
         rows += [((a + b) % 2**32, (c + d) % 2**32), (b, d)]

@@ -5,8 +5,8 @@ event only if the numbers have the order of the commits. Otherwise a transaction
 a reader has read a higher number. Events are therefore collected during a transaction, and numbered in its last step,
 by one transaction at a time (`db.engine.session.Store.number_events`).
 
-Transaction ids of the database server are no alternative, for two reasons. A restored server counts from the beginning
-again, and an open transaction in another database of the same server would delay every event.
+Transaction ids of the database server cannot replace these numbers, for two reasons. A restored server counts from the
+beginning again, and an open transaction in another database of the same server would delay every event.
 """
 
 import secrets
@@ -78,8 +78,10 @@ class Events:
         self.session.info.setdefault(_COLLECTED, []).extend(events)
 
     def after(self, position: EventPosition, *, search_id: int | None = None, limit: int) -> Sequence[EventRow]:
-        """Return up to `limit` events after a position, sorted by number. `search_id` selects the events of one
-        search."""
+        """Return up to `limit` events after a position, sorted by number.
+
+        If `search_id` is given, return only events of this search.
+        """
         query = select(EventRow).where(EventRow.id > position.number)
         if search_id is not None:
             query = query.where(EventRow.search_id == search_id)

@@ -45,7 +45,7 @@ def ensure_key(database: Path) -> str:
 
 
 def _make(path: Path) -> None:
-    """Create the key file atomically. If several processes start together, the key of the first process is kept."""
+    """Create the key file atomically. If several processes start at the same time, the first process's key is kept."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", encoding="ascii") as draft:
         draft.write(secrets.token_hex(KEY_BYTES))
         draft.flush()

@@ -1,4 +1,4 @@
-"""Ensures that only one service process serves an SQLite database, and publishes its address in a file."""
+"""Ensures that only one process serves an SQLite database, and publishes the address of this process in a file."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ USED = b"used\n"
 """Content of the lock file once a service has opened the database."""
 
 TIMEOUT_S = 1.0
-"""Seconds to wait for the lock. Processes that check for a running service also take the lock, but only briefly."""
+"""Seconds to wait for the lock. Processes that check for a running service also hold the lock, but only briefly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Ownership:
 
     @classmethod
     def take(cls, database: Path) -> "Ownership":
-        """Take the exclusive right to serve a database, and return it.
+        """Acquire the exclusive right to serve a database.
 
         Raises:
             Conflict: another process serves the database.

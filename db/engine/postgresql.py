@@ -32,13 +32,13 @@ UPGRADE_LOCK = 0x6B65726E656C
 PRESENCE_LOCK = UPGRADE_LOCK + 1
 """Key of the advisory lock that every service process holds in shared mode while it runs."""
 NUMBERING_LOCK = UPGRADE_LOCK + 2
-"""Key of the advisory lock that a transaction holds from the numbering of its events until its end."""
+"""Key of the advisory lock that a transaction acquires before it numbers its events, and holds until it ends."""
 CONNECTIONS = 12
-"""Maximum connections per process, not counting the listener's. A server allows 100 in total by default."""
+"""Maximum connections per process, without that of the listener. By default, a server allows 100 in total."""
 STALLED_S = 20
 """Seconds after which the server ends an idle transaction, so that a paused process does not block other processes."""
 LOCK_WAIT_S = 10
-"""Seconds a statement waits for a row that another process has locked."""
+"""Maximum seconds for which a statement waits for a row that another process has locked."""
 STATEMENT_S = 60
 """Seconds after which the server ends a statement."""
 ANSWER_S = STATEMENT_S + 10.0
@@ -134,10 +134,7 @@ class PostgreSQL:
         return StoreUnavailable(f"database {self.location}: {remedy} ({reason})", public=remedy)
 
     def may_have_committed(self, error: BaseException) -> bool:
-        """Return True if the connection was lost.
-
-        The server may then have committed although its reply did not arrive.
-        """
+        """Return True if the connection was lost: the server may have committed before its reply was lost."""
         return isinstance(error, DBAPIError) and error.connection_invalidated
 
     def publish(self, session: Session, topics: Sequence[Topic]) -> None:
@@ -208,7 +205,7 @@ class Listener:
 
 
 class LimitedConnection(psycopg.Connection[Any]):
-    """Connection that waits at most `ANSWER_S` seconds for a response of the server.
+    """Connection that waits at most `ANSWER_S` seconds for a response from the server.
 
     Attributes:
         configured: True once the first statement was answered. Until then, the wait is at most `FIRST_ANSWER_S`.
@@ -217,10 +214,10 @@ class LimitedConnection(psycopg.Connection[Any]):
     configured = False
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        """Wait for a response of the server. If none comes in time, close the connection.
+        """Wait for a response from the server. If none arrives in time, close the connection.
 
         Raises:
-            psycopg.OperationalError: no response came in time, or the connection was lost.
+            psycopg.OperationalError: no response arrived in time, or the connection was lost.
         """
         limit_s = ANSWER_S if self.configured else min(FIRST_ANSWER_S, ANSWER_S)
         try:
@@ -305,7 +302,7 @@ def _configure(connection: "LimitedConnection", _: Any = None) -> None:
 def _refuse_ended(connection: "psycopg.Connection[Any]", *_: Any) -> None:
     """Replace the pooled connections if the server or a pooler closed this connection while it was idle.
 
-    An idle connection becomes readable only when the other side closes it. No query is therefore needed to detect this.
+    An idle connection becomes readable only when the other side closes it, so no query is needed to detect this.
     """
     look = select.poll()
     look.register(connection.fileno(), select.POLLIN)

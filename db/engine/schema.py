@@ -22,8 +22,8 @@ VERSION = Table(
     Column("version_num", String(32), nullable=False),
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
-"""Table with the id of the last applied migration, as Alembic creates it. Alembic is imported only for migrations,
-because its import takes a tenth of a second."""
+"""Alembic's table with the id of the last applied migration. Alembic itself is imported only for migrations, because
+its import takes a tenth of a second."""
 
 
 def configuration() -> "Config":

@@ -47,7 +47,7 @@ class Store(Protocol):
         """Ensure that new rows get unused ids."""
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
-        """Return an error with a remedy for the user, or None if a bug of this program caused the error."""
+        """Return an error with a remedy for the user, or None if a bug in this program caused the error."""
 
     def refuse_lost(self) -> None:
         """Check that the files of the database are intact.
@@ -255,7 +255,10 @@ class Database:
             check_schema(session.connection())
 
     def alone(self, session: Session) -> bool:
-        """Return True if no other service process uses this database, or can begin to use it during the transaction."""
+        """Return True if no other service process uses this database.
+
+        If the result is True, no other process can begin to use it until the transaction ends.
+        """
         return self._store.alone(session)
 
     def others(self, session: Session) -> bool:
@@ -277,7 +280,7 @@ class Database:
 def _closed(connection: Any, _entry: object) -> None:
     """Close a connection that is returned after the pool was disposed.
 
-    Without this, the connection would stay open until garbage collection.
+    Otherwise the connection would stay open until garbage collection.
     """
     if connection is not None:
         connection.close()

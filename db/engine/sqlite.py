@@ -106,7 +106,7 @@ class SQLite:
         return LOG_REMOVED if found is None else LOG_REPLACED
 
     def _refuse_lost_file(self, *_: object) -> None:
-        """Check that the path still leads to the opened file, because writes would otherwise be lost.
+        """Check that the path still refers to the opened file. Otherwise, writes would be lost.
 
         Raises:
             StoreUnavailable: the file was removed, replaced, truncated or overwritten.
@@ -157,7 +157,7 @@ class SQLite:
         return None
 
     def _unavailable(self, sign: str, reason: str) -> StoreUnavailable:
-        """Return the error whose remedy belongs to `sign`, a key of `_REMEDIES`."""
+        """Return an error with the reason and the remedy `_REMEDIES[sign]`."""
         remedy = _REMEDIES[sign]
         return StoreUnavailable(f"database {self.path}: {remedy} ({reason})", public=remedy.partition(";")[0])
 
@@ -165,8 +165,8 @@ class SQLite:
     def closing(self) -> Iterator[None]:
         """Context manager that keeps the write-ahead log of a truncated file while the last connection closes.
 
-        When it closes, SQLite would write the log into the file, and the loss could no longer be detected. SQLite does
-        not do this if the file was moved. A truncated file therefore has a different name during the block.
+        With its last connection, SQLite would write the log into the file, and the loss could no longer be detected.
+        SQLite does not do this if the file was renamed. A truncated file is therefore renamed during the block.
         """
         cut = isinstance(self._lost_file(self._index()), FileCut)
         aside = self._real.with_name(f"{self._real.name}.cut")

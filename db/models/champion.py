@@ -73,8 +73,8 @@ class ChampionRow(Base):
 class AblationRow(Base):
     """One changed tunable of a champion and its measured effect.
 
-    `place` is the index of the change in its job, or None if the change gives no valid config. If `ended_at` is set and
-    `ablated` is None, the change ended without a measurement.
+    `place` is the index of the change in its job. It is None if no valid config contains the change. If `ended_at` is
+    set and `ablated` is None, the change was not measured.
     """
 
     __tablename__ = "ablations"

@@ -77,8 +77,8 @@ class SearchRow(Base):
 
     `active_s` is the running time before `active_since`, in seconds. `active_since` is None while the search is not
     running. `revision` counts the transactions in which service processes changed the search. `milestone` is the last
-    revision with a change other than proposed and ended trials. Each process has a copy of the search in memory. By
-    comparing both numbers with those of its copy, a process decides what it must read again.
+    revision with a change other than proposed and ended trials. A process with a copy of the search in memory compares
+    both numbers with those of its copy, to decide what it must read again.
     """
 
     __tablename__ = "searches"

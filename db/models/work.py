@@ -25,7 +25,7 @@ _JOINT = text("second_cost IS NOT NULL")
 
 
 _OUTCOME_KIND = String(16).with_variant(String(32), "postgresql")
-"""Type of the outcome column. SQLite does not enforce lengths, so the length in its column type was never increased."""
+"""Type of the outcome column. On SQLite, migrations do not increase the length, because SQLite does not enforce it."""
 
 
 class TrialRow(Base):

@@ -80,10 +80,11 @@ class Workload:
         return self._counted(since, AttemptRow.state.in_(LOST), AttemptRow.ended_at >= since)
 
     def _counted(self, since: datetime, *conditions: ColumnElement[bool]) -> Mapping[str, int]:
-        """Return the number of attempts since `since` that meet the conditions, by worker id.
+        """Return the number of attempts that meet the conditions, by worker id.
 
-        The query also has a condition on `expires_at`, but only to use an index. Attempts end before they expire or
-        shortly afterwards, so this condition excludes hardly any attempt that the other conditions select.
+        The conditions must select attempts that ended at or after `since`. An additional condition on `expires_at` lets
+        the query use an index. Attempts end before they expire or shortly afterwards, so it excludes hardly any of the
+        selected attempts.
         """
         query = select(AttemptRow.worker_id, func.count()).join(AttemptRow.job)
         query = query.where(AttemptRow.expires_at >= since, *conditions).group_by(AttemptRow.worker_id)

@@ -29,14 +29,14 @@ from evo.trial.results import Stages
 STAGES = tuple(entry.name for entry in fields(Stages))
 
 _QUICK_US = func.coalesce(TrialRow.quick_us, TrialRow.time_us).label("time_us")
-"""Quick time of a trial. Plots show the quick time also for confirmed trials, so that all times are comparable."""
+"""Quick time of a trial. Plots also show the quick times of confirmed trials, so that all times are comparable."""
 
 _OUTCOME = type_coerce(TrialRow.outcome, JSON)
 QUICK_COST = case(
     (TrialRow.quick_us.is_(None), TrialRow.cost),
     else_=func.coalesce(_OUTCOME["cost"].as_float(), TrialRow.quick_us),
 )
-"""SQL for `evo.trial.quick_cost` of a trial that has a cost. The column of a confirmed trial has the confirmed cost."""
+"""SQL for `evo.trial.quick_cost` of a trial with a cost. `cost` of a confirmed trial is the confirmed cost."""
 
 MOST_FRONT = 1000
 
@@ -58,9 +58,9 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """Number of trials with one outcome in one part of a search.
+    """Number of trials with one outcome in one of the equal parts of a search.
 
-    Parts are numbered from 0. For pending trials, `kind` (the outcome) is None.
+    Parts are numbered from 0. `kind` is the outcome, or None for pending trials.
     """
 
     part: int
@@ -82,7 +82,7 @@ class Relative:
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """An ended trial, with its quick time and the digest of its binary, each None if the trial has none.
+    """An ended trial: its quick time (None if it has none), and the digest of its binary (None if it has none).
 
     A trial whose kernel a confirmation found invalid has no time.
     """
@@ -169,7 +169,7 @@ class Landscape:
         """Return (trial number, first value, second value) of the trials to draw, sorted by number.
 
         The trials are the Pareto front, the confirmed trials, the `most` other trials with the lowest first value, and
-        the `most` other trials with the lowest second value. All values are quick (see `front`).
+        the `most` other trials with the lowest second value. All values come from quick samples (see `front`).
 
         Args:
             joint: True if the values are the costs by both objectives, False if they are the time in µs and the cost.
@@ -229,11 +229,11 @@ class Landscape:
         return [found[number] for number in sorted(found)]
 
     def outcomes(self, parts: int) -> list[Counted]:
-        """Count trials by outcome in equal parts of the search.
+        """Count the trials by outcome in each of `parts` equal parts of the search.
 
-        A part contains trials that were proposed one after another. The query finds the first trial of each part by
-        number, and then separates the parts by row id. Row ids increase with the numbers, and the index of outcomes
-        contains the row ids. Grouping by number would read every trial.
+        A part contains trials with consecutive numbers. The query finds the row id of the first trial of each part, and
+        assigns trials to parts by row id. Row ids increase with the numbers, and the index of outcomes contains them.
+        Grouping by number would read every trial.
         """
         asked = self.extent()
         begins = [-(-index * asked // parts) for index in range(1, parts)]
@@ -296,10 +296,7 @@ class Landscape:
         return sorted(found, key=lambda work: work.ended_at)
 
     def spent(self) -> list[tuple[str, int, Stages]]:
-        """Return, for each kind of job, the number of reported attempts and the total time of each stage.
-
-        The most frequent kind comes first.
-        """
+        """Return (kind of job, number of reported attempts, total time of each stage), most frequent kind first."""
         stages = type_coerce(AttemptRow.result, JSON)["stages"]
         sums = [func.sum(_believable(stages[name].as_float())).label(name) for name in STAGES]
         query = select(JobRow.kind, func.count(), *sums).join(AttemptRow.job)
@@ -353,7 +350,12 @@ def _believable(span_s: ColumnElement[float]) -> ColumnElement[float]:
 
 
 def _part(bounds: Sequence[int], first: int) -> ColumnElement[int]:
-    """Return SQL for the index of the part that contains a trial: a binary search on row ids, from index `first`."""
+    """Return SQL for the index of the part that contains a trial: a binary search over the row ids `bounds`.
+
+    Args:
+        bounds: row ids at which the parts begin.
+        first: index of the first of these parts.
+    """
     if not bounds:
         return literal_column(str(first), Integer)
     middle = len(bounds) // 2
@@ -366,7 +368,7 @@ Points = list[tuple[int, float]]
 
 
 class Trends:
-    """Reads the costs of several searches over time. Only an index is read, so that long searches take little time."""
+    """Reads the costs of several searches over time. Reads only an index, so it is fast for long searches."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -374,8 +376,8 @@ class Trends:
     def lows(self, searches: Collection[int], points: int) -> dict[int, Points]:
         """Return the least quick cost in each of `points` equal parts of each search, by search id.
 
-        A cost is paired with the last trial number of its part. Parts without a cost are left out. Costs of confirmed
-        trials are computed from their quick samples, because confirmed costs are not comparable with quick costs.
+        Each cost is paired with the last trial number of its part. Parts without a cost are left out. Quick costs are
+        also used for confirmed trials, because confirmed costs are not comparable with quick costs.
         """
         mine, ranked = TrialRow.search_id.in_(searches), TrialRow.cost.is_not(None)
         ends = select(TrialRow.search_id, (func.max(TrialRow.number) + 1).label("count")).where(mine)

@@ -1,8 +1,8 @@
-"""Leaderboard queries, which filter, sort and page trials, and are fast with a hundred thousand trials.
+"""Leaderboard queries: filter, sort and page up to hundreds of thousands of trials quickly.
 
-Each sort order lists the trials that have a sort key by this key, then the trials without a key by number. The ranking
-is also divided into groups (`db.queries.selection.groups_of`): the champion, confirmed trials and all other trials. A
-page therefore reads only part of an index and never sorts the whole search.
+A list contains the trials with a sort key, sorted by this key, then the trials without a key, sorted by number. The
+ranking is also divided into groups (`db.queries.selection.groups_of`): the champion, confirmed trials, and all other
+trials. Each group has an index, so a page reads only part of an index and never sorts the whole search.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,7 +23,7 @@ NEARBY = 5_000
 
 @dataclass(frozen=True, kw_only=True)
 class PagePosition:
-    """Position of the last trial of a page: its sort key (None if it has none), number, id and group."""
+    """Position of the last trial on a page: sort key (None if the trial has no key), number, id and group."""
 
     key: Value | None
     number: int
@@ -47,7 +47,7 @@ class Leaderboard:
         self.session = session
 
     def count(self, selection: Selection, *, most: int) -> int:
-        """Count the selected trials, at most `most`."""
+        """Count the selected trials. Counting stops at `most`."""
         found = select(TrialRow.id).where(*conditions_of(selection)).limit(most).subquery()
         return self.session.scalar(select(func.count()).select_from(found)) or 0
 
@@ -114,9 +114,9 @@ class Leaderboard:
         return PagePosition(key=key, number=number, id=trial_id, group=group)
 
     def ranks(self, searches: Collection[int], trials: Collection[int]) -> dict[int, int]:
-        """Return the rank of each given trial among all trials of the searches, by trial id.
+        """Return the rank of each given trial among all ranked trials of the searches, by trial id.
 
-        The trials of each group are ranked after all trials of earlier groups.
+        Ranks follow the groups: the trials of a group come after all trials of earlier groups.
         """
         ranks: dict[int, int] = {}
         ahead = 0
@@ -131,8 +131,8 @@ class Leaderboard:
     def _ranks_among(self, competing: Sequence[ColumnElement[bool]], trials: Collection[int]) -> dict[int, int]:
         """Return the rank of each given trial among the competing trials, by trial id.
 
-        Instead of ranking all trials, the query counts, with an index, the trials between the costs of consecutive
-        given trials.
+        The query does not rank all trials. It uses an index to count the trials between the costs of consecutive given
+        trials.
         """
         wanted = select(TrialRow.cost).where(*competing, TrialRow.id.in_(trials)).distinct()
         costs = list(self.session.scalars(wanted.order_by(TrialRow.cost)))
@@ -166,9 +166,9 @@ class Leaderboard:
         }
 
     def duplicates(self, trials: Collection[int]) -> dict[int, int]:
-        """For each trial, return the number of the first trial with the same binary in its search, by trial id.
+        """Return, by trial id, the number of the first trial in the same search with the same binary.
 
-        Trials that are the first with their binary are not included.
+        Trials whose binary no earlier trial has are not included.
         """
         other = aliased(TrialRow)
         same = (other.search_id == TrialRow.search_id) & (other.binary_digest == TrialRow.binary_digest)
@@ -185,11 +185,11 @@ class Leaderboard:
         return tuple(row.id for row in rows if (row.objective.key, row.device.model) == terms)
 
     def _nearby(self, selection: Selection, *, offset: int, limit: int) -> list[int]:
-        """Return the ids of a page if all of its trials have the tunable value that sorts first.
+        """Return the ids of a page whose trials all have the tunable value that sorts first.
 
         If the result has fewer than `limit` ids, the caller must not use it. Only the first `NEARBY` trials are
-        searched, so the configs of the remaining trials need not be read. Usually, these trials contain enough trials
-        with this value. The result is empty if several searches are listed, or if the value that sorts first is unknown
+        searched, which usually contain enough trials with this value. The configs of the other trials need not be read.
+        The result is empty if several searches are listed, or if the value that sorts first is unknown
         (`Order.foremost`).
         """
         order = selection.order
@@ -227,7 +227,7 @@ class _Part:
 
 
 def _parts(selection: Selection) -> list[_Part]:
-    """Return the parts of a list, first part first. If all trials have a sort key, there is no part without a key."""
+    """Return the parts of a list in order. The last part contains the trials without a sort key, if there are any."""
     query, order = select(TrialRow.id).where(*conditions_of(selection)), selection.order
     key = key_of(order)
     columns = (key, TrialRow.number, TrialRow.id)

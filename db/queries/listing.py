@@ -28,7 +28,7 @@ class Order(Generic[Row]):
     sort_key: Callable[[Row], SortKey]
 
     def after_position(self, query: Select[Row], after: SortKey | None) -> Select[Row]:
-        """Return the query, sorted and restricted to the rows after a position."""
+        """Sort a query, and restrict it to the rows after a position."""
         if after is not None:
             here = tuple_(*self.by)
             query = query.where(here < after if self.descending else here > after)
@@ -115,7 +115,7 @@ def list_workers(
 ) -> Sequence[WorkerRow]:
     """Return workers with their devices.
 
-    If `device`, a kind or model, is given, return only workers that have such a device.
+    If `device` (a device kind or model) is given, return only workers with such a device.
     """
     query = select(WorkerRow).options(selectinload(WorkerRow.devices))
     if device is not None:

@@ -18,8 +18,8 @@ class Pair:
     """Comparison of two trials in the same rounds of a confirmation.
 
     Attributes:
-        speedup: the second trial's time divided by the first trial's time. In a search with a metric, costs take the
-            place of times.
+        speedup: the second trial's time divided by the first trial's time. In a search with a metric, costs are used
+            instead of times.
         search_id: search of the confirmation.
         challenger: number, in this search, of the trial that challenged the other trial.
         processes: number of fresh processes from which `speedup` is computed.
@@ -38,8 +38,8 @@ class Pair:
 def pair_of(session: Session, one: TrialRow, other: TrialRow) -> Pair | None:
     """Return the last confirmation in which one trial was the challenger and the other the incumbent, or None.
 
-    A trial with the same kernel (`same_kernel`), and with the same problem, device model and objective, counts as the
-    trial itself.
+    A confirmation of other trials also counts if they have the same kernels (`same_kernel`), problem, device model and
+    objective.
     """
     sides = [(each, session.get_one(SearchRow, each.search_id)) for each in (one, other)]
     if len({_terms(search) for _, search in sides}) > 1:

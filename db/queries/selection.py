@@ -1,7 +1,7 @@
 """Filters, sort orders and text search of trials, as SQL expressions.
 
-Pages show some texts in a form that differs from the stored form. The text search finds texts as pages show them. Times
-in the reasons of outcomes are not searched, because pages compute them from samples.
+The text search finds texts as pages show them, even if their stored form differs. Times in the reasons of outcomes are
+not searched, because pages compute them from samples.
 """
 
 import re
@@ -36,7 +36,7 @@ Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 Key: TypeAlias = Literal["rank", "number", "ended", "outcome", "origin", "overhead"]
 KEYS: tuple[Key, ...] = ("rank", "number", "ended", "outcome", "origin", "overhead")
 RANKED: tuple[str, ...] = ("estimated", "measured")
-"""Outcomes of ranked trials. All ranked trials of a search have the same outcome."""
+"""Outcomes of ranked trials. All ranked trials of one search have the same outcome: measured or estimated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Order:
 
     @property
     def sample(self) -> Value | None:
-        """One value of the tunable, which shows the type of all its values. None if the order uses a key."""
+        """One value of the tunable, whose type is that of all values. None if the order uses a key."""
         return self.values[0] if self.values else None
 
     @property
@@ -103,7 +103,7 @@ class Selection:
 
     @property
     def plain(self) -> bool:
-        """True if the list contains all measured trials, best first, so that the position of a trial is its rank."""
+        """True if the list contains all ranked trials, best first, so that the position of a trial is its rank."""
         order = self.order.key == "rank" and not self.order.descending
         return order and set(self.outcomes) <= set(RANKED) and not self.conditions and not self.text
 
@@ -123,10 +123,10 @@ def key_of(order: Order) -> ColumnElement[Any]:
 
 
 def groups_of(selection: Selection) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions of the groups in which a list contains its trials, first group first.
+    """Return the SQL condition of each group of trials in a list, in the order of the groups.
 
-    In a ranking, the current champion comes first, because paired measurements show that it is faster than its rivals.
-    Confirmed trials follow, and then trials that only have quick samples. The first trial is thus the best trial of the
+    In a ranking, the first group is the current champion, because paired measurements show that it is faster than its
+    rivals. Confirmed trials follow, then trials with only quick samples. The first trial is thus the best trial of the
     search (`Archive.best`). All other lists have a single group.
     """
     if selection.order.key != "rank":

@@ -25,9 +25,10 @@ RESULTS = 300
 
 
 def earlier_results(session: Session, search: SearchRow, family: str) -> list[Earlier]:
-    """Return results with the same objective for problems near the problem of a search, nearest problem first.
+    """Return results for problems similar to the problem of a search, nearest problem first.
 
-    The problem of the search itself is not included, because its champion is a warm start already.
+    The results have the same device model and objective. The problem of the search itself is not included, because its
+    champion is already a warm start.
     """
     query = select(SearchRow.id, SearchRow.problem, SearchRow.problem_key, SearchRow.device, SearchRow.objective)
     query = query.join(FamilyRow, FamilyRow.digest == SearchRow.family_digest).where(FamilyRow.name == family)
@@ -50,7 +51,10 @@ def earlier_results(session: Session, search: SearchRow, family: str) -> list[Ea
 
 
 def _results(session: Session, searches: Sequence[int]) -> list[tuple[Config, float]]:
-    """Return the config and quick cost of the fastest trials. Costs of confirmations come from separate runs."""
+    """Return the config and the quick cost of the fastest trials.
+
+    Confirmed costs are not used, because they come from separate runs.
+    """
     query = select(TrialRow.proposal, QUICK_COST)
     query = query.where(TrialRow.search_id.in_(searches), TrialRow.outcome_kind == "measured")
     query = query.where(TrialRow.cost.is_not(None), TrialRow.suspect.is_(False))

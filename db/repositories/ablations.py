@@ -1,4 +1,4 @@
-"""Repository of ablations, which contain the changed tunables of a champion and the measured effects."""
+"""Repository of ablations: the changed tunables of a champion, with their measured effects."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -51,9 +51,9 @@ class Ablations:
         self.session.execute(open_rows.values(ended_at=now))
 
     def of(self, search_id: int) -> list[AblationRow]:
-        """Return one row, with the latest result, for each change of each champion of a search.
+        """Return one row with the latest result for each change of each champion of a search.
 
-        The rows have the order in which the changes were first requested.
+        The rows are sorted by the first request of their change.
         """
         query = select(AblationRow).where(AblationRow.search_id == search_id).order_by(AblationRow.id)
         known: dict[tuple[int, str, str], AblationRow] = {}

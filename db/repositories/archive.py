@@ -87,10 +87,10 @@ class Archive:
         return row
 
     def _after_others(self, digest: str, name: str, now: datetime) -> datetime:
-        """Return a registration time that is later than those of all other versions of a family.
+        """Return a registration time after those of all other versions of a family.
 
-        Usually this is `now`. If the clock was ahead when another version was registered, it is slightly later than
-        that registration.
+        Usually this is `now`. If the clock was ahead when another version was registered, it is shortly after the
+        registration of that version.
         """
         others = select(FamilyRow.registered_at).where(
             FamilyRow.name == name, FamilyRow.digest != digest, FamilyRow.base_digest.is_(None)
@@ -313,8 +313,7 @@ class Archive:
     def progress(self, search_id: int) -> list[tuple[int, float]]:
         """Return (position among the ended trials, quick cost) of each trial with a cost, sorted by position.
 
-        The cost of a confirmed trial is computed from its quick samples, because confirmed costs are not comparable
-        with quick costs.
+        Quick costs are also used for confirmed trials, because confirmed costs are not comparable with quick costs.
         """
         ranked = (TrialRow.search_id == search_id, TrialRow.cost.is_not(None))
         quick = select(TrialRow.finished_seq, TrialRow.cost).where(*ranked, TrialRow.quick_us.is_(None))
@@ -324,7 +323,7 @@ class Archive:
         return sorted((position, cost) for position, cost in found if position is not None and cost is not None)
 
     def latest_failures(self, search_id: int, limit: int) -> Sequence[TrialRow]:
-        """Return trials that failed because of their config, latest end first."""
+        """Return the trials that failed because of their config. The trial that ended last comes first."""
         query = self._trials(search_id, None).where(TrialRow.outcome_kind.not_in(NO_FAILURE))
         return self.session.scalars(query.order_by(TrialRow.finished_seq.desc()).limit(limit)).all()
 
@@ -390,8 +389,8 @@ class Archive:
     def faster_unconfirmed(self, best: TrialRow) -> TrialRow | None:
         """Return the best unconfirmed trial whose quick cost is below the quick cost of `best`, or None.
 
-        The result is also None if `best` is unconfirmed. The confirmed cost of `best` is not used, because a
-        confirmation runs under other conditions.
+        The result is also None if `best` is unconfirmed. The confirmed cost of `best` is not used, because it is not
+        comparable with quick costs.
         """
         cost = quick_cost(best.outcome)
         if best.quick_us is None or cost is None:
@@ -404,7 +403,7 @@ class Archive:
         return measured.order_by(TrialRow.cost, TrialRow.number)
 
     def costs_ms(self, search_id: int, limit: int = 1000) -> list[tuple[float, float]]:
-        """Return (overhead, delivery) in ms of the latest ended trials with a known overhead."""
+        """Return (search overhead, delivery time) in ms for each of the latest `limit` trials with a known overhead."""
         query = select(TrialRow.overhead_ms, TrialRow.delivery_ms).where(
             TrialRow.search_id == search_id, TrialRow.overhead_ms.is_not(None), TrialRow.finished_seq.is_not(None)
         )

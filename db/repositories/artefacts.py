@@ -47,7 +47,7 @@ class Artefacts:
                 "digest", f"the content has the SHA-256 digest {actual}; send the content with PUT /artefacts/{actual}"
             )
         if (row := session.get(ArtefactRow, digest)) is not None and self._intact(digest):
-            row.created_at = now  # the content is used again and must not be deleted soon
+            row.created_at = now  # the content is used again, so it must not be deleted soon
             return row
         try:
             write_whole(self._path(digest), content)

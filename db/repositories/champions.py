@@ -47,7 +47,7 @@ class Champions:
         return self._current(search.family.name, search.problem_key, search.device.model, search.objective.key)
 
     def promote(self, champion: ChampionRow, *, over: int | None) -> None:
-        """Make a champion current in place of the champion with the id `over`.
+        """Make a champion current, and retire the champion with the id `over`.
 
         If `over` is None, there must be no current champion with the same key.
 
@@ -147,7 +147,7 @@ class Champions:
         return {} if profile is None else profile.figures
 
     def predecessor(self, champion_id: int) -> ChampionRow | None:
-        """Return the champion that would become current if this champion were rolled back, or None."""
+        """Return the champion that would become current if the given champion was rolled back, or None."""
         return self._earlier(self.champion(champion_id))
 
     def champion(self, champion_id: int) -> ChampionRow:
@@ -213,7 +213,7 @@ class Champions:
         return self.session.scalars(query.order_by(ChampionRow.id.desc())).first()
 
     def history(self, champion: ChampionRow, limit: int) -> Sequence[ChampionRow]:
-        """Return up to `limit` champions with the same key as `champion`, itself included, newest first."""
+        """Return up to `limit` champions with the same key as `champion`, including `champion`, newest first."""
         same = (
             ChampionRow.family == champion.family,
             ChampionRow.problem_key == champion.problem_key,
@@ -262,9 +262,10 @@ class Champions:
 def same_kernel(
     stored: type[TrialRow], family_digest: InstrumentedAttribute[str], trial: TrialRow, search: SearchRow
 ) -> ColumnElement[bool]:
-    """Return the condition that a stored trial has the same kernel as a trial of the same problem and device model.
+    """Return the SQL condition that a stored trial has the same kernel as `trial`.
 
-    Two kernels are the same if their binaries are equal, or if their configs are equal and the family has not changed.
+    Kernels are the same if their binaries are equal, or if their configs are equal and the family has not changed. Both
+    trials must have the same problem and device model.
 
     Args:
         stored: the table of trials, or an alias of it.
@@ -280,7 +281,7 @@ def _key(champion: ChampionRow) -> tuple[str, str, str, str]:
 
 
 def _make_current(champion: ChampionRow, now: datetime, reason: str, by: str | None) -> None:
-    """Make a former champion current again. The decision to retire it stays in its list of decisions."""
+    """Make a former champion current again. Its list of decisions keeps the decision to retire it."""
     champion.decisions = (*_decisions(champion), Decision(at=now, current=True, reason=reason, by=by))
     champion.current = True
     champion.retired_at, champion.retired_reason, champion.retired_by = None, None, None

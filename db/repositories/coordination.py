@@ -1,7 +1,7 @@
 """Locks searches, and reads the changes that other processes made to them.
 
 Every claim and report executes SQL statements of this module. For speed, the statements are built only once, and use
-tables instead of ORM objects.
+columns instead of ORM objects.
 """
 
 from dataclasses import dataclass
@@ -97,7 +97,7 @@ class Coordination:
     def end(self, search_id: int, state: State, *, ended: Ended | None = None) -> None:
         """Set the final state of a search.
 
-        JSON documents of the search are not read, because an unreadable document may be the reason why the search ends.
+        JSON documents of the search are not read, because the search may end because a document is unreadable.
 
         Args:
             ended: end of the search. None if the search had ended before, and only its ablation ends now.
@@ -129,8 +129,8 @@ class Coordination:
     def reset_obstacles_ahead(self, now: datetime) -> None:
         """Set the time of every obstacle that is later than `now` to `now`.
 
-        An obstacle is the reason why the jobs of a search wait. Such a time means that a clock was ahead. Without the
-        change, later jobs would not end the obstacle.
+        An obstacle is the reason why the jobs of a search wait. It ends when a later job is executed. If its time is in
+        the future, because a clock was ahead, no job would end it.
         """
         ahead = update(table(SearchRow)).where(_SEARCHES.obstacle_at > now)
         self.session.execute(ahead.values(obstacle_at=now))

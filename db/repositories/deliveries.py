@@ -15,7 +15,7 @@ PAUSES_S = (5.0, 30.0, 120.0, 600.0, 3600.0, 6 * 3600.0, 18 * 3600.0)
 """Pauses between delivery attempts, in seconds. The last attempt takes place about a day after the first."""
 
 UNDER_WAY_S = 60.0
-"""After one process has started an attempt, other processes do not repeat it for this number of seconds."""
+"""Seconds for which other processes skip a message after one process has started to deliver it."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Deliveries:
         self.session.execute(late.execution_options(synchronize_session=False))
 
     def bring_forward(self, by: timedelta) -> None:
-        """Move pending attempts earlier by `by`, the duration by which the clock was set back."""
+        """Move pending attempts earlier by `by`, because the clock was set back by this duration."""
         for row in self.session.scalars(select(DeliveryRow).where(DeliveryRow.next_at.is_not(None))):
             row.next_at = None if row.next_at is None else row.next_at - by
 

@@ -54,8 +54,8 @@ class Superseded(Conflict):
 
     def __init__(self, worker_id: str, host: str) -> None:
         super().__init__(
-            f"another process (on host {host}) registered as worker {worker_id!r} after this process, and gets the "
-            "jobs. "
+            f"another process (on host {host}) registered as worker {worker_id!r} after this process, so only that "
+            "process gets jobs. "
             "Two workers must not share an id; start one of them with a different --data folder or a different --id"
         )
 
@@ -63,8 +63,8 @@ class Superseded(Conflict):
 def check_incarnation(worker_id: str, row: Any, incarnation: str | None, seen_since: datetime) -> None:
     """Raise an error if another process registered as the worker after the calling process.
 
-    Processes without an incarnation are accepted. If the process that registered last is silent, it has ended, or an
-    older backup was restored. The caller may then register again.
+    Processes without an incarnation are accepted. If the process that registered last is silent, it has ended, or the
+    database was restored from an older backup. In both cases, the caller may register again.
 
     Args:
         row: row of the worker, with at least `host`, `incarnation`, `left_at` and `seen_at`.
@@ -79,7 +79,7 @@ def check_incarnation(worker_id: str, row: Any, incarnation: str | None, seen_si
     if row.left_at is None and row.seen_at >= seen_since:
         raise Superseded(worker_id, row.host)
     raise NotFound(
-        f"worker {worker_id!r} was registered by another process, which sends no requests",
+        f"worker {worker_id!r} was registered by another process, which no longer sends requests",
         request=f"register it again first (PUT /workers/{worker_id})",
     )
 
@@ -137,16 +137,13 @@ class Fleet:
         row.contested_at = now
 
     def any_after(self, moment: datetime) -> bool:
-        """Return True if a worker was seen after `moment`.
-
-        If `moment` is in the future, the result True shows that a clock was ahead.
-        """
+        """Return True if a worker was seen after `moment`. For a future `moment`, this shows that a clock was ahead."""
         return self.session.scalar(select(WorkerRow.id).where(WorkerRow.seen_at > moment).limit(1)) is not None
 
     def put_off(self, by: timedelta, *, now: datetime, since: datetime) -> None:
         """Move `seen_at` of connected workers forward by the duration of an interruption, at most to `now`.
 
-        The interruption then does not count as silence of the workers.
+        Otherwise, the interruption would count as silence of the workers.
 
         Args:
             by: duration of the interruption.
@@ -195,7 +192,7 @@ class Fleet:
     def devices(self, seen_since: datetime) -> Sequence[DeviceRow]:
         """Return the devices that may receive work, in a stable order.
 
-        Such devices are not quarantined, and belong to connected workers that do not drain.
+        Such devices are not quarantined, and belong to connected workers that are not draining.
         """
         query = (
             select(DeviceRow)
@@ -206,7 +203,7 @@ class Fleet:
         return self.session.scalars(query.order_by(DeviceRow.model, DeviceRow.uuid, DeviceRow.worker_id)).all()
 
     def sharers(self, seen_since: datetime) -> dict[str, tuple[WorkerRow, ...]]:
-        """For each device that several connected workers offer, return these workers, by the device's UUID.
+        """Return the workers of each device that several connected workers offer, by device UUID.
 
         Devices that run no kernels are left out, because any number of workers may simulate them.
         """

@@ -23,8 +23,8 @@ _ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)
 _OPEN: tuple[JobState, ...] = ("queued", "leased")
 
 _JUST = timedelta(seconds=10)
-"""Time during which the end of a confirmation's wait counts as recent. It is longer than the interval between periodic
-tasks, so that one of these tasks finds every such confirmation.
+"""Time for which the end of a confirmation's wait counts as recent. It is longer than the interval between periodic
+tasks, so that one of them finds every such confirmation.
 """
 
 # Built once, because every claim or report runs them.
@@ -55,7 +55,7 @@ _TOGETHER = (
 
 
 class StaleLease(Conflict):
-    """Raised if a lease has ended. Its job was given to another worker, or is no longer needed."""
+    """Raised if a lease has ended, because its job was leased to another worker or is no longer needed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def check_live(attempt_id: int, state: AttemptState) -> None:
         StaleLease: the lease has ended.
     """
     if state != "live":
-        raise StaleLease(f"attempt {attempt_id} is {state}: its result is no longer needed; stop working on it")
+        raise StaleLease(f"attempt {attempt_id} is {state}: its result is no longer needed; stop executing it")
 
 
 class Leases:
@@ -133,13 +133,13 @@ class Leases:
         return self.session.scalars(ordered.with_for_update(skip_locked=True, of=JobRow)).all()
 
     def measured_on(self, trial_id: int) -> str | None:
-        """Return the UUID of the device that measured a trial, or None if no device did."""
+        """Return the UUID of the device that measured a trial, or None if the trial was not measured."""
         query = select(AttemptRow.device_uuid).join(AttemptRow.job)
         done = query.where(JobRow.trial_id == trial_id, JobRow.kind == "evaluate", AttemptRow.state == "done")
         return self.session.scalars(done.order_by(AttemptRow.id.desc()).limit(1)).first()
 
     def patient_confirmations(self, now: datetime) -> bool:
-        """Return True if the wait of a confirmation for another device of the same model ended recently.
+        """Return True if a confirmation recently stopped waiting for another device of the same model.
 
         Any device of the model may then run the confirmation (`Policy.other_unit_s`).
         """
@@ -215,7 +215,7 @@ class Leases:
         return None if found is None else (found[0], found[1], found[2])
 
     def last_ended_at(self, worker_id: str, device_uuid: str) -> datetime | None:
-        """Return the time at which a device last delivered a result; None if it has delivered none."""
+        """Return the time at which a device last delivered a result, or None if it has delivered no result."""
         query = select(AttemptRow.ended_at).where(AttemptRow.worker_id == worker_id, AttemptRow.state == "done")
         mine = query.where(AttemptRow.device_uuid == device_uuid)
         return self.session.scalars(mine.order_by(AttemptRow.id.desc()).limit(1)).first()
@@ -373,5 +373,5 @@ class Leases:
 
 
 def _possible(ids: Collection[int]) -> list[int]:
-    """Return the ids in the range of an integer column. PostgreSQL raises an error for larger numbers."""
+    """Return the ids that fit into an integer column. PostgreSQL raises an error for larger numbers."""
     return [each for each in ids if 0 < each <= LARGEST_ID]

@@ -36,7 +36,7 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 MOST_SKIPPED = 1_000
-"""Maximum number of unreadable rows that a query with a limit replaces by later rows."""
+"""Maximum number of unreadable rows that a query with a limit replaces with later rows."""
 
 log = structlog.get_logger("database")
 
@@ -93,7 +93,7 @@ def readable_items(
 BACKUP = "restore a backup of the database"
 
 MOST_NAMED = 3
-"""Maximum number of items that one message names. Several items may contain the same unreadable value."""
+"""Maximum number of items that one error message names. Several items may contain the same unreadable value."""
 
 
 class UnreadableItem(UnreadableValue):

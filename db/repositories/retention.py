@@ -37,8 +37,8 @@ from evo.search.lifecycle import TERMINAL
 def remove_search(session: Session, search_id: int) -> bool:
     """Delete a search with its trials, jobs, attempts and messages.
 
-    The result is always True, which `_isolated` returns on success. After a failure, `_isolated` returns None. The
-    artefacts of the search are deleted later by `collect_artefacts`.
+    The result is always True, so that callers of `_isolated` can distinguish success from failure (None).
+    `collect_artefacts` later deletes the artefacts of the search.
 
     Raises:
         NotFound: the search does not exist.
@@ -154,7 +154,7 @@ def collect_workers(session: Session, before: datetime) -> Collected:
 
 
 def collect_families(session: Session, before: datetime) -> Collected:
-    """Delete unused family versions that are older than `before`, whether uploaded or registered by path.
+    """Delete unused family versions that were uploaded or registered by path before `before`.
 
     The latest version of each family is kept. Built-in families are also kept, because a service registers them only
     once per process.
@@ -210,7 +210,7 @@ def collect_log(session: Session, now: datetime) -> None:
 
 
 def _settled(session: Session, now: datetime) -> datetime:
-    """Return the time before which stored artefacts may be deleted, because no future champion needs them."""
+    """Return the time before which artefacts must be stored to be deleted. No future champion needs these artefacts."""
     unfinished = select(func.min(SearchRow.created_at)).where(SearchRow.state.not_in(TERMINAL))
     begun = session.scalar(unfinished)
     return now - YOUNG if begun is None else min(begun, now - YOUNG)

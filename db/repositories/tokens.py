@@ -48,7 +48,7 @@ class Tokens:
         self.session = session
 
     def any(self) -> bool:
-        """Return True if any token was ever created, so that every request needs a token."""
+        """Return True if any token was ever created. In this case, every request needs a token."""
         return self.session.scalar(select(TokenRow.id).limit(1)) is not None
 
     def all(self) -> Sequence[TokenRow]:
@@ -104,7 +104,7 @@ class Tokens:
         return row
 
     def rotate(self, token_id: str, *, by: str, grace: timedelta, now: datetime) -> tuple[str, TokenRow]:
-        """Replace a token by a new token with the same rights and lifetime. Return the new secret and the new row.
+        """Replace a token with a new token that has the same rights and lifetime. Return its secret and its row.
 
         The old token expires after `grace`.
 

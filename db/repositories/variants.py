@@ -36,10 +36,10 @@ class Variants:
         return self.session.scalars(select(VariantRow).where(VariantRow.tuning_id == search_id)).first()
 
     def base_id(self, search_id: int) -> int:
-        """Return the id of the search to which a search's variants belong.
+        """Return the id of the base search: the search that has the variants.
 
-        If the search tunes a variant, this is the search to which the variant was submitted. Otherwise, it is
-        `search_id`.
+        If the given search tunes a variant, its base search is the search to which the variant was submitted. Otherwise
+        it is its own base search.
         """
         variant = self.tuned_by(search_id)
         return search_id if variant is None else variant.search_id
@@ -71,7 +71,7 @@ class Variants:
         self.session.execute(update(SearchRow).where(SearchRow.id == row.search_id).values(last_variant=row.number))
 
     def lock(self, search_id: int) -> None:
-        """Lock a search until the transaction ends, so that other transactions wait before they number its variants."""
+        """Lock a search until the transaction ends. Other transactions then wait before they number its variants."""
         self.session.execute(select(SearchRow.id).where(SearchRow.id == search_id).with_for_update())
 
     def searches_of(self, search_id: int) -> list[int]:
@@ -104,7 +104,7 @@ class Variants:
         return self._costs([search_id], TrialRow.finished_seq)
 
     def _costs(self, search_ids: Collection[int], *order: Any) -> list[float | None]:
-        """Return the quick costs of the ended trials of searches. Only outcomes of confirmed trials are read."""
+        """Return the quick costs of the ended trials of searches. Outcomes are read only for confirmed trials."""
         ended = TrialRow.search_id.in_(search_ids) & TrialRow.finished_seq.is_not(None)
         confirmed = ended & TrialRow.cost.is_not(None) & TrialRow.quick_us.is_not(None)
         outcomes = self.session.execute(select(TrialRow.id, TrialRow.outcome).where(confirmed))

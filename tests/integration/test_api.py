@@ -538,7 +538,7 @@ def test_internal_error_response_contains_no_exception_text(rest: Rest, monkeypa
     response = rest.http.get("/searches")
     assert response.status_code == 500
     assert "ZeroDivisionError" not in response.text
-    assert response.json()["detail"].startswith("this is a bug of kernel-evo")
+    assert response.json()["detail"].startswith("this is a bug in kernel-evo")
 
 
 def test_every_trial_state_is_pending_or_a_kind_of_outcome() -> None:

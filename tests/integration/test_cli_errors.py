@@ -166,7 +166,7 @@ def test_search_without_a_worker_is_refused(tmp_path_factory: pytest.TempPathFac
     with line.serving() as url:
         refused = line.run("search", "sdpa", "--url", url)
     assert refused.code == 4
-    assert "no connected worker offers sdpa a device" in refused.err
+    assert "no connected worker offers a device for sdpa" in refused.err
 
 
 def test_command_on_a_file_that_is_not_a_database_creates_no_files(tmp_path: Path) -> None:

@@ -463,7 +463,7 @@ def test_failing_reference_ends_the_search_and_uses_no_budget(stage: Stage) -> N
         stage.hand_in(leases[0], ReferenceFailed(reason="reference.py, reference() (line 18): ValueError: boom"))
     view = stage.view(search)
     assert (served, view.state, view.counts) == (3, "failed", {"reference_failed": 3})
-    assert view.reason == ("no config can be judged: reference.py, reference() (line 18): ValueError: boom")
+    assert view.reason == ("no config can be verified: reference.py, reference() (line 18): ValueError: boom")
 
 
 def test_compile_error_common_to_all_configs_ends_the_search_with_one_explanation(stage: Stage) -> None:

@@ -163,7 +163,7 @@ def test_trial_page_shows_config_source_and_comparison(stage: Stage, page: httpx
 
 def test_pruned_trial_page_shows_the_median_of_its_samples_and_the_reason(stage: Stage, page: httpx.Client) -> None:
     text = text_of(shown(page, f"/trials/{trials(stage, 2)[-1]}"))
-    assert re.search(r"Median 40\S* µs of the samples taken, not ranked;", text), text
+    assert re.search(r"Median 40\S* µs of the measured samples \(the trial is not ranked\);", text), text
     assert "above 25 µs, the slowest elite's time × the prune_ratio" in text.replace("&#39;", "'")
 
 

@@ -410,7 +410,7 @@ def test_worker_registers_again_if_the_process_recorded_in_a_restored_backup_is_
         lambda: stage.conductor.heartbeat("w1", [], incarnation="living"),
         lambda: stage.conductor.leave("w1", incarnation="living"),
     ):
-        with pytest.raises(NotFound, match=r"registered by another process, which sends no requests"):
+        with pytest.raises(NotFound, match=r"registered by another process, which no longer sends requests"):
             request()
     register(stage, "living")
     assert ask(stage, "living")

@@ -170,7 +170,7 @@ def test_device_notes_of_the_family_are_shown_with_search_and_champion(stage: St
 
 def test_automatic_device_choice_never_selects_the_estimator(stage: Stage) -> None:
     stage.register_worker("w1", STAND_IN)
-    with pytest.raises(Conflict, match="no connected worker offers toy a device"):
+    with pytest.raises(Conflict, match="no connected worker offers a device for toy"):
         submit(stage)
 
 

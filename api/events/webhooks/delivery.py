@@ -199,7 +199,7 @@ class UnderWay:
         """Number of deliveries that have ended."""
 
     def fitting(self, due: Iterable[Due]) -> list[Due]:
-        """Return the messages that the limits on concurrent deliveries allow to start now, in the given order."""
+        """Select the messages whose delivery can start within the limits on concurrent deliveries. Keep their order."""
         with self._ended:
             messages = list(self._messages.values())
         known = {each.id for each in messages}

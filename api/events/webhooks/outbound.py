@@ -40,12 +40,12 @@ _RESERVED = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Target of a checked URL.
+    """Destination of a request, from a checked URL.
 
     Attributes:
         url: the URL with an IP address in place of the host name.
         host: value of the ``Host`` header.
-        name: host name, against which the TLS certificate is checked.
+        name: host name that the TLS certificate must contain.
     """
 
     url: str

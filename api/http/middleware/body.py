@@ -31,7 +31,7 @@ connection is closed.
 
 
 class TooLarge(HTTPException):
-    """The body exceeds the limit. Raised while the body is read."""
+    """Raised while a body is read, if the body exceeds the limit."""
 
 
 class BodyLimit:
@@ -76,8 +76,8 @@ class BodyLimit:
 def _refusal(request: Request) -> Response | None:
     """Return the response that refuses a body because of its headers, or None if the body may be read."""
     if {"content-length", "transfer-encoding"} <= set(request.headers):
-        # request smuggling: a proxy may use the other length than this service, and then take the rest of the body for
-        # a new request (RFC 9112, section 6.3)
+        # request smuggling: a proxy and this service may use different lengths, so that one of them treats the rest of
+        # the body as a new request (RFC 9112, section 6.3)
         refused = answer(request, 400, "Content-Length and Transfer-Encoding are both given: send one of them")
         refused.headers["connection"] = "close"
         return refused

@@ -54,7 +54,7 @@ class Head:
 
 COMPRESSED_BYTES = 2_000
 COMPRESSION_LEVEL = 4
-"""gzip level, from 1 to 9. The output is little larger than at level 9, and compression takes a third of the time."""
+"""gzip level, from 1 to 9. The output is slightly larger than at level 9, and compression takes a third of the time."""
 
 
 class Compressed:

@@ -38,7 +38,7 @@ MAX_RACES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class WorkRequest:
-    """Request of a slot for up to `count` jobs of one search."""
+    """Request for up to `count` jobs of one search, for one slot."""
 
     slot: Slot
     count: int
@@ -143,7 +143,7 @@ def _settle(
 def _ended(search_id: int, request: WorkRequest | SearchResults) -> list[Lease] | Settled:
     if isinstance(request, WorkRequest):
         return []
-    refusal = StaleLease(f"search {search_id} has ended; drop this work")
+    refusal = StaleLease(f"search {search_id} has ended; drop this job")
     return Settled(receipts=[refusal] * len(request.results), due=False)
 
 

@@ -46,7 +46,7 @@ class SearchTransaction:
         """Lock the search against other processes and read their changes. Return False if the search has ended.
 
         Raises:
-            Outdated: the database went back in time. The search must be rebuilt from it.
+            Outdated: the database returned to an earlier state. The search must be rebuilt from the database.
         """
         locked = Coordination(self.session).lock(self.active.id)
         if locked is None:

@@ -62,10 +62,7 @@ class ResultReceiver:
         return indices, receipts
 
     def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> SearchResults:
-        """Return the results with the rulings on their samples.
-
-        Rulings are computed before the transaction, because they are slow.
-        """
+        """Compute the verdicts and effects of results. This is slow, so it is done before the transaction."""
         rulings = [
             ruled(self._database, self._catalogue, search_id, each.attempt_id, each.report) for each in deliveries
         ]
@@ -73,7 +70,7 @@ class ResultReceiver:
 
 
 def answer(delivery: Delivery, receipt: ReceiptOrRefusal) -> Answer:
-    """Convert the receipt or the error of a delivery to an answer."""
+    """Convert the receipt or the error of a delivery to a response."""
     match receipt:
         case Receipt(repeated=repeated):
             return Answer(attempt_id=delivery.attempt_id, status="repeated" if repeated else "accepted")

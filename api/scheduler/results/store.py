@@ -1,4 +1,4 @@
-"""Stores results. Each report is judged, stored and published once."""
+"""Stores results. Each report is evaluated, stored and published once."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -34,7 +34,7 @@ from evo.trial.outcome import Crashed, Estimated, Impossible, Measured, Outcome,
 from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 
 Ruling: TypeAlias = Verdict | tuple[Effect | None, ...] | None
-"""Result of judging the samples of a report: the verdict of a confirmation, or the effects of an ablation."""
+"""Verdict of a confirmation, or effects of an ablation, computed from the samples of its report. Otherwise None."""
 
 
 def settle(transaction: SearchTransaction, attempt: AttemptRow, report: Report, ruling: Ruling, now: datetime) -> None:
@@ -161,7 +161,7 @@ def _baselines(transaction: SearchTransaction, attempt: AttemptRow, report: Base
 
 
 def ruled(database: Database, catalogue: Catalogue, search_id: int, attempt_id: int, report: Report) -> Ruling:
-    """Return the ruling on the samples of a report.
+    """Compute the verdict of a confirmation or the effects of an ablation. Return None for other reports.
 
     Call this function outside transactions, because the bootstrap is slow.
     """
@@ -174,7 +174,7 @@ def ruled(database: Database, catalogue: Catalogue, search_id: int, attempt_id: 
 
 
 def judged(database: Database, catalogue: Catalogue, search_id: int, attempt_id: int, report: ConfirmReport) -> Verdict:
-    """Return the verdict on a confirmation."""
+    """Return the verdict of a confirmation, computed from its report."""
     with database.read() as session:
         job = Leases(session).attempts([attempt_id])[attempt_id].job
         challengers = Leases(session).challengers(search_id)
@@ -285,9 +285,9 @@ def _other_variant(session: Session, search: SearchRow, incumbent: ChampionRow) 
 
 
 def _confirmation_seed(seed: int, position: int) -> int:
-    """Return the seed of the inputs of a search's confirmation number `position`.
+    """Return the seed for the inputs of a search's confirmation with the index `position`.
 
-    If a search is repeated with the same seed, its confirmations have the same seeds again.
+    If a search is repeated with the same seed, its confirmations get the same seeds.
     """
     return int(np.random.SeedSequence((seed, position), spawn_key=(1,)).generate_state(1)[0])
 

@@ -33,7 +33,7 @@ def check(report: Report) -> None:
     check_figures("report", report)
     for where, timing in _timings(report):
         if not timing.samples_us:
-            raise InvalidInput(f"{where}.samples_us", "at least one sample is needed")
+            raise InvalidInput(f"{where}.samples_us", "must contain at least one sample")
         if timing.power is not None and not len(timing.power.samples_w) == len(timing.power.samples_us) > 0:
             raise InvalidInput(
                 f"{where}.power", "must have the same number of samples_us and samples_w, at least one of each"

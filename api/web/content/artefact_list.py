@@ -1,4 +1,4 @@
-"""Files of a trial or a confirmation, in the form that pages need."""
+"""Prepares the files of a trial or a confirmation for pages."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -108,7 +108,7 @@ class ArtefactReader:
 
 
 def _ending(name: str, kind: DeviceKind) -> str:
-    """Return the file name extension for an artefact whose name has none."""
+    """Return the file name extension for an artefact. Empty if the artefact's name already has one."""
     source, binary = kind_of(kind).suffixes
     return {SOURCE: source, "binary": binary, "headers": "zip"}.get(name, "")
 

@@ -153,7 +153,7 @@ class Listing:
 
     @property
     def counted_out(self) -> bool:
-        """True if counting stopped at the limit, so that more trials may match."""
+        """True if counting stopped at the limit, so more trials may match."""
         return not self.exact and self.found >= COUNTED
 
 
@@ -225,7 +225,7 @@ def _runs(session: Session, trials: Sequence[TrialView], search: SearchView) -> 
 
 
 def _known_count(search: SearchView, selection: Selection) -> int | None:
-    """Return the number of matching trials if the search already has this count. None if a query is needed."""
+    """Return the number of matching trials if the search view contains it. Return None if a query is needed."""
     if selection.conditions or selection.text:
         return None
     counts = {**search.counts, "pending": search.asked - search.finished}

@@ -20,7 +20,7 @@ PLACES = {"pays": 2, "hurts": 5, "nothing": 4, "unclear": 1}
 
 @dataclass(frozen=True, kw_only=True)
 class Forest(Rows):
-    """All changes of an ablation as lines below each other, on a scale of ratios.
+    """Intervals of all changes of an ablation, one per row, on a common scale of ratios.
 
     `even_x` is the horizontal position of ratio 1 (no effect). The text of an interval line is its ratio if the ratio
     is outside the scale, else empty.

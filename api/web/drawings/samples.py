@@ -73,7 +73,7 @@ class Series:
     """Samples of one kernel, drawn as points of a trace and as a histogram.
 
     Attributes:
-        place: index that selects colour and shape of the points.
+        place: index that selects the colour and the shape of the points.
         base: vertical position of the histogram.
         outlying: number of samples outside the drawn range.
     """

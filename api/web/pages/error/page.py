@@ -77,7 +77,7 @@ def _text(refused: Refusal, path: str, *, kept: bool) -> str:
     if refused.status == 405:
         return "This address receives forms and shows no page. Go to the page that contains the form."
     if refused.code == NO_ADDRESS:
-        return f"There is no page at {path:.200}. It may be mistyped."
+        return f"There is no page at {path:.200}. The address may be mistyped."
     text = refused.plain
     # the text of status 422 begins with a field name, which must not be capitalised
     return text if refused.status == 422 else f"{text[:1].upper()}{text[1:]}."

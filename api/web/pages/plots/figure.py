@@ -1,4 +1,4 @@
-"""Data of a plot, which are traces and layout for Plotly, a summary and a table."""
+"""Data of a plot: traces and layout for Plotly, a summary, and a table."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from evo.text.wording import count_text, origin_text, outcome_text, time_text, v
 from evo.trial import Config
 
 MOST, LONGEST = 120, 60
-"""Maximum number of trials in the plot, and in its line of first parents."""
+"""Maximum number of trials in the plot, and maximum number of trials in its line of first parents."""
 
 TICKS = 12
 

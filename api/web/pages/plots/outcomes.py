@@ -11,14 +11,13 @@ from evo.text.wording import outcome_text
 
 PARTS = 40
 FEW = 6
-"""Maximum height of the bars up to which every whole number gets a tick. Plotly's default ticks would include
-halves."""
+"""Height of the tallest bar up to which every integer gets a tick. Plotly's default ticks would include halves."""
 PATTERNS = ("", "/", "x", "\\", "-", ".", "+", "|")
 """Fill patterns of the bars, so that outcomes can be distinguished without colour."""
 
 
 def outcomes_over_time(landscape: Landscape, search: SearchView) -> Plot:
-    """Plot the number of trials by outcome, including pending trials, as one stacked bar per part of the search."""
+    """Plot the number of trials by outcome, including pending trials. Each stacked bar shows consecutive trials."""
     if not search.asked:
         return nothing("No trial has started yet.")
     parts = min(PARTS, search.asked)

@@ -1,6 +1,6 @@
 """Data of the parallel coordinates plot, which a script of the page draws.
 
-Plotly is not used here, because its parallel coordinates need `eval`, which the content security policy forbids.
+Plotly's own parallel coordinates plot needs `eval`, which the content security policy forbids.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Slice and contour plots, which show the times of the values of one or two tunables."""
+"""Slice and contour plots: times against the values of one or two tunables."""
 
 from collections.abc import Sequence
 from statistics import median

@@ -27,7 +27,7 @@ WEIGHED = 1_000
 FRONT = 20
 """Maximum number of rows in the table of the Pareto front."""
 DRAWN = 500
-"""Maximum number of points of the chart. In a longer search, each point is the best trial of a part of the search."""
+"""Maximum number of points of the chart. In a longer search, each point is the best of several consecutive trials."""
 
 ROOFLINE_SHOWN = 0.05
 """Minimum ratio of the roofline time to the best time. A lower roofline is not drawn, to keep the chart readable."""
@@ -119,7 +119,7 @@ def _spark(search: SearchView, lows: Points) -> Spark | None:
 
 
 def board_of(session: Session, search_id: int, now: datetime) -> Board:
-    """Return what the page of a search shows except the leaderboard: charts, figures and latest failures."""
+    """Return the content of a search's page except the leaderboard: charts, figures and latest failures."""
     archive, search = Archive(session), search_view(session, search_id, now)
     failed = trial_views(session, archive.latest_failures(search_id, FAILURES))
     long = search.finished > DRAWN

@@ -18,7 +18,7 @@ class Candidate:
     """A family that can be searched.
 
     Attributes:
-        location: where workers find the files of the family: a path, or the reference of an uploaded bundle. None for a
+        location: location of the family's files for workers: a path, or the reference of an uploaded bundle. None for a
             built-in family.
     """
 

@@ -162,7 +162,7 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
             name="objective.metric",
             label="Metric",
             read=words("a metric", MAX_TEXT),
-            hint="optimised in place of the time, e.g. gflop_s / registers; empty for the time",
+            hint="optimised instead of the time, e.g. gflop_s / registers; empty for the time",
         ),
         _choice("objective.direction", "Direction", _itself("minimise", "maximise"), "of the metric"),
         Entry(

@@ -112,7 +112,7 @@ class Entry:
 
     Attributes:
         depth: number of generations from the family's own implementation, along first parents.
-        usd: cost in US dollars of the proposal that gave the variant. None if no language model proposed the variant.
+        usd: cost in US dollars of the proposal that contains the variant. None if no language model proposed it.
         best_of_niche: True if no variant of the same niche is faster.
     """
 
@@ -124,7 +124,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class NicheRow:
-    """Variants whose kernels work alike (`evo.search.niche`): the fastest variant, and the number of variants."""
+    """A niche (`evo.search.niche`): its fastest variant, and its number of variants."""
 
     elite: VariantView
     variants: int

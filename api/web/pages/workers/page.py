@@ -120,7 +120,7 @@ LOSSES = timedelta(hours=24)
 WorkerStatus: TypeAlias = Literal["working", "idle", "draining", "silent", "left"]
 
 LAST: Mapping[WorkerStatus, int] = {"silent": 1, "left": 2}
-"""Sort key of the workers that are listed after all others, by status."""
+"""Sort keys by status. Workers with any other status come first."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ const MESSAGES = { // by status
   401: ["You are signed out: your token or your session is no longer valid.", "Sign in"],
   403: ["You no longer have access to this page.", "Sign in with another token"],
   404: ["This item no longer exists.", "All searches"],
-  429: ["The service asks for fewer requests.", null],
+  429: ["The service limits the rate of requests.", null],
   503: ["The service is not ready.", null],
 };
 
@@ -79,7 +79,7 @@ function show(error) {
   const message = error?.message ?? "";
   if (line.dataset.error === message) return;
   line.dataset.error = message;
-  const age = `The page shows the state of ${updated.toLocaleTimeString()}`;
+  const age = `The page shows the state as of ${updated.toLocaleTimeString()}`;
   if (!error) line.replaceChildren();
   else if (error instanceof Refused && error.link !== null) {
     const link = Object.assign(document.createElement("a"), { href: error.address, textContent: error.link });

@@ -1,6 +1,6 @@
-// The values of each axis that the shown trials may have. The reader chooses these values by dragging along the axis,
-// or the filter in the page's URL contains them. A filter can express more than dragging (e.g. `UNROLL!=4`), so its
-// text is kept until the reader drags along its axis.
+// The selected values of each axis. Only trials with these values are shown. The reader selects values by dragging along
+// the axis, or the filter in the page's URL contains them. A filter can express more than dragging (e.g. `UNROLL!=4`),
+// so its text is kept until the reader drags along its axis.
 
 /** @typedef {{ name: string, values: string[] }} Axis */
 /** @typedef {{ name: string, text: string, keeps: (value: string) => boolean }} Condition */
