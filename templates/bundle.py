@@ -148,7 +148,7 @@ def _check_entries(entries: list[zipfile.ZipInfo]) -> None:
         raise InvalidInput(WHERE, f"unpacks to more than {MAX_FOLDER_BYTES >> 20} MiB")
     for entry in entries:
         if stat.S_IFMT(entry.external_attr >> 16) not in {0, stat.S_IFREG}:
-            raise InvalidInput(WHERE, f"{entry.filename!r:.100} is not a plain file")
+            raise InvalidInput(WHERE, f"{entry.filename!r:.100} is not a regular file; remove it")
         if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} or entry.flag_bits & 1:
             raise InvalidInput(WHERE, f"{entry.filename!r:.100} is encrypted, or compressed by an unsupported method")
     _check_names([entry.filename for entry in entries])
@@ -160,9 +160,9 @@ def _check_names(names: Mapping[str, bytes] | list[str]) -> None:
         parts = name.split("/")
         plain = len(name) <= 200 and all(PART.fullmatch(part) and part != "__pycache__" for part in parts)
         if not plain or name.endswith(".pyc"):
-            raise InvalidInput(WHERE, f"{name!r:.100} is not a plain name below the family's folder")
+            raise InvalidInput(WHERE, f"{name!r:.100} is not a plain relative path in the family's folder; rename it")
         if name.casefold() in taken:
-            raise InvalidInput(WHERE, f"{name!r:.100} occurs twice")
+            raise InvalidInput(WHERE, f"{name!r:.100} occurs twice; remove one of the entries")
         taken.add(name.casefold())
     for name in names:
         for folder in PurePosixPath(name.casefold()).parents:
@@ -175,5 +175,6 @@ def _read(archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> Iterator[
         with archive.open(entry) as file:
             content = file.read(entry.file_size + 1)
         if len(content) != entry.file_size:
-            raise InvalidInput(WHERE, f"{entry.filename!r:.100} does not have the length that its header states")
+            reason = f"{entry.filename!r:.100} does not have the length that its header states"
+            raise InvalidInput(WHERE, f"{reason}; create the ZIP file again")
         yield entry.filename, content

@@ -1,8 +1,8 @@
 """Finds the tunables that decide whether a failing line of a source is compiled, without compiling the source.
 
 The analysis ignores the order of lines. A macro depends on every definition of its name in the family's files, and on
-the conditions around these definitions. The result may therefore contain tunables without influence, but lacks none. If
-the tunables cannot be determined from the text, the result is unknown.
+the conditions around these definitions. The result may therefore contain tunables without influence, but never omits
+one with influence. If the tunables cannot be determined from the text, the result is unknown.
 """
 
 import posixpath
@@ -18,7 +18,7 @@ _ERROR = re.compile(
     r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): (?:fatal |catastrophic )?error\b(?P<text>.*)",
     re.MULTILINE,
 )
-"""Matches the place and the text of an error of gcc, clang, nvcc or NVRTC."""
+"""Matches the position and the text of an error of gcc, clang, nvcc or NVRTC."""
 
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _ASSERTION = re.compile(r"static.?assert", re.IGNORECASE)
@@ -48,7 +48,8 @@ def deciding_tunables(
         folders: folders of the family's files, as in the paths of the log.
 
     Returns:
-        The names in declared order. None if they are unknown, e.g. because headers outside the family may matter.
+        The names in declared order, or None if they are unknown, e.g. because a header outside the family may define a
+        macro of a condition.
     """
     found = _ERROR.search(log)
     if found is None or re.search(r"\berror\b", log[: found.start()], re.IGNORECASE):
@@ -66,13 +67,13 @@ def deciding_tunables(
 class _Source:
     """Conditions and macro definitions in the files of a source.
 
-    A file counts as a name, too, which depends on the conditions around its includes.
+    A file name is also a name. It depends on the conditions around the ``#include`` lines of the file.
 
     Attributes:
-        tunables: the tunables on which each macro in front of the source depends, by macro.
+        tunables: tunables that determine the value of each macro that kernel-evo defines, by macro.
         constants: names that do not depend on tunables.
         lines: lines of each file.
-        around: names in the conditions around each line and its file, by place of the line.
+        around: names in the conditions around each line and its file, by the line's position.
         conditions: names in the conditions around the definitions of each name.
         values: names in the definitions of each macro.
         outside: True if the source includes headers outside the family, which may define any name.
@@ -88,7 +89,7 @@ class _Source:
 
     @classmethod
     def read(cls, files: Mapping[str, str], implementation: Implementation, fields: Iterable[str]) -> "_Source | None":
-        """Return the conditions and definitions of a source; None if they cannot be determined from the text."""
+        """Return the conditions and definitions of a source, or None if they cannot be determined from the text."""
         macros = _macros(implementation)
         flags = {name for flag in implementation.flags for name in _NAME.findall(flag.removeprefix("-D"))}
         specific = implementation.specific.names if implementation.specific else frozenset()
@@ -100,7 +101,12 @@ class _Source:
         return source if all(source._add(files, name) for name in names) else None
 
     def behind(self, place: str, *, assertion: bool) -> set[str] | None:
-        """Return the tunables that decide whether a line is compiled, and whether its assertion holds."""
+        """Return the tunables that decide whether a line is compiled, or None if they are unknown.
+
+        Args:
+            place: position of the line.
+            assertion: True to include the tunables that decide whether the line's assertion holds.
+        """
         file = place.rpartition(":")[0]
         line = next((each for each in self.lines.get(file, ()) if each.place == place), None)
         directive = None if line is None else DIRECTIVE.fullmatch(line.text)
@@ -115,7 +121,7 @@ class _Source:
         return {tunable for name in names for tunable in self.tunables.get(name, ())}
 
     def _asserted(self, line: Line, lines: list[Line]) -> set[str] | None:
-        """Return the names in the assertion of a line; None if other names may decide whether it holds."""
+        """Return the names in the assertion of a line, or None if other names may decide whether it holds."""
         text = line.text
         for further in lines[lines.index(line) + 1 :]:
             if ";" in text or DIRECTIVE.fullmatch(further.text):
@@ -170,7 +176,7 @@ class _Source:
 
 
 def _macros(implementation: Implementation) -> dict[str, frozenset[str]]:
-    """Return the tunables on which each macro in front of the source depends, by macro."""
+    """Return the tunables that determine the value of each macro that kernel-evo defines, by macro."""
     tunables = frozenset(each.name for each in implementation.tunables)
     names = {name: frozenset({name}) for name in tunables}
     names |= {name: each.names & tunables for name, each in implementation.derived.items()}

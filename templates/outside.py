@@ -1,8 +1,8 @@
-"""Refuses variants whose sources read files outside the family's folder and the compiler's headers.
+"""Rejects variants whose sources read files other than the family's and the compiler's headers.
 
 Compilers print lines of the files that they include, so an untrusted source could reveal files of the worker's machine.
 The check covers all ways to name a file. An include of a macro is refused, because the check cannot determine the file
-that the macro names. Comments and strings are searched like code: only a complete preprocessor can recognise them
+that the macro names. Comments and strings are searched like code. Only a complete preprocessor can recognise them
 reliably, and a string that looks like the start of a comment could otherwise hide a directive. The search for each
 pattern takes linear time.
 
@@ -51,12 +51,12 @@ _PAIRED = ("-D", "-U", "-I", "-l")
 
 
 def outside(text: str) -> str | None:
-    """Return the reason why a C or C++ source may read files outside the family; None if it cannot."""
+    """Return the reason why a C or C++ source may read files outside the family, or None if it cannot."""
     return next(_faults(_SPLICED.sub("", text)), None)
 
 
 def outside_flag(flags: Sequence[str]) -> str | None:
-    """Return the first compiler flag that variants may not use; None if all flags are accepted."""
+    """Return the first compiler flag that variants may not use, or None if all flags are accepted."""
     for option in options(flags):
         paired = len(option.flags) == 2 and option.name in _PAIRED
         word = f"{option.name}{option.value}" if paired else " ".join(option.flags)

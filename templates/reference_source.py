@@ -10,10 +10,10 @@ _FUNCTION = "inputs"
 
 
 def require_inputs(arguments: Sequence[Argument], source: bytes, *, spec: str, file: str) -> None:
-    """Refuse arguments that the function `inputs` of reference.py does not create.
+    """Check that the function `inputs` of reference.py creates all arguments that the kernel reads.
 
     Args:
-        source: text of reference.py. If the text does not show which inputs are created, no argument is refused.
+        source: text of reference.py. If the text does not show which inputs are created, nothing is checked.
         spec, file: names of family.toml and reference.py in the error message.
 
     Raises:
@@ -34,7 +34,7 @@ def require_inputs(arguments: Sequence[Argument], source: bytes, *, spec: str, f
 
 
 def returned_names(source: bytes) -> frozenset[str] | None:
-    """Return the keys of the dicts that the function `inputs` returns; None if the text does not show them."""
+    """Return the keys of the dicts that the function `inputs` returns, or None if the text does not show them."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -92,7 +92,7 @@ def builtin_digests() -> dict[str, str]:
 
 
 def builtin_digest(name: str) -> str | None:
-    """Return the digest of the built-in family with a name, or None if there is none. Only this family is read."""
+    """Return the digest of a built-in family, or None if no family has this name. Only this family is read."""
     path = _builtin_folders().get(name)
     return None if path is None else _read_digest(path, (*_state(path), *_state(INCLUDE)))
 
@@ -117,7 +117,7 @@ def _survey() -> Iterator[Package | Broken]:
 
 
 def find(name_or_path: str) -> Package:
-    """Return the family with a name or path.
+    """Return a family by name or path.
 
     A name selects a built-in family or recording, or a family of an installed package.
 
@@ -314,7 +314,7 @@ def _check_files(package: Package) -> None:
 
 
 def _check_instances(package: Package) -> None:
-    """Check that the family's files define each C++ template of which an ``entry`` is an instance."""
+    """Check that the family's files define the C++ template of each ``entry`` that is a template instance."""
     for kind, implementation in package.family.implementations.items():
         texts = [content.decode(errors="replace") for name, content in package.files.items() if name != SPEC]
         for entry in filter(is_instance, implementation.entries):

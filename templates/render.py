@@ -112,7 +112,7 @@ def _declared(package: Package, implementation: Implementation) -> frozenset[str
 
 
 def _needed(package: Package, implementation: Implementation) -> frozenset[str] | None:
-    """Return the identifiers in a source; None if other names may also become macros.
+    """Return the identifiers in a source, or None if other names may also become macros.
 
     A tunable or problem field normally becomes a macro only if the source uses its name, because a system header may
     use the same name for something else. The result is None if family.toml lists the macros, if headers outside the
@@ -127,7 +127,7 @@ def _needed(package: Package, implementation: Implementation) -> frozenset[str] 
 
 def _check_source(package: Package, implementation: Implementation, tunables: Sequence[str]) -> None:
     if not _text(package, implementation.file).strip():
-        raise RenderError(f"{implementation.file}: is empty; write the kernel into it")
+        raise RenderError(f"{implementation.file}: is empty; it must contain the kernel")
     texts = texts_of(package)
     kinds = {field.name: "problem field" for field in package.family.fields}
     kinds |= dict.fromkeys(implementation.derived, "derived value") | dict.fromkeys(tunables, "tunable")
@@ -221,7 +221,7 @@ def _rendered(package: Package, name: str, variables: Mapping[str, Value]) -> st
     except TemplateSyntaxError as error:
         raise RenderError(f"{error.filename or name}:{error.lineno}: {error.message}") from error
     except TemplateNotFound as error:
-        raise RenderError(f"{_line(error, package, name)}: there is no file {error.name} to include") from error
+        raise RenderError(f"{_line(error, package, name)}: {_missing(error)}") from error
     except (
         TemplateError,
         ArithmeticError,
@@ -233,6 +233,10 @@ def _rendered(package: Package, name: str, variables: Mapping[str, Value]) -> st
     ) as error:
         raise RenderError(f"{_line(error, package, name)}: {error or type(error).__name__}") from error
     return "".join(parts)
+
+
+def _missing(error: TemplateNotFound) -> str:
+    return f"the included file {error.name} does not exist; add it to the family's folder"
 
 
 def _line(error: BaseException, package: Package, name: str) -> str:
@@ -273,7 +277,7 @@ def _trees(package: Package, implementation: Implementation) -> Iterator[nodes.T
         except TemplateSyntaxError as error:
             raise RenderError(f"{name}:{error.lineno}: {error.message}") from error
         except TemplateNotFound as error:
-            raise RenderError(f"{implementation.file}: there is no file {error.name} to include") from error
+            raise RenderError(f"{implementation.file}: {_missing(error)}") from error
         yield tree
         waiting += [each for each in _referenced(tree) if each not in seen]
 

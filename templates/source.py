@@ -123,7 +123,7 @@ class _Scan:
 
 
 def macro_uses(files: Mapping[str, str], implementation: Implementation, names: Collection[str]) -> dict[str, MacroUse]:
-    """Return the use of each macro in a source and the included headers of its family, by name of the macro.
+    """Return the use of each macro in a source and the family's included headers, by macro name.
 
     Args:
         files: texts of the family's files by file name.
@@ -158,7 +158,7 @@ def all_read(files: Mapping[str, str], implementation: Implementation) -> bool:
 
 
 def near_miss(name: str, files: Mapping[str, str], implementation: Implementation) -> str | None:
-    """Return the word of the source that is most similar to a name; None if no word is similar."""
+    """Return the word of the source that is most similar to a name, or None if no word is similar."""
     found = get_close_matches(name, sorted(words_of(files, implementation)), n=1, cutoff=0.7)
     return found[0] if found else None
 
@@ -186,7 +186,7 @@ def _read(files: Mapping[str, str], name: str | None, seen: set[str]) -> Iterato
 
 
 def file_of(files: Mapping[str, str], name: str, including: str) -> str | None:
-    """Return the file of the family that ``#include`` reads in the folder `including`; None if there is none."""
+    """Return the family's file that an ``#include`` in a file of the folder `including` reads, or None."""
     for folder in dict.fromkeys((including, "", "include")):
         path = posixpath.normpath(posixpath.join(folder, name))
         if path in files:

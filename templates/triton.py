@@ -1,4 +1,4 @@
-"""Generates the source of a config of a Triton kernel: the code that the kernel needs, and the compile settings."""
+"""Generates the source of a Triton kernel for a config: the code that the kernel needs, and the compile settings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -217,7 +217,7 @@ def _passed(
         if parameter.pointer and argument.role == "scalar":
             raise RenderError(
                 f"{implementation.file}: {kernel.name} uses {parameter.name} as an address, but family.toml passes the "
-                f"scalar {argument.name} there; list the arguments in the order of the kernel's parameters"
+                f"scalar {argument.name} at this position; list the arguments in the order of the kernel's parameters"
             )
     return passed
 

@@ -84,7 +84,7 @@ def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default
         raise InvalidInput("document.name", f"{name!r:.80} is not a valid name; {accepted}")
     for key, most in (("idea", LONGEST_IDEA), ("author", LONGEST_AUTHOR)):
         if len(about[key]) > most:
-            raise InvalidInput(f"document.{key}", f"has {len(about[key]):,} characters; at most {most:,} are kept")
+            raise InvalidInput(f"document.{key}", f"has {len(about[key]):,} characters; at most {most:,} are accepted")
     note = VariantNote(name=name, author=refuse_invisible("document.author", about["author"]), idea=about["idea"])
     table = {key: value for key, value in document.items() if key not in ABOUT}
     _check_files(files)
@@ -155,7 +155,9 @@ def _place(kind: DeviceKind, main: str) -> str:
     if main != TRITON:
         return kind
     if kind != "cuda":
-        raise InvalidInput("files", f"{main} is Triton, which runs on cuda; this search is on {kind}")
+        raise InvalidInput(
+            "files", f"{main} is a Triton source, which needs device kind cuda, but the search has {kind}"
+        )
     return "triton"
 
 
@@ -182,7 +184,7 @@ def _main(proposal: Proposal) -> tuple[str, str]:
 
 
 def _check_flags(flags: object) -> None:
-    """Refuse compiler flags that variants may not use; see `outside_flag`."""
+    """Raise an error for compiler flags that variants may not use; see `outside_flag`."""
     if isinstance(flags, list | tuple) and (refused := outside_flag([str(each) for each in flags])) is not None:
         raise InvalidInput(
             "document.flags",

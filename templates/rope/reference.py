@@ -13,7 +13,7 @@ from evo.reference.torch_baselines import on_cpu, torch_baselines
 
 MEAN_AND_DEVIATION = {"normal": (0.0, 1.0), "offset": (3.0, 1.0), "small": (0.0, 1e-2)}
 BASE = 10000.0
-"""Base of the wave lengths, as in the first models that used the embedding (Su et al., arXiv:2104.09864)."""
+"""Base of the wavelengths, as in the first models that used the embedding (Su et al., arXiv:2104.09864)."""
 
 POSITIONS = 8192
 NAMES = ("q", "k", "cos", "sin")

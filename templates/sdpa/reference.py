@@ -32,8 +32,8 @@ errors would exceed the tolerance."""
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
     """Draw `q` (B, H, S, D), `k` and `v` (B, KV, S_KV, D), and return them in the problem's layout.
 
-    For ragged sequences, lengths are also drawn; for ALiBi, slopes. Packed sequences are drawn with S tokens each, and
-    then cut to their lengths.
+    For ragged sequences, lengths are also drawn, and for ALiBi, slopes. Packed sequences are drawn with S tokens each,
+    and then truncated to their lengths.
     """
     shapes = {"q": tuple(problem[name] for name in ("B", "H", "S", "D"))}
     shapes |= dict.fromkeys("kv", (problem["B"], _kv_heads(problem), _keys(problem), problem["D"]))
@@ -409,8 +409,8 @@ def _keys(problem: Mapping[str, Any]) -> int:
 def _torch_terms(problem: Mapping[str, Any], inputs: Arrays, device: str) -> dict[str, Any]:
     """Return the arguments of PyTorch's attention function, except q, k and v.
 
-    PyTorch's own causal mask aligns the first query with the first key. It is used only for equally many queries and
-    keys; otherwise, a mask is passed that aligns the last query with the last key.
+    PyTorch's own causal mask aligns the first query with the first key. It is used only if the numbers of queries and
+    keys are equal. Otherwise, a mask is passed that aligns the last query with the last key.
 
     Raises:
         ValueError: the problem caps scores, which PyTorch's function does not support.

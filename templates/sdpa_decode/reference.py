@@ -1,4 +1,4 @@
-"""Inputs, reference, yardstick and baselines for attention of few queries. Only runners execute this file."""
+"""Inputs, reference, yardstick and baselines for attention with few queries. Only runners execute this file."""
 
 import math
 import os
@@ -34,7 +34,7 @@ errors would exceed the tolerance."""
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
     """Draw `q` (B, H, Q, D), `k` and `v` (B, KV, S, D), and return `q`, and `k` and `v` in the problem's cache layout.
 
-    For a cache with pages, `k` and `v` have shape (pages, page, KV, D), and a block table is drawn. For a ragged batch,
+    For a paged cache, `k` and `v` have shape (pages, page, KV, D), and a block table is drawn. For a ragged batch,
     lengths are also drawn.
     """
     fields = {"q": ("B", "H", "Q", "D"), "k": ("B", "KV", "S", "D"), "v": ("B", "KV", "S", "D")}
@@ -70,9 +70,9 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
     """Return CPU baselines by name. A baseline takes the inputs and returns the function whose calls are timed.
 
-    ``numpy`` repeats the cache for each query head. ``numpy-in-place`` joins the query heads that share a head of the
-    cache to one matrix, and avoids temporary arrays. ``torch`` is PyTorch's fused kernel on ``OMP_NUM_THREADS``
-    threads, or on one thread if the variable is not set.
+    ``numpy`` repeats the cache for each query head. ``numpy-in-place`` combines the query heads that share a KV head
+    into one matrix, and avoids temporary arrays. ``torch`` is PyTorch's fused kernel on ``OMP_NUM_THREADS`` threads, or
+    on one thread if the variable is not set.
     """
     heads, scale = problem["H"] // problem["KV"], problem["D"] ** -0.5
 
@@ -129,7 +129,7 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
 def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Callable[[], object]:
     """Return a function that calls one of PyTorch's attention backends.
 
-    The backend ``efficient`` does not support heads of the cache that several query heads share. These query heads are
+    The backend ``efficient`` does not support KV heads that several query heads share. These query heads are therefore
     passed as rows of one head, with a mask for each row. Flash attention takes no mask; its built-in causal mask is
     used, which aligns the last query with the last key. The remaining backends get the mask as an argument.
     """
@@ -177,7 +177,7 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
 
 
 def _cache(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array]:
-    """Return `k` and `v` with shape (B, KV, S, D). They are copies if the cache has pages."""
+    """Return `k` and `v` with shape (B, KV, S, D). They are copies if the cache is paged."""
     k, v = inputs["k"], inputs["v"]
     if problem.get("page"):
         shape = (problem["B"], -1, *k.shape[2:])
@@ -209,7 +209,7 @@ def _laid_out(problem: Mapping[str, Any], heads: Arrays, rng: np.random.Generato
 
 
 def _grouped(problem: Mapping[str, Any], q: Array) -> Array:
-    """Return `q` of shape (B, KV, H / KV * Q, D). Query rows that share a head of the cache are adjacent."""
+    """Return `q` with shape (B, KV, H / KV * Q, D). Query rows that share a KV head are adjacent."""
     return q.reshape(problem["B"], problem["KV"], -1, problem["D"])
 
 
@@ -257,7 +257,7 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
 
 
 def _head_by_head(library: Any, problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any) -> Array:
-    """Return the result of attention, computed for one head of the cache after another."""
+    """Return the result of attention, computed one KV head at a time."""
     queries, (keys, values) = _grouped(problem, inputs["q"]), _cache(problem, inputs)
     out = np.empty(queries.shape, dtype)
     hidden = library.asarray(~_seen(problem, inputs, queries.shape[2]))

@@ -1,7 +1,7 @@
 """Kernels that misuse registers, caches, system hints or load-time code. Each key names the trick."""
 
 _RIGHT = "right(x, y);"
-_REGISTERS = "leaves the register.* changed"
+_REGISTERS = "does not restore the callee-saved register"
 _SAVED = ("rbx", "rbp", "r12", "r13", "r14", "r15")
 
 OF_MACHINE: dict[str, tuple[str, str]] = {
@@ -14,7 +14,7 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
         f'{_RIGHT} if (++calls > 2) __asm__ volatile("not %rbx");',
         f"{_REGISTERS}|SIG|changes the loop",
     ),
-    "removes a word from its caller's stack": ('__asm__("pop (%rsp); ret $0");', "leaves the register rsp changed|SIG"),
+    "removes a word from its caller's stack": ('__asm__("pop (%rsp); ret $0");', "does not restore the callee-saved register rsp|SIG"),
     "leaves a changed x87 rounding mode": (
         f'{_RIGHT} unsigned short c; __asm__ volatile("fnstcw %0" : "=m"(c)); c |= 0xc00;'
         '__asm__ volatile("fldcw %0" :: "m"(c));',

@@ -65,7 +65,7 @@ def test_advice_names_the_colliding_macro_and_suggests_a_macros_key_without_that
     unit = with_macros(text, {name: "128", "TILE": "4"}, C)
     said = failure(cc, unit, macros(text, **{name: "problem field", "TILE": "tunable"}))
     first = said.splitlines()[0]
-    assert first.startswith(f"The problem field {name} is a macro in front of the source (`#define {name} 128`)")
+    assert first.startswith(f"The problem field {name} is a macro defined before the source (`#define {name} 128`)")
     assert 'write `macros = ["TILE"]` under [cpu]' in first
     assert isinstance(cc.compile(with_macros(text, {"TILE": "4"}, C), timeout_s=60), Artefact)
 
@@ -131,7 +131,7 @@ def test_code_suggested_for_a_macro_in_a_gcc_pragma_compiles(cc: CCompiler, prag
 )
 def test_syntax_error_near_a_macro_does_not_blame_the_macro(cc: CCompiler, text: str) -> None:
     said = failure(cc, with_macros(text, {"SIZE": "4"}, C), macros(text, SIZE="tunable"))
-    assert "is a macro in front" not in said
+    assert "is a macro defined before" not in said
 
 
 def test_advice_removes_all_colliding_macros_in_one_step(cc: CCompiler) -> None:
@@ -199,7 +199,7 @@ def test_error_of_a_macro_that_collides_with_a_header_suggests_renaming_the_macr
     [
         (
             "__shared__ float s[12400]; int y = 0;",
-            r"49,600 bytes of at most 49,152\. Make them one `extern",
+            r"49,600 bytes of at most 49,152\. Replace them with one `extern",
         ),
         ("int y = 0; __shared__ double s[9000];", r"72,000 bytes of at most 49,152"),
     ],
@@ -254,7 +254,7 @@ def remedy(nvrtc: NvrtcCompiler, name: str) -> str:
     if isinstance(made, Artefact):
         return f"#include <{name}>"  # this NVRTC version includes the header
     said = advised(made.log, unit, None).splitlines()[0]
-    assert said.startswith(f"NVRTC has no standard library, so no <{name}>; ")
+    assert said.startswith(f"NVRTC has no C++ standard library, so <{name}> cannot be included; ")
     instead = re.search(r"write `(#include <[^>]+>)`", said)
     assert instead or "put `#ifndef __CUDACC_RTC__` in the line before" in said
     return instead[1] if instead else f"#ifndef __CUDACC_RTC__\n#include <{name}>\n#endif"
@@ -298,7 +298,7 @@ def test_advice_names_the_missing_header_and_the_folder_for_the_header(cc: CComp
     above = failure(cc, replace(C, source='#include "../mine.h"\nint f(void) { return 1; }'), None)
     assert "outside the family's folder" in above and "put mine.h into that folder" in above
     backslash = failure(cc, replace(C, source='#include "part\\mine.h"\nint f(void) { return 1; }'), None)
-    assert 'folders are separated by `/`; write `#include "part/mine.h"`' in backslash
+    assert 'the separator of folders is `/`; write `#include "part/mine.h"`' in backslash
     variants = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }', untrusted=True), None)
     assert "submit the header too" in variants
     assert "flags" not in variants

@@ -75,7 +75,7 @@ def test_bundle_with_links_or_devices_is_refused(kind: int) -> None:
     def special(entry: zipfile.ZipInfo) -> None:
         entry.external_attr = (kind | 0o777) << 16
 
-    with pytest.raises(InvalidInput, match="not a plain file"):
+    with pytest.raises(InvalidInput, match="not a regular file"):
         unpack(zipped({"link": b"/etc/passwd"}, special))
 
 

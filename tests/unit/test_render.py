@@ -79,8 +79,8 @@ def test_shared_template_includes_are_found_with_and_without_their_folder(tmp_pa
         ("{{ [1].append(2) }}", "kernel.c.j2:1: "),
         ("{{ lipsum() }}", "kernel.c.j2:1: 'lipsum' is undefined"),
         ("{{ [1, 2] | random }}", "kernel.c.j2:1: No filter named 'random'"),
-        ('\n{% include "gone.h" %}', "kernel.c.j2:2: there is no file gone.h to include"),
-        ('{% include "../scale/reference.py" %}', "there is no file ../scale/reference.py to include"),
+        ('\n{% include "gone.h" %}', "kernel.c.j2:2: the included file gone.h does not exist"),
+        ('{% include "../scale/reference.py" %}', "the included file ../scale/reference.py does not exist"),
         ('\n{% include "part.h" %}', "part.h:2: 'X' is undefined"),
         ('{% import "macros.h" as m %}\n{{ m.tile() }}', "macros.h:3: 'Y' is undefined"),
         ('{% include "kernel.c.j2" %}', "recursion"),
@@ -106,7 +106,7 @@ def test_source_with_nul_bytes_is_refused_with_a_command_that_removes_them(tmp_p
 
 
 def test_empty_source_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RenderError, match=r"kernel\.c: is empty; write the kernel into it"):
+    with pytest.raises(RenderError, match=r"kernel\.c: is empty; it must contain the kernel"):
         check_source(package(tmp_path, spec=SOURCE_SPEC, kernel__c=" \n"), "cpu")
 
 
@@ -167,7 +167,7 @@ def test_used_names_include_names_in_conditional_includes(tmp_path: Path) -> Non
         ("{{ TILE }}{{ UNROLL }}{{ ORDER }}{{ PARTS }}", "there is no `PARTS`, did you mean `parts`"),
         ("{{ TILE }}{{ ORDER }}", "the tunable UNROLL changes nothing; use it in the template"),
         ("{{ TILE", "kernel.c.j2:1: "),
-        ('{% include "gone.h" %}', "there is no file gone.h to include"),
+        ('{% include "gone.h" %}', "the included file gone.h does not exist"),
     ],
 )
 def test_check_reports_unused_and_unknown_template_names(tmp_path: Path, template: str, message: str) -> None:

@@ -80,7 +80,7 @@ def test_late_batches_are_accepted_if_one_batch_is_on_time() -> None:
 
 def test_claimed_time_outside_the_observed_span_is_refused() -> None:
     outside = Batch(calls=1, claimed_ns=-1, wall_ns=1_000_000, cpu_ns=0)
-    assert "outside the span" in (audit([HONEST] * 40 + [outside]).contradiction() or "")
+    assert "outside the interval" in (audit([HONEST] * 40 + [outside]).contradiction() or "")
 
 
 @pytest.mark.parametrize("each", [SECOND_CORE, SLOW_CLOCK])

@@ -1,4 +1,4 @@
-"""Contract of a backend: a driver, which finds devices, and a session, in which a runner calls and times kernels."""
+"""Interface of a backend: a driver, which finds devices, and a session, in which a runner calls and times kernels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class DeviceUnfitError(EvoError, RuntimeError):
 
 
 class TrespassError(EvoError, RuntimeError):
-    """The kernel accessed forbidden memory, or did something else that is forbidden.
+    """The kernel accessed memory out of bounds, or did something else that kernels must not do.
 
     The message describes the fault. The trial's outcome is `WrongAnswer`.
     """
@@ -90,7 +90,7 @@ class CallMode:
 
 
 class Pace(Protocol):
-    """Observes, from another core, a batch of consecutive calls, and can end the batch early."""
+    """Observes a batch of consecutive calls from another core, and can end the batch early."""
 
     @property
     def running(self) -> bool:
@@ -158,7 +158,7 @@ class Buffers(Protocol):
         ...
 
     def sibling(self) -> "Buffers":
-        """Return a new set that shares the inputs of this set, but has separate outputs and workspaces with poison.
+        """Return a new set that shares the inputs of this set. Its outputs and workspaces are new, filled with poison.
 
         Raises:
             MemoryError: the new buffers do not fit into memory.
@@ -196,13 +196,16 @@ class Buffers(Protocol):
         ...
 
     def rewrite(self, source: "Buffers") -> None:
-        """Copy the outputs and workspaces of `source` into this set, and wait. Both sets have the same arguments."""
+        """Copy the outputs and workspaces of `source` into this set, and wait until they are copied.
+
+        Both sets must have the same arguments.
+        """
         ...
 
     def refill(self, source: "Buffers") -> None:
-        """Copy the inputs of `source` into this set, and wait. Both sets have the same arguments.
+        """Copy the inputs of `source` into this set, and wait until they are copied.
 
-        Not allowed on a set that `sibling` returned.
+        Both sets must have the same arguments. Not allowed on a set that `sibling` returned.
         """
         ...
 
@@ -235,7 +238,7 @@ class Buffers(Protocol):
 
 
 class Timer(Protocol):
-    """Takes samples of the time of a call. Buffers and the number of calls per sample are already chosen."""
+    """Measures the time of a call in samples. Its buffers and the number of calls per sample are fixed."""
 
     @property
     def calls(self) -> int:
@@ -244,7 +247,7 @@ class Timer(Protocol):
 
     @property
     def last(self) -> int:
-        """Index of the buffer set of the last call, or of the function that was called last."""
+        """Index of the buffer set that the last call used, or of the function that was called last."""
         ...
 
     def sample(self) -> float:
@@ -409,10 +412,10 @@ class HostSession(Session, Protocol):
         ...
 
     def visit_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
-        """Return a timer that repeats calls on the first set, and once calls the kernel on each further set.
+        """Return a timer that repeats calls on the first set, and in each sample makes one call on each other set.
 
-        The calls on further sets are at random places of a sample. A sample has about `calls` calls, at least one per
-        set.
+        The calls on the other sets are at random positions in the sample. A sample has about `calls` calls, at least
+        one per set.
         """
         ...
 
@@ -477,4 +480,5 @@ def driver(kind: DeviceKind) -> Driver:
         return cast(Driver, import_module(f"workers.backends.{kind}.device").DRIVER)
     for _, offer in offered(GROUP, "driver of the device kind", name=kind):
         return cast(Driver, offer)
-    raise EvoError(f"workers cannot measure on the device kind {kind}: no package has an entry point for it in {GROUP}")
+    missing = f"no installed package has an entry point for it in {GROUP}"
+    raise EvoError(f"workers cannot measure on the device kind {kind}: {missing}; install the package of this kind")

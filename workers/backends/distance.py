@@ -39,7 +39,7 @@ class Distance:
 
 
 def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = None) -> Distance:
-    """Compare an output with its reference on the host, in pieces.
+    """Compare an output with its reference on the host, in chunks.
 
     Integers and bools are subtracted as integers, so that a difference of one is visible even between large values.
 
@@ -54,7 +54,7 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
     poison = int.from_bytes(bytes([POISON]) * values.itemsize)
 
     def judge(piece: slice) -> tuple[int, int, float, float]:
-        """Return `unwritten`, `not_finite`, `squares` and `max_abs` of one piece."""
+        """Return `unwritten`, `not_finite`, `squares` and `max_abs` of one chunk."""
         written, wanted = flat[piece], right[piece]
         difference = decoded(written, dtype).astype(np.float64) - wanted if floating else _subtracted(written, wanted)
         unwritten = not_finite = 0

@@ -1,4 +1,4 @@
-"""Contracts of the tools that examine a kernel: sanitizers and profilers."""
+"""Interfaces of the tools that examine a kernel: sanitizers and profilers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class Subject:
 
 
 class Sanitizer(Protocol):
-    """Contract of a sanitizer. It returns faults of candidates and missing tools as results, not as exceptions.
+    """Interface of a sanitizer. Faults of candidates and missing tools are results, not exceptions.
 
     Several threads may call `examine` concurrently.
 
@@ -62,7 +62,7 @@ class Sanitizer(Protocol):
 
 
 class Profiler(Protocol):
-    """Contract of a profiler. It returns faults of candidates and missing tools as results, not as exceptions.
+    """Interface of a profiler. Faults of candidates and missing tools are results, not exceptions.
 
     Raises:
         GaveUp: the job was interrupted.

@@ -1,4 +1,4 @@
-"""Contract of a compiler, which compiles a source to a binary for a target."""
+"""Interface of compilers, which compile a source to a binary for a target architecture."""
 
 import hashlib
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from evo.trial.outcome import CompileFailed, OverResources
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """One source to compile, with the target and the settings of the compilation.
+    """A source to compile, with its target architecture and compiler settings.
 
     Attributes:
         architecture: target architecture, as in `Device.architecture`.
@@ -46,7 +46,7 @@ class Unit:
 
     @property
     def instances(self) -> list[str]:
-        """C++ template instances among the functions. A compiler generates only the instances that are requested."""
+        """C++ template instances among `entry` and `further`. A compiler must be told to generate them."""
         return [each for each in (self.entry, *self.further) if is_instance(each)]
 
     @property
@@ -119,7 +119,7 @@ class Compiler(Protocol):
 
     @property
     def version(self) -> str:
-        """Name, version and default flags: everything that affects the binary, except the unit and the read files."""
+        """Name, version and default flags: all that affects the binary, except the unit and the files that are read."""
         ...
 
     @property
@@ -128,7 +128,7 @@ class Compiler(Protocol):
         ...
 
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
-        """Compile one unit. If it does not compile within the time limit, return an outcome with the log.
+        """Compile one unit. If it has errors or exceeds the time limit, return an outcome with the log.
 
         Raises:
             EvoError: no working compiler is installed.

@@ -28,7 +28,7 @@ _CCCL = ("cub/", "thrust/", "cuda/", "nv/")
 
 
 def missing_header(log: str, unit: Unit) -> Iterator[str]:
-    """Yield advice for each header that was not found."""
+    """Yield advice for each header that the compiler did not find."""
     for match in _MISSING.finditer(log):
         name = next(each for each in match.groups() if each is not None).strip()
         yield _under_nvrtc(name, unit) if _by_nvrtc(unit) else _under_c(name, unit)
@@ -67,12 +67,12 @@ def _under_nvrtc(name: str, unit: Unit) -> str:
         instead = f"write `#include <{other}>` instead"
     else:
         instead = f"there is no replacement for device code, so remove the `#include`, or {guarded}"
-    return f"NVRTC has no standard library, so no <{name}>; {instead}; {_BY_NVCC}"
+    return f"NVRTC has no C++ standard library, so <{name}> cannot be included; {instead}; {_BY_NVCC}"
 
 
 def _under_c(name: str, unit: Unit) -> str:
     if unit.language == "c" and is_only_cpp(name):
-        return f"<{name}> is a header of C++, but the source is compiled as C; use the suffix .cpp, .cc or .cxx"
+        return f"<{name}> is a C++ header, but the source is compiled as C; use the suffix .cpp, .cc or .cxx"
     return _elsewhere(name, unit)
 
 
@@ -85,7 +85,7 @@ def _elsewhere(name: str, unit: Unit) -> str:
         return f'{name} does not exist, but {meant} does: names are case-sensitive; write `#include "{meant}"`'
     if "\\" in name:
         path = name.replace("\\", "/")
-        return f'{name} is not found, because folders are separated by `/`; write `#include "{path}"`'
+        return f'{name} is not found, because the separator of folders is `/`; write `#include "{path}"`'
     if name.startswith("../"):
         inside = f"put {name.rpartition('/')[2]} into that folder and include it without `../`"
         start = f'add the folder to which {name} is relative: `flags = ["-I/that/folder"]` under [{table}]'
@@ -102,7 +102,7 @@ def _other_case(name: str, unit: Unit) -> str | None:
 
 
 MOST = 3
-"""Maximum number of macros on which advice is given."""
+"""Maximum number of macros for which advice is given."""
 
 _UNKNOWN_OPTION = re.compile(
     r"nvrtc: error: unrecognized option (\S+) found|"
@@ -115,7 +115,7 @@ _NO_INSTRUCTION = re.compile(
     r"inlining failed in call to [‘']always_inline[’'] [‘']([^’'\s]+)[^\n]*: target specific option mismatch|"
     r"always_inline function '(\w+)' requires target feature"
 )
-"""Matches an error of gcc or clang about an intrinsic of instructions that are not enabled."""
+"""Matches a gcc or clang error about an intrinsic whose instruction set is not enabled."""
 
 _TOO_MUCH = re.compile(
     r"uses too much (shared|global constant|parameter) (?:data|space) \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max\)"
@@ -123,8 +123,8 @@ _TOO_MUCH = re.compile(
 _LIMITED = {
     "shared": (
         "The kernel has too many `__shared__` arrays of a constant size",
-        "Make them one `extern __shared__` array, and set its size with `shared_memory` in [cuda.launch]: the "
-        "limit of the architecture then applies",
+        "Replace them with one `extern __shared__` array, and set its size with `shared_memory` in [cuda.launch]; the "
+        "higher limit of the architecture then applies",
     ),
     "global constant": (
         "The source has too much `__constant__` data",
@@ -142,7 +142,7 @@ _PLACE = re.compile(
 _DEFINES = re.compile(r"(?:[ \t]*\d*[ \t]*\|)?[ \t]*#define (\w+) ")
 _EXPANDED = re.compile(r"in expansion of macro [‘'`](\w+)|expanded from macro [‘'`](\w+)")
 _NOT_A_NAME = re.compile(r"expected (?:an? )?(?:identifier|declaration specifiers|member name|unqualified-id)")
-"""Matches a compiler error about a value instead of a name, which the expansion of a macro may cause."""
+"""Matches a compiler error about a value where a name is expected. The expansion of a macro may cause this error."""
 _NO_TYPES = ("return", "case", "else", "goto", "sizeof", "throw", "in", "and", "or", "not", "do", "co_return")
 _TYPES = r"(?:void|bool|char|short|int|long|float|double|signed|unsigned|auto|half|\w+_t|__nv_\w+)"
 _DECLARED = rf"\b(?:(?!(?:{'|'.join(_NO_TYPES)})\b)[A-Za-z_]\w*\s+|{_TYPES}(?:\s+const)?\s*[*&]+\s*)%s\b"
@@ -172,7 +172,7 @@ _CPP_SOURCE = re.compile(r"^[ \t]*(template\s*<|namespace\b|using\s+\w)", re.MUL
 
 @dataclass(frozen=True, kw_only=True)
 class Macros:
-    """Macros that kernel-evo defines before a source that is not a template.
+    """Macros that kernel-evo defines at the start of a source that is not a template.
 
     Attributes:
         kinds: kind of each macro by macro name, e.g. ``problem field``.
@@ -187,7 +187,7 @@ class Macros:
     text: str
 
     def is_source(self, file: str) -> bool:
-        """Return True if the name of a file in a compiler message is that of the source, and not of a header."""
+        """Return True if a file name in a compiler message is that of the source, not that of a header."""
         return file in (self.file, Path(self.file).name)
 
 
@@ -209,10 +209,10 @@ class _Place:
 
 
 def advised(log: str, unit: Unit, macros: Macros | None) -> str:
-    """Return the log of a failed compilation, with advice before it.
+    """Return the log of a failed compilation, preceded by advice.
 
     Args:
-        macros: macros that are defined before the source, or None for a rendered template, which has no macros.
+        macros: macros that are defined at the start of the source, or None for a rendered template, which has none.
     """
     locations = [_place(found) for found in _PLACE.finditer(log)]
     replaced = redefinition(log, unit, macros)
@@ -254,7 +254,7 @@ def _instructions(log: str) -> Iterator[str]:
     for name in list(dict.fromkeys(match[1] or match[2] for match in _NO_INSTRUCTION.finditer(log)))[:MOST]:
         yield (
             f"`{name}` needs instructions that this CPU lacks, or that `flags` under [cpu] exclude; "
-            "use it inside `#ifdef` of the instructions' macro, e.g. __AVX512F__ or __AVX2__"
+            "put `#ifdef` with the macro of the instruction set, e.g. __AVX512F__ or __AVX2__, around it"
         )
 
 
@@ -264,7 +264,7 @@ def _placeholders(macros: Macros | None) -> Iterator[str]:
         for name in re.findall(r"\{\{\s*(\w+)\s*\}\}", macros.text):
             if name in macros.kinds:
                 yield (
-                    f"`{{{{ {name} }}}}` is syntax of templates, and {macros.file} is not one; "
+                    f"`{{{{ {name} }}}}` is template syntax, but {macros.file} is not a template; "
                     f'write `{name}`, or declare `template = "{macros.file}.j2"` instead of the source'
                 )
                 return
@@ -340,7 +340,7 @@ def _names_at(location: _Place, own: bool, macros: Macros, *, misread: bool) -> 
 
 
 def _pragmas(locations: Iterable[_Place], macros: Macros | None) -> Iterator[str]:
-    """Yield advice for macros in pragmas whose macros the compiler does not expand, e.g. GCC's ``unroll``."""
+    """Yield advice for macros in pragmas in which the compiler does not expand macros, e.g. GCC's ``unroll``."""
     if macros is None:
         return
     for location in locations:
@@ -395,7 +395,7 @@ def _collision(name: str, where: str, unit: Unit, macros: Macros, *, needless: C
 
 
 def _constant(name: str, macros: Macros) -> str | None:
-    """Return the place of the source's constant with the name of a macro, as ``file:line``, or None."""
+    """Return the position (``file:line``) at which the source defines a constant with a macro's name, or None."""
     constant = re.compile(_CONSTANT % {"name": re.escape(name)})
     lines = enumerate(macros.text.splitlines(), start=1)
     return next((f"{macros.file}:{number}" for number, line in lines if constant.match(line)), None)
@@ -407,7 +407,7 @@ def _renamed(name: str, clash: str, unit: Unit, macros: Macros, *, instead: bool
     shown = defined[0] if defined else f"#define {name}"
     rename, prefix = "Or rename" if instead else "Rename", "TUNED" if kind == "tunable" else "PROBLEM"
     return (
-        f"The {kind} {name} is a macro in front of the source (`{shown}`), and {clash}. "
+        f"The {kind} {name} is a macro defined before the source (`{shown}`), and {clash}. "
         f"{rename} the {kind} in family.toml, e.g. {prefix}_{name}"
     )
 

@@ -1,4 +1,4 @@
-"""Builds a config: renders and compiles its kernel for every case, and checks limits of resources.
+"""Builds a config: renders and compiles its kernel for every case, and checks resource limits.
 
 A *resource gate* is a limit of the policy on registers, memory or occupancy. Configs beyond a gate are not measured.
 """
@@ -72,7 +72,7 @@ class Built:
         folder: folder with the binaries, until `discard` is called.
         refusal: outcome of a config that cannot be measured, or None if `kernels` are ready.
         kernels: kernels by case name.
-        uncovered: reason by case name, for the cases on whose problem the config is not valid.
+        uncovered: reason by case name, for the cases whose problem the config does not support.
         digest: digest of all binaries and launches. Configs with equal digests have identical kernels.
         source: source of the kernel for the searched problem.
         sources: sources by case name.
@@ -80,8 +80,7 @@ class Built:
         ptx: PTX of the kernel for the searched problem.
         headers: paths of the files that `source` includes, by their names in an export.
         log: output of the compiler for all cases.
-        resources: resources that the kernel for the searched problem uses, even if the config was refused because of
-            them.
+        resources: resources that the kernel for the searched problem uses. Also set if the config exceeds a limit.
         mechanisms: hardware features that the kernel for the searched problem uses, and the problem fields over which
             its blocks are distributed.
         render_s: duration of rendering in seconds.
@@ -305,7 +304,7 @@ class _Build:
     def _with_deciding_tunables(self, refusal: OverResources, step: Step) -> OverResources:
         """Add the tunables of the expression `shared_memory` if its value alone exceeds the limit.
 
-        They are unknown for the problems of other cases (see `_decided_by`), and if a call has several launches.
+        No tunables are added for the problems of other cases (see `_decided_by`), or if a call has several launches.
         """
         implementation = self.copy.family.implementation(self.terms.device.kind)
         dynamic_bytes, geometry = step.launch.shared_memory_bytes, implementation.geometry
@@ -342,7 +341,7 @@ class _Build:
         return result
 
     def _decided_by(self, log: str, unit: Unit) -> tuple[str, ...] | None:
-        """Return the tunables that decide whether the failing line is compiled; None if they are unknown.
+        """Return the tunables that decide whether the failing line is compiled, or None if they are unknown.
 
         They are unknown for the problems of other cases, because the config decides which of these cases are compiled.
         """
@@ -354,7 +353,7 @@ class _Build:
         return deciding_tunables(log, texts_of(self.copy.package), implementation, fields, folders)
 
     def _macros(self) -> Macros | None:
-        """Return the macros that are defined before the source, or None for a template."""
+        """Return the macros that are defined at the start of the source, or None for a template."""
         kind, family = self.terms.device.kind, self.copy.family
         implementation = family.implementation(kind)
         if implementation.mode != "source":
@@ -392,7 +391,7 @@ class _Build:
 
 
 def most_used(used: Sequence[Resources]) -> dict[str, float]:
-    """Return the largest use of each resource in any launch of a call, by name, and the smallest occupancy."""
+    """Return the maximum of each resource over the launches of a call, by name. For occupancy, return the minimum."""
     found: dict[str, float] = {}
     for name, value in (item for each in used for item in each.figures().items()):
         found[name] = (min if name == "occupancy" else max)(value, found.get(name, value))

@@ -1,4 +1,4 @@
-"""Cache on disk, whose entries have checksums. Any entry may be deleted at any time."""
+"""Disk cache whose entries have checksums. Any entry may be deleted at any time."""
 
 import contextlib
 import hashlib

@@ -1,4 +1,4 @@
-"""Compiles units through a cache, so that every unit is compiled once on a machine.
+"""Compiles units through a cache, so that a machine compiles each unit only once.
 
 The files that a compilation reads are known only after the compilation. The cache therefore has two entries per unit,
 like ccache's direct mode (https://ccache.dev/manual/latest.html#_the_direct_mode). The key of the first entry depends
@@ -34,7 +34,7 @@ from workers.system.exhaustion import refuse_exhaustion
 def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
     """Return the artefact of a unit from the cache, or compile the unit.
 
-    Failures are not cached, because a busy machine can cause a time-out. An artefact is not cached in four cases:
+    Failures are not cached, because a busy machine can cause a timeout. An artefact is not cached in four cases:
 
     - The compiler does not report the files that it read.
     - One of these files changed during the compilation.
@@ -98,7 +98,7 @@ def _question(compiler: Compiler, unit: Unit) -> str | None:
 
 
 def _vacancies(reads: Sequence[str], searched: Sequence[str], unit: Unit) -> list[str] | None:
-    """Return the paths at which a new file would change the build. Return None if the paths are unknown."""
+    """Return the paths at which a new file would change the build, or None if the paths are unknown."""
     default = tuple(f"{folder}{os.sep}" for folder in searched)
     read = [*_read_outside_systems(reads)]
     tested = {path: asked_headers(Path(path).read_text(encoding="utf-8", errors="replace")) for path in read}
@@ -139,7 +139,7 @@ def _places(portable: Sequence[Sequence[str]], unit: Unit) -> list[str]:
 
 
 def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:
-    """Return each file as (index of its folder in `Unit.folders`, relative path), or as ("", absolute path)."""
+    """Return files in `Unit.folders` as (index of the folder, relative path), and others as ("", absolute path)."""
     roots = [
         (str(index), f"{root}{os.sep}")
         for index, folder in enumerate(unit.folders)
@@ -149,7 +149,7 @@ def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:
 
 
 def _plain(name: str) -> str:
-    """Return a path with ``..`` resolved, or unchanged if a symbolic link would then make it a different file."""
+    """Return a path with ``..`` resolved, or unchanged if the result is a different file because of a symbolic link."""
     plain = os.path.normpath(name)
     return plain if os.path.realpath(plain) == os.path.realpath(name) else name
 

@@ -16,8 +16,8 @@ MAX_NAMES = 20_000
 """Maximum number of files below header folders that are listed. Listing more files would take longer than compiling."""
 
 _SETTLED_S = 2.0
-"""If a file is older than this number of seconds, every change of the file changes its times. File systems have coarse
-clocks."""
+"""Minimum age in seconds of a file whose digest is stored. A newer file may change without a change of its timestamps,
+because file systems have coarse clocks."""
 
 _NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
 """Matches a file name in Make's syntax, with escapes."""
@@ -25,8 +25,8 @@ _NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
 _LIBRARY = re.compile(r"\.(?:a|o|dylib|so(?:\.\d+)*)$")
 _ABSENT = "absent"
 _known: dict[str, tuple[tuple[int, ...], str | None]] = {}
-"""State (times, size, inode) and digest of files by path. The digest is None if the compiler may read other files
-because of this file, without reporting them.
+"""State (timestamps, size, inode) and digest of files by path. The digest is None if the file may make the compiler
+read other files that it does not report.
 """
 
 
@@ -143,7 +143,7 @@ _UNSEEN = re.compile(r"(?:\\|\?\?/)\r?\n|/\*.*?(?:\*/|\Z)|//[^\n]*", re.DOTALL)
 _ASKS = re.compile(r"""\b__has_(?:embed\b|include(?:_next)?\b(?:\s*+\(\s*+(?:"([^"\n]+)"|<([^>\n]+)>))?)""")
 _TESTED = re.compile(r"(?:\bdefined\s*\(?|\#\s*(?:ifdef|ifndef|elifdef|elifndef|undef)\s)\s*\Z")
 _NEAR = 80
-"""Number of characters before a word in which `_TESTED` is searched."""
+"""Number of characters before a word that are searched for `_TESTED`."""
 
 _LISTED = re.compile(r'^ignoring nonexistent directory "(.+)"$')
 _BEGINS, _ENDS = ("#include ", "search starts here:"), "End of search list."
@@ -217,7 +217,7 @@ def _below(path: str, roots: Iterable[str]) -> str | None:
 
 
 def _missing(path: str, exists: Callable[[str], bool]) -> str | None:
-    """Return the topmost missing part of a path: a folder, or the file itself. Return None if the file exists."""
+    """Return the topmost missing folder of a path, the path if only the file is missing, or None if it exists."""
     folder = _above(path)
     if exists(folder):
         return None if exists(path) else path

@@ -1,6 +1,6 @@
 """Finds tunables without effect, by compiling configs that differ in one tunable and comparing their kernels.
 
-A tunable without effect makes the space larger and the search longer, and is often a typing error. Comparing binaries
+A tunable without effect makes the space larger and the search longer, and is often caused by a typo. Comparing binaries
 finds all causes: the source does not contain the tunable's name, a header redefines the name, or the source assigns the
 name and never uses it. `Effects.warnings` also reports files that a kernel uses but cannot access.
 """
@@ -260,9 +260,10 @@ MOST = 3
 
 
 def files_in_private_folders(source: str, flags: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a warning for each file in a closed folder that a source or flag names, at most `MOST` warnings.
+    """Yield a warning for each file that a source or flag names in a folder that other users may not enter.
 
-    A source without calls of ``access()`` is not checked, because kernels may use files only through this function.
+    There are at most `MOST` warnings. A source without calls of ``access()`` is not checked, because kernels may use
+    files only through this function.
     """
     if not _ASKS.search(source):
         return

@@ -1,4 +1,4 @@
-"""Finds on this machine the families that leases need, or fetches them from the service. Checks their digests."""
+"""Finds the families of leases on this machine, or fetches them from the service, and checks their digests."""
 
 import codecs
 import shutil
@@ -88,12 +88,11 @@ class Copy:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """The terms of a search, and the family that its candidates implement.
+    """What a job builds: the family of a search, for the search's problem, device and policy (`terms`).
 
     Attributes:
         timed_only: True to use only the case that is timed.
-        incumbent: family of the incumbent in a confirmation if the incumbent belongs to a different variant than the
-            challenger, else None.
+        incumbent: family of a confirmation's incumbent if it is a different variant than the challenger, else None.
     """
 
     terms: SearchTerms

@@ -1,7 +1,6 @@
-"""A compiled kernel with the data that is needed to call it, and the mechanisms that a binary uses.
+"""Compiled kernels with the data needed to call them, and the mechanisms that their binaries use.
 
-Mechanisms are hardware features such as tensor cores, and are recognised by the kernel's instructions. The variants of
-a search with the same mechanisms form a niche.
+Mechanisms are hardware features, such as tensor cores, that can be recognised by the kernel's instructions.
 """
 
 import re
@@ -92,7 +91,7 @@ class Argument:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelFile:
-    """A binary, with the data that is needed to call it for the problem of one case."""
+    """A binary, with the data needed to call it for the problem of one case."""
 
     path: str
     entry: str

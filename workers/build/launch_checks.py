@@ -55,7 +55,7 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """Requirements on the launch that the code of a kernel declares. An attribute is None if there is no requirement.
+    """Launch requirements that a kernel's code declares. An attribute is None if there is no requirement.
 
     Attributes:
         parameters: parameters of the kernel, in order.
@@ -75,7 +75,7 @@ class Declared:
 
 
 def launch_refusal(ptx: bytes, step: Step, device: Device) -> OverResources | LaunchFailed | None:
-    """Return the outcome of a launch that would fail, or whose arguments do not match the kernel, else None.
+    """Return the outcome if a launch would fail or its arguments do not match the kernel, else None.
 
     Args:
         ptx: PTX of the binary, or empty if it is unknown.
@@ -92,7 +92,7 @@ def launch_refusal(ptx: bytes, step: Step, device: Device) -> OverResources | La
 
 
 def _absence(ptx: bytes, step: Step) -> LaunchFailed | None:
-    """Return the outcome of a launch of a function that the source does not define, else None."""
+    """Return the outcome if a launch starts a function that the source does not define, else None."""
     if not (ptx and step.launch.entry):
         return None
     found = ", ".join(f"`{name}`" for name in entries_in(ptx.decode(errors="replace"))) or "none"

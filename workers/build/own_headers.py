@@ -21,7 +21,7 @@ that it read."""
 def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
     """Return the paths of a kernel's own headers by their names in an export.
 
-    Headers of the system and CUDA are left out.
+    The result does not contain headers of the system or of CUDA.
     """
     folders = {} if unit.root is None else {FAMILY: str(unit.root)}
     named = enumerate(header_folders(unit.placed_flags))

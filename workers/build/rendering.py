@@ -1,7 +1,7 @@
 """Renders templates. Templates of variants are rendered in a separate process, with limits on time and memory.
 
 Jinja2's sandbox protects Python objects from a template, but limits neither its time nor its output. The process runs
-``python -m workers.build.rendering``, and answers each line of JSON with a line of JSON.
+``python -m workers.build.rendering``, reads one JSON request per line, and writes one JSON reply per line.
 """
 
 import json
@@ -62,7 +62,9 @@ class Renderer:
         if isinstance(answer, str):  # the system may have killed an idle process to free memory
             answer = self._answer(question, fresh=True)
         if answer is None:
-            raise RenderError(f"{implementation.file}: takes more than {self._longest_s:g} s to render")
+            raise RenderError(
+                f"{implementation.file}: rendering takes more than {self._longest_s:g} s; simplify the template"
+            )
         if isinstance(answer, str):
             raise RenderError(f"{implementation.file}: the rendering process ended: {answer}")
         if "text" not in answer:
@@ -70,13 +72,13 @@ class Renderer:
         return str(answer["text"])
 
     def _answer(self, question: Mapping[str, object], *, fresh: bool) -> Mapping[str, object] | str | None:
-        """Send a request to a rendering process, and return its answer.
+        """Send a request to a rendering process, and return the reply.
 
         Args:
             fresh: True to start a new process, False to use an idle process if there is one.
 
         Returns:
-            The answer. If the process ended or did not start, a string with the reason. After the time limit, None.
+            The reply; a string with the reason if the process ended or did not start; None after the time limit.
         """
         try:
             if fresh:
@@ -89,7 +91,7 @@ class Renderer:
                 return failure or f"it did not start within {START_S:g} s"
             answer = process.ask(question, self._longest_s)
         except BaseException:
-            process.close()  # the late answer of this process would be taken for the answer to the next request
+            process.close()  # its late reply would be mistaken for the reply to the next request
             raise
         if process.works:
             self._idle.put(process)
@@ -101,7 +103,7 @@ RENDERER = Renderer()
 
 
 def serve() -> None:
-    """Answer each request on standard input until standard input is closed."""
+    """Reply to the requests on standard input until it is closed."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     most = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MEMORY_BYTES)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))

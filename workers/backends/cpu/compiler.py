@@ -99,7 +99,7 @@ class CCompiler:
 
     @cached_property
     def library_folders(self) -> tuple[str, ...]:
-        """Default folders of the linker for libraries. Empty if the compiler does not report them."""
+        """The linker's default library folders. Empty if the compiler does not report them."""
         try:
             said = self._ask("-print-search-dirs")
         except NoCompilerError:
@@ -181,7 +181,7 @@ class CCompiler:
         """Run the compiler on a unit in a folder, and return the exit status and the output.
 
         An untrusted unit is compiled in a sandbox, if the system supports one. The exit status is None if the compiler
-        exceeded the time-out.
+        exceeded the time limit.
 
         Raises:
             GaveUp: the compilation was interrupted.
@@ -199,7 +199,7 @@ class CCompiler:
         return None
 
     def _redefined(self, unit: Unit, folder: Path, source: str) -> str:
-        """Return one line of warning for each macro of the source that a header redefines.
+        """Return a warning line for each macro of the source that a header redefines.
 
         Compilers themselves do not warn if the header is a system header.
         """
@@ -227,7 +227,7 @@ class CCompiler:
         return tuple(name for name in (*headers, *linked_files(flags, folders)) if name != str(source))
 
     def _searched(self, unit: Unit, folder: Path) -> tuple[str, ...]:
-        """Return the compiler's default header folders, which it reports once per set of flags."""
+        """Return the compiler's default header folders. The compiler is queried once per set of flags."""
         key = (unit.language, unit.placed_flags)
         if key not in self._search_lists:
             language = "c++" if unit.language == "c++" else "c"

@@ -38,8 +38,8 @@ from workers.system import descendants, machine
 from workers.system.scratch import scratch
 
 _THREAD_EXIT_LOOKS = 50
-"""Number of times, about 1 ms apart, that the threads of a kernel are counted until they have ended. The limit is not a
-time, because after a pause of the machine, a kernel must not be refused whose threads are about to end."""
+"""Maximum number of times that a kernel's threads are counted, about 1 ms apart, until they have ended. A limit in
+seconds would reject kernels whose threads are about to end after the machine was paused."""
 
 _TYPICAL_ARGUMENTS = 4
 _SELF_TEST_BYTES = 1 << 20
@@ -47,7 +47,7 @@ _SELF_TEST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class _AtReturn:
-    """The outputs at the return of a call. They are recorded if the kernel process had several threads at this time.
+    """The outputs at the return of a call, recorded if the kernel process had several threads at this time.
 
     Attributes:
         outputs: copies or hashes of the outputs, by argument name.
@@ -203,7 +203,7 @@ class CpuSession:
         started = [pid for process in called for pid in descendants.started_by(process.pid)]
         if forked := len(orphans) + len(started):
             descendants.end_these([*orphans, *started])
-            return f"starts {forked} process{'es' * (forked > 1)} and does not wait for their end"
+            return f"starts {forked} process{'es' * (forked > 1)} without waiting for completion"
         for process in called:
             if fault := self._left_running(process) or process.fault():
                 return fault
@@ -277,7 +277,7 @@ def _meter_name() -> str:
 def _threads_of(pid: int) -> int:
     """Return the number of threads of a process, or 1 if the system does not report it."""
     try:
-        return len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - objects for paths take as long as the system's answer
+        return len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - creating a Path object takes as long as the system call
     except OSError:
         return 1
 

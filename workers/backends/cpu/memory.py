@@ -32,7 +32,7 @@ class GuardedArray:
 
     Args:
         segment: segment that contains the array. If None, a new segment is created.
-        room: place of the array in the segment. If None, the first place is used.
+        room: range of the segment for the array. If None, the first range is used.
 
     Attributes:
         offset: offset of the data in the segment.
@@ -124,7 +124,7 @@ class HostBuffers:
             self.renew(inputs)
         self._written = [array for array in self.arrays.values() if array.argument.written]
         self._judged = [(name, array) for name, array in self.arrays.items() if array.argument.judged]
-        self.call_arguments  # noqa: B018 - a scalar that cannot be passed is refused here
+        self.call_arguments  # noqa: B018 - raises an error for a scalar that cannot be passed
         self.poison()
 
     @property
@@ -256,7 +256,7 @@ def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> l
 def _originals(arguments: Sequence[Argument], sources: Mapping[str, GuardedArray]) -> dict[str, GuardedArray]:
     """Return an array for the original contents of each in-place argument, by argument name.
 
-    The arrays are taken from `sources`. Arguments that are not in `sources` get new arrays.
+    Arguments in `sources` get the array from there. Other arguments get new arrays.
     """
     wanted = {each.name: _original(each) for each in arguments if each.role == "inout"}
     return {name: sources.get(each.name) or GuardedArray(each) for name, each in wanted.items()}

@@ -74,7 +74,7 @@ class Tool:
         if self.threaded and subject.threads == 1:
             return "the kernel runs on one thread"
         if self.threaded and "-fopenmp" in subject.unit.flags:
-            return "the tool does not recognise the locks of OpenMP"
+            return "the tool does not recognise OpenMP's locks"
         return None
 
 

@@ -63,7 +63,7 @@ class Segment:
             self._memory = mmap.mmap(self._file, self.size)
         except (OSError, ValueError) as error:
             os.close(self._file)
-            raise MemoryError(f"{self.size} bytes of shared memory: {error}") from None
+            raise MemoryError(f"{self.size} bytes of shared memory cannot be allocated: {error}") from None
 
     def __del__(self) -> None:
         if (file := getattr(self, "_file", None)) is not None:

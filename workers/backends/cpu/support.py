@@ -24,7 +24,7 @@ from workers.system.program import run
 from workers.system.scratch import scratch
 
 _BURSTS, _LEAST_BURSTS, _BURSTS_S = 40, 3, 0.3
-"""Maximum and minimum number of measurements of each rate, and seconds after which no further measurement begins."""
+"""Maximum and minimum number of measurements of each rate, and seconds after which no new measurement begins."""
 
 _FLUSHED = 8 << 20
 """Size in bytes of the copies that measure the memory if buffers can be removed from the caches. One copy takes about a
@@ -143,7 +143,7 @@ def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_byte
     """Return the peak rates of one thread of this machine: the highest rates measured so far, cached in `folder`.
 
     After `_FRESH_S` seconds, the rates are measured again. A cached rate is never lowered, because other programs can
-    only lower a measured rate. The device is locked, because two workers that measure at the same time slow each other.
+    only lower a measured rate. The device is locked, because measurements of two workers would slow each other down.
 
     Args:
         model: model of the processor. The rates of each model are stored separately.
@@ -274,7 +274,7 @@ def _flops_per_s(library: ctypes.CDLL, dtype: str) -> float:
 
 
 def _fastest(call: Callable[[], object], before: Callable[[], None] | None = None) -> float:
-    """Return the shortest duration of many calls in seconds. On a busy machine, other programs interrupt most calls.
+    """Return the duration of the fastest of many calls, in seconds. On a busy machine, most calls are interrupted.
 
     Args:
         before: function that is called before each call, and is not part of the duration.

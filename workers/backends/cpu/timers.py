@@ -86,7 +86,7 @@ class KernelTimer:
         once: True to call the kernel exactly once on each set in each sample, even if such a sample is very short. The
             callee-saved registers are then checked after each call.
         calls: number of calls per sample. If 0, the number is calibrated so that a sample has the minimum duration.
-        visits: True to call the kernel on the first set, and only once per sample, at a random place, on each other
+        visits: True to repeat calls on the first set, with one call per sample, at a random position, on each other
             set. `calls` is then at least the number of sets, and at most `MOST_ORDERS`.
     """
 
@@ -223,7 +223,7 @@ class SetOrders:
 
 
 class Visits:
-    """Random orders of calls that repeat the first set, and use each further set once."""
+    """Random orders of calls that repeat the first set, and use each other set once."""
 
     def __init__(self, sets: int, rng: np.random.Generator) -> None:
         self._sets, self._rng = sets, rng

@@ -146,7 +146,8 @@ class DeviceBuffers:
         sharing: "DeviceBuffers | None" = None,
     ) -> None:
         if len(arguments) > MOST_BUFFERS:
-            raise LaunchError(f"a kernel takes {len(arguments)} arguments; at most {MOST_BUFFERS} are supported")
+            reason = f"the kernel takes {len(arguments)} arguments, but at most {MOST_BUFFERS} are supported"
+            raise LaunchError(f"{reason}; pass several values in one array")
         self._arguments, self._runtime, self._kernels = arguments, runtime, kernels
         self._inputs: list[str] = list(inputs) if sharing is None else sharing._inputs
         shared: dict[str, GuardedBuffer] = {}

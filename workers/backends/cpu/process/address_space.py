@@ -102,7 +102,8 @@ class AddressSpace:
         most = registers + STACKED
         if len(words) > most or len(real) > FLOATS:
             raise LaunchError(
-                f"a kernel can take at most {most} pointers and integers, and {FLOATS} floating-point numbers"
+                f"the kernel takes {len(words)} pointers and integers, and {len(real)} floating-point numbers; the "
+                f"maximum is {most} and {FLOATS}; pass several values in one array"
             )
         return b"".join(words).ljust(8 * most, b"\0") + b"".join(real).ljust(8 * FLOATS, b"\0")
 

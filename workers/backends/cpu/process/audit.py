@@ -28,7 +28,7 @@ contents of the caches. An idle request calls an empty function.
 """
 
 _COLD_REQUEST_NS = 20_000
-"""Processor time in ns that is allowed in addition per request. On a busy machine, requests of correct kernels took 10
+"""Additional processor time in ns that is allowed per request. On a busy machine, requests of correct kernels took 10
 µs more than idle requests.
 """
 
@@ -104,7 +104,7 @@ class TimeAudit:
         """Return True if the reply took much longer than the reported time plus the time of a request without work.
 
         The time in which the processes waited for a core is subtracted, because other programs can delay replies by
-        milliseconds. They can also cause the remaining delay, so a single overdue batch is no evidence.
+        milliseconds. They can also cause the remaining delay, so a single overdue batch does not count as evidence.
         """
         waited_ns = min(each.wall_ns - each.claimed_ns for each in self.idle) + _SPREAD_NS
         unexplained_ns = batch.wall_ns - batch.waiting_ns - batch.claimed_ns * (1 + MOST_DISAGREEMENT)
@@ -143,7 +143,7 @@ class TimeAudit:
         if len(batches) < LEAST_BATCHES:
             return None
         if any(batch.claimed_ns < 0 for batch in batches):
-            return "the process reports times outside the span between request and reply"
+            return "the process reports times outside the interval between request and reply"
         over = self._contradicting(batches, disagreement)
         if _too_many(over, batches, _DISAGREEING):
             claimed, counted = (median(each) for each in zip(*((b.claimed_ns, b.cpu_ns) for b in over), strict=True))

@@ -5,7 +5,7 @@ import signal
 from workers.backends.cpu.memory import GuardedArray
 
 _SAVED_REGISTERS = ("rbx", "rbp", "r12", "r13", "r14", "r15", "rsp")
-"""Registers that a function must restore, in the order of the bits from 8 on in `kernel_process.c`."""
+"""Callee-saved registers, in the order of the bits that `kernel_process.c` reports, from bit 8 on."""
 
 
 def changes_text(changes: int, number: int, *, after: str = "it returned") -> str | None:
@@ -21,7 +21,7 @@ def changes_text(changes: int, number: int, *, after: str = "it returned") -> st
     if left := [name for bit, name in modes.items() if changes & bit]:
         return f"leaves the processor's {' and '.join(left)} changed after {after}"
     if left := [name for bit, name in enumerate(_SAVED_REGISTERS, start=8) if changes >> bit & 1]:
-        return f"leaves the register{'s' * (len(left) > 1)} {', '.join(left)} changed, which a function must restore"
+        return f"does not restore the callee-saved register{'s' * (len(left) > 1)} {', '.join(left)}"
     if changes & 4:
         return f"changes the handling of {_signal_name(number)} and does not restore it"
     if changes & 8:

@@ -216,7 +216,7 @@ def _mappings(folder: str) -> tuple[tuple[str, ...], tuple[range, ...], tuple[in
 
 def _names(folder: str) -> list[str]:
     try:
-        return os.listdir(folder)  # noqa: PTH208 - objects for paths take as long as the system's answer
+        return os.listdir(folder)  # noqa: PTH208 - creating a Path object takes as long as the system call
     except OSError:
         return []
 

@@ -15,18 +15,18 @@ _LEAST_LEAK_BYTES = 16
 
 _LEAST_GROWTHS = 12
 """Number of batches in which the memory grew, without ever shrinking, that count as a leak. Memory that a kernel
-allocates once and keeps, also once per thread, grows fewer times.
+allocates once, or once per thread, and keeps causes fewer growths.
 """
 
 _FIRST_CALL, _LEAST_DOUBLINGS = 16, 6
-"""Number of calls after which doublings of the number of calls are counted, and number of consecutive doublings in
-which the memory of a leaking kernel grows. Memory that correct kernels keep is allocated in the first calls.
+"""Number of calls before the first recorded memory size, and number of consecutive doublings of the calls in which the
+memory must grow to count as a leak. Correct kernels allocate the memory that they keep in the first calls.
 """
 
 
 @dataclass(kw_only=True)
 class MemoryGrowth:
-    """Sizes of a process's memory at increasing numbers of calls, each at least twice the number before.
+    """Sizes of a process's memory at increasing numbers of calls, each at least twice the previous number.
 
     A list that doubles its capacity when it is full grows rarely, but at least once whenever the number of calls
     doubles.

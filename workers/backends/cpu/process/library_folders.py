@@ -92,7 +92,7 @@ def searched_folders(library: Path) -> list[Path]:
 
 
 def _search(library: Path) -> tuple[list[Path], list[Path]]:
-    """Return the folders that libraries name for the search of dependencies, and the dependencies that exist."""
+    """Return the folders that a library and its dependencies name as search path, and the dependencies that exist."""
     found = dict.fromkeys(_folders(os.environ.get(SEARCHED, ""), None))
     waiting, seen = [(library, False)], dict.fromkeys([library])
     while waiting:

@@ -6,8 +6,8 @@ from threading import Lock
 from workers.backends.cpu.segment import Segment
 
 _WORDS, _ORDER, _HELD = 32, 16, 17
-"""Number of 8-byte words in the page, index of the runner's command, and index of the process's confirmation of it.
-Command and confirmation are not in the cache line of the call count.
+"""Number of 8-byte words in the page, index of the runner's command, and index of the process's acknowledgement.
+Command and acknowledgement are not in the cache line of the call count.
 """
 
 _GO_ON, _HALT, _HOLD, _ONE_MORE = range(4)

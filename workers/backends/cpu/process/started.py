@@ -32,8 +32,8 @@ _STARTED = itertools.count()
 
 _PASSED_ON = ("OMP_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "OPENBLAS_", "MKL_", "PATH")
 _SESSION = "XDG_SESSION_ID"
-"""Environment variable in which a kernel process has the runner's mark (`descendants.MARK`). The name must not reveal
-to a kernel that kernel-evo runs it."""
+"""Environment variable of kernel processes that contains the runner's mark (`descendants.MARK`). The name must not
+reveal to a kernel that kernel-evo runs it."""
 
 
 class StartedProcess:

@@ -20,7 +20,7 @@ class CompileProcesses:
     """Pool of compile processes of one module, with one process per concurrent request.
 
     Args:
-        module: module to run with ``python -m``. It answers each line of JSON with a line of JSON.
+        module: module to run with ``python -m``. It reads one JSON request per line and writes one JSON reply per line.
         reads: files and folders that the processes may read in a sandbox, in addition to Python and its packages. If
             None, the processes run without a sandbox.
     """
@@ -44,7 +44,7 @@ class CompileProcesses:
             return self._confined.get(reads, lambda: CompileProcesses(self._module, reads))
 
     def answer(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | CompileFailed:
-        """Return the answer to a request, or a failure if there is none before the time limit.
+        """Send a request. Return the reply, or a failure if none arrives within the time limit.
 
         If the process has ended, the request is repeated with a new process, because the system may have killed the
         first one to free memory.
@@ -54,12 +54,12 @@ class CompileProcesses:
             with self._process(fresh=fresh) as process:
                 answer = process.ask(question, timeout_s)
             if answer is None:
-                before = f"; an earlier compiler process ended without an answer: {ends[0]}" if ends else ""
+                before = f"; an earlier compiler process ended without a reply: {ends[0]}" if ends else ""
                 return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s{before}")
             if not isinstance(answer, str):
                 return answer
             ends.append(answer)
-        return CompileFailed(log=f"two compiler processes ended without an answer: {', '.join(ends)}")
+        return CompileFailed(log=f"two compiler processes ended without a reply: {', '.join(ends)}")
 
     @contextlib.contextmanager
     def _process(self, *, fresh: bool) -> Iterator[LineProcess]:
@@ -71,7 +71,7 @@ class CompileProcesses:
         try:
             yield process
         except BaseException:
-            process.close()  # the late answer of this process would be taken for the answer to the next request
+            process.close()  # its late reply would be mistaken for the reply to the next request
             raise
         if process.works:
             self._idle.put(process)

@@ -47,7 +47,7 @@ class NvccCompiler:
 
     @cached_property
     def version(self) -> str:
-        """Name and version of nvcc, or ``without nvcc`` if it is not installed or does not answer."""
+        """Name and version of nvcc, or ``without nvcc`` if it is not installed or does not work."""
         if self.command is None:
             return "without nvcc"
         try:

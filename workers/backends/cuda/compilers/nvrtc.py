@@ -215,7 +215,7 @@ def absent(entry: str, log: str) -> str:
 
 
 def _reads(headers: object, unit: Unit) -> tuple[str, ...] | None:
-    """Return the files that NVRTC reports as read or, if it reports none, all files that it may have read."""
+    """Return the files that NVRTC read, or all that it may have read if its version does not report them."""
     if isinstance(headers, list):
         return tuple(headers)
     folders = (*map(str, unit.folders), *header_folders(unit.placed_flags), *include_folders())

@@ -38,7 +38,7 @@ _MAPS_SINCE = 90
 """Compute capability, times ten, of the first GPUs with a tensor memory accelerator."""
 
 _SWIZZLES = (0, 32, 64, 128)
-"""Number of bytes that each value of ``CUtensorMapSwizzle`` means, by value."""
+"""Swizzle width in bytes, by value of ``CUtensorMapSwizzle``."""
 
 
 def installed_version() -> str | None:

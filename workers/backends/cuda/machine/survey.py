@@ -129,7 +129,7 @@ def _obstacle(runtime: Any, toolkit: tuple[int, int]) -> str | None:
         count = runtime.getDeviceCount()
     except runtime.CUDARuntimeError as error:
         return str(error)
-    return None if count else "the NVIDIA driver finds no GPU"
+    return None if count else "the NVIDIA driver finds no GPU; check whether `nvidia-smi -L` lists it"
 
 
 def _version(number: int) -> str:

@@ -58,7 +58,7 @@ def run(plans: Sequence[Plan]) -> None:
 
 
 def _run(plan: Plan) -> None:
-    """Run all launches of a plan. At the end, free the buffers, so that they exist together with no other buffers."""
+    """Run all launches of a plan. Then free the buffers, so that buffers of different plans never exist together."""
     kernel = plan.kernel
     if kernel.launch is None:
         raise Failed("the kernel has no launch")
