@@ -14,7 +14,7 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
         f'{_RIGHT} if (++calls > 2) __asm__ volatile("not %rbx");',
         f"{_REGISTERS}|SIG|changes the loop",
     ),
-    "removes a word from its caller's stack": ('__asm__("pop (%rsp); ret $0");', "does not restore the callee-saved register rsp|SIG"),
+    "removes a word from its caller's stack": ('__asm__("pop (%rsp); ret $0");', f"{_REGISTERS} rsp|SIG"),
     "leaves a changed x87 rounding mode": (
         f'{_RIGHT} unsigned short c; __asm__ volatile("fnstcw %0" : "=m"(c)); c |= 0xc00;'
         '__asm__ volatile("fldcw %0" :: "m"(c));',
