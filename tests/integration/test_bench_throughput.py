@@ -89,7 +89,7 @@ def test_rate_of_kernel_evo_is_printed_even_if_kernel_tuner_fails(
     assert why in printed.err
 
 
-def test_error_of_kernel_tuner_is_the_last_line_printed(
+def test_last_printed_line_is_the_error_of_kernel_tuner(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(problem: str, seconds: float) -> float:

@@ -96,9 +96,7 @@ def test_error_names_the_unknown_field_of_a_policy_file(line: CommandLine) -> No
     assert "--policy minimal_gain: there is no `minimal_gain`, did you mean `minimum_gain`?" in refused.err
 
 
-def test_error_of_an_empty_space_names_the_constraint_that_emptied_the_space(
-    working: CommandLine, tmp_path: Path
-) -> None:
+def test_error_for_an_empty_space_names_the_constraint_that_emptied_it(working: CommandLine, tmp_path: Path) -> None:
     family = tmp_path / "my_transpose"
     shutil.copytree(EXAMPLES / "my_transpose", family)
     spec = (family / "family.toml").read_text()
@@ -231,7 +229,7 @@ def test_database_in_a_missing_folder_is_refused_and_no_folder_is_created(tmp_pa
         ("of a newer version", "newer"),
     ],
 )
-def test_error_of_an_unusable_database_states_reason_and_remedy(tmp_path: Path, how: str, said: str) -> None:
+def test_error_for_an_unusable_database_states_reason_and_remedy(tmp_path: Path, how: str, said: str) -> None:
     line = broken(tmp_path / "home", how=how)
     refused = line.run("searches")
     assert refused.code == 3

@@ -102,7 +102,7 @@ def test_commands_of_the_cuda_guide_estimate_configs_without_a_gpu(line: Command
 
 @pytest.mark.slow
 @WITHOUT_NVRTC
-def test_compile_error_of_a_host_header_names_its_cuda_replacement(line: CommandLine) -> None:
+def test_compile_error_for_a_host_header_names_its_cuda_replacement(line: CommandLine) -> None:
     source = line.home / "docs/guides/examples/column_sums/column_sums.cu"
     source.write_text(source.read_text().replace("cuda/std/cstdint", "cstdint"))
     searching = command_of("cuda-kernel.md", "search docs/guides/examples/column_sums --target")[:-1]

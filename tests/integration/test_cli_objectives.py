@@ -65,7 +65,7 @@ def test_trials_and_champion_of_a_search_by_metric_have_metric_values(line: Comm
         ("maximise", "--objective: 'maximise' is neither `time` nor a direction with a metric"),
     ],
 )
-def test_error_of_an_invalid_metric_names_the_option_objective(line: CommandLine, objective: str, said: str) -> None:
+def test_error_for_an_invalid_metric_names_the_objective_option(line: CommandLine, objective: str, said: str) -> None:
     refused = line.run("search", str(SAXPY), "--objective", objective, "--trials", "1")
     assert refused.code == 2
     assert said in " ".join(refused.err.split())
@@ -80,7 +80,7 @@ def test_error_of_an_invalid_metric_names_the_option_objective(line: CommandLine
         (("time", "maximise: gb_s", "minimise: WIDTH"), "--objective: was given 3 times, and a search has at most 2"),
     ],
 )
-def test_error_of_an_invalid_second_objective_names_the_option_objective(
+def test_error_for_an_invalid_second_objective_names_the_objective_option(
     line: CommandLine, objectives: tuple[str, ...], said: str
 ) -> None:
     words = [word for each in objectives for word in ("--objective", each)]

@@ -56,6 +56,6 @@ def test_only_tokens_and_the_database_owner_are_admitted_once_a_token_exists(
         assert renewed["secret"] not in out
 
 
-def test_error_of_an_unknown_role_suggests_a_valid_role(run: Callable[..., Any], tmp_path: Path) -> None:
+def test_error_for_an_unknown_role_suggests_a_valid_role(run: Callable[..., Any], tmp_path: Path) -> None:
     code, _, err = run("token", "create", "bo", "--role", "vewer", "--db", str(tmp_path / "evo.db"))
     assert (code, "viewer" in err) == (Exit.WRONG_INPUT, True)

@@ -302,9 +302,7 @@ def test_token_created_while_the_clock_was_ahead_expires_after_its_lifetime(stag
 
 
 @pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S, 0.0])
-def test_waiting_reason_of_a_search_is_cleared_by_the_next_result_after_a_clock_change(
-    stage: Stage, seconds: float
-) -> None:
+def test_waiting_reason_is_cleared_by_the_next_result_after_a_clock_change(stage: Stage, seconds: float) -> None:
     search = stage.submit()
     lease = stage.one()
     stage.conductor.release(lease.attempt_id, lease.token, "family toy differs", unfit=True)

@@ -59,7 +59,7 @@ CUDA = Unit(source="", architecture="sm_89", entry="f", language="cuda")
         ("b", "struct S { int a, b; };\nint f(struct S *s) { return s->a; }"),
     ],
 )
-def test_advice_names_the_colliding_macro_and_suggests_a_macros_key_without_that_macro(
+def test_advice_names_the_colliding_macro_and_suggests_a_macros_list_without_it(
     cc: CCompiler, name: str, text: str
 ) -> None:
     unit = with_macros(text, {name: "128", "TILE": "4"}, C)
@@ -187,7 +187,7 @@ def test_advice_names_a_macro_that_collides_with_a_template_parameter(nvrtc: Nvr
     assert f"The problem field {name} is a macro" in said.splitlines()[0]
 
 
-def test_error_of_a_macro_that_collides_with_a_header_suggests_renaming_the_macro(nvrtc: NvrtcCompiler) -> None:
+def test_error_for_a_macro_that_collides_with_a_header_suggests_renaming_the_macro(nvrtc: NvrtcCompiler) -> None:
     text = '#include <cuda/std/array>\nextern "C" __global__ void f(int *x) { *x = _Tp; }'
     said = failure(nvrtc, with_macros(text, {"_Tp": "3"}, CUDA), macros(text, _Tp="tunable"))
     assert re.match(r"The tunable _Tp is a macro .* and /.+:\d+ uses _Tp for something else. Rename", said), said
@@ -344,7 +344,7 @@ def test_guard_suggested_for_host_code_compiles_under_nvrtc(nvrtc: NvrtcCompiler
     assert isinstance(nvrtc.compile(guarded, timeout_s=60), Artefact)
 
 
-def test_advice_names_the_intrinsic_whose_instructions_are_not_enabled(cc: CCompiler) -> None:
+def test_advice_names_the_intrinsic_that_needs_disabled_instructions(cc: CCompiler) -> None:
     source = "#include <immintrin.h>\nint f(void) { return _mm256_movemask_epi8(_mm256_setzero_si256()); }"
     if platform.machine() != "x86_64":
         pytest.skip("the intrinsics are those of x86-64")
@@ -370,7 +370,7 @@ def test_code_suggested_for_template_placeholders_in_a_c_source_compiles(cc: CCo
         "consteval int g() { return 1; }\nint h() { return g(); }",
     ],
 )
-def test_error_of_a_cpp20_source_names_the_required_flag(cc: CCompiler, text: str) -> None:
+def test_error_for_a_cpp20_source_names_the_required_flag(cc: CCompiler, text: str) -> None:
     unit = replace(C, source=f'{text}\nextern "C" int f() {{ return 1; }}', language="c++")
     assert 'write `flags = ["-std=c++20"]` under [cpu]' in failure(cc, unit, None)
     assert isinstance(cc.compile(replace(unit, flags=("-std=c++20",)), timeout_s=60), Artefact)
@@ -477,7 +477,7 @@ def test_family_header_that_defines_a_macro_under_ifndef_compiles_without_warnin
         "int f(void) { return SIZE; }\n#define SIZE 3",
     ],
 )
-def test_macro_whose_value_is_unchanged_at_every_use_is_accepted(cc: CCompiler, text: str) -> None:
+def test_macro_with_an_unchanged_value_at_every_use_is_accepted(cc: CCompiler, text: str) -> None:
     assert warned(cc, with_macros(text, {"SIZE": "8"}, C), SIZE="tunable") is None
 
 

@@ -597,7 +597,7 @@ def test_cancel_immediately_ends_the_search_its_trials_and_its_leases(stage: Sta
     stage.conductor.orders.command(search, "cancel")
 
 
-def test_error_of_an_empty_space_gives_the_reason_of_the_constraint(stage: Stage) -> None:
+def test_error_for_an_empty_space_gives_the_reason_of_the_constraint(stage: Stage) -> None:
     broken = {**TOY["cpu"], "constraints": [{"expression": "BLOCK > 100", "because": "nothing fits"}]}
     stage.register_family({**TOY, "cpu": broken}, OTHER_DIGEST)
     with pytest.raises(InvalidInput, match="nothing fits"):

@@ -97,7 +97,7 @@ def test_search_view_shows_the_confirmed_time_of_the_champion(stage: Stage) -> N
 
 
 @pytest.mark.slow
-def test_search_view_shows_an_unconfirmed_trial_only_if_its_quick_time_beats_the_best_trial(stage: Stage) -> None:
+def test_search_view_shows_an_unconfirmed_trial_only_if_it_beats_the_best_trial(stage: Stage) -> None:
     search = stage.submit(policy=policy(challenge_every=1))
     listed = 0
     for _ in range(20):
@@ -506,7 +506,7 @@ def test_trials_of_another_objective_have_no_paired_comparison(stage: Stage) -> 
         assert pair_of(session, challenger, elsewhere) is None
 
 
-def test_number_of_sql_statements_of_a_search_view_is_independent_of_its_confirmations(stage: Stage) -> None:
+def test_search_view_needs_the_same_number_of_sql_statements_for_any_confirmations(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 8}, strategy="portfolio", policy=policy(challenge_every=1))
     list(stage.play())
 

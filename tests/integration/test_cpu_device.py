@@ -162,7 +162,7 @@ def test_timing_sample_calls_the_kernel_on_every_buffer_set_in_turn() -> None:
         ),
     ],
 )
-def test_launch_error_of_an_unloadable_library_has_the_message_of_the_linker(
+def test_launch_error_for_an_unloadable_library_has_the_linker_message(
     folder: Path, tmp_path: Path, source: str, entry: str, reason: str
 ) -> None:
     cpu_driver = driver("cpu")

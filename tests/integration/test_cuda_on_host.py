@@ -498,7 +498,7 @@ DECODE_TWINS = (
 
 @pytest.mark.long
 @pytest.mark.parametrize("page", one_in(2, [16, 0]))
-def test_error_of_decode_kernels_that_read_beyond_the_keys_exceeds_the_tolerance(page: int) -> None:
+def test_decode_kernels_that_read_beyond_the_keys_exceed_the_tolerance(page: int) -> None:
     package = find("sdpa_decode")
     problem = package.family.problem(f"B=3,H=4,KV=2,S=147,D=64,page={page},lengths=ragged", "cuda")
     config = {**package.family.space(problem, DEVICE, Objective()).default(), **DECODE, "WARPS": 2}

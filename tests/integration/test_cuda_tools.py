@@ -205,9 +205,7 @@ def test_kernel_program_reports_a_missing_driver(subject: Subject) -> None:
 RUN = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[7:]).returncode)"
 
 
-def test_kernel_program_initialises_only_the_scratch_memory_of_triton(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernel_program_initialises_only_triton_scratch_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other workspaces stay uninitialised, so that initcheck finds a kernel that reads them before writing."""
     written = list[int]()
 

@@ -46,7 +46,7 @@ def test_python_references_in_any_declared_encoding_are_imported(tmp_path: Path,
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 @pytest.mark.parametrize("name", ["conv.cpp", "given.py"])
-def test_import_of_a_non_utf8_file_is_refused_and_the_error_contains_a_conversion_command(
+def test_error_for_importing_a_non_utf8_file_contains_a_conversion_command(
     tmp_path: Path, name: str, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -64,7 +64,7 @@ def test_import_of_a_non_utf8_file_is_refused_and_the_error_contains_a_conversio
 
 @pytest.mark.parametrize("name", ["family.toml", "kernel.c.j2"])
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
-def test_non_utf8_family_file_is_refused_and_the_error_contains_a_conversion_command(
+def test_error_for_a_non_utf8_family_file_contains_a_conversion_command(
     tmp_path: Path, name: str, encoding: str
 ) -> None:
     folder = write_family(tmp_path / "scale")
@@ -85,7 +85,7 @@ def test_non_utf8_family_file_is_refused_and_the_error_contains_a_conversion_com
     ],
     ids=["gzip", "binary"],
 )
-def test_binary_recording_is_refused_and_the_error_names_its_file_type(
+def test_error_for_a_binary_recording_names_the_file_type(
     tmp_path: Path, content: bytes, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

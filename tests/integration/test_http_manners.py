@@ -116,7 +116,7 @@ def test_request_target_may_be_an_absolute_url(rest: Local, target: str, status:
     assert int(answer.split()[1]) == status
 
 
-def test_etag_from_before_a_trial_ended_is_valid_for_if_match_but_not_for_if_none_match(rest: Local) -> None:
+def test_etag_from_before_the_end_of_a_trial_matches_if_match_but_not_if_none_match(rest: Local) -> None:
     path = f"/searches/{rest.submit()['id']}"
     seen = rest.http.get(path).headers["etag"]
     rest.report(rest.claim()[0])
@@ -317,7 +317,7 @@ def test_too_long_tokens_are_not_cached(rest: Local) -> None:
     assert not gate._known
 
 
-def test_device_of_an_unknown_kind_is_refused_and_the_error_lists_the_known_kinds(rest: Local) -> None:
+def test_error_for_a_device_of_unknown_kind_lists_the_known_kinds(rest: Local) -> None:
     """A stored device of an unknown kind would make every search fail that chooses a device."""
     device = {"kind": "tpu", "model": "v5", "architecture": "v5", "uuid": "tpu-0"}
     body = {"host": "here", "name": "w2", "devices": [device]}

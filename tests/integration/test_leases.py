@@ -294,7 +294,7 @@ def test_leased_jobs_survive_a_service_restart(stage: Stage) -> None:
     assert (view.state, view.finished) == ("finished", VALID)
 
 
-def test_job_whose_lease_never_reached_a_dead_worker_goes_to_another_worker(stage: Stage) -> None:
+def test_job_with_an_undelivered_lease_goes_to_another_worker_if_its_worker_dies(stage: Stage) -> None:
     """The service died after the commit, before the worker got the lease. The worker died as well."""
     search = stage.submit()
     stage.hand_in(stage.one())
@@ -306,7 +306,7 @@ def test_job_whose_lease_never_reached_a_dead_worker_goes_to_another_worker(stag
     assert all(isinstance(trial.outcome, Measured) for trial in stage.trials(search))
 
 
-def test_lease_whose_response_was_lost_is_granted_again_on_the_next_claim(stage: Stage) -> None:
+def test_lease_with_a_lost_response_is_granted_again_on_the_next_claim(stage: Stage) -> None:
     stage.submit()
     heard = stage.one()
     lost = stage.one()
@@ -400,7 +400,7 @@ def test_workers_may_offer_the_same_simulated_device(stage: Stage) -> None:
         assert Fleet(session).sharers(stage.conductor.connected_since()) == {}
 
 
-def test_worker_registers_again_if_the_process_recorded_in_a_restored_backup_is_silent(stage: Stage) -> None:
+def test_worker_can_register_again_if_the_process_of_a_restored_backup_is_silent(stage: Stage) -> None:
     """In the restored database, the latest process is the process that ran at the time of the backup."""
     stage.submit()
     register(stage, "at the time of the backup")
@@ -541,7 +541,7 @@ def test_failing_strategy_fails_only_its_own_search(stage: Stage, monkeypatch: p
     assert stage.view(sound).state == "finished"
 
 
-def test_search_whose_family_document_is_invalid_fails(stage: Stage) -> None:
+def test_search_with_an_invalid_family_document_fails(stage: Stage) -> None:
     search = stage.submit()
     with stage.database.write() as session:
         from db.repositories.archive import Archive

@@ -82,7 +82,7 @@ def test_kernel_finds_a_library_through_a_symlink_in_its_search_path(tmp_path: P
     assert answered(kernel, cache) == 42
 
 
-def test_folders_in_the_cache_of_the_dynamic_linker_are_readable(
+def test_kernel_can_read_library_folders_from_the_dynamic_linker_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = linked(tmp_path, rpath="/nowhere")
@@ -102,7 +102,7 @@ def test_folders_in_the_cache_of_the_dynamic_linker_are_readable(
         library_folders._configured.cache_clear()
 
 
-def test_kernel_finds_its_libraries_by_the_search_path_of_the_worker(
+def test_kernel_finds_its_libraries_through_ld_library_path_of_the_worker(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = linked(tmp_path, rpath="/nowhere")
@@ -117,7 +117,7 @@ def test_missing_library_is_reported_with_a_remedy(tmp_path: Path, cache: Path) 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only a worker that is root runs kernels as another user")
 @pytest.mark.parametrize("closed", ["private/lib", "private/lib/libtwice.so"])
-def test_launch_error_of_an_unreadable_library_has_the_chmod_command(
+def test_launch_error_for_an_unreadable_library_contains_a_chmod_command(
     tmp_path: Path, cache: Path, closed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = linked(tmp_path)
@@ -130,7 +130,7 @@ def test_launch_error_of_an_unreadable_library_has_the_chmod_command(
     assert f"chmod -R o+rX {tmp_path / closed}" in str(refusal.value)
 
 
-def test_library_folders_readable_by_all_users_need_no_descriptors(
+def test_no_descriptor_is_passed_for_library_folders_readable_by_all_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The environment is unchanged, so that the loader searches folders in its usual order."""

@@ -13,7 +13,7 @@ FAILING = "import sys; sys.stdin.readline(); print('reading', file=sys.stderr); 
 
 
 @pytest.mark.parametrize("confined", [False, True])
-def test_error_of_an_ended_process_contains_its_last_output_line(
+def test_error_for_an_ended_process_contains_its_last_output_line(
     confined: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if confined and not sandbox_here():

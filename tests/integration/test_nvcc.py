@@ -101,7 +101,7 @@ def test_nvcc_source_error_is_a_compile_failed_outcome(fake: FakeNvcc) -> None:
     assert made == CompileFailed(log="kernel.cu(1): error: expected a declaration")
 
 
-def test_nvcc_error_of_a_missing_entry_suggests_extern_c(fake: FakeNvcc) -> None:
+def test_nvcc_error_for_a_missing_entry_suggests_extern_c(fake: FakeNvcc) -> None:
     fake.says(PTXAS.replace("'f'", "'_Z1fPi'"))
     made = NvccCompiler().compile(UNIT, timeout_s=60)
     assert isinstance(made, CompileFailed)
@@ -116,7 +116,7 @@ def test_nvcc_error_of_a_missing_entry_suggests_extern_c(fake: FakeNvcc) -> None
         "#error -- unsupported GNU version! gcc versions later than 15 are not supported! The nvcc flag '-allow-…' can",
     ],
 )
-def test_nvcc_without_a_usable_host_compiler_is_not_a_fault_of_the_kernel(fake: FakeNvcc, said: str) -> None:
+def test_missing_host_compiler_of_nvcc_is_not_reported_as_a_kernel_fault(fake: FakeNvcc, said: str) -> None:
     fake.says(said, "1")
     with pytest.raises(NoNvccError, match=r"nvcc 13\.0\.88 cannot compile for sm_90: "):
         NvccCompiler().compile(UNIT, timeout_s=60)

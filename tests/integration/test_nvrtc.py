@@ -140,7 +140,7 @@ def test_sampled_cuda_configs_compile_within_the_launch_limits(
         assert 16 <= (resources.registers or 0) <= 255
 
 
-def test_nvrtc_module_can_be_imported_under_its_earlier_name() -> None:
+def test_nvrtc_module_can_be_imported_by_its_former_name() -> None:
     assert importlib.import_module("workers.compile.nvrtc_library").Nvrtc is nvrtc_library.Nvrtc
 
 
@@ -235,7 +235,7 @@ def test_error_for_a_kernel_without_extern_c_names_the_missing_symbol(compiler: 
     assert "the kernel `f`" in failed.log and "is not found in the binary" in failed.log and 'extern "C"' in failed.log
 
 
-def test_nvrtc_flags_disable_the_driver_cache_if_the_nvrtc_version_supports_such_a_flag() -> None:
+def test_driver_cache_is_disabled_if_the_nvrtc_version_has_a_flag_for_it() -> None:
     assert "--no-cache" in default_flags((12, 9)) and "--no-cache" in default_flags((13, 0))
     assert "--no-cache" not in default_flags((12, 2)), "this NVRTC version would refuse the flag"
 
@@ -349,7 +349,7 @@ void launch(const float *x, float *out, int rows, int cols) {
     assert isinstance(compiler.compile(unit, timeout_s=60), Artefact)
 
 
-def test_unknown_architecture_is_refused_and_the_error_lists_the_known_architectures(compiler: NvrtcCompiler) -> None:
+def test_error_for_an_unknown_architecture_lists_the_known_architectures(compiler: NvrtcCompiler) -> None:
     with pytest.raises(NoNvrtcError, match=r"compiles for .*sm_90.*, not for sm_12"):
         compiler.compile(Unit(source="", architecture="sm_12", entry="f"), timeout_s=60)
 

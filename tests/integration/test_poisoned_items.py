@@ -227,7 +227,7 @@ def test_webhook_retries_leave_capacity_for_new_webhooks() -> None:
     assert (len(chosen), sum(each.retried for each in chosen)) == (AT_ONCE, RETRIES_AT_ONCE)
 
 
-def test_webhook_whose_thread_cannot_start_is_delivered_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_webhook_is_delivered_later_if_its_thread_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
     (message,) = due_messages("http://a/")
     delivered = threading.Event()
 

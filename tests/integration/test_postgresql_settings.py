@@ -270,7 +270,7 @@ def test_connection_is_given_up_and_replaced_if_the_server_does_not_answer(
     database.close()
 
 
-def test_error_of_an_unanswered_first_statement_names_the_server_and_a_pooler(
+def test_error_for_an_unanswered_first_statement_names_the_server_and_poolers(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("db.engine.postgresql.FIRST_ANSWER_S", 0.2)

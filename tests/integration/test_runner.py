@@ -147,7 +147,7 @@ def test_interrupted_runner_is_unusable_immediately(child: Child) -> None:
     assert not child.usable
 
 
-def test_error_of_inputs_larger_than_the_memory_names_function_and_line(
+def test_error_for_inputs_larger_than_memory_names_function_and_line(
     child: Child, tmp_path: Path, device: Device, folder: Path
 ) -> None:
     (tmp_path / "reference.py").write_text("import numpy\ndef inputs(*_): return {'x': numpy.empty(1 << 60)}")

@@ -75,7 +75,7 @@ def test_interruption_ends_the_preparation_of_a_runner(runners: Runners, work: A
         runners.fresh(work, 7)
 
 
-def test_error_of_the_reference_in_a_prepared_runner_is_reported(runners: Runners, work: Assignment) -> None:
+def test_reference_error_in_a_prepared_runner_is_reported(runners: Runners, work: Assignment) -> None:
     work.copy.reference.write_text(BROKEN)
     runners.prepare(work, 7)
     with pytest.raises(TroubleError, match="no inputs today"):
@@ -196,7 +196,7 @@ def test_references_are_computed_while_the_first_candidate_is_built(evaluator: E
 
 
 @pytest.mark.parametrize("evaluator", [True, False], indirect=True)
-def test_references_that_would_disturb_a_measurement_are_computed_before_or_after_it(
+def test_references_are_not_computed_during_a_measurement_that_they_would_disturb(
     evaluator: Evaluator, work: Assignment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
@@ -259,7 +259,7 @@ def test_runner_of_a_cpu_job_is_started_in_advance_and_idle_when_the_job_begins(
     evaluator.close()
 
 
-def test_no_runner_starts_during_a_measurement_on_the_cpu(
+def test_no_runner_starts_during_a_cpu_measurement(
     folder: Path, tmp_path: Path, work: Assignment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evaluator = Evaluator("cpu", folder, tmp_path / "place")

@@ -16,9 +16,7 @@ def process() -> Iterator[StandbyProcess]:
     process.end()
 
 
-def test_standby_process_runs_its_subcommand_with_the_arguments_of_the_child(
-    process: StandbyProcess, tmp_path: Path
-) -> None:
+def test_standby_process_runs_the_subcommand_with_the_given_arguments(process: StandbyProcess, tmp_path: Path) -> None:
     log = tmp_path / "worker.log"
     log.write_text("earlier output\n")
     arguments = ("worker", "--url", "http://127.0.0.1:1", "--data", str(tmp_path), "--kind", "none")
@@ -51,7 +49,7 @@ def test_no_process_is_started_while_a_service_runs_on_the_database(
     assert Standby.of_a_search(tmp_path / "x.db").processes == {}
 
 
-def test_unused_processes_end_with_the_command(tmp_path: Path) -> None:
+def test_unused_standby_processes_end_with_the_command(tmp_path: Path) -> None:
     started = Standby.of_a_search(tmp_path / "x.db")
     processes = [each._process for each in started.processes.values()]
     assert len(processes) == 2

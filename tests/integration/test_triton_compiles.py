@@ -68,7 +68,7 @@ def test_equal_triton_builds_have_equal_digests(tmp_path: Path) -> None:
     assert len(digests) == 1
 
 
-def test_error_of_a_triton_kernel_names_its_line(workshop: Workshop, tmp_path: Path) -> None:
+def test_compile_error_of_a_triton_kernel_names_the_line(workshop: Workshop, tmp_path: Path) -> None:
     folder = tmp_path / "own" / "vector_add"
     shutil.copytree(KERNELS / "vector_add", folder)
     text = (folder / "kernel.py").read_text()

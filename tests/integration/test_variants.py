@@ -140,7 +140,7 @@ def test_variant_search_does_not_measure_baselines_again(lab: Lab) -> None:
 
 
 @pytest.mark.slow
-def test_confirmation_job_states_the_family_of_an_incumbent_from_a_different_variant(lab: Lab) -> None:
+def test_confirmation_job_contains_the_family_of_an_incumbent_from_another_variant(lab: Lab) -> None:
     search = lab.search(budget={"trials": 6})
     lab.play()
     view = lab.submit(search)
@@ -240,7 +240,7 @@ def test_binary_is_found_by_the_search_and_by_the_tuning_search_of_its_variant(l
     assert status == [200, 200, 404]
 
 
-def test_trials_granted_to_a_variant_survive_a_restart(lab: Lab) -> None:
+def test_extra_trials_granted_to_a_variant_survive_a_restart(lab: Lab) -> None:
     search = lab.search(budget={"trials": 12})
     lab.play()
     view = lab.submit(search, trials=12)
@@ -467,7 +467,7 @@ def test_variant_pages_show_cost_and_escape_text(lab: Lab, tmp_path: Path) -> No
     assert "&lt;script&gt;" in pages[3].text
 
 
-def test_ratio_of_a_variant_never_mixes_quick_and_confirmed_times(lab: Lab) -> None:
+def test_variant_ratio_never_mixes_quick_and_confirmed_times(lab: Lab) -> None:
     """The confirmation found that the family's own implementation takes 30 times its quick time."""
     search = lab.search(budget={"trials": 4})
     while leases := lab.stage.claim():

@@ -78,7 +78,7 @@ run()
 
 
 @pytest.mark.slow
-def test_command_line_starts_without_the_sdks_of_language_models_and_names_their_extra() -> None:
+def test_command_line_starts_without_model_sdks_and_names_the_extra_to_install() -> None:
     command = [sys.executable, "-c", WITHOUT_SDKS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == Exit.UNAVAILABLE, done.stderr

@@ -81,7 +81,7 @@ def test_batches_of_different_searches_run_concurrently() -> None:
         assert [answer.result(60) for answer in answers] == [101, 201]
 
 
-def test_error_of_a_request_is_raised_to_its_caller() -> None:
+def test_failed_request_raises_its_error_in_the_caller() -> None:
     serving = Serving()
     serving.go_on.set()
     with pytest.raises(ValueError, match="minus one"):

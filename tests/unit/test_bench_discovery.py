@@ -30,7 +30,7 @@ def test_discovery_table_marks_a_ratio_above_the_limit_as_missed() -> None:
     assert replace(RESULT, known_us=None).ratio is None
 
 
-def test_known_configs_include_the_recorded_optimum() -> None:
+def test_known_configs_of_the_discovery_bench_include_the_recorded_optimum() -> None:
     match = Match(family="gemm", problem="M=4096,N=4096,K=4096")
     family, hopper = find("gemm").family, known("sm_90")
     space = family.space(family.problem(match.problem, "cuda"), hopper, Objective())

@@ -26,7 +26,7 @@ SMALL = Reduced(
 
 
 @pytest.mark.parametrize("reduced", definitions(), ids=lambda each: each.name)
-def test_reduced_spaces_contain_exactly_the_values_that_they_list(reduced: Reduced) -> None:
+def test_reduced_spaces_contain_exactly_their_listed_values(reduced: Reduced) -> None:
     family = find(reduced.family).family
     space = reduced.space(family, HOPPER)
     assert 2_000 <= (space.valid_count or 0) <= 4_500
@@ -53,7 +53,7 @@ def test_error_names_the_unknown_tunable_or_value_of_a_reduced_space(
         wrong.space(find("softmax").family, HOPPER)
 
 
-def test_recording_alternates_between_spaces_in_proportion_to_their_remaining_configs() -> None:
+def test_recording_interleaves_spaces_in_proportion_to_their_remaining_configs() -> None:
     due = {0: [{"A": place} for place in range(30)], 1: [{"B": place} for place in range(10)], 2: []}
     turns = list(in_turns(due))
     for whose, configs in due.items():

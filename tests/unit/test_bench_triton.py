@@ -182,7 +182,7 @@ def test_stored_choice_that_matches_no_autotune_config_is_refused(place: Path, m
         baseline(place, monkeypatch)
 
 
-def test_error_of_a_failing_autotune_choice_gives_the_reason(place: Path) -> None:
+def test_error_for_a_failing_autotune_choice_gives_the_reason(place: Path) -> None:
     path = place / "reference.py"
     path.write_text(path.read_text().replace('names["launched"]', 'names["absent"]'))
     with pytest.raises(BenchError, match="the tutorial's choice failed: KeyError: 'absent'"):

@@ -32,7 +32,7 @@ def test_recorded_noise_is_loaded_as_saved(tmp_path: Path) -> None:
     assert np.allclose(again.of(1, "b2"), noise.of(1, "b2"), rtol=1e-4)
 
 
-def test_challengers_with_a_gain_are_promoted_and_equal_kernels_are_not_on_a_quiet_machine() -> None:
+def test_quiet_machine_promotes_faster_challengers_but_not_equal_kernels() -> None:
     source = Recorded(noise=quiet())
     assert promoted(source, (0.0, -0.01), 20, Policy(), 0) == (Rate(hits=0, tried=20),) * 2
     found = power(source, 0.05, 10, Policy(), 0)

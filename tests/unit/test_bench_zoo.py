@@ -24,7 +24,7 @@ def row(ratio: float | None, *, problem: str = "rows=8") -> Row:
     return Row(name="a", family="softmax", problem=problem, cache="hot", ratio=interval, time_us=1.0)
 
 
-def test_zoo_summary_counts_calls_as_fast_as_the_baseline_and_states_the_geometric_mean() -> None:
+def test_zoo_summary_shows_calls_that_match_the_baseline_and_the_geometric_mean() -> None:
     text = zoo.summary([row(2.0), row(0.98), row(0.5), row(None)], ["a GPU"])
     assert "2 of 3 calls at least as fast" in text
     assert "least ratio 0.50" in text

@@ -148,7 +148,7 @@ def test_output_to_a_pipe_has_a_line_when_a_confirmation_begins() -> None:
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_display_shows_a_job_that_takes_long(terminal: bool) -> None:
+def test_display_names_the_current_job_if_it_takes_long(terminal: bool) -> None:
     """Without the name, a person cannot tell a long job from a search that hangs."""
     console = Console(file=io.StringIO(), width=200, force_terminal=terminal)
     with screen(console) as each:

@@ -125,7 +125,7 @@ def test_follow_shows_new_verdicts_and_omits_verdicts_from_before_its_start(
     assert screen.notes == ["Trial 11: Not promoted: 1.0% less time than the incumbent; not met: gain."]
 
 
-def test_error_of_a_service_outage_names_the_watch_command(
+def test_error_for_a_service_outage_names_the_watch_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Gone(Script):

@@ -294,6 +294,6 @@ def test_budget_in_usd_needs_both_prices(price_in: float | None, price_out: floa
     assert refused.value.field == field
 
 
-def test_price_that_is_given_as_zero_is_accepted() -> None:
+def test_price_of_zero_is_accepted() -> None:
     assert prices_of(0.0, 7.0, 1.0).of(1_000_000, 1_000_000) == 7.0
     assert prices_of(None, None, None).of(1_000_000, 1_000_000) == 0.0

@@ -23,7 +23,7 @@ def test_output_path_is_checked_without_writing_the_file(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_error_of_an_unwritable_output_file_names_option_and_remedy(tmp_path: Path, force: bool) -> None:
+def test_error_for_an_unwritable_output_file_names_option_and_remedy(tmp_path: Path, force: bool) -> None:
     with pytest.raises(EvoError, match=r"--to: .*none/m.md cannot be written \(No such file.*e\.g\. \./m\.md"):
         require_place(tmp_path / "none" / "m.md", force=force)
 

@@ -65,7 +65,7 @@ def test_local_client_ignores_every_proxy(monkeypatch: pytest.MonkeyPatch, varia
 
 
 @pytest.mark.parametrize("proxy", ["socks5h://127.0.0.1:9", "what://ever"])
-def test_error_of_an_unusable_proxy_names_the_variables(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+def test_error_for_an_unusable_proxy_names_the_variables(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(InvalidInput, match=r"ALL_PROXY.*NO_PROXY=evo\.example\.org"):
         Client("http://evo.example.org")
@@ -73,7 +73,7 @@ def test_error_of_an_unusable_proxy_names_the_variables(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSLKEYLOGFILE"])
 @pytest.mark.parametrize("url", ["https://evo.example.org", "https://127.0.0.1:8765/evo"])
-def test_error_of_an_unusable_tls_file_names_the_environment_variable(
+def test_error_for_an_unusable_tls_file_names_the_environment_variable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, url: str
 ) -> None:
     """The error also names the missing file. A client for an http URL does not open the file."""
@@ -84,7 +84,7 @@ def test_error_of_an_unusable_tls_file_names_the_environment_variable(
     Client(url.replace("https:", "http:")).close()
 
 
-def test_error_of_a_file_without_certificates_names_the_environment_variable(
+def test_error_for_a_file_without_certificates_names_the_environment_variable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "cut.pem").write_text("-----BEGIN CERTIFICATE-----\n")
@@ -120,7 +120,7 @@ def test_requests_to_a_remote_model_use_the_proxy(monkeypatch: pytest.MonkeyPatc
         assert chat.ask([Message(role="user", text="?")]).text == "yes"
 
 
-def test_error_of_an_unusable_proxy_for_a_model_names_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_for_an_unusable_proxy_for_a_model_names_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "what://ever")
     chat = Chat(model="m", base_url="http://models.example.org/v1", sleep=lambda _: None)
     with pytest.raises(InvalidInput, match=r"ALL_PROXY.*NO_PROXY=models\.example\.org"):

@@ -180,7 +180,7 @@ def test_distance_of_an_integer_output_uses_the_unrounded_reference() -> None:
         ("float32", np.ma.masked_invalid([1.0, np.nan, 2.0, 3.0]), "is a masked array"),
     ],
 )
-def test_reference_value_outside_the_output_dtype_is_an_error_of_the_family(dtype: str, made: Any, reason: str) -> None:
+def test_reference_value_outside_the_output_dtype_raises_a_family_error(dtype: str, made: Any, reason: str) -> None:
     with pytest.raises(FamilyError, match=reason) as refused:
         checked(dtype, made)
     assert str(refused.value).startswith("reference.py, reference(): `y`")

@@ -35,7 +35,7 @@ def test_countdown_of_a_running_process_ends_at_its_limit(limit_s: float) -> Non
 
 
 @pytest.mark.parametrize("stopped_s", [LONGEST_TICK_S, 60.0, 86_400.0])
-def test_time_in_which_the_process_was_stopped_does_not_count(stopped_s: float) -> None:
+def test_countdown_ignores_time_in_which_the_process_was_stopped(stopped_s: float) -> None:
     clock = Clock()
     countdown = Countdown(10.0, clock)
     steps_s: list[float] = []
@@ -50,7 +50,7 @@ def test_time_in_which_the_process_was_stopped_does_not_count(stopped_s: float) 
     assert countdown.left_s() == pytest.approx(10.0 - 3 * TICK_S)
 
 
-def test_delay_of_a_busy_process_counts_as_elapsed_time() -> None:
+def test_countdown_includes_delays_of_a_busy_process() -> None:
     clock = Clock()
     wait(Countdown(10.0, clock), clock, late_s=LONGEST_TICK_S - TICK_S - 0.1)
     assert clock.now_s - 100.0 < 10.0 + LONGEST_TICK_S

@@ -226,7 +226,7 @@ def test_export_loader_error_names_the_invalid_argument(folder: Path, cupy: Simp
 
 
 @pytest.mark.parametrize(("built_for", "here", "runs"), [("sm_90a", "90", True), ("sm_90a", "100", False)])
-def test_exported_kernel_for_a_different_gpu_is_refused_and_the_error_contains_a_build_command(
+def test_error_for_a_kernel_exported_for_another_gpu_contains_a_build_command(
     folder: Path, cupy: SimpleNamespace, built_for: str, here: str, runs: bool
 ) -> None:
     check = loaded(folder, "kernel")._check_architecture

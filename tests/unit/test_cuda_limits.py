@@ -38,7 +38,7 @@ def test_peak_rates_follow_from_the_highest_clocks(
     assert rates.bytes_per_s / 1e9 == pytest.approx(gigabytes_per_s, rel=0.01)
 
 
-def test_unknown_architecture_has_the_peak_rates_of_the_newest_earlier_known_architecture() -> None:
+def test_unknown_architecture_gets_the_peak_rates_of_the_latest_earlier_architecture() -> None:
     assert capability({**L4, "capability_minor": 7}) == 87
     assert ceilings({**L4, "capability_minor": 7}).flops_per_s == ceilings({**L4, "capability_minor": 6}).flops_per_s
     assert ceilings({**L4, "capability_major": 5}).flops_per_s == {}

@@ -275,7 +275,7 @@ def test_failed_heartbeat_does_not_end_the_worker(tmp_path: Path, monkeypatch: p
     assert not stopping.is_set()
 
 
-def test_error_of_a_worker_without_devices_lists_what_each_kind_needs(
+def test_error_for_a_worker_without_devices_lists_what_each_kind_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")

@@ -136,7 +136,7 @@ def test_reference_larger_than_the_limit_is_kept_alone() -> None:
     assert before - runtime.free_bytes == large.nbytes + 2 * GUARD_BYTES
 
 
-def test_host_compares_outputs_whose_references_do_not_fit_in_device_memory() -> None:
+def test_outputs_are_compared_on_the_host_if_references_exceed_device_memory() -> None:
     runtime = HostRuntime()
     references, kernels = DeviceReferences(runtime, 1 << 20), HostKernels()
 

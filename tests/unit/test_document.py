@@ -161,7 +161,7 @@ def test_literal_text_formats_values_as_json(value: object, shown: str) -> None:
         ("", None),
     ],
 )
-def test_error_of_invalid_json_suggests_a_correction(text: str, advice: str | None) -> None:
+def test_error_for_invalid_json_suggests_a_correction(text: str, advice: str | None) -> None:
     with pytest.raises(InvalidInput, match="this is not valid JSON: ") as refused:
         read_json(text)
     assert refused.value.reason.endswith(f"; {advice}" if advice else tuple("0123456789"))

@@ -67,7 +67,7 @@ def test_exactly_the_tunables_without_effect_are_found(kernel: Callable[[Config]
     assert all(each.contexts for each in found)
 
 
-def test_effect_check_ignores_tunables_with_one_value_and_tunables_determined_by_others() -> None:
+def test_effect_check_ignores_tunables_that_cannot_change_alone() -> None:
     tied = space("A == B", A=[1, 2, 4], B=[1, 2, 4], ONE=[3])
     assert idle_tunables(tied, by(lambda config: 0)) == ()
 

@@ -84,7 +84,7 @@ def test_suggested_entry_has_the_parameters_of_the_family() -> None:
         Family.from_document(content)
 
 
-def test_error_of_a_missing_entry_suggests_the_kernels_of_the_binary(compiled: Callable[..., str]) -> None:
+def test_error_for_a_missing_entry_suggests_the_kernels_of_the_binary(compiled: Callable[..., str]) -> None:
     assert 'write `extern "C"` before `__global__`, or set entry = "_Z5scalePf"' in absent(
         "scale", compiled("_Z5scalePf", "other")
     )

@@ -24,9 +24,7 @@ WORK = Work(flops=4 * 16 * 64 * 512 * 512, bytes=4 * 16 * 512 * 64 * 2, dtype="f
 
 
 @pytest.mark.parametrize(("rows", "balance"), [(128, 0.55), (64, 0.74), (32, 0.88), (16, 0.98)])
-def test_estimated_load_balance_of_58_multiprocessors_follows_from_the_number_of_blocks(
-    rows: int, balance: float
-) -> None:
+def test_estimated_load_balance_follows_from_blocks_and_multiprocessors(rows: int, balance: float) -> None:
     used = Footprint(blocks=16 * 512 // rows, items=16 * 512 // rows, threads=128, blocks_per_sm=3)
     assert estimate(WORK, L4, used, HOT).balance == pytest.approx(balance, abs=0.01)
 

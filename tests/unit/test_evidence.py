@@ -44,7 +44,7 @@ def test_challenger_with_complete_evidence_is_promoted() -> None:
     assert verdict.rules[-1].passed
 
 
-def test_kernel_without_inputs_is_promoted_without_times_on_new_inputs() -> None:
+def test_kernel_without_inputs_is_promoted_without_a_check_on_new_inputs() -> None:
     report = replace(WHOLE, overwrite_check=OverwriteCheck(answered=FAST, poisoned=FAST))
     assert decide(report, POLICY, 1, np.random.default_rng(0), kind="cpu", inputs=False).promote
 
@@ -131,11 +131,11 @@ def test_challenger_on_a_replay_device_needs_only_samples() -> None:
     assert not decided(replace(samples, challenger_again=None), "replay").promote
 
 
-def test_policy_with_one_confirmation_process_needs_no_further_processes() -> None:
+def test_policy_with_one_confirmation_process_needs_no_additional_processes() -> None:
     assert decided(replace(WHOLE, repeats=()), policy=Policy(confirm_processes=1)).promote
 
 
-def test_slower_challenger_needs_no_further_processes_or_sanitizers() -> None:
+def test_slower_challenger_needs_no_additional_processes_or_sanitizers() -> None:
     verdict = decided(replace(WHOLE, incumbent=Timing(samples_us=(40.0,) * 20), repeats=(), sanitizers=()))
     assert not verdict.promote
     assert verdict.rules[-1].passed

@@ -226,7 +226,7 @@ def test_invalid_model_answers_are_stored_with_their_cost(step: Any) -> None:
         ("", "", "is empty; answer with one object"),
     ],
 )
-def test_error_of_an_answer_without_a_variant_states_why_the_model_stopped(ended: str, text: str, error: str) -> None:
+def test_error_for_an_answer_without_a_variant_states_why_the_model_stopped(ended: str, text: str, error: str) -> None:
     choice = {"message": {"content": text or None}, "finish_reason": ended or None}
     memory = Memory()
     with model({"raw": json.dumps({"choices": [choice]})}, GOOD) as (chat, script):

@@ -92,7 +92,7 @@ def case(name: str, rel_l2: float | None, limit: float = 1e-5) -> CaseError:
     return CaseError(case=name, output="out", rel_l2=rel_l2, max_abs=0.0, rel_l2_limit=limit, max_abs_limit=0.0)
 
 
-def test_each_case_is_summarised_by_the_largest_error_of_its_seeds() -> None:
+def test_summary_of_a_case_shows_the_largest_error_over_its_seeds() -> None:
     cases = [case("nominal", 1e-7), case("nominal", 3e-6), case("tail", 1e-6), case("nominal", 2e-6)]
     assert [(each.case, each.rel_l2) for each in worst_cases(cases)] == [("nominal", 3e-6), ("tail", 1e-6)]
     assert worst_cases([case("nominal", 1.0), case("nominal", None)])[0].rel_l2 is None

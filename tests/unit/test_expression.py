@@ -191,7 +191,7 @@ def test_expression_results_beyond_62_bits_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("power", [32, 33, 40])
-def test_product_whose_integer_overflow_gives_a_small_number_is_refused(power: int) -> None:
+def test_product_that_overflows_to_a_small_integer_is_refused(power: int) -> None:
     assert "too large" in refusal("a * a", a=np.array([1 << power]))
     assert "too large" in refusal("a ** 2", a=1 << power)
 
@@ -367,7 +367,7 @@ def test_pickled_expression_has_the_same_value() -> None:
         ("isPowerOfTwo(A)", "2 ** 30 % A == 0"),
     ],
 )
-def test_c_or_sql_operators_are_refused_and_the_error_shows_the_python_expression(written: str, meant: str) -> None:
+def test_error_for_c_or_sql_operators_shows_the_python_expression(written: str, meant: str) -> None:
     with pytest.raises(InvalidInput, match=r"^here: ") as raised:
         Expression.parse(written, "here")
     assert f'write `"{meant}"`' in raised.value.reason
@@ -420,7 +420,7 @@ CHOICES = {"ORDER": ("rows", "columns"), "FLAG": (True, False), "N": (1, 2, 4), 
         ("FLAG or false", "FLAG or False"),
     ],
 )
-def test_unquoted_words_are_refused_and_the_error_shows_the_quoted_expression(written: str, meant: str) -> None:
+def test_error_for_unquoted_words_shows_the_quoted_expression(written: str, meant: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Expression.parse(written, "here").check_names(CHOICES)
     assert f'write `"{meant}"`' in raised.value.reason
@@ -457,16 +457,14 @@ def test_suggestion_for_c_operators_also_quotes_choices(written: str, meant: str
         ("N > 'four'", "N > 1"),
     ],
 )
-def test_comparison_with_an_impossible_choice_is_refused_and_the_error_shows_a_valid_one(
-    written: str, meant: str
-) -> None:
+def test_error_for_a_comparison_with_an_invalid_choice_shows_a_valid_comparison(written: str, meant: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Expression.parse(written, "here").check_names(CHOICES)
     assert raised.value.reason.endswith(f'`"{meant}"`')
     Expression.parse(meant, "here").check_names(CHOICES)
 
 
-def test_error_of_a_comparison_without_a_similar_choice_lists_the_choices() -> None:
+def test_error_for_a_comparison_without_a_similar_choice_lists_the_choices() -> None:
     with pytest.raises(InvalidInput, match="'x' is not a value of ORDER, which has 'rows', 'columns'; write"):
         Expression.parse("ORDER == 'x'", "here").check_names(CHOICES)
 
@@ -551,7 +549,7 @@ def test_expression_with_the_same_meaning_in_c_is_accepted(text: str) -> None:
         ("DIV_UP(N, W) > 3", "ceil_div(N, W) > 3"),
     ],
 )
-def test_c_functions_are_refused_and_the_error_shows_the_equivalent_expression(text: str, meant: str) -> None:
+def test_error_for_c_functions_shows_the_equivalent_expression(text: str, meant: str) -> None:
     assert refusal(text).endswith(f'write `"{meant}"`')
     parse(meant)
 
@@ -764,7 +762,7 @@ def test_error_without_a_correction_ends_with_a_valid_condition(written: str) ->
         ("(T - N) ** 0.5", "max(0, T - N) ** 0.5"),
     ],
 )
-def test_error_of_an_undefined_operation_suggests_a_defined_one(written: str, meant: str) -> None:
+def test_error_for_an_undefined_operation_suggests_a_defined_operation(written: str, meant: str) -> None:
     assert f"write `{meant}`" in refusal(written, N=4, T=0)
     parse(meant).evaluate({"N": 4, "T": 0})
 

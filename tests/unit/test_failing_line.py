@@ -112,11 +112,11 @@ def test_failed_static_assertion_depends_on_the_tunables_in_it(source: str, name
         "#define BODY FAILS\nBODY",
     ],
 )
-def test_deciding_tunables_are_unknown_if_the_source_text_leaves_them_open(source: str) -> None:
+def test_tunables_that_enable_a_line_are_unknown_if_the_source_is_ambiguous(source: str) -> None:
     assert decided_by(source) is None
 
 
-def test_deciding_tunables_are_unknown_unless_the_first_error_is_in_a_family_file() -> None:
+def test_tunables_that_enable_a_line_are_unknown_if_the_error_is_outside_the_family() -> None:
     files, made = {FILE: "#error x\n"}, implementation()
     for log in (
         "the compiler was stopped after 60 s",
@@ -138,11 +138,11 @@ def test_deciding_tunables_are_unknown_unless_the_first_error_is_in_a_family_fil
     ],
     ids=str,
 )
-def test_deciding_tunables_are_unknown_if_tunables_act_outside_the_source(changes: dict[str, Any]) -> None:
+def test_tunables_that_enable_a_line_are_unknown_if_tunables_act_outside_the_source(changes: dict[str, Any]) -> None:
     assert decided_by("#error FAILS", made=implementation(**changes)) is None
 
 
-def test_derived_values_and_prefixed_macros_stand_for_their_tunables() -> None:
+def test_derived_values_and_prefixed_macros_are_traced_to_their_tunables() -> None:
     made = implementation(derived={"SIZE": Expression.parse("A * N", "derived")}, macro_prefix="TUNED_")
     assert decided_by("#if TUNED_SIZE > 8\n#error FAILS\n#endif", made=made) == ("A",)
     assert decided_by("#if SIZE > 8 && B\n#error FAILS\n#endif", made=made) == ()

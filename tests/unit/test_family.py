@@ -60,7 +60,7 @@ def test_space_depends_on_problem_and_device(family: Family) -> None:
     assert raised.value.field == "family.toml: cpu.constraints[0].expression"
 
 
-def test_error_of_an_empty_space_names_the_fields_of_the_problem() -> None:
+def test_error_for_an_empty_space_names_the_fields_of_the_problem() -> None:
     family = find("quantize_e4m3").family
     problem = family.problem("B=1,H=1,S=1,D=16", "cuda")
     with pytest.raises(EmptySpace) as raised:
@@ -464,7 +464,7 @@ def test_device_limits_do_not_include_threads() -> None:
 
 
 @pytest.mark.parametrize("role", ["in_out", "output_input", "restore_value", "inptu"])
-def test_error_of_an_unknown_role_explains_in_place_arguments(role: str) -> None:
+def test_error_for_an_unknown_role_explains_in_place_arguments(role: str) -> None:
     made = document()
     made["arguments"][0]["role"] = role
     with pytest.raises(InvalidInput, match=r'changes in place, write role = "inout"') as refused:
@@ -473,7 +473,7 @@ def test_error_of_an_unknown_role_explains_in_place_arguments(role: str) -> None
     assert "inout, input, output, scalar, workspace" in refused.value.reason
 
 
-def test_functions_of_templates_are_reserved_names() -> None:
+def test_jinja_function_names_are_reserved() -> None:
     assert set(DEFAULT_NAMESPACE) == TEMPLATE_FUNCTIONS
 
 
@@ -485,7 +485,7 @@ def test_functions_of_templates_are_reserved_names() -> None:
         ("softmax", "rows=4096,cols=1024", ("rows",)),
     ],
 )
-def test_blocks_are_distributed_over_the_fields_that_change_their_number(
+def test_blocks_are_distributed_over_the_fields_that_determine_the_grid(
     name: str, problem: str, expected: tuple[str, ...]
 ) -> None:
     family, device = find(name).family, known("sm_90")
@@ -494,6 +494,6 @@ def test_blocks_are_distributed_over_the_fields_that_change_their_number(
     assert family.distributed_over(config, values, device, OBJECTIVE) == expected
 
 
-def test_plain_function_has_no_blocks(family: Family) -> None:
+def test_cpu_function_is_not_distributed_over_blocks(family: Family) -> None:
     config: Config = {"TILE": 4, "UNROLL": 2, "ORDER": "rows"}
     assert family.distributed_over(config, family.problem("", "cpu"), CPU, OBJECTIVE) is None

@@ -99,7 +99,7 @@ def test_error_names_the_reserved_flag_after_accepted_flags(kind: DeviceKind, fl
     assert refused.value.field == f"flags[{len(flags)}]"
 
 
-def test_option_and_value_in_one_flag_are_refused_and_the_error_shows_two_flags() -> None:
+def test_error_for_an_option_and_value_in_one_flag_shows_two_flags() -> None:
     with pytest.raises(InvalidInput, match='write two flags, "-I", "include"'):
         check_flags(["-I include"], "cpu", "flags")
     check_flags(['-DTEXT="a b"'], "cpu", "flags")
@@ -120,7 +120,7 @@ def test_option_without_its_value_is_refused(kind: DeviceKind, flags: list[str])
 
 
 @pytest.mark.parametrize("flags", [["--threads", "4"], ["-Werror", "all-warnings"], ["-ccbin", "g++"]])
-def test_separate_value_of_an_unknown_option_is_refused_and_the_error_shows_the_joined_spelling(
+def test_error_for_an_unknown_option_with_a_separate_value_shows_the_joined_form(
     flags: list[str],
 ) -> None:
     with pytest.raises(InvalidInput, match=re.escape(f"write `{flags[0]}={flags[1]}`")):

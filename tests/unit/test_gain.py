@@ -46,7 +46,7 @@ def test_gain_from_quick_times_states_interval_and_reference() -> None:
     assert "median of 6 random configs" in random.words and "95% interval" in random.words
 
 
-def test_gain_over_the_default_uses_the_confirmed_speed_up_over_a_common_baseline() -> None:
+def test_gain_over_the_default_uses_confirmed_speedups_over_a_common_baseline() -> None:
     """The device was half as fast during the confirmation. This must not reduce the gain of the config."""
     found = Confirmation(
         time=Interval(low=39.0, estimate=40.0, high=41.0),

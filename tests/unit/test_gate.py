@@ -22,7 +22,7 @@ NOTES = POLICIES["l4-notes"]
         (Resources(spill_bytes=8), Policy(max_spill_bytes=None), None),
     ],
 )
-def test_build_whose_resources_exceed_the_limits_of_the_policy_is_refused(
+def test_build_that_exceeds_the_resource_limits_of_the_policy_is_refused(
     resources: Resources, policy: Policy, refusal: OverResources | None
 ) -> None:
     assert gate(resources, policy) == refusal

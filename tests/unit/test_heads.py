@@ -15,7 +15,7 @@ def scores(shapes: dict[str, tuple[int, ...]], seed: int) -> np.ndarray[tuple[in
 
 
 @pytest.mark.parametrize(("queries", "heads"), [(128, 2), (1, 32)])
-def test_most_attention_rows_have_a_dominant_key_or_only_low_scores(queries: int, heads: int) -> None:
+def test_most_attention_rows_have_one_dominant_key_or_only_low_scores(queries: int, heads: int) -> None:
     found = scores({"q": (1, heads, queries, 64), "k": (1, 2, 128, 64), "v": (1, 2, 128, 64)}, seed=1)
     first, second = np.moveaxis(np.sort(found, axis=-1)[..., -2:], -1, 0)[::-1]
     buried = np.all(np.abs(found + EXTREME) < 1e-3, axis=-1)

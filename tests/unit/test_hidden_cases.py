@@ -25,7 +25,7 @@ FAMILIES = (
 
 
 @pytest.mark.parametrize(("family", "text"), FAMILIES)
-def test_hidden_case_differs_from_the_searched_problem(family: str, text: str) -> None:
+def test_hidden_cases_differ_from_the_searched_problem(family: str, text: str) -> None:
     subject, compared = find(family).family, 0
     for size in SIZES:
         for target in subject.implementations:

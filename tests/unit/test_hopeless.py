@@ -78,7 +78,7 @@ def test_compile_errors_that_depend_on_the_config_are_not_reported(log: str) -> 
     "other", [MEASURED, TimedOut(stage="compile", limit_s=1.0), failed("k.c:1:1: error: another fault")]
 )
 @pytest.mark.parametrize("place", [0, 3, ALIKE])
-def test_compile_error_of_all_configs_except_one_is_not_a_common_error(other: Outcome, place: int) -> None:
+def test_compile_error_in_all_configs_except_one_is_not_common(other: Outcome, place: int) -> None:
     outcomes: list[Outcome] = [failed("k.c:1:1: error: unknown type name 'flaot'")] * (2 * ALIKE)
     outcomes[place] = other
     assert same_error(trials(*outcomes)) is None
@@ -147,7 +147,7 @@ def test_wrong_answers_with_different_values_are_not_a_common_failure() -> None:
     assert common_failure(trials(*reasons)) is None
 
 
-def test_equal_wrong_answers_are_a_common_failure_only_if_the_failed_configs_differ_in_every_tunable() -> None:
+def test_equal_wrong_answers_are_common_only_if_the_configs_differ_in_every_tunable() -> None:
     """A correct kernel may need one value of a tunable that the first configs do not have."""
     ended = [
         replace(trial, proposal=Proposal(config={"A": trial.number, "EXACT": False}, origin="random"))
@@ -253,9 +253,7 @@ RARE: dict[str, Callable[[Config], bool]] = {
 @pytest.mark.parametrize("strategy", ["portfolio", "tpe", "evolution", "random"])
 @pytest.mark.parametrize("rare", RARE)
 @pytest.mark.parametrize("wide", [0, 8])
-def test_equal_errors_do_not_end_a_search_whose_space_has_rare_working_configs(
-    strategy: str, rare: str, wide: int
-) -> None:
+def test_equal_errors_do_not_end_a_search_with_rare_working_configs(strategy: str, rare: str, wide: int) -> None:
     reason, _ = searched(space_of(wide=wide), partial(checked, compiles=RARE[rare]), strategy=strategy)
     assert reason is None
 
@@ -305,9 +303,7 @@ def test_error_that_depends_on_no_tunable_ends_a_search_of_a_large_space(strateg
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("error", CHECKS)
-def test_error_under_a_condition_on_one_tunable_ends_the_search_after_all_values_of_the_tunable(
-    strategy: str, error: str
-) -> None:
+def test_error_that_depends_on_one_tunable_ends_the_search_after_all_of_its_values(strategy: str, error: str) -> None:
     tried: list[Config] = []
 
     def outcome(config: Config) -> Outcome:
@@ -342,20 +338,20 @@ def test_shared_memory_above_the_limit_in_all_combinations_ends_a_search(strateg
     assert searched(large(), lambda _: unknown, strategy=strategy) == (None, 60)
 
 
-def test_combinations_that_constraints_exclude_need_not_fail() -> None:
+def test_search_ends_without_trying_combinations_that_constraints_exclude() -> None:
     reason, ended = searched(large("A == B"), lambda _: decided("#error unsupported", "A", "B"), most=24)
     assert reason is not None and ended < 24
     assert "These configs have every combination of A, B, and no other tunable has an influence" in reason
 
 
-def test_checks_with_different_texts_end_a_search_if_all_combinations_of_their_tunables_failed() -> None:
+def test_search_ends_if_error_directives_with_different_texts_cover_all_values() -> None:
     reason, ended = searched(
         large(), lambda config: decided("#error low", "A") if int(config["A"]) < 5 else decided("#error high", "A")
     )
     assert reason is not None and "every value of A" in reason and ended < 60
 
 
-def test_checks_with_unknown_tunables_do_not_end_a_search_early() -> None:
+def test_error_directives_with_unknown_conditions_do_not_end_a_search_early() -> None:
     unknown = failed("kernel.c:7:2: error: #error unsupported")
     reason, ended = searched(large(), lambda config: unknown if config["C"] == 2 else decided("#error unsupported"))
     assert (reason, ended) == (None, 60)

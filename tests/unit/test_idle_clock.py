@@ -39,7 +39,7 @@ def test_idle_clock_counts_only_seconds_in_which_no_thread_works() -> None:
     assert meter.take() == 4
 
 
-def test_idle_time_minus_excused_waiting_time_is_not_negative() -> None:
+def test_idle_time_is_not_negative_after_waiting_time_is_subtracted() -> None:
     clock = Clock()
     meter = IdleClock(clock)
     clock.pass_(5)
@@ -49,7 +49,7 @@ def test_idle_time_minus_excused_waiting_time_is_not_negative() -> None:
     assert meter.take() == 0
 
 
-def test_stages_of_a_job_include_its_share_of_the_claim_and_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_stages_include_a_share_of_the_claim_and_of_the_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs were claimed in 0.5 s. The job ended 3 s after the claim; 1.3 s of this time were spent waiting."""
     monkeypatch.setattr("workers.daemon.idle_clock.IdleClock.take", lambda meter: 0.5)
     with pipeline("cpu", 2, monkeypatch) as (line, builds):

@@ -394,7 +394,7 @@ def test_reference_gets_inputs_named_like_python_keywords(tmp_path: Path, parame
     assert np.array_equal(outputs["out"], np.full(3, -2.0))
 
 
-def test_error_of_an_unknown_reference_parameter_lists_the_valid_names(tmp_path: Path) -> None:
+def test_error_for_an_unknown_reference_parameter_lists_the_valid_names(tmp_path: Path) -> None:
     (tmp_path / "f.c").write_text(f"#define N 8\n{KEYWORDS}")
     (tmp_path / "answers.py").write_text("def f(x): return x\n")
     with pytest.raises(InvalidInput, match=r"parameter `x`: .*: LAMBDA, N, in_, is_, lambda_; use these"):
@@ -415,7 +415,7 @@ def test_source_with_any_file_name_is_imported_as_a_valid_family(tmp_path: Path,
 
 
 @pytest.mark.parametrize(("folder", "written"), [("my conv", "my_conv"), ("-conv", "conv"), ("ü", "kernel")])
-def test_import_into_an_invalid_folder_name_is_refused_and_the_error_suggests_a_valid_name(
+def test_error_for_an_invalid_import_folder_name_suggests_a_valid_name(
     tmp_path: Path, folder: str, written: str
 ) -> None:
     (tmp_path / "conv.cpp").write_text(CONVOLUTION)

@@ -73,7 +73,7 @@ def test_nvrtc_gets_replacements_of_headers_that_it_lacks() -> None:
     assert "#elif __has_include(<cuda/std/iostream>)\n" in read_source(text, "cuda").compilable(set())
 
 
-def test_headers_whose_functions_are_built_into_nvrtc_are_replaced_only_if_needed() -> None:
+def test_headers_of_nvrtc_built_in_functions_are_replaced_only_if_needed() -> None:
     text = "#include <cmath>\n#include <stdio.h>\n"
     assert under_nvrtc(f"{text}{KERNEL}") == KERNEL
     needed = KERNEL.replace("1;", "INFINITY;")

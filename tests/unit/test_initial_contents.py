@@ -107,7 +107,7 @@ def test_family_may_be_declared_nondeterministic() -> None:
         ("int64", -1, "ff" * 8),
     ],
 )
-def test_initial_pattern_repeats_the_encoded_value(dtype: str, init: float, pattern: str) -> None:
+def test_initial_bytes_repeat_the_encoded_value(dtype: str, init: float, pattern: str) -> None:
     argument = Argument(name="x", role="output", dtype=dtype, shape=(3,), init=init)
     assert argument.pattern == bytes.fromhex(pattern)
     assert argument.initial_bytes() == argument.pattern[: argument.stored.itemsize] * 3

@@ -179,7 +179,7 @@ def test_invalid_second_objective_is_refused(objective: Objective, field: str, t
     assert text in refused.value.reason
 
 
-def test_error_of_an_unknown_or_constant_second_metric_gives_the_reason() -> None:
+def test_error_for_an_unknown_or_constant_second_metric_gives_the_reason() -> None:
     for metric, text in (("registers", "there is no `registers`"), ("N", "is the same for every config")):
         goal = Goal.second(Objective(second_metric=metric), {"N": 4}, flops=None, moved=None)
         assert goal is not None

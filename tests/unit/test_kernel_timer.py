@@ -77,7 +77,7 @@ def test_buffer_set_is_mapped_once_and_before_its_first_call() -> None:
     assert len(entered) == len(set(entered))
 
 
-def test_short_timing_maps_at_most_18_of_200_buffer_sets() -> None:
+def test_short_timing_maps_only_buffer_sets_that_it_may_use() -> None:
     process, sets = Process(0.0), [object() for _ in range(200)]
     timer = KernelTimer(cast(KernelProcess, process), cast(Any, sets), rng=np.random.default_rng(0), calls=2)
     timer.sample()
@@ -87,7 +87,7 @@ def test_short_timing_maps_at_most_18_of_200_buffer_sets() -> None:
 
 
 @pytest.mark.parametrize("request_us", [10.0, 40.0, 80.0])
-def test_correct_kernel_that_slows_later_requests_is_accepted(request_us: float) -> None:
+def test_correct_kernel_with_slow_requests_is_accepted(request_us: float) -> None:
     process = Process(request_us)
     timed(process)
     assert process.audit.contradiction() is None
@@ -106,7 +106,7 @@ def test_occasional_samples_with_impossible_times_do_not_lengthen_other_samples(
 
 
 @pytest.mark.parametrize("samples", [0, 3])
-def test_warm_up_makes_one_request_whose_time_is_not_recorded(samples: int) -> None:
+def test_warm_up_sends_one_request_and_records_no_time(samples: int) -> None:
     process = Process(10.0)
     timer = timed(process, samples)
     before, ledger = process.requests, len(process.audit.samples)
@@ -122,7 +122,7 @@ class Slow:
 
 
 @pytest.mark.parametrize(("restored", "sample_us"), [(0.5, 1_000.0), (0.9, 5_000.0), (0.999, 8_000.0)])
-def test_samples_and_warm_ups_with_slow_restoring_have_a_maximum_duration(restored: float, sample_us: float) -> None:
+def test_duration_of_samples_and_warm_ups_is_limited_if_restoring_is_slow(restored: float, sample_us: float) -> None:
     process = Process(10.0, restored=restored)
     timer = KernelTimer(cast(KernelProcess, process), cast(Any, [Slow()]), rng=np.random.default_rng(0))
     assert timer.sample() == pytest.approx(10.0 * (1 - restored))
@@ -133,7 +133,7 @@ def test_samples_and_warm_ups_with_slow_restoring_have_a_maximum_duration(restor
 
 
 @pytest.mark.parametrize("factor", [1.03, 1.1, 2.0])
-def test_wrong_clock_is_detected_despite_slow_requests(factor: float) -> None:
+def test_understated_kernel_times_are_detected_despite_slow_requests(factor: float) -> None:
     process = Process(45.0, factor)
     timed(process)
     assert "more processor time" in (process.audit.contradiction() or "")
@@ -146,7 +146,7 @@ def test_calibration_uses_the_fastest_of_several_samples() -> None:
 
 @pytest.mark.parametrize("sets", [2, 3, 7, 64])
 @pytest.mark.parametrize("calls", [1, 5, 200])
-def test_buffer_set_order_is_random_and_reuses_a_set_after_at_least_half_a_round(sets: int, calls: int) -> None:
+def test_buffer_set_order_is_random_and_reuses_no_set_within_half_a_round(sets: int, calls: int) -> None:
     orders = SetOrders(sets, np.random.default_rng(3))
     used = np.concatenate([orders.next(calls) for _ in range(2000 // calls)])[: 2000 // sets * sets]
     assert {len(turn) for turn in map(set, used.reshape(-1, sets).tolist())} == {sets}
@@ -175,7 +175,7 @@ def test_timer_reports_the_last_buffer_set_of_its_sample() -> None:
         assert timer.last == order[(timer.calls - 1) % len(order)]
 
 
-def test_one_shot_timer_does_not_pass_an_order_of_buffer_sets() -> None:
+def test_one_shot_timer_sends_no_order_of_buffer_sets() -> None:
     process = Process(10.0)
     sets = cast(Any, [object() for _ in range(7)])
     timer = KernelTimer(cast(KernelProcess, process), sets, rng=np.random.default_rng(0), once=True)
@@ -183,7 +183,7 @@ def test_one_shot_timer_does_not_pass_an_order_of_buffer_sets() -> None:
     assert (process.first, process.order, timer.last) == (0, b"", 6)
 
 
-def test_visits_repeat_the_first_set_and_use_each_further_set_once_at_random_places() -> None:
+def test_visits_repeat_the_first_set_and_use_each_other_set_once_at_a_random_position() -> None:
     visits = Visits(16, np.random.default_rng(0))
     orders = [visits.next(400) for _ in range(50)]
     for order in orders:

@@ -71,7 +71,7 @@ def test_kernelbench_constant_with_an_irregular_effect_on_shapes_stays_fixed() -
     assert (found.fields, found.shapes) == ({"N": 4}, (("N", "9"),))
 
 
-def test_shapes_of_a_kernelbench_file_that_fails_are_none() -> None:
+def test_fitted_shapes_are_none_if_the_kernelbench_file_fails() -> None:
     assert fitted({"N": 4}, lambda values: None) is None
 
 

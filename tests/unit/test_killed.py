@@ -66,7 +66,7 @@ def test_runner_killed_in_every_attempt_raises_killed_error() -> None:
         undisturbed(attempts(*[crashed(RUNNER)] * MOST_ATTEMPTS))
 
 
-def test_error_states_that_processes_were_killed_because_memory_ran_out(kills: list[int]) -> None:
+def test_error_about_killed_processes_states_that_memory_ran_out(kills: list[int]) -> None:
     kills[:] = [4, 5]
     with pytest.raises(KilledError, match="because memory ran out"):
         undisturbed(attempts(*[crashed(RUNNER)] * MOST_ATTEMPTS))
@@ -123,5 +123,5 @@ def test_out_of_memory_kills_are_0_without_a_system_counter(tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("status", "sent"), [(-9, True), (-15, True), (-11, False), (-6, False), (0, False), (9, False)]
 )
-def test_only_termination_signals_count_as_sent_by_another_process(status: int, sent: bool) -> None:
+def test_only_termination_signals_count_as_kills_by_another_process(status: int, sent: bool) -> None:
     assert sent_from_outside(status) is sent

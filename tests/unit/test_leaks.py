@@ -57,7 +57,7 @@ def grown(size_after: dict[int, int], calls: int = 20_000, every: int = 20) -> M
     return growth
 
 
-def test_list_that_doubles_its_memory_when_it_is_full_is_a_leak() -> None:
+def test_list_with_doubling_capacity_is_reported_as_a_leak() -> None:
     found = grown({1 << power: 8 << power for power in range(20)}).leak()
     assert found == "keeps more and more memory: 129,024 bytes more after 10,240 calls than after 160"
 
@@ -73,9 +73,9 @@ def test_list_that_doubles_its_memory_when_it_is_full_is_a_leak() -> None:
     ],
     ids=["once", "in the first calls", "late but once", "less than a block", "freed again"],
 )
-def test_memory_that_a_correct_kernel_keeps_is_no_leak(size_after: dict[int, int]) -> None:
+def test_memory_of_bounded_size_is_not_reported_as_a_leak(size_after: dict[int, int]) -> None:
     assert grown(size_after).leak() is None
 
 
-def test_too_few_calls_show_no_growing_list() -> None:
+def test_too_few_calls_do_not_reveal_a_growing_list() -> None:
     assert grown({1 << power: 8 << power for power in range(20)}, calls=300).leak() is None

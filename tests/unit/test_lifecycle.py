@@ -56,7 +56,7 @@ def test_only_an_ablation_changes_a_terminal_search_state() -> None:
     assert {after for (before, _), after in LEGAL.items() if before == "ablating"} == {"finished", "ablating"}
 
 
-def test_conflict_of_a_search_command_lists_the_possible_commands() -> None:
+def test_error_for_a_conflicting_search_command_lists_the_possible_commands() -> None:
     with pytest.raises(Conflict, match=r"possible now: cancel$"):
         transition("stopping", "pause")
     with pytest.raises(Conflict, match="; to search again, start a new search"):

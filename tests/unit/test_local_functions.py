@@ -114,7 +114,7 @@ def test_import_statement_that_cannot_be_copied_is_noted(tmp_path: Path, imports
     assert any(re.search(words, note) for note in draft.notes), draft.notes
 
 
-def test_modules_that_only_the_host_uses_are_not_copied(tmp_path: Path) -> None:
+def test_modules_used_only_by_host_code_are_not_copied(tmp_path: Path) -> None:
     file = source(tmp_path / "k.py", "import helpers\nfrom helpers import plain\nimport elsewhere", "tl.exp")
     assert with_local_functions(file.read_text(), file) == (file.read_text(), ())
 
@@ -128,7 +128,7 @@ def test_circular_imports_of_local_modules_are_noted(tmp_path: Path) -> None:
     assert any("import each other" in note for note in notes)
 
 
-def test_module_that_is_not_python_is_refused(tmp_path: Path) -> None:
+def test_local_module_with_invalid_python_is_refused(tmp_path: Path) -> None:
     file = source(tmp_path / "k.py", "from helpers import scale")
     for content in (b"\xff\xfe", b"def scale(:"):
         (tmp_path / "helpers.py").write_bytes(content)

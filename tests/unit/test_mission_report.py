@@ -55,7 +55,7 @@ def test_mission_report_marks_goals_reached_open_or_impossible() -> None:
     assert "not on NVIDIA L4" not in text
 
 
-def test_goal_below_the_datasheet_limit_can_be_reached_by_a_measured_time() -> None:
+def test_goal_below_the_datasheet_limit_is_reached_if_the_measured_time_is_shorter() -> None:
     assert "| 8 µs | hoped-for time with FP8, lower end | reached |" in report(result(7.9))
 
 
@@ -65,7 +65,7 @@ def test_mission_report_recommends_a_faster_baseline() -> None:
     assert advice not in report(result(7.9))
 
 
-def test_mission_report_marks_no_goal_reached_on_a_gpu_other_than_the_l4() -> None:
+def test_mission_report_marks_goals_as_reached_only_on_an_l4() -> None:
     text = report(result(4.0, known("sm_90")))
     assert "Timed on NVIDIA H100 80GB HBM3, not on NVIDIA L4" in text
     assert "which cannot be compared" in text

@@ -81,7 +81,7 @@ def test_kernel_that_skips_every_kth_call_is_detected_at_any_offset(every: int, 
         assert faults >= judged // every - 1 > 0
 
 
-def test_kernel_that_skips_a_fifth_of_calls_is_accepted_less_than_once_in_a_million() -> None:
+def test_kernel_that_skips_a_fifth_of_calls_is_accepted_at_most_once_in_a_million() -> None:
     assert 0.8**MIXED_CALLS < 1e-6
 
 
@@ -89,11 +89,11 @@ def test_kernel_that_computes_every_call_is_correct() -> None:
     assert wrong(lambda x: 2 * x, seed=1, sets=7) == (0, 70)
 
 
-def test_number_of_mixed_calls_falls_to_its_minimum_at_the_time_limit() -> None:
+def test_mixed_calls_stop_at_their_minimum_number_if_the_time_is_used_up() -> None:
     assert wrong(lambda x: 2 * x, seed=1, sets=2, budget_s=0.0) == (0, LEAST_MIXED_CALLS)
 
 
-def test_mixing_a_single_content_leaves_the_buffers_unchanged() -> None:
+def test_mixing_a_single_input_leaves_the_buffers_unchanged() -> None:
     contents = Contents([NumberBuffers(1.0)], np.random.default_rng(1), WeakKeyDictionary())
     ring = [NumberBuffers(1.0), NumberBuffers(1.0)]
     contents.mix(ring)

@@ -70,7 +70,7 @@ def test_mixtures_preserve_repetitions_within_inputs(how: str, axis: int) -> Non
     assert np.array_equal(rows, repeated(1)) if axis == 0 else not np.array_equal(rows, repeated(1))
 
 
-def test_mixture_named_equal_elements_and_zeros_contains_sparse_and_constant_parts_of_rows() -> None:
+def test_mixture_of_equal_elements_and_zeros_has_sparse_and_constant_row_segments() -> None:
     found = mixtures_of(normal(1), normal(2, 40.0))["equal elements and zeros"]
     values, counts = np.unique(found, return_counts=True)
     common = values[np.argmax(np.where(values == 0, 0, counts))]
@@ -87,7 +87,7 @@ def test_mixture_named_equal_elements_and_zeros_contains_sparse_and_constant_par
     assert all(np.unique(row).size > 30 for row in found), "no row is constant"
 
 
-def test_short_rows_do_not_become_constant_by_equal_elements() -> None:
+def test_mixture_of_equal_elements_leaves_no_short_row_constant() -> None:
     found = mixtures_of(normal(1).reshape(-1, 8), normal(2, 40.0).reshape(-1, 8))["equal elements and zeros"]
     constant = np.count_nonzero((found == found[:, :1]).all(axis=1))
     assert constant == 0
@@ -140,7 +140,7 @@ def test_mixture_compares_bfloat16_codes_by_value() -> None:
     ],
     ids=["integers", "ascending elements", "ascending rows", "symmetric"],
 )
-def test_inputs_with_related_elements_are_not_mixed(nominal: NDArray[Any]) -> None:
+def test_inputs_with_interdependent_elements_are_not_mixed(nominal: NDArray[Any]) -> None:
     assert mixtures_of(nominal, nominal[::-1].copy()) == {}
 
 
@@ -154,11 +154,11 @@ def test_integer_inputs_keep_their_elements_while_other_inputs_are_mixed() -> No
         assert not np.array_equal(each.inputs["x"], nominal["x"])
 
 
-def test_single_distribution_is_not_mixed() -> None:
+def test_inputs_of_a_single_distribution_are_not_mixed() -> None:
     assert mixtures_of(normal(1)) == {}
 
 
-def test_input_that_is_equal_in_all_draws_is_not_mixed() -> None:
+def test_input_with_equal_values_in_all_draws_is_not_mixed() -> None:
     mask = np.where(np.arange(COLUMNS) % 3, 0.0, -np.inf).astype(np.float32) * np.ones((ROWS, 1), np.float32)
     nominal, other = {"x": normal(1), "mask": mask}, {"x": normal(2, 9.0), "mask": mask.copy()}
     operands = [operand(name, array) for name, array in nominal.items()]
@@ -168,7 +168,7 @@ def test_input_that_is_equal_in_all_draws_is_not_mixed() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "allowed"), [("float32", 1e-6), ("float16", 1e-3), ("float8_e4m3", 0.04)])
-def test_mixture_of_nearby_elements_differs_by_more_than_the_tolerance(dtype: str, allowed: float) -> None:
+def test_mixture_of_nearby_elements_changes_inputs_by_more_than_the_tolerance(dtype: str, allowed: float) -> None:
     drawn = encoded(normal(1, 40.0), dtype)
     drawn[0, 0] = encoded(np.array([np.inf if dtype == "float32" else 0.0], np.float32), dtype)[0]
     given = {"x": drawn}, [{"x": encoded(normal(2), dtype)}], [operand("x", drawn, dtype)]
@@ -220,7 +220,7 @@ def rows_with_a_large_element(
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16, 64])
-def test_row_sum_computed_in_simd_lanes_is_within_the_tolerance_despite_a_large_element(
+def test_simd_row_sums_are_within_the_tolerance_despite_a_large_element(
     rows_with_a_large_element: list[ExpectedOutput], lanes: int
 ) -> None:
     for golden in rows_with_a_large_element:

@@ -56,7 +56,7 @@ def test_mechanism_with_a_pending_trial_counts_as_tried() -> None:
     assert {space.decode(row)["COPY"] for row in suggested.rows} == {"async"}, "the fastest mechanism is next"
 
 
-def test_mechanism_with_the_fastest_trial_gets_a_second_trial_first() -> None:
+def test_mechanism_of_the_fastest_trial_gets_the_next_trial() -> None:
     space = engine()
     for engine_us, leading in ((30.0, "async"), (5.0, "tma")):
         seen = seen_after(space, (DEFAULT, measured(10.0)), (ENGINE, measured(engine_us)))

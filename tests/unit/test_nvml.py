@@ -126,7 +126,7 @@ def test_doctor_lists_processes_that_share_a_gpu(shared: None) -> None:
     assert finding.remedy.endswith(f"stop other programs on it: {WHO}")
 
 
-def test_error_of_a_busy_gpu_names_the_process_that_uses_the_gpu(
+def test_error_for_a_busy_gpu_names_the_process_that_uses_the_gpu(
     shared: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def refuse(uuid: str) -> int:

@@ -44,5 +44,5 @@ def test_advice_states_the_changed_fields_of_a_case(case: str, advice: str) -> N
         ),
     ],
 )
-def test_failure_that_may_come_from_another_shape_gets_advice(outcome: Outcome, case: str, expected: Outcome) -> None:
+def test_failure_in_a_case_with_a_different_shape_gets_advice(outcome: Outcome, case: str, expected: Outcome) -> None:
     assert with_shape_advice(outcome, CASES, case) == expected

@@ -268,7 +268,7 @@ def test_report_of_any_kind_becomes_a_failure_after_repeated_refusals(tmp_path: 
     assert "holds a NUL" in repr(delivered.report)
 
 
-def test_result_that_the_service_cannot_process_is_set_aside_without_delaying_other_results(tmp_path: Path) -> None:
+def test_unprocessable_result_is_set_aside_without_delaying_other_results(tmp_path: Path) -> None:
     service = Service()
     service.poison = 2
     outbox = outbox_to(service, tmp_path)

@@ -117,7 +117,7 @@ def test_single_wrong_output_after_an_input_change_is_checked_again(wrong: set[i
 
 
 @pytest.mark.parametrize("made", [None, 0, 1])
-def test_output_is_checked_only_if_a_call_began_after_the_input_change(made: int | None) -> None:
+def test_output_is_not_checked_unless_a_call_began_after_the_input_change(made: int | None) -> None:
     assert judged(Session(stale, made)) == 0
 
 
@@ -207,7 +207,7 @@ class UncountedSession(WritingSession):
         return Overlap(made=100, call_us=None) if self.turns % 3 == 0 else found
 
 
-def test_samples_without_counted_processor_time_are_omitted() -> None:
+def test_samples_without_processor_time_of_the_second_core_are_discarded() -> None:
     found = changing_with(UncountedSession([150]), size=5000, budget_s=2.0)
     assert found is not None
     assert len(found.same.samples_us) == len(found.different.samples_us) >= LEAST_PAIRS

@@ -117,7 +117,7 @@ def test_suggested_search_command_is_accepted(wrong: str, pasted: str, capsys: p
         ("--problem rows=64,rows=128", "rows=128"),
     ],
 )
-def test_error_about_a_value_of_unclear_meaning_ends_with_an_accepted_example(
+def test_error_for_an_ambiguous_option_ends_with_an_accepted_example(
     wrong: str, example: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert entry.main(["search", "softmax", *wrong.split()]) == 2
@@ -182,7 +182,7 @@ FIELDS = (
         ("op", "leaky relu", "leaky_relu"),
     ],
 )
-def test_suggested_value_of_a_problem_field_is_accepted(field: str, wrong: str, meant: str) -> None:
+def test_suggested_value_for_a_problem_field_is_accepted(field: str, wrong: str, meant: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         parse_problem(FIELDS, {field: wrong})
     assert raised.value.field == f"problem.{field}"
@@ -191,7 +191,7 @@ def test_suggested_value_of_a_problem_field_is_accepted(field: str, wrong: str, 
 
 
 @pytest.mark.parametrize("wrong", ["N=5000", "N=1g", "N=2**99", "N=abc", "N=1kk", "on=maybe"])
-def test_value_without_an_accepted_meaning_gets_no_suggestion(wrong: str) -> None:
+def test_error_for_an_uninterpretable_problem_value_contains_no_suggestion(wrong: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         parse_problem(FIELDS, wrong)
     assert "write" not in raised.value.reason
@@ -217,7 +217,7 @@ TUNABLES = Space(
         ("ON=off", "ON=false"),
     ],
 )
-def test_suggested_value_of_a_tunable_is_accepted(wrong: str, meant: str) -> None:
+def test_suggested_value_for_a_tunable_is_accepted(wrong: str, meant: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         parse_config(wrong, TUNABLES)
     assert raised.value.reason.strip("`").endswith(meant.partition("=")[2])
@@ -227,7 +227,7 @@ def test_suggested_value_of_a_tunable_is_accepted(wrong: str, meant: str) -> Non
 @pytest.mark.parametrize(
     ("name", "wrong", "meant"), [("BLOCK", "32", 32), ("BLOCK", 60, 64), ("ORDER", "ROWS", "rows"), ("ON", 1, True)]
 )
-def test_suggested_typed_value_of_a_tunable_is_accepted(name: str, wrong: object, meant: object) -> None:
+def test_suggested_typed_value_for_a_tunable_is_accepted(name: str, wrong: object, meant: object) -> None:
     config = TUNABLES.default()
     with pytest.raises(InvalidInput) as raised:
         TUNABLES.check({**config, name: wrong})  # type: ignore[dict-item]
@@ -268,7 +268,7 @@ def test_suggested_toolkit_is_accepted(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "--", "1e999", "9**9**9", "2**2000", "4096**2", "k", "1q", "0xg", "nan", "1//2"])
-def test_text_without_a_number_gets_no_suggested_number(text: str) -> None:
+def test_no_number_is_suggested_for_text_without_a_number(text: str) -> None:
     assert number_meant(text) is None
 
 
@@ -285,7 +285,7 @@ def test_text_without_a_number_gets_no_suggested_number(text: str) -> None:
         ("max_registers", "many", policy_from({}).max_registers),
     ],
 )
-def test_suggested_value_of_a_policy_field_is_accepted(field: str, wrong: object, meant: float | None) -> None:
+def test_suggested_value_for_a_policy_field_is_accepted(field: str, wrong: object, meant: float | None) -> None:
     with pytest.raises(InvalidInput) as raised:
         policy_from({field: wrong})
     assert raised.value.field == f"policy.{field}"
@@ -296,14 +296,14 @@ def test_suggested_value_of_a_policy_field_is_accepted(field: str, wrong: object
 @pytest.mark.parametrize(
     ("field", "wrong"), [("quick_samples", "many"), ("quick_samples", "1.5"), ("minimum_gain", "-1")]
 )
-def test_policy_value_without_an_accepted_meaning_gets_no_suggestion(field: str, wrong: str) -> None:
+def test_error_for_an_uninterpretable_policy_value_contains_no_suggestion(field: str, wrong: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         policy_from({field: wrong})
     assert "write" not in raised.value.reason
 
 
 @pytest.mark.parametrize("version", [">=12.4", "v12.4", "12.4+"])
-def test_suggested_version_of_a_toolkit_is_accepted(version: str) -> None:
+def test_suggested_toolkit_version_is_accepted(version: str) -> None:
     with pytest.raises(InvalidInput, match=r'write "12\.4"$'):
         Requirements(toolkit={"cuda": version})
     assert Requirements(toolkit={"cuda": "12.4"}).words == ("cuda 12.4 or newer",)
@@ -339,7 +339,9 @@ def first_error(error: ValidationError, body: object) -> dict[str, str]:
         ({"problem": {"rows": [64, 128]}}, ", e.g. 64", {"problem": {"rows": 64}}),
     ],
 )
-def test_suggested_value_of_a_request_is_accepted(wrong: dict[str, Any], says: str, pasted: dict[str, Any]) -> None:
+def test_suggested_value_for_a_request_field_is_accepted(
+    wrong: dict[str, Any], says: str, pasted: dict[str, Any]
+) -> None:
     with pytest.raises(ValidationError) as raised:
         SearchRequest.model_validate({"family": "softmax", **wrong})
     error = first_error(raised.value, {"family": "softmax", **wrong})

@@ -24,7 +24,7 @@ from workers.backends.distance import distance
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1, 40 * PIECE + 7])
-def test_pieces_cover_an_array_once_and_in_order(size: int) -> None:
+def test_pieces_cover_an_array_exactly_once_and_in_order(size: int) -> None:
     pieces = in_pieces(lambda piece: (piece.start, piece.stop), size)
     assert [start for start, _ in pieces] == list(range(0, size, PIECE))
     assert sum(stop - start for start, stop in pieces) == size
@@ -100,7 +100,7 @@ def test_one_wrong_element_of_a_large_array_is_detected() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (7, 3), (5, 8 * PIECE + 3)])
-def test_arrays_are_allocated_and_copied_as_by_numpy(shape: tuple[int, ...]) -> None:
+def test_allocated_and_copied_arrays_equal_those_of_numpy(shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     copy = copied(values.T)
     assert copy.flags.c_contiguous

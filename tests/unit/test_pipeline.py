@@ -155,7 +155,7 @@ def test_baselines_do_not_wait_for_candidates_of_other_searches(monkeypatch: pyt
         assert number_of(line) == 9
 
 
-def test_pipeline_claims_jobs_only_if_an_eighth_of_its_capacity_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipeline_claims_jobs_only_when_an_eighth_of_its_capacity_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cuda", 16, monkeypatch) as (line, builds):
         add(line, builds, *range(14))
         assert line.room == 2

@@ -114,14 +114,14 @@ def test_rapl_meter_sums_package_and_memory_across_counter_overflow(tmp_path: Pa
     assert meter.read_uj() == 220
 
 
-def test_error_without_rapl_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_for_a_machine_without_rapl_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     zone(tmp_path, "intel-rapl:0", "psys", 1)
     monkeypatch.setenv(FOLDER, str(tmp_path))
     with pytest.raises(NoMeterError, match=f"no RAPL counter of a processor package.*{FOLDER}"):
         PowercapMeter.here()
 
 
-def test_error_of_an_unreadable_rapl_counter_has_the_chmod_command(
+def test_error_for_an_unreadable_rapl_counter_has_the_chmod_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = zone(tmp_path, "intel-rapl:0", "package-0", 1)
@@ -149,7 +149,7 @@ def test_nvml_meter_converts_millijoules_to_microjoules(gpu: SimpleNamespace) ->
     assert (meter.name, meter.read_uj()) == ("NVML total energy", 7500.0)
 
 
-def test_error_of_a_gpu_without_energy_counter_names_the_remedy(gpu: SimpleNamespace) -> None:
+def test_error_for_a_gpu_without_energy_counter_names_the_remedy(gpu: SimpleNamespace) -> None:
     gpu.mj = None
     with pytest.raises(NoMeterError, match="install nvidia-ml-py"):
         NvmlMeter("GPU-1")
@@ -162,7 +162,7 @@ def goal(metric: str) -> Goal:
 
 
 @pytest.mark.parametrize(("metric", "needed"), [("energy_uj", True), ("power_w + 1", True), ("time_us", False)])
-def test_metric_needs_a_meter_if_it_names_energy_or_power(metric: str, needed: bool) -> None:
+def test_metric_over_energy_or_power_requires_a_meter(metric: str, needed: bool) -> None:
     assert needs_energy(Objective(metric=metric)) is needed
     assert not needs_energy(Objective())
     goal(metric).check(["TILE"], compiled=False)

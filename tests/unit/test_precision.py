@@ -18,16 +18,16 @@ def series(noise: float, rounds: int = 100, time_us: float = 100.0, seed: int = 
     return drawn
 
 
-def test_process_on_a_quiet_machine_takes_the_minimum_number_of_rounds() -> None:
+def test_process_on_a_quiet_machine_runs_the_minimum_number_of_rounds() -> None:
     assert rounds_taken([(series(1e-4), series(1e-4, seed=1))], 100, POLICY) == POLICY.fewest_rounds
 
 
-def test_process_on_a_noisy_machine_takes_all_rounds() -> None:
+def test_process_on_a_noisy_machine_runs_all_rounds() -> None:
     assert rounds_taken([(series(0.05), series(0.05, seed=1))], 100, POLICY) == 100
 
 
 @pytest.mark.parametrize("speedup", [0.5, 1.0, 1.03, 2.0])
-def test_number_of_rounds_does_not_depend_on_the_speed_up(speedup: float) -> None:
+def test_number_of_rounds_does_not_depend_on_the_speedup(speedup: float) -> None:
     other = series(0.004, seed=3)
     expected = rounds_taken([(series(0.004, seed=2), other)], 100, POLICY)
     assert POLICY.fewest_rounds < expected < 100
@@ -39,7 +39,7 @@ def test_noisiest_pair_of_kernels_decides_the_number_of_rounds() -> None:
     assert rounds_taken([quiet, noisy], 100, POLICY) == 100
 
 
-def test_rounds_end_only_at_multiples_of_ten_and_only_with_a_comparison() -> None:
+def test_rounds_end_at_a_multiple_of_ten_and_only_with_a_comparison() -> None:
     own, other = series(1e-4), series(1e-4, seed=1)
     assert [count for count in range(20, 62) if precise([(own[:count], other[:count])], POLICY)] == [30, 40, 50, 60]
     assert not precise([], POLICY)
@@ -56,22 +56,22 @@ def ended(speedup: float, noise: float, policy: Policy = POLICY) -> int:
     return rounds_taken([(own, other)], 100, policy, first=(own, other))
 
 
-def test_challenger_that_is_certainly_too_slow_takes_the_minimum_number_of_rounds() -> None:
+def test_challenger_that_is_certainly_too_slow_is_timed_in_the_fewest_rounds() -> None:
     assert ended(0.9, noise=0.02) == POLICY.fewest_rounds
     assert ended(0.9, noise=0.02, policy=replace(POLICY, hopeless_errors=None)) == 100
 
 
 @pytest.mark.parametrize("speedup", [1.015, 1.03, 1.1, 2.0])
-def test_challenger_that_may_be_promoted_takes_all_rounds(speedup: float) -> None:
+def test_challenger_that_may_be_promoted_is_timed_in_all_rounds(speedup: float) -> None:
     assert ended(speedup, noise=0.02) == 100
 
 
-def test_far_slower_challenger_takes_the_minimum_number_of_rounds() -> None:
+def test_far_slower_challenger_is_timed_in_the_fewest_rounds() -> None:
     own, other = series(0.01), series(0.01, time_us=10.0, seed=1)
     assert [count for count in range(20, 62) if hopeless(own[:count], other[:count], POLICY)] == [30, 40, 50, 60]
 
 
-def test_rounds_of_a_first_champion_end_once_its_speed_up_over_the_fastest_baseline_is_precise() -> None:
+def test_rounds_of_a_first_champion_end_once_the_speedup_over_baselines_is_precise() -> None:
     own, fast, slow = (
         series(0.01)[:30],
         series(0.01, time_us=300.0, seed=1)[:30],

@@ -55,7 +55,7 @@ def test_warning_names_the_file_in_a_private_folder_and_the_chmod_command(
         'char n[] = "%s/table.bin"; // a text alone',
     ],
 )
-def test_missing_files_and_strings_that_are_not_paths_give_no_private_folder_warning(folder: Path, source: str) -> None:
+def test_missing_files_and_ordinary_strings_give_no_private_folder_warning(folder: Path, source: str) -> None:
     assert list(files_in_private_folders(source.replace("%s", str(folder)))) == []
 
 
@@ -70,7 +70,7 @@ def test_missing_files_and_strings_that_are_not_paths_give_no_private_folder_war
         (0, "", 0x104, False),
     ],
 )
-def test_kernels_enter_private_folders_as_the_workers_user_or_with_a_capability(
+def test_kernels_can_enter_private_folders_as_the_worker_user_or_with_a_capability(
     monkeypatch: pytest.MonkeyPatch, user: int, separation: str, bounding: int, enters: bool
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: user)
@@ -79,7 +79,7 @@ def test_kernels_enter_private_folders_as_the_workers_user_or_with_a_capability(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="capabilities of Linux")
-def test_capabilities_of_programs_of_root_are_read() -> None:
+def test_capability_bounding_set_of_the_process_is_read() -> None:
     read = [private_folders._bounding() >> number & 1 for number in range(41)]
     assert read == [ctypes.CDLL(None).prctl(23, number, 0, 0, 0) > 0 for number in range(41)]  # PR_CAPBSET_READ
 

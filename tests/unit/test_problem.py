@@ -88,9 +88,7 @@ def test_invalid_problem_names_the_field_and_its_valid_values(given: Any, field:
         (Field(name="x", type="float", min=0.5), 1e30, "0.5 … 4.611686018427388e+18"),
     ],
 )
-def test_number_out_of_range_is_refused_and_the_error_states_both_limits(
-    field: Field, value: float, accepted: str
-) -> None:
+def test_error_for_a_number_out_of_range_states_both_limits(field: Field, value: float, accepted: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         field.parse(value, "n")
     reason, _, example = raised.value.reason.partition(", e.g. ")

@@ -28,7 +28,7 @@ def test_float_fields_accept_text_and_numbers(given: object, value: float) -> No
 
 
 @pytest.mark.parametrize("given", ["nan", "inf", "x", "", True, None, [1], "-0.1", "1.5", 2, 10**400, "1e999"])
-def test_error_of_an_invalid_number_states_the_accepted_range(given: object) -> None:
+def test_error_for_an_invalid_number_states_the_accepted_range(given: object) -> None:
     with pytest.raises(InvalidInput, match="accepted: 0 … 1") as refused:
         family(**EPSILON).problem({"extra": given})
     assert refused.value.field == "problem.extra"

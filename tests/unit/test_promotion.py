@@ -164,7 +164,7 @@ def test_incumbent_with_one_slow_process_is_not_replaced() -> None:
     assert rule(judge(report, POLICY, 1, rng, Known(before=Timing(samples_us=(150.0,) * 9))), "incumbent").passed
 
 
-def test_confirmation_without_a_check_for_skipped_work_promotes_nothing() -> None:
+def test_confirmation_without_a_skipped_work_check_promotes_nothing() -> None:
     right = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1.0, max_abs_limit=1.0)
     report = replace(confirmation(np.random.default_rng(1), challenger_us=80), cases=(right,))
     assert verdict(report).summary.startswith("Not promoted. The outputs of timed calls were not checked")
@@ -222,7 +222,7 @@ def test_effect_below_the_minimum_of_the_policy_fails_the_effect_rule() -> None:
     assert not rule(verdict(report, policy=replace(POLICY, minimum_effect=50.0)), "effect").passed
 
 
-def test_disagreement_of_means_and_medians_is_reported() -> None:
+def test_disagreement_between_means_and_medians_is_reported() -> None:
     """Of ten rounds, six are slightly slower and four much faster. The stated gain is that of the medians."""
     incumbent = Timing(samples_us=(100.0,) * 100)
     challenger = Timing(samples_us=(*(101.0,) * 6, *(80.0,) * 4) * 10)
@@ -245,7 +245,7 @@ def test_p_value_is_corrected_for_the_number_of_challengers() -> None:
     assert not rule(verdict(report, challengers=3, policy=crowded), "significance").passed
 
 
-def test_challenger_whose_gain_is_within_the_noise_is_not_promoted() -> None:
+def test_challenger_with_a_gain_within_the_noise_is_not_promoted() -> None:
     rng = np.random.default_rng(6)
     challenger, incumbent = noisy_round(rng, 95, 100)
     apart = Timing(samples_us=tuple(sample * 1.08 for sample in challenger.samples_us))
@@ -301,7 +301,7 @@ def test_noise_of_a_confirmation_is_reported_for_a_first_champion() -> None:
 
 
 @pytest.mark.parametrize("failed", ["challenger", "incumbent"])
-def test_trial_that_cannot_be_measured_again_is_not_promoted(failed: str) -> None:
+def test_trial_that_fails_in_its_confirmation_is_not_promoted(failed: str) -> None:
     failure = WrongAnswer(reason="tolerance")
     result = verdict(ConfirmReport(failure=failure, failed=failed))  # type: ignore[arg-type]
     assert not result.promote
@@ -329,7 +329,7 @@ def test_verdict_lists_cases_without_a_kernel_of_the_challenger() -> None:
     assert rule(verdict(partly), "correct").text == told
 
 
-def test_every_rule_text_is_one_sentence() -> None:
+def test_text_of_every_rule_is_one_sentence() -> None:
     texts = [
         r.text for us in (80, 120) for r in verdict(confirmation(np.random.default_rng(us), challenger_us=us)).rules
     ]
@@ -349,7 +349,7 @@ def test_challenger_with_a_gain_of_five_percent_is_promoted_in_57_of_60_simulati
     assert sum(verdict(confirmation(rng, challenger_us=95)).promote for _ in range(60)) >= 57
 
 
-def test_sanitizer_findings_forbid_promotion_and_the_policy_decides_about_missing_sanitizers() -> None:
+def test_sanitizer_findings_forbid_promotion_and_missing_sanitizers_depend_on_the_policy() -> None:
     clean = confirmation(np.random.default_rng(1), challenger_us=80)
     found = replace(clean, sanitizers=(Sanitized(tool="address", findings=("heap-buffer-overflow kernel.c:3",)),))
     absent = replace(clean, sanitizers=(Sanitized(tool="address", skipped="no such library"),))
@@ -423,7 +423,7 @@ def test_promotion_is_decided_only_after_a_planned_number_of_processes() -> None
     assert "a promotion is decided after 5, 8, 11 or 15 processes, not after 6" in rule(result, "processes").text
 
 
-def test_challenger_with_too_little_gain_gets_no_further_processes() -> None:
+def test_challenger_with_too_little_gain_gets_no_additional_processes() -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.0, 1.002)
     even = repeated(confirmation(np.random.default_rng(1), challenger_us=100), 1.0, 1.001)
     assert undecided(report, POLICY), "the first process showed a clear gain"
@@ -435,7 +435,7 @@ def test_challenger_with_too_little_gain_gets_no_further_processes() -> None:
 
 
 @pytest.mark.parametrize("against", ["numpy", "nothing"])
-def test_processes_that_did_not_time_the_incumbent_cannot_lead_to_its_replacement(against: str) -> None:
+def test_processes_without_the_incumbent_do_not_count_towards_a_promotion(against: str) -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80, numpy=90), *(1.25,) * 4, against=against)
     result = verdict(report)
     assert [each.name for each in result.unmet] == ["processes"]
@@ -474,7 +474,7 @@ def test_confirmation_without_an_incumbent_runs_the_number_of_processes_of_the_p
 
 
 @pytest.mark.parametrize(("rework", "promoted"), [(1.0, True), (1.04, True), (1.08, False), (0.9, True)])
-def test_challenger_whose_gain_is_smaller_than_the_skipped_work_is_not_promoted(rework: float, promoted: bool) -> None:
+def test_challenger_with_a_gain_below_the_skipped_work_is_not_promoted(rework: float, promoted: bool) -> None:
     """The challenger takes 7.4 % less time, but 8 % more if its output buffers do not already hold the right values."""
     report = confirmation(np.random.default_rng(1), challenger_us=92.6)
     check = OverwriteCheck(answered=Timing(samples_us=(92.6,) * 24), poisoned=Timing(samples_us=(92.6 * rework,) * 24))
@@ -495,7 +495,7 @@ def test_challenger_whose_gain_is_smaller_than_the_skipped_work_is_not_promoted(
         ((0.8,) * 7, False, "Not promoted: 18.1% more time than the incumbent; not met: gain, processes."),
     ],
 )
-def test_challenger_is_refused_if_the_bound_over_several_processes_excludes_the_minimum_gain(
+def test_challenger_is_refused_if_several_processes_exclude_the_minimum_gain(
     further: tuple[float, ...], undecided: bool, summary: str
 ) -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), *further)
@@ -513,7 +513,7 @@ def constant(challenger_us: float) -> ConfirmReport:
 
 
 @pytest.mark.parametrize(("challenger_us", "more"), [(95.0, True), (99.0, True), (100.5, True), (101.5, False)])
-def test_first_process_refuses_a_challenger_only_if_the_bound_excludes_the_gain(
+def test_first_process_refuses_a_challenger_only_if_its_bound_excludes_the_minimum_gain(
     challenger_us: float, more: bool
 ) -> None:
     report = constant(challenger_us)
@@ -523,7 +523,7 @@ def test_first_process_refuses_a_challenger_only_if_the_bound_excludes_the_gain(
     assert not undecided(wrong, POLICY), "further processes cannot change the answers"
 
 
-def test_challenger_with_a_small_gain_in_the_first_process_is_promoted_by_later_processes() -> None:
+def test_later_processes_promote_a_challenger_with_a_small_first_gain() -> None:
     report = repeated(constant(99.0), 1.035, 1.034, 1.035, 1.036, 1.034, 1.035, 1.036)
     assert not verdict(constant(99.0)).promote
     assert [undecided(replace(report, repeats=report.repeats[:further]), POLICY) for further in (1, 4, 6, 7)] == [
@@ -535,7 +535,7 @@ def test_challenger_with_a_small_gain_in_the_first_process_is_promoted_by_later_
     assert verdict(report).promote
 
 
-def test_challenger_without_a_gain_in_the_first_process_gets_the_verdict_cannot_tell_after_five_processes() -> None:
+def test_verdict_is_undecided_after_five_processes_if_only_later_processes_show_a_gain() -> None:
     """The rules about the rounds of the first process are unmet, so additional processes cannot promote the
     challenger."""
     report = repeated(constant(100.0), 1.1, 0.95, 1.15, 1.05)
@@ -571,7 +571,7 @@ def test_speedup_estimate_is_the_mean_over_processes_of_the_median_round_ratio()
     assert rule(result, "agreement").passed
 
 
-def test_unusual_first_process_gives_a_warning_and_does_not_set_the_estimate() -> None:
+def test_unusual_first_process_causes_a_warning_and_does_not_dominate_the_estimate() -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=50), 1.24, 1.25, 1.26, 1.25)
     result = verdict(report)
     warned = rule(result, "agreement")
@@ -628,7 +628,7 @@ def test_common_slowdown_of_both_kernels_does_not_hide_a_gain() -> None:
     assert verdict(report).promote
 
 
-def test_provisional_speed_up_covers_all_processes_so_far() -> None:
+def test_provisional_speedup_covers_all_processes_so_far() -> None:
     alone = confirmation(np.random.default_rng(1), challenger_us=80)
     assert so_far(alone, POLICY) == "", "the kernel for the comparison is not chosen yet"
     assert (

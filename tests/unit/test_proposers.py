@@ -25,7 +25,7 @@ def test_every_proposer_of_the_package_is_discovered() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["folder", "folder:", "gpt:5"])
-def test_unknown_proposer_is_refused_and_the_error_lists_the_known_kinds(wrong: str) -> None:
+def test_error_for_an_unknown_proposer_lists_the_known_kinds(wrong: str) -> None:
     with pytest.raises(InvalidInput, match=f"--proposer.*{', '.join(sorted(PROPOSERS))}"):
         build(wrong, context([]))
 

@@ -225,7 +225,7 @@ def test_client_address_is_the_last_address_that_is_not_a_trusted_proxy(chain: s
 @pytest.mark.parametrize(
     ("path", "served"), [("/evo", "/"), ("/evo/", "/"), ("/evo/a", "/a"), ("/a", "/a"), ("/evox", "/evox")]
 )
-def test_path_prefix_is_removed_if_the_proxy_has_not_removed_the_prefix(path: str, served: str) -> None:
+def test_path_prefix_is_removed_unless_the_proxy_removed_it(path: str, served: str) -> None:
     for scope, _ in (
         seen({"X-Forwarded-Prefix": "/evo/"}, path=path, proxies=""),
         seen({}, path=path, public="https://x.example/evo"),
@@ -241,7 +241,7 @@ def test_x_script_name_sets_the_prefix_without_x_forwarded_prefix() -> None:
     assert address(scope).public.prefix == "/evo"
 
 
-def test_path_of_a_page_is_unchanged_if_the_prefix_has_the_name_of_the_page() -> None:
+def test_page_path_is_unchanged_if_the_prefix_equals_the_page_name() -> None:
     scope, _ = seen({}, path="/workers/live", public="https://x.example/workers")
     assert scope["path"] == "/workers/live"
 
@@ -298,13 +298,13 @@ def test_page_templates_have_urls_only_in_attributes_that_get_the_prefix() -> No
 @pytest.mark.parametrize(
     "given", ["nota url", "a b/c", "x:99999", "-a", "//", "", "evo?x=1", "a@b", "host/a//b", "[::1"]
 )
-def test_error_of_an_invalid_public_url_contains_an_example(given: str) -> None:
+def test_error_for_an_invalid_public_url_contains_an_example(given: str) -> None:
     with pytest.raises(ValueError, match=r"; write one like https://evo\.example\.org$"):
         PublicUrl.of(given)
 
 
 @pytest.mark.parametrize("given", ["evo", "tools.example.org:8443/evo", "10.0.0.1"])
-def test_error_of_a_public_url_without_scheme_suggests_a_valid_url(given: str) -> None:
+def test_error_for_a_public_url_without_scheme_suggests_a_valid_url(given: str) -> None:
     with pytest.raises(ValueError, match="has no scheme") as refused:
         PublicUrl.of(given)
     suggested = str(refused.value).rpartition("write ")[2]
@@ -322,7 +322,7 @@ def test_error_of_a_public_url_without_scheme_suggests_a_valid_url(given: str) -
         (f"hooks.example.net/{'x' * 300}", "https://example.org/hook"),
     ],
 )
-def test_error_of_a_webhook_url_without_scheme_suggests_a_valid_url(given: str, example: str) -> None:
+def test_error_for_a_webhook_url_without_scheme_suggests_a_valid_url(given: str, example: str) -> None:
     resolve = lambda name, port: [ipaddress.ip_address("1.1.1.1")]  # noqa: E731
     with pytest.raises(InvalidInput, match=rf", e\.g\. {re.escape(example)}$"):
         target_of(given, private=False, resolve=resolve)

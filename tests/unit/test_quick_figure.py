@@ -35,13 +35,13 @@ def test_much_slower_confirmation_is_reported_with_likely_causes_and_advice() ->
         assert part in found.text
 
 
-def test_slowdown_of_the_whole_device_is_stated_as_the_cause() -> None:
+def test_device_slowdown_is_stated_as_the_cause_of_a_slower_confirmation() -> None:
     found = rule_of(Quick(timing=steady(100.0), baselines={"numpy": steady(50.0)}), steady(200.0), numpy=98.0)
     assert found is not None and not found.passed
     assert "the whole device changed" in found.text and "idle device" in found.text
 
 
-def test_text_about_a_faster_confirmation_states_that_the_trial_ranked_too_low() -> None:
+def test_faster_confirmation_text_states_that_the_trial_ranked_too_low() -> None:
     found = rule_of(Quick(timing=steady(200.0), baselines={"numpy": steady(50.0)}), steady(100.0), numpy=50.0)
     assert found is not None and not found.passed
     assert "2.00× as fast" in found.text and "ranked too low" in found.text
@@ -52,7 +52,7 @@ def test_slower_confirmation_without_a_common_baseline_has_no_known_cause() -> N
     assert found is not None and "No baseline ran in both sessions" in found.text
 
 
-def test_difference_of_confirmed_and_quick_time_must_be_within_the_limit_of_the_policy() -> None:
+def test_policy_limits_the_gap_between_confirmed_and_quick_times() -> None:
     quick = Quick(timing=steady(100.0))
     assert (found := rule_of(quick, steady(110.0))) is not None and found.passed and "10.0% more" in found.text
     assert (found := rule_of(quick, steady(110.0), Policy(maximum_quick_gap=0.05))) is not None and not found.passed
@@ -60,7 +60,7 @@ def test_difference_of_confirmed_and_quick_time_must_be_within_the_limit_of_the_
     assert rule_of(None, steady(110.0)) is None
 
 
-def test_difference_of_confirmed_and_quick_time_within_the_noise_is_accepted() -> None:
+def test_gap_between_confirmed_and_quick_times_within_the_noise_is_accepted() -> None:
     spread = Timing(samples_us=(50.0, 60.0, 100.0, 200.0, 210.0))
     found = rule_of(Quick(timing=spread), steady(140.0))
     assert found is not None and found.passed

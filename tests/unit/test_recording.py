@@ -120,7 +120,7 @@ def test_recorded_config_with_an_invalid_time_is_a_failure(time: float) -> None:
     assert [type(entry.outcome).__name__ for entry in recording.entries.values()] == kinds
 
 
-def test_tunable_values_of_a_cache_file_are_sorted_and_equal_entries_of_a_config_count_once() -> None:
+def test_cache_file_values_are_sorted_and_equal_entries_count_once() -> None:
     entry = {"block": 16, "layout": "row", "time": 1.0}
     unsorted = {"layout": ["row", "col", "row"], "block": [32, 16, 64.5, 16.0]}
     recording = parse(cache(tune_params=unsorted, cache={"a": entry | {"compile_time": float("nan")}, "b": entry}))
@@ -340,7 +340,7 @@ def test_every_outcome_round_trips_through_both_recording_formats() -> None:
         assert {read.costs(key).total_s for key in read.entries} == {0.875}
 
 
-def test_error_of_an_unrecorded_config_shows_an_example_key() -> None:
+def test_error_for_an_unrecorded_config_shows_an_example_key() -> None:
     recording = parse(cache())
     with pytest.raises(NotFound, match=r"'64,row'.*block, layout, e\.g\. '16,row'"):
         recording.outcome("64,row")
@@ -393,7 +393,7 @@ def test_unsupported_names_and_texts_of_a_recording_are_rewritten() -> None:
         (cache(cache={"a": {"block": 16, "layout": "row", "time": 1, "compile_time": 10**400}}), "expected a number"),
     ],
 )
-def test_recording_whose_values_become_equal_after_rewriting_is_refused(document: Document, said: str) -> None:
+def test_recording_with_values_that_become_equal_after_rewriting_is_refused(document: Document, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         parse(document)
 
@@ -507,14 +507,14 @@ def test_error_names_the_tuner_of_an_unsupported_file(text: str, named: str) -> 
         ('{"a": 1} // notes', "leave out the comment, which JSON does not allow"),
     ],
 )
-def test_recording_with_invalid_json_is_refused_and_the_error_shows_the_correction(document: str, reason: str) -> None:
+def test_error_for_a_recording_with_invalid_json_shows_the_correction(document: str, reason: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         parse_recording(document, "tiny")
     assert "not valid JSON" in raised.value.reason
     assert raised.value.reason.endswith(reason)
 
 
-def test_recorded_config_that_lacks_a_tunable_is_refused_and_the_error_names_the_field() -> None:
+def test_error_for_a_recorded_config_without_a_tunable_names_the_field() -> None:
     entry: Document = {"times": {"runtimes": [1.0]}, "invalidity": "correct", "objectives": ["time"]}
     entry["measurements"] = [{"name": "time", "value": 1.0, "unit": "ms"}]
     configs = ({"X": 1, "Y": 1}, {"X": 2, "Y": 2}, {"X": 1})

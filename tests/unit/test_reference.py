@@ -153,7 +153,7 @@ def test_output_limits_follow_from_the_tolerance(tmp_path: Path) -> None:
     assert golden.golden(bare, (1, 2)).limits["y"].max_abs == NO_LIMIT
 
 
-def test_exact_yardstick_still_allows_rounding_errors(tmp_path: Path) -> None:
+def test_tolerance_of_an_exact_yardstick_still_allows_rounding_errors(tmp_path: Path) -> None:
     text = WHOLE.replace("+ 0.25", "")
     limit = reference(tmp_path, text).golden(plan(max_abs_ratio=1.0), (1, 2)).limits["y"].max_abs
     assert 1e-8 < limit < 1e-5
@@ -268,7 +268,7 @@ CONVERSIONS = [
 
 @pytest.mark.parametrize(("encoding", "advice"), CONVERSIONS)
 @pytest.mark.parametrize("wrong", ["reference.py", "helper.py"])
-def test_error_of_a_python_file_in_another_encoding_shows_the_command_that_converts_it(
+def test_error_for_a_python_file_in_another_encoding_shows_a_conversion_command(
     tmp_path: Path, wrong: str, encoding: str, advice: str
 ) -> None:
     texts = {"helper.py": "WORD = 'é'\n", "reference.py": f"import helper\nWORD = 'é'\n{WHOLE}"}
@@ -372,7 +372,7 @@ def test_yardstick_of_nan_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("factor", ["0.0", "-1.0", "1e9"])
-def test_yardstick_as_inaccurate_as_an_output_of_zeros_is_refused(tmp_path: Path, factor: str) -> None:
+def test_yardstick_with_the_error_of_an_all_zero_output_is_refused(tmp_path: Path, factor: str) -> None:
     """If the error of such a yardstick were the limit, a few elements could have any value."""
     text = WHOLE.replace('(2.0 * inputs["x"].astype(np.float64) + 0.25)', f'({factor} * inputs["x"])')
     with pytest.raises(FamilyError, match=r"yardstick\(\): `y` of case nominal differs from reference\(\) as much as"):
@@ -394,9 +394,7 @@ def test_reference_of_zeros_in_every_case_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("timer", ["signal.alarm(5)", "signal.setitimer(signal.ITIMER_PROF, 5.0)"])
 @pytest.mark.parametrize("function", ["inputs", "reference", "yardstick"])
-def test_timer_left_running_by_the_reference_is_an_error_of_the_family(
-    tmp_path: Path, timer: str, function: str
-) -> None:
+def test_reference_that_leaves_a_timer_running_is_refused(tmp_path: Path, timer: str, function: str) -> None:
     """The timer's signal would end the process during a measurement, which would count as a crash of the kernel."""
     text = (
         WHOLE.replace(f"def {function}(", f"def {function}_again(")
@@ -416,7 +414,7 @@ def {function}(*arguments):
         signal.setitimer(signal.ITIMER_REAL, *own)
 
 
-def test_processes_that_a_reference_leaves_running_count_as_trusted(tmp_path: Path) -> None:
+def test_processes_left_running_by_a_reference_are_trusted(tmp_path: Path) -> None:
     text = WHOLE.replace(
         "def reference(problem, inputs):",
         """
@@ -496,7 +494,7 @@ def test_expected_outputs_include_mixtures_of_the_inputs_of_all_cases(tmp_path: 
     ]
 
 
-def test_two_seeds_of_the_first_case_are_mixed_if_no_other_case_has_the_searched_problem(tmp_path: Path) -> None:
+def test_two_seeds_of_the_first_case_are_mixed_if_all_other_cases_have_other_problems(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}) == []
     found = mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}, seeds=((1, 2), (1, 4)))
     assert found == [NEAR, FEW, "nominal with a lone largest element", "nominal with a lone smallest element", EQUAL]
@@ -594,7 +592,7 @@ def test_reference_imports_modules_of_its_own_family(tmp_path: Path) -> None:
         ("from .part import x", r"write `import helper` for helper\.py"),
     ],
 )
-def test_error_of_a_failed_reference_import_states_where_the_module_belongs(
+def test_error_for_a_failed_reference_import_states_where_the_module_belongs(
     tmp_path: Path, line: str, remedy: str
 ) -> None:
     with pytest.raises(FamilyError, match=rf"reference\.py, import \(line 2\): .*{remedy}"):

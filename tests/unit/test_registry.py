@@ -74,12 +74,12 @@ def test_digests_of_builtin_families_equal_the_digests_of_their_packages() -> No
 
 
 @pytest.mark.parametrize("text", ["sdpa:S=64,D=32", "sdpa S=64 D=32", "sdpa(S=64, D=32)", "sdpa[S=64,D=32]"])
-def test_error_of_a_family_with_a_problem_shows_the_option_for_the_problem(text: str) -> None:
+def test_error_for_a_family_name_with_a_problem_shows_the_problem_option(text: str) -> None:
     with pytest.raises(NotFound, match=r"is not a family; write sdpa --problem S=64,D=32$"):
         registry.find(text)
 
 
-def test_error_of_an_unknown_family_suggests_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_for_an_unknown_family_suggests_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_builtin_folders", lambda: {"softmax": folder, "sdpa": folder})
     with pytest.raises(NotFound, match=r"there is no `sofmax`, did you mean `softmax`\? Families: sdpa, softmax$"):
         registry.find("sofmax")
@@ -96,7 +96,7 @@ def test_error_of_an_unknown_family_suggests_names(folder: Path, monkeypatch: py
     ["./nowhere", "/nowhere/else", "nowhere.json", "~no-such-user/x", "./a\0b", "./" + "x" * 5000],
     ids=["relative", "absolute", "recording", "user", "null", "endless"],
 )
-def test_error_of_a_missing_family_path_mentions_family_toml(
+def test_error_for_a_missing_family_path_mentions_family_toml(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -104,7 +104,7 @@ def test_error_of_a_missing_family_path_mentions_family_toml(
         registry.find(path)
 
 
-def test_error_of_a_folder_without_family_toml_names_the_new_command(tmp_path: Path) -> None:
+def test_error_for_a_folder_without_family_toml_names_the_new_command(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"contains no family\.toml and no family\.py; `kernel-evo new NAME`"):
         registry.find(str(tmp_path))
 
@@ -199,7 +199,7 @@ def test_family_digest_ignores_caches_file_times_and_the_location(folder: Path, 
         ("family.toml", SPEC.replace("TILE * UNROLL", "TILE * ROLL"), "cpu.derived.step", "did you mean `UNROLL`"),
     ],
 )
-def test_error_of_an_invalid_family_folder_names_file_and_reason(
+def test_error_for_an_invalid_family_folder_names_file_and_reason(
     folder: Path, name: str, content: str, field: str, reason: str
 ) -> None:
     (folder / name).write_text(content)
@@ -266,7 +266,7 @@ def test_recording_name_comes_from_its_file_name(tmp_path: Path, file: str, name
     assert registry.find(str(tmp_path / file)).family.name == name
 
 
-def test_digest_of_a_recording_covers_text_and_name_only(tmp_path: Path) -> None:
+def test_digest_of_a_recording_covers_only_its_content_and_name(tmp_path: Path) -> None:
     text = json.dumps(RECORDING).encode()
     (tmp_path / "a.json").write_bytes(text)
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(text))
@@ -285,7 +285,7 @@ def test_digest_of_a_recording_covers_text_and_name_only(tmp_path: Path) -> None
         ("sdpa_decode", "B=2,S=64,Q=3,causal=true,lengths=ragged", {"lengths": (3, 64)}),
     ],
 )
-def test_attention_lengths_are_limited_to_the_length_of_the_cache(
+def test_attention_lengths_are_at_most_the_cache_length(
     family: str, text: str, limits: dict[str, tuple[int, int]]
 ) -> None:
     of = registry.find(family).family
@@ -295,7 +295,7 @@ def test_attention_lengths_are_limited_to_the_length_of_the_cache(
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
-def test_recording_that_is_not_utf8_is_refused_and_the_error_contains_conversion_commands(
+def test_error_for_a_non_utf8_recording_contains_conversion_commands(
     tmp_path: Path, encoding: str, packed: bool
 ) -> None:
     document = {**RECORDING, "device_name": "Ä"}
@@ -310,9 +310,7 @@ def test_recording_that_is_not_utf8_is_refused_and_the_error_contains_conversion
 
 
 @pytest.mark.parametrize("command", ["search", "--warm-start"])
-def test_error_of_a_recording_that_is_not_compressed_contains_the_command_that_renames_it(
-    tmp_path: Path, command: str
-) -> None:
+def test_error_for_an_uncompressed_gz_recording_contains_a_rename_command(tmp_path: Path, command: str) -> None:
     file = tmp_path / "my run.json.gz"
     file.write_text(json.dumps(RECORDING))
     read: Callable[[str], object] = registry.find if command == "search" else read_warm_start
@@ -324,9 +322,7 @@ def test_error_of_a_recording_that_is_not_compressed_contains_the_command_that_r
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1"])
-def test_reference_that_is_not_utf8_is_refused_and_the_error_contains_the_command_that_converts_it(
-    folder: Path, encoding: str
-) -> None:
+def test_error_for_a_non_utf8_reference_contains_a_conversion_command(folder: Path, encoding: str) -> None:
     file = folder / "reference.py"
     file.write_bytes(f"{file.read_text()}\nNAME = 'é'\n".encode(encoding))
     with pytest.raises(InvalidInput, match=r"save it as UTF-8, e\.g\. `iconv ") as raised:

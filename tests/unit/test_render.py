@@ -92,7 +92,7 @@ def test_render_error_names_template_and_line(tmp_path: Path, template: str, mes
     assert message in failure(tmp_path, template, **files)
 
 
-def test_render_error_of_a_utf16_template_recommends_utf8(tmp_path: Path) -> None:
+def test_render_error_for_a_utf16_template_recommends_utf8(tmp_path: Path) -> None:
     folder = write_family(tmp_path / "scale")
     (folder / "kernel.c.j2").write_bytes(b"\xff\xfe{{ TILE }}")
     with pytest.raises(RenderError, match=r"kernel\.c\.j2: is UTF-16; save it as UTF-8"):

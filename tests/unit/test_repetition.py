@@ -121,14 +121,14 @@ def test_inputs_rule_does_not_apply_to_problems_of_few_elements(elements: int, p
     assert verdict_on(Repetition(new=new, known=known, elements=elements))[0] is passed
 
 
-def test_maximum_time_ratio_of_new_to_known_inputs_comes_from_the_policy() -> None:
+def test_policy_sets_the_maximum_time_ratio_of_new_to_known_inputs() -> None:
     new, known = Timing(samples_us=(3.0,) * 12), Timing(samples_us=(1.0,) * 12)
     seen = Repetition(new=new, known=known, elements=1 << 20)
     assert verdict_on(seen, max_repeat_ratio=3.5)[0]
     assert not verdict_on(seen, few_elements=1 << 20, max_repeat_ratio_of_few=2.5)[0]
 
 
-def test_policy_sets_the_ratio_above_which_unsteady_samples_are_conclusive() -> None:
+def test_policy_sets_the_ratio_at_which_unsteady_samples_are_conclusive() -> None:
     new, known = Timing(samples_us=(2.2, 2.8) * 12), Timing(samples_us=(1.0,) * 24)
     seen = Repetition(new=new, known=known, elements=1 << 20)
     assert new.unsteady
@@ -193,10 +193,10 @@ def test_separate_buffer_sets_fit_in_a_small_part_of_the_last_level_cache(bytes_
 
 
 @pytest.mark.parametrize(("call_us", "sets"), [(0.1, 64), (2.0, 50), (6.25, 16), (1e4, 16)])
-def test_series_of_short_calls_on_new_inputs_last_as_long_as_a_short_batch(call_us: float, sets: int) -> None:
+def test_number_of_new_input_sets_grows_for_short_calls(call_us: float, sets: int) -> None:
     assert series_sets(call_us) == sets
 
 
 @pytest.mark.parametrize(("bytes_held", "sets"), [(1 << 10, 16), (3 << 19, 10), (2 << 20, 16), (1 << 30, 16)])
-def test_buffer_sets_of_a_gpu_fit_in_its_cache_unless_they_would_be_few(bytes_held: int, sets: int) -> None:
+def test_gpu_buffer_sets_fit_in_the_cache_unless_they_would_be_too_few(bytes_held: int, sets: int) -> None:
     assert sets_of_gpu(bytes_held, cache_bytes=30 << 20) == sets

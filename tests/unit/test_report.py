@@ -29,7 +29,7 @@ def written(material: Material, terms: Terms | None = None) -> str:
     return " ".join(to_markdown(search_report(material, terms or Terms())).split())
 
 
-def test_report_targets_are_times_or_speed_ups() -> None:
+def test_report_targets_are_times_or_speedups() -> None:
     assert (
         Goal(name="conservative", time_us=900.0),
         Goal(name="stretch", time_us=850.0),
@@ -52,7 +52,7 @@ def test_report_targets_are_times_or_speed_ups() -> None:
         ({"best": None, "baselines": {}, "fastest_baseline": None}, "Decision: nothing to keep: nothing was measured."),
     ],
 )
-def test_report_decision_follows_from_times_and_targets(changes: dict[str, object], said: str) -> None:
+def test_report_states_a_decision_based_on_times_and_targets(changes: dict[str, object], said: str) -> None:
     given = {"champion": None, **changes}
     assert said in written(Material(search=replace(finished(), **given), best=None))  # type: ignore[arg-type]
 
@@ -105,7 +105,7 @@ def test_report_draws_no_conclusion_from_a_single_pair() -> None:
     assert "| FAST | false | true | 1 | 1.300× | – | 1.300× | one pair: not enough |" in text
 
 
-def test_report_counts_equal_binaries_once_and_shows_the_ratio_at_the_best_config() -> None:
+def test_report_counts_equal_binaries_once_and_shows_the_best_config_ratio() -> None:
     """The binary depends on FAST but not on BLOCK. With BLOCK=9, both values of FAST give the same binary."""
     binaries = {(block, fast): f"{fast}" for block in range(3) for fast in (True, False)}
     binaries |= {(9, True): "same", (9, False): "same"}
@@ -160,7 +160,7 @@ def confirmed(*processes: tuple[float, float]) -> Material:
     return Material(search=finished(champion=replace(CHAMPION, time_us=own, report=report, verdict=verdict)), best=None)
 
 
-def test_report_savings_use_times_of_the_same_rounds() -> None:
+def test_savings_in_the_report_use_times_of_the_same_rounds() -> None:
     """The baseline's job was measured in another session, so its time must not be compared with the champion's time."""
     material = confirmed((810.0, 2000.0), (900.0, 2100.0), (790.0, 2050.0))
     text = written(material, Terms(calls_per_second=1000.0, cost_per_hour=1.0))
@@ -180,7 +180,7 @@ def test_report_escapes_text_of_users() -> None:
     assert r"| notes | \<b>x\</b> \[y](z) `<kept>` a\|b |" in noted
 
 
-def test_report_decides_by_the_ratio_over_all_processes() -> None:
+def test_decision_in_the_report_uses_the_ratio_over_all_processes() -> None:
     """The champion was faster than the baseline in the first process, but slower over all processes."""
     material = confirmed((16.13, 16.5), (24.0, 16.2), (25.0, 16.0))
     text = written(material, Terms(calls_per_second=1.0, goals=parse_goals("e=0.05x,f=1.5x,t=20us,u=100us")))

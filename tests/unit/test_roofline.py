@@ -38,7 +38,7 @@ def test_roofline_of_attention_on_an_l4_equals_the_known_times() -> None:
     assert from_cache.floor_us == pytest.approx(8.9, abs=0.05)
 
 
-def test_roofline_determines_the_share_of_the_limit_and_impossible_times() -> None:
+def test_roofline_gives_the_share_of_the_limit_and_detects_impossible_times() -> None:
     limit = Roofline(floor_us=10.0, bound="compute")
     assert limit.share(40.0) == 0.25
     assert not limit.impossible(10.0)
@@ -65,7 +65,7 @@ def test_roofline_time_falls_with_the_number_of_threads() -> None:
     assert roofline(work(1e6, 0), CEILINGS, threads=4).floor_us == 2.5
 
 
-def test_exponentials_and_divisions_raise_the_roofline_but_not_the_shortest_possible_time() -> None:
+def test_exponentials_and_divisions_raise_the_roofline_but_not_the_minimum_time() -> None:
     ceilings = replace(CEILINGS, special_per_s={"exponentials": 1e9, "divisions": 1e12})
     softmax = replace(work(1e4, 1e4), special={"exponentials": 1e4, "divisions": 1e4, "conversions": 1e9})
     limit = roofline(softmax, ceilings, threads=2)
@@ -76,7 +76,7 @@ def test_exponentials_and_divisions_raise_the_roofline_but_not_the_shortest_poss
     assert roofline(softmax, CEILINGS).certain_us is None
 
 
-def test_roofline_of_cached_data_uses_the_copy_rate_of_the_next_smaller_measured_size() -> None:
+def test_roofline_of_cached_data_uses_the_copy_rate_of_the_next_smaller_size() -> None:
     copies = ((1e4, 400e9), (1e5, 100e9), (1e6, 20e9))
     here = replace(device(l3_bytes=2e6), ceilings=replace(CEILINGS, copies=copies))
     for moved, floor_us in ((5e3, 0.0), (5e4, 0.125), (5e5, 5.0), (1e6, 50.0)):
@@ -154,7 +154,7 @@ def test_bound_of_a_time_without_a_limit_is_unknown() -> None:
         ({"dram_share": 0.9, "tensor_active": 0.7}, "memory"),
     ],
 )
-def test_busy_resource_of_a_profile_bounds_a_kernel_that_is_far_above_the_limit(
+def test_kernel_far_above_the_limit_is_bound_by_the_busy_resource_of_its_profile(
     counters: Mapping[str, float], bound: str
 ) -> None:
     outcome = Measured(timing=Timing(samples_us=(300.0,)), mechanisms=("mma",))

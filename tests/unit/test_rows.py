@@ -43,7 +43,7 @@ def test_at_most_four_columns_of_an_input_get_large_elements(columns: int, most:
         assert 1 <= np.count_nonzero(x[0]) <= most
 
 
-def test_computation_by_rows_raises_the_error_of_a_block_unchanged() -> None:
+def test_computation_by_rows_raises_errors_of_blocks_unchanged() -> None:
     @by_rows
     def fails(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Any]:
         if inputs["x"].max() > 0:
@@ -63,7 +63,7 @@ def scaled(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(300, 300), (1000, 7), (256, 65536), (10, 1003), (1, 5), (5, 1)])
-def test_columns_that_are_drawn_for_all_rows_leave_no_large_gap(rows: int, columns: int) -> None:
+def test_columns_drawn_for_all_rows_leave_no_large_gap(rows: int, columns: int) -> None:
     places = a_column_each(np.random.default_rng(1), rows, columns)
     assert len(places) == rows
     assert places.min() >= 0 and places.max() < columns

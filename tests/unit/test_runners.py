@@ -115,7 +115,7 @@ def test_device_is_unfit_only_after_three_kills_during_its_check(
         (Refused(outcome=Crashed(stage="open", reason="the device was lost")), TroubleError),
     ],
 )
-def test_runner_whose_start_fails_is_ended(
+def test_runner_that_fails_to_start_is_ended(
     opening: Callable[[list[Callable[[Runners], None]]], Runners],
     monkeypatch: pytest.MonkeyPatch,
     reply: Reply,

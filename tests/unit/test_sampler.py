@@ -151,7 +151,7 @@ def test_resumed_optuna_study_equals_an_uninterrupted_study(tmp_path: Path) -> N
     assert len({each["free"] for each in params}) == 6
 
 
-def test_trials_with_an_earlier_parameter_range_do_not_exclude_configs_of_the_present_range() -> None:
+def test_trials_with_an_earlier_parameter_range_do_not_exclude_current_configs() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler({"x": IntDistribution(0, 9)}, seed=0))
     study.optimize(lambda trial: 1 + trial.suggest_int("x", 0, 9), n_trials=10)
     study.sampler = KernelEvoSampler({"x": IntDistribution(100, 119)}, seed=0)
@@ -219,7 +219,7 @@ def test_trials_that_skip_conditional_parameters_leave_no_pending_proposal() -> 
     assert study.best_value == 1
 
 
-def test_proposed_config_that_a_trial_did_not_use_is_proposed_again() -> None:
+def test_proposed_config_is_proposed_again_if_its_trial_used_another_config() -> None:
     space: dict[str, BaseDistribution] = {"x": IntDistribution(0, 3), "y": IntDistribution(0, 3)}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
     for x in (0, 1, 2, 3):
@@ -364,14 +364,14 @@ def test_documented_optuna_example_runs(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(("constraint", "left_out"), [("F != 0.3", {3}), ("F <= 0.3 or F >= 0.7", {4, 5, 6})])
-def test_float_with_a_step_has_exact_values_in_constraints(constraint: str, left_out: set[int]) -> None:
+def test_constraints_use_exact_values_of_floats_with_a_step(constraint: str, left_out: set[int]) -> None:
     space = {"F": FloatDistribution(0, 1, step=0.1)}
     study = optuna.create_study(sampler=KernelEvoSampler(space, constraints=[constraint], seed=0))
     study.optimize(lambda trial: 1 + trial.suggest_float("F", 0, 1, step=0.1), n_trials=11 - len(left_out))
     assert {round(10 * trial.params["F"]) for trial in study.trials} == set(range(11)) - left_out
 
 
-def test_proposed_config_that_two_trials_did_not_use_is_not_proposed_a_third_time() -> None:
+def test_proposed_config_is_dropped_after_two_trials_used_other_configs() -> None:
     space: dict[str, BaseDistribution] = {name: CategoricalDistribution(list(range(6))) for name in "ab"}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
 

@@ -129,7 +129,7 @@ def test_cases_without_faults_are_examined_in_one_run_of_each_tool() -> None:
     assert tools.calls == [["tail", "nominal", "odd"]]
 
 
-def test_fault_in_a_common_run_is_attributed_to_its_case_by_separate_runs() -> None:
+def test_fault_in_a_common_sanitizer_run_is_located_by_separate_runs() -> None:
     tools = Tools("nominal")
     (memcheck,) = sanitized(tools, KERNELS, subject, searched="nominal", limit_s=30.0)
     assert memcheck.findings == ("case nominal: overflow",)
@@ -143,7 +143,7 @@ def test_cases_are_examined_separately_if_a_common_run_is_impossible(tools: Tool
     assert tools.calls[-3:] == [["tail"], ["nominal"], ["odd"]]
 
 
-def test_common_runs_have_a_maximum_size_of_their_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_total_buffer_size_of_a_common_sanitizer_run_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sanitized_cases, "TOGETHER_BYTES", 4 * (7 + 64))
     kernels = {"large": kernel(100), "nominal": kernel(64), "tail": kernel(3), "odd": kernel(7)}
     order = ["tail", "nominal", "odd", "large"]

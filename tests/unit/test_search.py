@@ -256,7 +256,7 @@ def test_best_trial_challenges_at_intervals_and_at_the_end_of_a_search(space: Sp
     assert at_the_end.number == 5
 
 
-def test_trial_challenges_only_if_its_time_is_shorter_than_the_time_of_the_incumbent(space: Space) -> None:
+def test_trial_challenges_only_if_it_is_faster_than_the_incumbent(space: Space) -> None:
     search = start(space)
     run(search, [9, 8, 7])
     assert search.challengers.due(7.0, ended=True) is None
@@ -303,7 +303,7 @@ def test_configs_with_the_same_binary_challenge_only_once(space: Space) -> None:
     assert challengers == [1, 4, 5]
 
 
-def test_challenger_must_beat_the_time_of_the_champion_in_this_search_if_measured(space: Space) -> None:
+def test_challenger_must_beat_the_time_that_the_champion_had_in_this_search(space: Space) -> None:
     search = start(space)
     run(search, [120, 117])
     own, other = search.history.finished
@@ -333,7 +333,7 @@ def test_challenger_must_beat_the_time_of_the_champion_in_this_search_if_measure
         (120.0, None, 240.0, 120.0),
     ],
 )
-def test_confirmed_time_is_scaled_by_the_slowdown_of_the_baseline(
+def test_corrected_time_excludes_the_slowdown_of_the_baseline(
     confirmed_us: float, over_baseline: float | None, baseline_us: float | None, expected_us: float
 ) -> None:
     speedup = None if over_baseline is None else Interval(estimate=over_baseline, low=1.0, high=3.0)
@@ -465,9 +465,7 @@ def test_shorten_ratio_applies_before_eight_elites_exist_only_if_prune_ratio_is_
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_portfolio_search_waits_for_results_while_the_maximum_number_of_trials_is_pending(
-    space: Space, name: str
-) -> None:
+def test_portfolio_search_waits_while_the_maximum_number_of_trials_is_pending(space: Space, name: str) -> None:
     search = start(space, name)
     patient = name == "portfolio"
     for under_way in (FIRST, FIRST, int(SHARE * 2 * FIRST)):  # pending trials after 0, FIRST and 2 * FIRST ended trials

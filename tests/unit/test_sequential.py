@@ -56,7 +56,7 @@ def test_earlier_interim_analyses_have_smaller_error_probabilities() -> None:
         ([0.9, 0.91, 0.92], "too little"),
     ],
 )
-def test_sequential_decision_follows_from_the_speed_ups(speedups: list[float], decision: Decision) -> None:
+def test_sequential_decision_follows_from_the_speedups(speedups: list[float], decision: Decision) -> None:
     assert sequential_state(speedups, POLICY).decision == decision
 
 
@@ -106,7 +106,7 @@ def test_randomly_slow_processes_rarely_cause_promotion_of_a_kernel_over_itself(
     assert promoted <= 2
 
 
-def test_challenger_with_a_gain_of_five_percent_is_promoted_if_processes_differ_by_two_percent() -> None:
+def test_five_percent_gain_is_promoted_if_processes_differ_by_two_percent() -> None:
     rng = np.random.default_rng(1)
     found = [_confirmed(np.exp(rng.normal(math.log(1 / 0.95), 0.02, 15)).tolist()) for _ in range(300)]
     assert sum(found) >= 285
@@ -141,7 +141,7 @@ def test_promoted_gains_are_corrected_for_selection() -> None:
     assert abs(corrected) < 0.6 * measured
 
 
-def test_correction_for_selection_vanishes_without_spread_and_is_small_for_clear_gains() -> None:
+def test_selection_correction_is_zero_without_spread_and_small_for_clear_gains() -> None:
     assert shrunk(sequential_state([1.05] * 5, POLICY), POLICY) == pytest.approx(1.05)
     clear = sequential_state([1.5, 1.51, 1.49, 1.5, 1.5], POLICY)
     assert shrunk(clear, POLICY) == pytest.approx(clear.mean, rel=1e-3)

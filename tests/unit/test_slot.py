@@ -483,7 +483,7 @@ def test_three_faults_on_different_candidates_quarantine_a_device(
     assert list(scene.service.reports) == [9]
 
 
-def test_fault_that_arose_after_a_report_is_kept_when_the_report_is_acknowledged(
+def test_device_fault_after_a_report_is_kept_when_the_report_is_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slot = SlotSetup(tmp_path, monkeypatch).slot

@@ -479,7 +479,7 @@ def test_configs_accept_whole_floats_but_not_bools_as_integers() -> None:
     assert {"A": True} not in space
 
 
-def test_error_of_an_empty_space_names_the_constraint_that_removed_the_last_configs() -> None:
+def test_error_for_an_empty_space_names_the_constraint_that_removed_the_last_configs() -> None:
     tunables = [tunable("A", [1, 2, 4]), tunable("B", [1, 2, 4]), tunable("C", range(100))]
     full = constraint("A + B >= 6 + K", "the grid must fill the device")
     constraints = [constraint("A * B <= 4"), full, constraint("C < 0")]
@@ -584,7 +584,7 @@ def test_space_that_is_too_expensive_to_enumerate_is_sampled_or_reported_as_empt
         Space(digits(6), [constraint("(t0 + t1 + t2 + t3 + t4 + t5) % 70 == 69")])
 
 
-def test_error_of_an_empty_space_names_a_required_value_that_the_tunable_lacks() -> None:
+def test_error_for_an_empty_space_names_the_missing_tunable_value() -> None:
     with pytest.raises(EmptySpace, match="3 is not a value of A, which has 1, 2, 4"):
         Space([tunable("A", [1, 2, 4])], [constraint("A == 3")])
 
@@ -600,7 +600,7 @@ def test_constraint_is_not_evaluated_where_an_earlier_constraint_fails() -> None
     ]
 
 
-def test_memory_for_estimating_the_size_of_a_space_does_not_grow_with_the_number_of_values() -> None:
+def test_space_size_estimate_needs_constant_memory_for_any_number_of_values() -> None:
     tunables = [Tunable(name=name, values=range(10_000)) for name in "abc"]
     points, estimate = built(Plan.of(tunables, [], {}), START, np.random.default_rng(0), WIDTH)
     assert points.rows * len(points.columns) <= MOST_CELLS

@@ -165,7 +165,7 @@ def test_unshared_noise_excludes_a_slowdown_of_both_series() -> None:
     assert hedges_g(*apart) > 3
 
 
-def test_removing_shared_slowdowns_keeps_the_effect_of_independent_series() -> None:
+def test_removing_shared_slowdowns_keeps_the_effect_size_of_independent_series() -> None:
     rng = np.random.default_rng(4)
     first, second = (time_us * rng.lognormal(0, 0.03, 4000) for time_us in (97.0, 100.0))
     assert hedges_g(*unshared(first, second)) == pytest.approx(hedges_g(first, second), rel=0.05)

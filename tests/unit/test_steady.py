@@ -53,17 +53,17 @@ def test_kernel_with_constant_time_is_accepted() -> None:
     assert rule.threshold == pytest.approx(1 / 0.98)
 
 
-def test_slowdown_of_the_whole_machine_is_no_fault_of_the_kernel() -> None:
+def test_slowdown_of_the_whole_machine_is_not_attributed_to_the_kernel() -> None:
     (rule,) = steady(lambda index: 1.0 + index / ROUNDS, both=True)
     assert rule.passed
 
 
-def test_increase_of_five_percent_counts_only_against_an_incumbent() -> None:
+def test_slowdown_of_five_percent_is_refused_only_if_there_is_an_incumbent() -> None:
     late = lambda index: 1.05 if index > ROUNDS // 2 else 1.0  # noqa: E731 - both calls need the same function
     assert [each.passed for each in (*steady(late), *steady(late, incumbent=False))] == [False, True]
 
 
-def test_few_processes_are_no_proof() -> None:
+def test_slowdown_in_fewer_than_three_processes_is_not_refused() -> None:
     assert steady(lambda index: 2.0 if index > ROUNDS // 2 else 1.0, processes=1) == []
     (rule,) = steady(lambda index: 2.0 if index > ROUNDS // 2 else 1.0, processes=2)
     assert rule.passed

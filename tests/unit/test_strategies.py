@@ -62,7 +62,7 @@ def line(length: int = 11) -> Space:
     return Space([Tunable(name="X", values=list(range(length))), Tunable(name="KIND", values=["a", "b", "c"])])
 
 
-def test_error_of_an_unknown_strategy_lists_the_known_strategies() -> None:
+def test_error_for_an_unknown_strategy_lists_the_known_strategies() -> None:
     with pytest.raises(NotFound, match="Strategies: evolution, parzen, portfolio, random, tpe"):
         build("annealing", Context(space=mixed()))
 

@@ -79,7 +79,7 @@ def test_best_of_several_optuna_trials_on_one_grid_point_is_kept() -> None:
     assert min(each.time_us for each in history.finished if each.time_us) == 1.0
 
 
-def test_proposed_config_that_a_trial_did_not_use_has_no_time() -> None:
+def test_proposed_config_has_no_time_if_its_trial_used_another_config() -> None:
     study: Any = optuna.create_study()
     axes = axes_of(X)
     reader = StudyReader(axes, space_of(axes, ()), StudyDirection.MINIMIZE)

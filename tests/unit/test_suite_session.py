@@ -231,7 +231,7 @@ def test_suite_without_any_search_exits_with_the_code_nothing_found(service: Ser
     assert found.exit is Exit.NOTHING_FOUND
 
 
-def test_suite_report_names_the_source_and_the_baseline_of_each_speed_up(service: Service) -> None:
+def test_suite_report_names_the_source_and_the_baseline_of_each_speedup(service: Service) -> None:
     found = searched((8,), Shared(trials=2))
     (call, ended), out = found.searched[0], Console(file=io.StringIO(), width=200)
     speedup = Figure(value=1.5, unit="x", source="confirmed", against="confirmed-baseline")

@@ -119,7 +119,7 @@ def test_next_suite_search_has_the_largest_expected_gain() -> None:
     assert next_call({"long": long, "short": short}, "time") == "long"
 
 
-def test_expected_gain_of_a_suite_search_falls_with_every_time_slice_without_improvement() -> None:
+def test_expected_gain_of_a_suite_search_falls_with_each_slice_without_improvement() -> None:
     gains = [expected_gain(Progress(weight=1, best=(None,) * count), "ratio") for count in range(1, 5)]
     assert all(later < earlier for earlier, later in itertools.pairwise(gains))
     stuck = [expected_gain(Progress(weight=1, best=(5.0,) * count), "ratio") for count in range(1, 8)]
@@ -156,7 +156,7 @@ def test_best_set_of_configs_covers_as_many_problems_as_possible() -> None:
     assert len(evaluate(measured, (0,)).table) == 1
 
 
-def test_weights_decide_which_problem_a_config_set_serves() -> None:
+def test_config_set_serves_the_problem_with_the_larger_weight() -> None:
     measured = measurements({"a": {0: 10.0, 1: 20.0}, "b": {0: 20.0, 1: 10.0}}, a=1, b=2)
     heavy = Measurements(**{**vars(measured), "weights": {"a": 1.0, "b": 9.0}})
     assert best_set(heavy, 1).members == (1,)

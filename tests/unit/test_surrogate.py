@@ -219,7 +219,7 @@ def test_pruned_trials_count_as_slow_and_not_as_failed() -> None:
     assert (seen.measured, seen.worked) == (1, 2)
 
 
-def test_slowness_scale_separates_fast_trials_more_than_slow_trials() -> None:
+def test_slowness_scale_has_larger_steps_between_fast_trials() -> None:
     _, twice, twice_again, slow = np.diff(slowness(np.array([1.0, 1.0, 2.0, 4.0, 1e3])))
     assert twice == pytest.approx(2 * twice_again)
     assert slow < twice_again
@@ -262,7 +262,7 @@ def test_neighbours_of_an_elite_are_all_single_changes() -> None:
     assert len(Neighbourhood(wide).of_elites(observed(wide, {(5,): 1.0}), rng()).rows) == MOST
 
 
-def test_long_ranking_is_reduced_to_its_first_entries_and_a_sample() -> None:
+def test_long_ranking_is_reduced_to_the_first_entries_and_a_sample() -> None:
     assert spread(np.arange(10), 10).tolist() == list(range(10))
     assert spread(np.arange(100), 10).tolist() == [0, 1, 2, 3, 4, 5, 28, 52, 75, 99]
 

@@ -23,7 +23,7 @@ def test_objective_without_target_applies_to_the_measured_device() -> None:
     assert place_text(H100, Objective()) == "NVIDIA H100 80GB HBM3"
 
 
-def test_search_with_target_uses_the_limits_of_the_target_and_the_roofline_of_the_device() -> None:
+def test_search_with_target_uses_target_limits_and_the_device_roofline() -> None:
     assert aimed_at(H100, FOR_L4) == L4
     assert compared_with(H100, FOR_L4) is H100
     expected = "timed on NVIDIA H100 80GB HBM3 (sm_90), within the limits of NVIDIA L4 (sm_89)"

@@ -167,7 +167,7 @@ def test_exported_kernel_allows_the_largest_shared_memory_of_its_launches(
     assert {each.max_dynamic_shared_size_bytes for each in functions} == {max(given)}
 
 
-def test_every_function_gets_the_largest_shared_memory_of_its_launches() -> None:
+def test_each_kernel_gets_the_largest_shared_memory_of_its_launches() -> None:
     def step(entry: str, size: int) -> Step:
         launch = Launch(grid=(1, 1, 1), block=(32, 1, 1), shared_memory_bytes=size)
         return Step(entry=entry, arguments=(), launch=launch)

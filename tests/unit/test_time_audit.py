@@ -67,7 +67,7 @@ def test_fewer_contradicting_batches_than_the_minimum_are_accepted() -> None:
     assert audit([SECOND_CORE] * LEAST_BATCHES + [HONEST] * 7).contradiction() is not None
 
 
-def test_batches_that_always_claim_less_than_the_elapsed_time_are_refused() -> None:
+def test_kernel_is_refused_if_all_batches_claim_less_than_the_elapsed_time() -> None:
     assert audit().overdue(SLEEPS)
     waits_for_a_core = replace(SLEEPS, waiting_ns=SLEEPS.wall_ns - SLEEPS.claimed_ns)
     assert not audit().overdue(waits_for_a_core)
@@ -78,13 +78,13 @@ def test_late_batches_are_accepted_if_one_batch_is_on_time() -> None:
     assert audit([LATE, HONEST, LATE, LATE]).contradiction() is None
 
 
-def test_claimed_time_outside_the_observed_span_is_refused() -> None:
+def test_claimed_time_outside_the_observed_interval_is_refused() -> None:
     outside = Batch(calls=1, claimed_ns=-1, wall_ns=1_000_000, cpu_ns=0)
     assert "outside the interval" in (audit([HONEST] * 40 + [outside]).contradiction() or "")
 
 
 @pytest.mark.parametrize("each", [SECOND_CORE, SLOW_CLOCK])
-def test_batches_that_contradict_their_claimed_time_are_repeated_up_to_a_maximum_number(each: Batch) -> None:
+def test_batches_with_contradictory_times_are_repeated_up_to_a_maximum_number(each: Batch) -> None:
     assert audit([HONEST] * 40).worth_repeating(each)
     assert audit([each] * (LEAST_BATCHES - 1)).worth_repeating(each)
     assert not audit([each] * LEAST_BATCHES).worth_repeating(each)
@@ -104,7 +104,7 @@ def test_alternating_calls_have_a_larger_tolerance_for_processor_time() -> None:
     assert audit().overused([hidden] * 9, DISAGREEMENT_OF_TURNS) is not None
 
 
-def test_short_batches_are_judged_together() -> None:
+def test_short_batches_are_joined_before_they_are_checked() -> None:
     honest, second_core = batch(claimed_us=80.0), batch(claimed_us=80.0, cpu_us=210.0)
     for short, refused in ((honest, False), (second_core, True)):
         long = joined(joined(short, short), short)
@@ -116,7 +116,7 @@ def test_batches_joined_from_short_batches_are_not_refused_for_their_elapsed_tim
     assert audit().overused([joined(SLEEPS, SLEEPS)] * LEAST_BATCHES, MOST_DISAGREEMENT) is None
 
 
-def test_joined_batches_keep_the_invalid_time_of_any_batch() -> None:
+def test_joining_batches_preserves_an_invalid_time() -> None:
     outside = Batch(calls=1, claimed_ns=-1, wall_ns=1_000, cpu_ns=0)
     assert joined(HONEST, outside).claimed_ns == joined(outside, HONEST).claimed_ns == -1
 

@@ -79,14 +79,14 @@ def test_sampling_does_not_exceed_a_small_number_of_samples(samples: int) -> Non
     assert len(take(ScriptedTimer([8.0]), samples, bars=Bars(shorten_us=7.0)).samples_us) == samples
 
 
-def test_hook_before_last_is_called_directly_before_the_last_sample() -> None:
+def test_before_last_hook_is_called_directly_before_the_last_sample() -> None:
     timer = ScriptedTimer([1.0])
     seen: list[int] = []
     take(timer, 5, before_last=lambda: seen.append(len(timer.asked)))
     assert seen == [4]
 
 
-def test_hook_after_is_called_after_every_sample_outside_the_warm_up() -> None:
+def test_after_hook_is_called_after_every_sample_except_the_warm_up() -> None:
     for last_us, samples in ((WARM_US / 2, 10), (WARM_US, 5)):
         timer, judged = ScriptedTimer([last_us]), list[int]()
         take(timer, 5, after=lambda timer=timer, judged=judged: judged.append(len(timer.asked)), warm=True)  # type: ignore[misc]

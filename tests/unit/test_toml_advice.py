@@ -43,6 +43,6 @@ def test_ambiguous_toml_error_has_no_suggestion(text: str) -> None:
     assert ": write" not in str(refused.value)
 
 
-def test_error_of_a_repeated_toml_table_suggests_a_list_of_tables() -> None:
+def test_error_for_a_repeated_toml_table_suggests_a_list_of_tables() -> None:
     with pytest.raises(ValueError, match=r"; write `\[\[cpu\.constraints\]\]` where it may be given several times"):
         read_toml("[cpu.constraints]\na = 1\n[cpu.constraints]\na = 2\n")

@@ -41,7 +41,7 @@ def test_torch_baseline_passes_tensors_in_order_and_compiles_once(monkeypatch: p
     assert torch.compilations == 1
 
 
-def test_error_of_a_torch_baseline_without_gpu_names_the_pytorch_build_to_install(
+def test_error_for_a_torch_baseline_without_gpu_names_the_pytorch_build_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", Torch(sees_gpu=False))

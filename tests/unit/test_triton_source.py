@@ -94,7 +94,7 @@ def test_functions_of_the_triton_language_are_accepted(used: str) -> None:
     assert used in sliced(FILE.replace("x * FACTOR", used), "scale", "kernel.py")
 
 
-def test_unknown_triton_entry_is_refused_and_the_error_lists_the_kernels_of_the_file() -> None:
+def test_error_for_an_unknown_triton_entry_lists_the_kernels_of_the_file() -> None:
     with pytest.raises(InvalidInput, match=r"did you mean `scale`\? Functions under @triton.jit: scale, twice"):
         sliced(FILE, "scales", "kernel.py")
 
@@ -227,7 +227,7 @@ def test_family_with_cuda_and_triton_tables_is_refused(tmp_path: Path) -> None:
         package_with(tmp_path, "vector_add", "family.toml", "[triton]", "[cuda]\n\n[triton]")
 
 
-def test_note_of_the_compiler_in_the_ptx_completes_the_launch_of_a_triton_candidate(tmp_path: Path) -> None:
+def test_compiler_note_in_the_ptx_completes_the_launch_of_a_triton_candidate(tmp_path: Path) -> None:
     candidate, _ = candidate_of(package_with(tmp_path, "vector_add"))
     compiled = Compiled(threads=256, shared_memory_bytes=1024, cluster=2, scratch=(128, 0))
     ptx = noted(".version 8.7\n", compiled)
@@ -244,7 +244,7 @@ def test_note_of_the_compiler_in_the_ptx_completes_the_launch_of_a_triton_candid
     assert candidate.compiled(".version 8.7\n") == candidate
 
 
-def test_tensor_maps_in_the_compiler_note_are_passed_between_arguments_and_scratch_memory(tmp_path: Path) -> None:
+def test_tensor_maps_of_the_compiler_note_are_passed_between_arguments_and_scratch(tmp_path: Path) -> None:
     candidate, _ = candidate_of(package_with(tmp_path, "matmul_host_descriptors"))
     mapped = {"of": "a", "dtype": "float16", "shape": [2048, 2048], "box": [128, 64], "swizzle": 128}
     compiled = Compiled(threads=128, shared_memory_bytes=0, scratch=(0, 0), maps=({**mapped, "passes_shape": True},))

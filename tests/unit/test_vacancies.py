@@ -16,7 +16,7 @@ def folders(tmp_path: Path) -> list[str]:
     return [str(tmp_path / name) for name in ("one", "two", "three")]
 
 
-def test_missing_paths_are_found_in_every_earlier_include_folder(folders: list[str]) -> None:
+def test_missing_paths_include_the_header_in_every_earlier_include_folder(folders: list[str]) -> None:
     one, two, three = folders
     Path(three, "a.h").touch()
     assert vacancies([f"{three}/a.h"], [], folders) == [f"{one}/a.h", two]

@@ -45,7 +45,7 @@ def test_verify_function_that_returns_text_or_false_refuses_the_outputs(said: ob
 
 
 @pytest.mark.parametrize("said", [1, 0, [], np.zeros(2)])
-def test_unsupported_return_value_of_verify_is_an_error_of_the_family(said: object) -> None:
+def test_unsupported_return_value_of_verify_raises_a_family_error(said: object) -> None:
     with pytest.raises(FamilyError, match="return None for correct outputs"):
         verification(lambda *_: said)(RIGHT)
 
@@ -68,7 +68,7 @@ def test_verify_function_gets_copies_of_inputs_and_outputs() -> None:
     assert checked.inputs["keys"].tolist() == [0, 1, 2, 3]
 
 
-def test_verify_function_that_accepts_zeros_is_an_error_of_the_family() -> None:
+def test_verify_function_that_accepts_zeros_raises_a_family_error() -> None:
     verification(permutation).check_refuses()
     with pytest.raises(FamilyError, match=r"accepts outputs of zeros .* it would accept every kernel"):
         verification(lambda *_: None).check_refuses()

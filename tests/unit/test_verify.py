@@ -146,7 +146,7 @@ def test_wrong_answer_of_a_variant_does_not_mention_family_toml() -> None:
 
 
 @pytest.mark.parametrize(("then", "comparisons"), [(good, 0), (a_bit, 1)])
-def test_outputs_in_other_buffers_are_compared_only_if_they_differ_from_verified_outputs(
+def test_outputs_in_other_buffers_are_compared_only_if_their_bytes_differ(
     monkeypatch: pytest.MonkeyPatch, then: Kernel, comparisons: int
 ) -> None:
     buffers, golden = doubled()
@@ -214,7 +214,7 @@ def test_damaged_buffers_and_leftover_threads_are_wrong_answers() -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-20, 1e-32, 1e-37])
-def test_output_of_zeros_is_wrong_even_if_the_correct_values_are_small(scale: float) -> None:
+def test_output_of_zeros_is_wrong_even_if_the_expected_values_are_tiny(scale: float) -> None:
     """Zeros fail even if max_abs is far above the correct values."""
     session, (buffers, golden) = FakeSession(), doubled()
     buffers.arrays["x"][...] *= np.float32(scale)
@@ -261,7 +261,7 @@ def test_kernel_that_leaves_part_of_an_earlier_output_in_place_is_wrong() -> Non
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
-def test_error_of_a_kernel_that_adds_to_an_output_suggests_the_role_inout(dtype: type) -> None:
+def test_error_for_a_kernel_that_adds_to_an_output_suggests_the_role_inout(dtype: type) -> None:
     wanted: NDArray[Any] = np.array([3, 0, 7, 1], dtype=dtype)
     buffers = FakeBuffers({}, {"y": np.zeros_like(wanted)})
     _, golden = doubled()

@@ -112,7 +112,7 @@ def test_warm_start_from_an_optuna_study_has_completed_trials_best_first(tmp_pat
         ("broken.json.gz", r"not compressed with gzip, .* rename it: `mv broken\.json\.gz broken\.json`"),
     ],
 )
-def test_error_of_an_unreadable_warm_start_contains_no_password(
+def test_error_for_an_unreadable_warm_start_contains_no_password(
     given: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -33,7 +33,7 @@ def family() -> Any:
     return SimpleNamespace(begin=lambda problem, device: [{"BLOCK": 128}, {"BLOCK": 64}])
 
 
-def test_warm_start_order_is_champions_of_similar_problems_then_family_starts_then_default(
+def test_warm_starts_are_similar_champions_then_family_starts_then_the_default(
     family: Any,
 ) -> None:
     search: Any = SimpleNamespace(device=SimpleNamespace(model="A"), problem={"S": 512}, **TERMS)

@@ -31,7 +31,7 @@ def test_share_above_the_limit_is_explained(fraction: float | None, explained: b
     assert percent_text(fraction) in FILTERS["share"](fraction)
 
 
-def test_origin_of_a_config_is_written_as_a_phrase() -> None:
+def test_config_origin_is_described_by_a_phrase() -> None:
     assert origin_text("design") == "from the initial design"
     assert origin_text("advice") == "from results of similar problems"
     assert origin_text("hill_climb") == "proposed by hill_climb"

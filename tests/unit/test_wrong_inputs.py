@@ -170,7 +170,7 @@ def test_truncated_recording_is_read_in_part_or_refused(content: dict[str, Any])
         ("cpu.tunables.TILE.values", {"from": 4, "to": 8, "step": 2}, "values = [4, 6, 8]"),
     ],
 )
-def test_value_suggested_by_an_error_is_accepted(path: str, wrong: object, written: str) -> None:
+def test_value_suggested_by_an_error_is_accepted_for_the_field(path: str, wrong: object, written: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Family.from_document(edited(path, wrong))
     assert raised.value.reason.endswith(f"; write {written}"), raised.value
@@ -194,9 +194,7 @@ def test_value_suggested_by_an_error_is_accepted(path: str, wrong: object, writt
         ("cpu.tunables.TILE.values", [None], "[1, 2, 4]"),
     ],
 )
-def test_error_about_a_value_of_unclear_meaning_ends_with_an_accepted_value(
-    path: str, wrong: object, written: str
-) -> None:
+def test_error_for_an_ambiguous_value_ends_with_an_accepted_value(path: str, wrong: object, written: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Family.from_document(edited(path, wrong))
     assert raised.value.reason.endswith(f", e.g. {written}"), raised.value
@@ -230,7 +228,7 @@ def test_list_or_table_suggested_by_an_error_is_accepted(path: str, wrong: objec
         assert not error.field.startswith(raised.value.field)
 
 
-def test_error_of_a_comparison_with_digit_strings_suggests_numbers() -> None:
+def test_error_for_a_comparison_with_digit_strings_suggests_numbers() -> None:
     content = edited("cpu.tunables.UNROLL.values", ["1", "2"])
     content["cpu"]["constraints"] = [{"expression": "UNROLL > 1", "because": "one is too few"}]
     with pytest.raises(InvalidInput, match=r"the values of UNROLL are strings; in the tunable, write .*$") as raised:
@@ -242,7 +240,7 @@ def test_error_of_a_comparison_with_digit_strings_suggests_numbers() -> None:
     ("values", "written"),
     [([1, "auto"], ["1", "auto"]), ([True, 2], ["true", "2"]), (["a", 0.5, False], ["a", "0.5", "false"])],
 )
-def test_error_of_mixed_tunable_values_suggests_strings(values: list[Any], written: list[str]) -> None:
+def test_error_for_mixed_tunable_values_suggests_strings(values: list[Any], written: list[str]) -> None:
     with pytest.raises(InvalidInput, match="all values of a tunable have one type") as raised:
         Tunable(name="T", values=values)
     assert raised.value.reason.endswith(f"[{', '.join(json.dumps(each) for each in written)}]")
@@ -331,7 +329,7 @@ def at(content: Any, place: tuple[str | int, ...]) -> Any:
         ("", "https://example.org/hook"),
     ],
 )
-def test_error_of_an_invalid_webhook_url_suggests_a_valid_url(url: str, written: str) -> None:
+def test_error_for_an_invalid_webhook_url_suggests_a_valid_url(url: str, written: str) -> None:
     def resolve(name: str, port: int) -> list[IPv4Address]:
         return [IPv4Address("8.8.8.8")]
 
