@@ -23,7 +23,8 @@ def is_direct(url: str) -> bool:
     """Return True if the URL's host is this machine, so that requests must not use a proxy.
 
     A numeric address belongs to this machine if a socket can be bound to it. This includes loopback, the unspecified
-    addresses and all interfaces. Names other than localhost are not resolved; users list them in NO_PROXY.
+    addresses, and the addresses of all interfaces. Names other than localhost are not resolved; users list them in
+    NO_PROXY.
     """
     host = (urlsplit(url).hostname or "").rstrip(".")
     if host == "localhost" or host.endswith(".localhost"):

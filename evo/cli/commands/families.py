@@ -60,7 +60,7 @@ def new(
         Path, typer.Argument(metavar="FOLDER", help="Folder to create; its name becomes the name of the family.")
     ],
 ) -> None:
-    """Create a small family as a starting point. Its kernel works, and searches can tune it."""
+    """Create a small family as a starting point. Searches can tune its kernel without changes."""
     from evo.cli.files.new_family import write_scaffold
     from evo.cli.files.writing import shown_path
 
@@ -112,7 +112,7 @@ def import_(
 ) -> None:
     """Create a family from a C, C++, CUDA or Triton source, or from a PyTorch model in KernelBench's format.
 
-    Comments in the new files mark the places where a person must decide. A PyTorch model (class Model, get_inputs,
+    Comments in the new files mark the decisions that you must make. A PyTorch model (class Model, get_inputs,
     get_init_inputs) is run once, in a separate process. Its family has no kernel yet, so submit variants.
     """
     match what:
@@ -226,9 +226,10 @@ def _print_fields(out: "Console", fields: "Iterable[Field]") -> None:
 
 
 def _print_cases(out: "Console", family: "Family") -> None:
-    """Print the cases with the fields that they change in the default problem.
+    """Print each case with its inputs and the problem fields that it changes.
 
-    If there is no default problem, the expressions of the changes are printed, one per line.
+    The new values of the fields are those for the default problem. If there is no default problem, the expressions of
+    the values are printed.
     """
     changes = family.case_changes()
     of = "" if changes is None else " of the default problem"

@@ -140,8 +140,8 @@ def _undecided(family: str) -> "Iterator[None]":
 def _print_undecided(family: str, failure: str) -> None:
     """Print to standard error the unchecked lines of a family that may have caused a failure.
 
-    An imported family marks its unchecked lines with a comment. The printed lines are in a file, or in a table of
-    family.toml, whose name the failure contains. If there are none, the first unchecked lines are printed.
+    An imported family marks its unchecked lines with a comment. If the failure names a file, or a table of family.toml,
+    that contains such lines, only these are printed, otherwise all; in both cases, at most `UNDECIDED` lines.
     """
     from evo.family.importing.writing import MARK
 
@@ -224,7 +224,7 @@ def render(
 def resolve(
     family: str, config: str, problem: str, device: str, objective: "Objective", *, target: str | None = None
 ) -> "tuple[Package, Device, Candidate]":
-    """Return the family's package, the device and the candidate.
+    """Return the family's package, the device, and the candidate: the config with its problem and objective.
 
     Args:
         target: a known GPU, which need not be in this machine. None if `device` selects a device of this machine.

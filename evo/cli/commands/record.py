@@ -182,7 +182,7 @@ def _environment(view: "SearchView") -> dict[str, Any]:
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
-    """Write a document to a file. Equal documents give equal files."""
+    """Write a document as a compressed JSON file. Equal documents give identical files."""
     from evo.cli.files.writing import write_file
 
     content = json.dumps(document, separators=(",", ":")).encode()

@@ -326,9 +326,9 @@ def search(
 
 
 def _with_standby(where: ServiceRef, context: typer.Context) -> ServiceRef:
-    """Start the processes of a local service, which load their modules while this command loads its own.
+    """Start processes for a local service and its worker, and return `where` with these processes.
 
-    Unused processes end together with the command.
+    The processes load their modules while this command loads its own. Unused processes end together with the command.
     """
     if where.url is not None:
         return where

@@ -24,7 +24,7 @@ class SuiteResult:
         searched: the searched calls, each with one of its two searches: the second search (which tries the champions of
             similar problems) if it found the current champion, else the first search.
         left_out: reasons why calls were not searched, by name of the call.
-        measured: time or cost of every call's best configs on every problem of the same family, by family.
+        measured: by family, the times or costs of the best configs of all calls on each problem of the family.
         interrupted: True if the user cancelled the run with a second Ctrl-C. A first Ctrl-C only ends the run early.
     """
 

@@ -215,7 +215,7 @@ def _python(path: Path) -> str:
 
 
 def _path(where: str) -> Path | None:
-    """Return the file of a module or path; None for a module without a Python file."""
+    """Return the Python file of a path or module name; None for a module without a Python file."""
     path = Path(where)
     if path.is_file():
         return path

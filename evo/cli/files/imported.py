@@ -31,7 +31,7 @@ class Headers:
     Attributes:
         folder: subfolder of the family for the source. Empty (the family's own folder) unless a header is outside the
             folder of the source, e.g. at ``../common.h``.
-        files: file to copy for each header, by the path of the header in the family.
+        files: files to copy, by their future paths in the family.
         missing: names of quoted includes whose files were not found, and files that cannot be copied. Some of the
             names may be headers of the compiler.
     """
@@ -152,9 +152,9 @@ def write_imported(
 def _drafted(text: str, file: Path, entries: Sequence[str], headers: Headers) -> tuple[Draft, dict[str, str]]:
     """Return the family drafted from a source, and the contents of the source and of changed headers, by file name.
 
-    In these contents, each macro of the draft is defined within ``#ifndef``, so that ``-D`` can set the macro. An entry
-    in C++ or CUDA is declared ``extern "C"`` unless it is an instance of a template. So are the other kernels of a CUDA
-    source, because one call may launch several kernels.
+    In these contents, each macro of the draft is defined within ``#ifndef``, so that ``-D`` can set the macro. In C++
+    and CUDA, entries are declared ``extern "C"``, except instances of templates. Other kernels of a CUDA source are
+    declared in the same way, because one call may launch several kernels.
     """
     kind, name = _SUFFIXES[file.suffix], str(PurePosixPath(headers.folder, _name(file)))
     if kind == "triton":

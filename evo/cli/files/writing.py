@@ -137,7 +137,7 @@ def write_folder(folder: Path, contents: Mapping[str, str | bytes]) -> list[Path
 
 
 def _draft(target: Path) -> Path:
-    """Return the path of a new hidden file or folder. Content is written to it before it replaces the target."""
+    """Return the path of a new hidden file or folder. It is written completely before it replaces the target."""
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
 
 

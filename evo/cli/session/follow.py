@@ -34,7 +34,7 @@ class Screen(Protocol):
         ...
 
     def note(self, text: str) -> None:
-        """Show a message once."""
+        """Print a message."""
         ...
 
 
@@ -123,7 +123,7 @@ def follow(
 
 
 def _warnings(view: SearchView) -> list[str]:
-    """Return the warnings of a search. The report explains the gaps between quick and confirmed times."""
+    """Return the warnings of a search, except gaps between quick and confirmed times, which the report explains."""
     warnings = [f"Warning: {each}" for each in view.warnings if each not in view.quick_gaps]
     missing = None if view.state in TERMINAL else view.not_compared  # the final report contains it
     return warnings if missing is None else [*warnings, missing]

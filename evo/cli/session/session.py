@@ -54,7 +54,7 @@ def run(
         announce: file for the search's id, the URL of its page and its view. It is written when the search has started.
         as_json: True to print progress to standard error, and to pass the search to `tell` instead of printing a
             report.
-        then: function that is called with the ended search while its service can still be reached.
+        then: function that is called with the ended search before the connection to the service is closed.
         tell: function that prints the search.
     """
     from pydantic_core import to_jsonable_python

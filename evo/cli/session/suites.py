@@ -60,7 +60,13 @@ class Shared:
 
 @dataclass(kw_only=True)
 class CallSearch:
-    """A call of the suite and its search."""
+    """A call of the suite and its search.
+
+    Attributes:
+        view: state of the search; None before it starts.
+        best: best time or cost at the end of each slice, first slice first; None before the first measurement.
+        trouble: reason why the search could not be started; None if there is none.
+    """
 
     call: Call
     request: Request
@@ -109,7 +115,7 @@ class _Session:
 
 
 class _Conductor:
-    """Runs one search per call, one at a time; the other searches are paused."""
+    """Runs a search for each call of a suite. Only one search runs at a time; the others are paused."""
 
     def __init__(self, suite: Suite, entries: Sequence[CallSearch], session: _Session, budget: Shared) -> None:
         self._suite, self._session, self._budget = suite, session, budget
@@ -134,7 +140,7 @@ class _Conductor:
             entry.view = self._follow(entry.view)
 
     def exchange(self) -> None:
-        """Run a second search of each problem, which measures the champions of similar problems."""
+        """For each problem, run a second search, which measures the champions of similar problems."""
         together = [entry for entry in self._entries.values() if self._relatives(entry)]
         for entry in together:
             if self._session.interrupts.count:

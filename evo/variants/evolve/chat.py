@@ -33,7 +33,7 @@ _SCHEMA = re.compile(r"response.?format|output.?(config|format)|json.?schema|str
 
 @dataclass(kw_only=True)
 class Dialect:
-    """What a model's service has accepted so far.
+    """Request options that a model's service supports, as learned from its errors.
 
     Attributes:
         schema: False if the service refused a schema for answers.
@@ -56,7 +56,7 @@ class Chat:
         timeout_s: a request fails if no byte of the answer arrives for this number of seconds, or if the answer is
             incomplete after `LONGEST_ANSWER` times this number of seconds.
         sleep: function that waits; tests replace it.
-        dialect: what the service has accepted so far. It is kept for later requests.
+        dialect: request options that the service supports.
     """
 
     model: str
@@ -86,7 +86,7 @@ class Chat:
 
     @property
     def longest_s(self) -> float:
-        """Seconds after which `ask` has ended."""
+        """Maximum duration of `ask` in seconds."""
         return ATTEMPTS * (self.timeout_s + MOST_WAIT_S) + LONGEST_ANSWER * self.timeout_s
 
     @property
@@ -104,10 +104,10 @@ class Chat:
     def ask(self, messages: Sequence[Message], *, until_s: float = math.inf) -> Answer:
         """Return the model's answer.
 
-        If the service cannot be reached, is busy or has an internal error, the request is repeated after a pause.
+        If the service cannot be reached, is busy or has an internal error, the request is retried after a pause.
 
         Args:
-            until_s: time of `time.monotonic` after which the request is not repeated.
+            until_s: time of `time.monotonic` after which the request is not retried.
 
         Raises:
             SchemaRefused: the service refuses the schema. The next call sends no schema.

@@ -61,8 +61,8 @@ def _list(where: ServiceRef, *, as_json: bool) -> None:
 
 @on_service
 def drain(worker: WorkerName, *, where: ServiceRef, as_json: Json = False) -> None:
-    """Let a worker finish its jobs and give it no more jobs, e.g. before an upgrade. After a restart, the worker gets
-    jobs again.
+    """Drain a worker, e.g. before an upgrade: it finishes its jobs, and gets no more jobs until it is restarted or
+    resumed.
     """
     _decide(where, worker, lambda client, found: client.drain(found.id), as_json=as_json)
 
