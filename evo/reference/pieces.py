@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,12 +14,18 @@ from numpy.typing import NDArray
 T = TypeVar("T")
 S = TypeVar("S")
 
-PIECE = 1 << 16
-"""Minimum number of elements of a piece. The temporary arrays of small pieces fit a core's cache."""
+PIECE = 1 << 18
+"""Minimum number of elements of a piece. The temporary arrays of small pieces fit a core's L2 cache. But threads
+exchange the interpreter lock after each call of NumPy, and with 16 threads they mostly wait for it if a call takes less
+than about 100 µs.
+"""
 
 MOST_PIECES = 1 << 10
-"""Maximum number of pieces of an array. Threads exchange the interpreter lock after each call of NumPy, and wait for it
-if the pieces of a large array are small: with 8,000 pieces of 2**29 elements, 4 to 8 of 16 cores were busy.
+"""Maximum number of pieces of an array. With 8,000 pieces of 2**29 elements, 4 to 8 of 16 cores were busy."""
+
+_TASKS_PER_CORE = 4
+"""Maximum number of tasks per core. Consecutive parts form one task, because starting a task takes the interpreter
+lock several times. With more tasks than cores, a slow core delays the result less.
 """
 
 DRAWN_TOGETHER = 1 << 20
@@ -28,7 +35,7 @@ _PAGE_BYTES = 4096
 _TOUCHED_TOGETHER = 1 << 9
 """Number of memory pages that a core touches at a time: 2 MiB."""
 
-_MANY_PIECES = 32
+_MANY_PIECES = 8
 """Number of pieces below which starting threads is not worthwhile."""
 
 
@@ -46,16 +53,26 @@ def on_all_cores(compute: Callable[[S], T], parts: Iterable[S]) -> list[T]:
         compute: function that is called by several threads at the same time. Threads save time only while the function
             releases the interpreter lock, as NumPy does for large arrays.
     """
+    given = list(parts)
     if getattr(_at_work, "inside", False):
-        return [compute(part) for part in parts]
-    return list(_pool().map(compute, parts))
+        return [compute(part) for part in given]
+    size = max(1, math.ceil(len(given) / (_TASKS_PER_CORE * usable_cores())))
+    tasks = [given[start : start + size] for start in range(0, len(given), size)]
+    return list(chain.from_iterable(_pool().map(lambda task: [compute(part) for part in task], tasks)))
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use, which can be less than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _pool() -> ThreadPoolExecutor:
     """Return this process's thread pool. A forked process gets a new pool, because it lacks its parent's threads."""
     here = os.getpid()
     if here not in _pools:
-        made = ThreadPoolExecutor(os.cpu_count() or 1, "pieces", lambda: setattr(_at_work, "inside", True))
+        made = ThreadPoolExecutor(usable_cores(), "pieces", lambda: setattr(_at_work, "inside", True))
         _pools.setdefault(here, made)
     return _pools[here]
 

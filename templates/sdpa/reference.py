@@ -1,7 +1,6 @@
 """Inputs, reference, yardstick and baselines for attention. Only runners execute this file."""
 
 import math
-import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -14,6 +13,7 @@ from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded, rounded_to
 from evo.reference.heads import draw_heads
 from evo.reference.library import LARGE_FLOPS, computing
+from evo.reference.pieces import usable_cores
 from evo.reference.rivals import rivals
 from evo.reference.torch_baselines import torch_on_cpu, torch_on_gpu
 
@@ -255,7 +255,7 @@ def _head_by_head(
         lse[head] = logarithm if library is np else logarithm.get()
 
     affordable = SCORES_BYTES // (4 * problem["S"] * _keys(problem) * out.itemsize)
-    threads = min(os.cpu_count() or 1, affordable) if library is np else 1
+    threads = min(usable_cores(), affordable) if library is np else 1
     with ThreadPoolExecutor(max(1, threads)) as pool:
         list(pool.map(compute, np.ndindex(out.shape[:2])))
     if not _heads_first(problem):

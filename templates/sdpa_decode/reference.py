@@ -1,7 +1,6 @@
 """Inputs, reference, yardstick and baselines for attention with few queries. Only runners execute this file."""
 
 import math
-import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -14,6 +13,7 @@ from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded, rounded_to
 from evo.reference.heads import draw_heads
 from evo.reference.library import computing
+from evo.reference.pieces import usable_cores
 from evo.reference.rivals import rivals
 from evo.reference.torch_baselines import tensor_of, torch_on_cpu, torch_on_gpu
 
@@ -274,6 +274,6 @@ def _head_by_head(library: Any, problem: Mapping[str, Any], inputs: Arrays, dtyp
         result = weights @ v / weights.sum(axis=-1, keepdims=True)
         out[head] = result if library is np else result.get()
 
-    with ThreadPoolExecutor(os.cpu_count() if library is np else 1) as pool:
+    with ThreadPoolExecutor(usable_cores() if library is np else 1) as pool:
         list(pool.map(compute, np.ndindex(out.shape[:2])))
     return out.reshape(inputs["q"].shape)

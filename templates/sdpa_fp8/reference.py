@@ -1,6 +1,5 @@
 """Inputs, reference, yardstick and baselines for attention on E4M3 inputs. Only runners execute this file."""
 
-import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -13,6 +12,7 @@ from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded
 from evo.reference.heads import draw_heads
 from evo.reference.library import computing
+from evo.reference.pieces import usable_cores
 from evo.reference.torch_baselines import torch_on_cpu, torch_on_gpu
 
 Timed = Callable[[Arrays], Callable[[], object]]
@@ -191,7 +191,7 @@ def _head_by_head(library: Any, problem: Mapping[str, Any], inputs: Arrays, dtyp
         out[head] = result if library is np else result.get()
 
     affordable = SCORES_BYTES // (4 * problem["S"] ** 2 * out.itemsize)
-    threads = min(os.cpu_count() or 1, affordable) if library is np else 1
+    threads = min(usable_cores(), affordable) if library is np else 1
     with ThreadPoolExecutor(max(1, threads)) as pool:
         list(pool.map(compute, np.ndindex(out.shape[:2])))
     return out

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from evo.reference import pieces as module
 from evo.reference.encoding import decoded, encoded
 from evo.reference.pieces import (
     DRAWN_TOGETHER,
@@ -19,6 +20,7 @@ from evo.reference.pieces import (
     norm,
     normals,
     on_all_cores,
+    usable_cores,
 )
 from workers.backends.distance import distance
 
@@ -43,7 +45,7 @@ def test_parallel_random_numbers_depend_only_on_the_seed(
     shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = normals(np.random.default_rng(7), shape)
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(module, "usable_cores", lambda: 1)
     assert np.array_equal(first, normals(np.random.default_rng(7), shape))
     assert not np.array_equal(first, normals(np.random.default_rng(8), shape))
     assert len(np.unique(first)) > 0.9 * first.size, "blocks are not repeated"
@@ -69,6 +71,22 @@ def test_concurrent_computations_share_one_thread_per_core() -> None:
 def test_error_in_a_worker_thread_reaches_the_caller() -> None:
     with pytest.raises(ZeroDivisionError):
         on_all_cores(lambda part: 1 // part, [1, 0])
+
+
+@pytest.mark.parametrize("parts", [0, 1, 7, 100, 1001])
+def test_results_on_all_cores_keep_the_order_of_the_parts(parts: int) -> None:
+    assert on_all_cores(lambda part: part * part, range(parts)) == [part * part for part in range(parts)]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs an operating system with CPU affinity")
+def test_usable_cores_count_only_the_cores_of_the_process() -> None:
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert usable_cores() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert usable_cores() == len(allowed)
 
 
 def test_forked_process_can_compute_on_all_cores() -> None:

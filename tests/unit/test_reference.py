@@ -1,6 +1,6 @@
 """Reference outputs are computed and cached; errors of the family and of the machine are distinguished."""
 
-import importlib
+import importlib.util
 import math
 import pickle
 import platform
@@ -18,6 +18,7 @@ from evo.export.loader.float_control import FloatControl, preserved
 from evo.family import Operand
 from evo.family.argument import Tolerance
 from workers.build.cache import Cache
+from workers.measure.family.dependencies import dependencies
 from workers.measure.family.expected_output import FamilyError
 from workers.measure.family.reference import NO_LIMIT, Reference
 from workers.runner.protocol import CasePlan
@@ -571,6 +572,20 @@ def test_expected_outputs_are_recomputed_when_files_read_by_the_reference_change
     for factor in (2, 3, 40):
         np.save(file, np.float64(factor))
         assert [factor_of(folder, text) for _ in range(2)] == [factor, factor]
+
+
+def test_lazily_loaded_modules_stay_unloaded_while_dependencies_are_recorded(tmp_path: Path, unloaded: Path) -> None:
+    (unloaded / "slow_to_load.py").write_text("raise RuntimeError('loaded')\n")
+    spec = importlib.util.find_spec("slow_to_load")
+    assert spec is not None and spec.loader is not None
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["slow_to_load"] = module
+    try:
+        spec.loader.exec_module(module)
+        assert str(unloaded / "slow_to_load.py") in dependencies(tmp_path / "family")
+    finally:
+        del sys.modules["slow_to_load"]
 
 
 def test_reference_imports_modules_of_its_own_family(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""NVIDIA GPUs as devices. Only this module and the module `survey` import CuPy, to open and to list GPUs."""
+"""NVIDIA GPUs as devices. CuPy is imported only when GPUs are listed, opened or measured."""
 
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -24,7 +25,7 @@ from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.backends.cuda.graph import SHORT_CALLS, GraphTimer, RestoredTimer
 from workers.backends.cuda.launch import BoundCall, cuda_errors, driver_installed, static_shared_bytes
 from workers.backends.cuda.machine import nvml
-from workers.backends.cuda.machine.copy_bandwidth import with_measured_copies
+from workers.backends.cuda.machine.copy_bandwidth import CopyProcess, with_measured_copies
 from workers.backends.cuda.machine.kept_survey import kept_survey
 from workers.backends.cuda.machine.nvml import NvmlMeter
 from workers.backends.cuda.machine.survey import NO_DRIVER, CudaUnusableError, index_of, surveyed
@@ -237,13 +238,22 @@ class CudaDriver:
     modules = ("cupy",)
 
     def discover(self, folder: Path) -> list[Device]:
-        try:
-            compiler = self.compiler().version
-        except NoNvrtcError:
-            found, _ = self._surveyed()
-        else:
-            found = kept_survey(folder, compiler, self._surveyed)
-        return with_measured_copies(found, folder)
+        process: CopyProcess | None = None
+
+        def surveyed_now() -> tuple[list[Device], bool]:
+            nonlocal process
+            if driver_installed():  # the process loads its modules while the GPUs are listed
+                process = opened.enter_context(CopyProcess(folder))
+            return self._surveyed()
+
+        with ExitStack() as opened:
+            try:
+                compiler = self.compiler().version
+            except NoNvrtcError:
+                found, _ = self._surveyed()
+            else:
+                found = kept_survey(folder, compiler, surveyed_now)
+            return with_measured_copies(found, folder, process)
 
     def _surveyed(self) -> tuple[list[Device], bool]:
         """Return the usable GPUs, and True if all GPUs are usable."""

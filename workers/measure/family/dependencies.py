@@ -108,11 +108,20 @@ def unpacked(content: bytes) -> dict[str, list[int]]:
 
 def _imported() -> Iterator[str]:
     for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
+        file = _attributes(module).get("__file__")
         if not isinstance(file, str) or name.partition(".")[0] in OURS:
             continue
         if "." not in name or _INSTALLED.isdisjoint(_parts(file)):
             yield file
+
+
+def _attributes(module: object) -> Mapping[str, object]:
+    """Return the attributes of a module without loading it, if it loads when an attribute is read."""
+    try:
+        found: Mapping[str, object] = object.__getattribute__(module, "__dict__")
+    except AttributeError:
+        return {}
+    return found
 
 
 def _is_outside(path: str, folder: Path) -> bool:

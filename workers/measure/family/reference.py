@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from evo.family import DRAWN, JUDGED, Operand
 from evo.reference.encoding import is_floating
 from evo.reference.library import GpuNeededError
-from evo.reference.pieces import copied, largest_magnitude, norm
+from evo.reference.pieces import copied, largest_magnitude, norm, usable_cores
 from workers.backends.distance import distance
 from workers.build.cache import LIMIT_BYTES, Cache, cache_key
 from workers.measure.family.contract import array_of, check_input, check_names, check_reference, check_yardstick
@@ -72,7 +71,7 @@ def _pool_for(drawn: Sequence[Arrays]) -> ThreadPoolExecutor:
     """Return a pool with as many threads as cores and memory permit for these inputs."""
     largest = max((sum(np.asarray(array).nbytes for array in inputs.values()) for inputs in drawn), default=0)
     affordable = psutil.virtual_memory().available // (_GROWTH * max(largest, 1))
-    return ThreadPoolExecutor(max(1, min(affordable, len(drawn), os.cpu_count() or 1)))
+    return ThreadPoolExecutor(max(1, min(affordable, len(drawn), usable_cores())))
 
 
 class Reference:
@@ -100,7 +99,7 @@ class Reference:
     def drawn(self, plans: Sequence[CasePlan]) -> list[Arrays]:
         """Return the inputs of each case and seed, in order. The inputs are drawn in parallel."""
         asked = _cases_and_seeds(plans)
-        with ThreadPoolExecutor(min(len(asked), os.cpu_count() or 1)) as pool:
+        with ThreadPoolExecutor(min(len(asked), usable_cores())) as pool:
             return list(pool.map(self.draw, *zip(*asked, strict=True)))
 
     def goldens(self, plans: Sequence[CasePlan], drawn: Sequence[Arrays]) -> dict[str, tuple[ExpectedOutput, ...]]:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -39,8 +40,14 @@ def copy_rate(ways: Sequence[Timer], size: int) -> float:
 def main() -> None:
     """Read the description of a device from standard input, and print its copy bandwidth.
 
+    The modules and the driver are loaded before the description is read.
+
     Command line arguments: a folder for compiled kernels and, optionally, the number of bytes to copy.
     """
+    with suppress(Exception):  # opening the device states the reason
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
     device = TypeAdapter(Device).validate_json(sys.stdin.buffer.read())
     folder, *given = sys.argv[1:]
     size = int(given[0]) // 16 * 16 if given else copy_bytes(device)
