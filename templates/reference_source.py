@@ -27,8 +27,8 @@ def require_inputs(arguments: Sequence[Argument], source: bytes, *, spec: str, f
         what = "changes in place" if argument.role == "inout" else "reads"
         raise InvalidInput(
             f"{spec}: arguments[{number}].role",
-            f"the kernel {what} `{argument.name}`, so {_FUNCTION}() of {file} must return it, but returns only "
-            f"{', '.join(f'`{name}`' for name in sorted(made)) or 'nothing'}; also return `{argument.name}`, or give "
+            f"the kernel {what} `{argument.name}`, so {_FUNCTION}() of {file} must return it, but returns "
+            f"{', '.join(f'`{name}`' for name in sorted(made)) or 'no inputs'}; also return `{argument.name}`, or give "
             f"it another role: {others}",
         )
 

@@ -61,9 +61,7 @@ def require(made: str, arguments: tuple[Argument, ...] = ARGUMENTS) -> None:
 
 
 def test_in_place_argument_missing_in_inputs_is_refused_with_remedies() -> None:
-    with pytest.raises(
-        InvalidInput, match=r"changes in place `state`.* returns only `x`; also return `state`"
-    ) as refusal:
+    with pytest.raises(InvalidInput, match=r"changes in place `state`.* returns `x`; also return `state`") as refusal:
         require('{"x": 1}')
     assert refusal.value.field == "family.toml: arguments[1].role"
     assert "another role: input, output, scalar, workspace" in str(refusal.value)

@@ -24,5 +24,6 @@ def scalar(argument: Argument) -> Any:
         LaunchError: ctypes has no type for the scalar's dtype.
     """
     if argument.dtype not in _TYPES:
-        raise LaunchError(f"scalar `{argument.name}`: {argument.dtype} cannot be passed; use {', '.join(_TYPES)}")
+        accepted = ", ".join(_TYPES)
+        raise LaunchError(f"scalar `{argument.name}`: {argument.dtype} cannot be passed; use one of {accepted}")
     return _TYPES[argument.dtype](argument.value)

@@ -49,7 +49,7 @@ def _by_nvrtc(unit: Unit) -> bool:
 
 
 def _table(unit: Unit) -> str:
-    """Return the table of family.toml for the unit's device kind."""
+    """Return the name of the table in family.toml for the unit's device kind."""
     return "cuda" if unit.language == "cuda" else "cpu"
 
 
@@ -193,7 +193,7 @@ class Macros:
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """One line of a source, and the compiler message about this line.
+    """A source line and the compiler message about it.
 
     Attributes:
         text: text of the message.

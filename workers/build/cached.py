@@ -112,7 +112,7 @@ def _vacancies(reads: Sequence[str], searched: Sequence[str], unit: Unit) -> lis
 
 
 def _read_outside_systems(reads: Sequence[str]) -> Iterator[str]:
-    """Yield the headers among the read files, except those of the system and of CUDA."""
+    """Yield the existing headers among the read files, except headers of the system and of CUDA."""
     known: dict[Path, bool] = {}
     for path in reads:
         folder = Path(path).parent
@@ -127,14 +127,14 @@ def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | 
 
     Args:
         question: key of the unit's first entry.
-        portable: files that the compiler read, in the form of `_portable`.
+        portable: files that the compiler read, as returned by `_portable`.
     """
     digests = digests_of_files(_places(portable, unit))
     return None if digests is None else cache_key("binary", question, *digests)
 
 
 def _places(portable: Sequence[Sequence[str]], unit: Unit) -> list[str]:
-    """Return the paths of files in the form of `_portable`."""
+    """Return the absolute paths of the files that `_portable` returned."""
     return [f"{unit.folders[int(folder_index)]}/{name}" if folder_index else name for folder_index, name in portable]
 
 

@@ -119,7 +119,7 @@ def _contexts(space: Space, default: Config, name: str) -> Iterator[tuple[Config
 
 
 class Effects:
-    """Checks the tunables of searches. Thread-safe.
+    """Finds tunables without effect, once per searched problem. Thread-safe.
 
     Args:
         compiler: function that returns the compiler. It is called on demand.

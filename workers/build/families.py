@@ -69,7 +69,7 @@ class Copy:
         return self.folder / REFERENCE
 
     def unit(self, kind: DeviceKind, source: str, architecture: str) -> Unit:
-        """Return the unit that compiles a source for a device kind."""
+        """Return the compilation unit of a source for a device kind and architecture."""
         implementation = self.family.implementation(kind)
         beside = (self.folder / implementation.file).parent
         return Unit(

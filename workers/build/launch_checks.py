@@ -96,7 +96,7 @@ def _absence(ptx: bytes, step: Step) -> LaunchFailed | None:
     if not (ptx and step.launch.entry):
         return None
     found = ", ".join(f"`{name}`" for name in entries_in(ptx.decode(errors="replace"))) or "none"
-    reason = f"[[cuda.launch]] starts `{step.entry}`, which the source does not define as a kernel; it has {found}"
+    reason = f"[[cuda.launch]] starts `{step.entry}`, which is not a kernel of the source; its kernels: {found}"
     return LaunchFailed(reason=f'{reason}; use one of these, or write `extern "C" __global__ void {step.entry}(…)`')
 
 

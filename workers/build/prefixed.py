@@ -68,7 +68,7 @@ _LONGEST_HEADER = 1 << 20
 
 
 def removals(source: str, headers: Iterable[Path]) -> dict[str, tuple[Path, int]]:
-    """Return the header and the line of an ``#undef``, by macro, for each macro that a header may undefine.
+    """Return the macros that a header may undefine, each with the header and the line of its ``#undef``.
 
     Only macros that kernel-evo defines before the source are considered, and only if the source itself does not change
     them. The compiler may skip the ``#undef``, for example because of an ``#if``. `removal_test` detects this.

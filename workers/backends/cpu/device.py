@@ -224,10 +224,9 @@ class CpuSession:
         return {process.pid for process in self._processes} | ending()
 
     def _other_cores(self, index: int) -> tuple[int, ...]:
-        """Return a group of cores for calls that are not timed. The group has as many cores as are used for timing.
+        """Return cores for calls that are not timed. Their number equals the number of cores for timing.
 
-        If the machine has enough cores, the group contains no core that is used for timing. `index` selects one of
-        several groups.
+        If the machine has enough cores, the cores for timing are not included. `index` selects one of several groups.
         """
         least = max(len(self._cores), 1)
         spare = [core for core in self._all_cores if core not in self._cores]
@@ -335,7 +334,7 @@ class CpuDriver:
     def open(self, device: Device, objective: Objective, folder: Path) -> CpuSession:
         available = len(machine.cores())
         if objective.threads > available:
-            reason = f"{objective.threads} requested, but the machine has {available} cores"
+            reason = f"is {objective.threads}, but the machine has {available} cores; it must be at most {available}"
             raise InvalidInput("objective.threads", reason)
         return CpuSession(device, objective, folder)
 

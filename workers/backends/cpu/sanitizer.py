@@ -63,7 +63,7 @@ class Tool:
 
     Attributes:
         name: value of the compiler's option ``-fsanitize``.
-        threaded: True if the sanitizers only check programs with several threads.
+        threaded: True if the sanitizers check only multithreaded programs.
     """
 
     name: str

@@ -70,7 +70,7 @@ class Segment:
             os.close(file)
 
     def bytes_of(self, room: Room) -> NDArray[np.uint8]:
-        """Return all bytes of a room."""
+        """Return a view of all bytes of a room, shape (room.bytes,)."""
         return np.frombuffer(self._memory, np.uint8, room.bytes, room.start)
 
     def descriptor(self) -> int:

@@ -47,7 +47,7 @@ class Passage:
     Attributes:
         descriptors: descriptors to inherit.
         variables: environment variables to set.
-        folders: folders in which the process must be able to read shared libraries, besides `READABLE`.
+        folders: folders other than `READABLE` in which the process must be able to read shared libraries.
     """
 
     descriptors: tuple[int, ...] = ()

@@ -88,7 +88,7 @@ class StartedProcess:
         except OSError as error:
             self._held.close()
             self.ended = str(error)
-            raise DeviceLostError(f"no process can be started for the kernel: {error}") from None
+            raise DeviceLostError(f"the kernel process cannot be started: {error}") from None
         finally:
             theirs.close()
             os.close(said)

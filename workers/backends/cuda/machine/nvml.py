@@ -23,7 +23,7 @@ one process at a time.
 
 
 def facts(uuid: str) -> Mapping[str, str]:
-    """Return the current facts about a GPU by name, or an empty mapping if NVML does not answer."""
+    """Return the current facts about a GPU by name, or an empty mapping if NVML does not respond."""
     nvml, handle = _handle(uuid)
     if handle is None:
         return {}
@@ -39,7 +39,7 @@ def facts(uuid: str) -> Mapping[str, str]:
 
 
 def installed() -> str | None:
-    """Return a string that identifies the driver and all GPUs, or None if NVML does not answer."""
+    """Return a string that identifies the driver and all GPUs, or None if NVML does not respond."""
     nvml = _library()
     driver, count = (None, None) if nvml is None else (_try(nvml.nvmlSystemGetDriverVersion), _count(nvml))
     if driver is None or not count:
@@ -136,7 +136,7 @@ class NvmlMeter:
     """Energy meter of a GPU's whole board.
 
     Raises:
-        NoMeterError: NVML does not answer, or the GPU does not count energy.
+        NoMeterError: NVML does not respond, or the GPU does not count energy.
     """
 
     span_s = SPAN_S

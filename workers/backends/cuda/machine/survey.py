@@ -81,7 +81,7 @@ def index_of(uuid: str) -> int:
     """Return the current index of a GPU in the driver's list.
 
     Raises:
-        CudaUnusableError: the GPU is absent or does not answer.
+        CudaUnusableError: the GPU is absent or does not respond.
     """
     import cupy
 
