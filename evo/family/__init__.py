@@ -1,4 +1,4 @@
-"""Kernel families: validated documents that define problems, arguments, cases, spaces, launches and work."""
+"""Kernel families: validated documents that define problems, arguments, cases, tunables and launches."""
 
 from evo.family.argument import DRAWN, DTYPES, JUDGED, Argument, Operand, Role
 from evo.family.case import Case, CaseProblem, Coverage, coverage

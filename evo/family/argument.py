@@ -1,4 +1,4 @@
-"""Arguments of a kernel. They are declared with expressions, and resolved to shapes and values for one problem."""
+"""Kernel arguments: declared with expressions, and resolved to shapes and values for one problem."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ from evo.trial import Value
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """Limits of the error of an output, compared with the float64 reference.
+    """Largest accepted differences between an output and the float64 reference.
 
     Attributes:
-        rel_l2: limit of ``‖out − ref‖ / ‖ref‖``.
-        max_abs: limit of the largest absolute difference; None if `max_abs_ratio` is given.
-        max_abs_ratio: limit of the largest absolute difference, as a multiple of the largest absolute error of a simple
-            algorithm (``yardstick()`` of reference.py) on the same inputs; None if `max_abs` is given.
+        rel_l2: limit on ``‖out − ref‖ / ‖ref‖``.
+        max_abs: limit on the largest absolute difference; None if `max_abs_ratio` is set.
+        max_abs_ratio: limit on the largest absolute difference, as a multiple of the largest absolute error of a simple
+            algorithm (``yardstick()`` of reference.py) on the same inputs; None if `max_abs` is set.
     """
 
     rel_l2: float
@@ -39,14 +39,14 @@ class Initial:
 
     Attributes:
         value: expression over the names that may occur in the buffer's shape.
-        timed: True if filling the buffer is part of the call, and of its time. False if callers pass a filled buffer.
+        timed: True if filling the buffer is part of the timed call; False if callers pass a filled buffer.
     """
 
     value: Expression
     timed: bool
 
     def inline(self, definitions: Mapping[str, Expression]) -> "Initial":
-        """Return a copy whose expressions contain the definitions of derived values in place of their names."""
+        """Return a copy in which the definitions of derived values replace their names."""
         return replace(self, value=self.value.inline(definitions))
 
     def number(self, dtype: str, scope: Mapping[str, Value]) -> int | float:
@@ -85,7 +85,7 @@ def _check_integer(value: float, dtype: str, expression: Expression) -> None:
 Role: TypeAlias = Literal["input", "output", "inout", "workspace", "scalar"]
 ROLES: tuple[Role, ...] = ("input", "output", "inout", "workspace", "scalar")
 DRAWN: tuple[Role, ...] = ("input", "inout")
-"""Roles of arguments whose contents ``inputs()`` of reference.py draws."""
+"""Roles of arguments whose contents ``inputs()`` of reference.py returns."""
 
 JUDGED: tuple[Role, ...] = ("output", "inout")
 """Roles of arguments whose contents are compared with the result of ``reference()``."""
@@ -112,15 +112,15 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """An argument with its values for one problem and, if it is a workspace or scalar, for one config.
+    """A kernel argument resolved for one problem. Workspaces and scalars also depend on the config.
 
     Attributes:
         shape: extents in elements; empty for a scalar.
         value: value of a scalar; None for a buffer.
-        tolerance: accepted error of an output or inout; None for other arguments.
+        tolerance: accepted error of an output or inout; None for other arguments, and if only ``verify()`` checks it.
         alignment: guaranteed alignment of the buffer's address, in bytes.
         init: value of every element of an output or workspace before a call; None if any value is allowed.
-        init_timed: True if filling the buffer with `init` is part of the call; False if callers fill it.
+        init_timed: True if filling the buffer with `init` is part of the timed call; False if callers fill it.
         verified: True if ``verify()`` of reference.py checks the output. A tolerance is then optional.
         min, max: smallest and largest value that an integer input may contain; None if there is no limit. Exported
             loaders check these limits.
@@ -186,20 +186,20 @@ class Argument:
         return (*self.shape, *(each for each in values if each is not None))
 
     def inline(self, definitions: Mapping[str, Expression]) -> "Argument":
-        """Return a copy whose expressions contain the definitions of derived values in place of their names."""
+        """Return a copy in which the definitions of derived values replace their names."""
         value = None if self.value is None else self.value.inline(definitions)
         initial = None if self.initial is None else self.initial.inline(definitions)
         shape = tuple(extent.inline(definitions) for extent in self.shape)
         return replace(self, shape=shape, value=value, initial=initial)
 
     def resolve(self, scope: Mapping[str, Value]) -> Operand:
-        """Return the argument with the values of its expressions (shape, value, tolerance, …) and its dtype.
+        """Evaluate the argument's dtype, shape, value, tolerance and other expressions.
 
         Args:
             scope: values of all names in the argument's expressions.
 
         Raises:
-            InvalidInput: an extent is below 1, or an expression has no value, e.g. after a division by 0.
+            InvalidInput: an extent is below 1, or an expression cannot be evaluated, e.g. because of a division by 0.
         """
         dtype = str(scope.get(self.dtype, self.dtype))
         return Operand(
@@ -223,12 +223,12 @@ class Argument:
 
 
 def read_arguments(tables: Sequence[Table], fields: Sequence[Field]) -> tuple[Argument, ...]:
-    """Read the ``[[arguments]]`` of a document."""
+    """Read the ``[[arguments]]`` tables of a family document."""
     arguments: list[Argument] = []
     for table in tables:
         argument = _read_argument(table, fields)
         if argument.name in [each.name for each in arguments]:
-            raise InvalidInput(table.field("name"), f"`{argument.name}` is declared twice; rename one of the two")
+            raise InvalidInput(table.field("name"), f"`{argument.name}` is declared twice; rename one of the arguments")
         arguments.append(argument)
     return tuple(arguments)
 
@@ -250,7 +250,7 @@ _FOREIGN_DTYPES: Mapping[str, str] = {
     **dict.fromkeys(("byte", "u8", "uint8_t", "unsigned char"), "uint8"),
     **dict.fromkeys(("boolean", "_bool"), "bool"),
 }
-"""Name of each dtype in family.toml, by the lower-case name in C, CUDA, PyTorch or Triton."""
+"""Names of dtypes in family.toml, by their lower-case names in C, CUDA, PyTorch or Triton."""
 
 
 def read_dtype(table: Table, fields: Sequence[Field]) -> str:
@@ -321,7 +321,7 @@ def _read_initial(table: Table, role: Role) -> Initial | None:
         return read_initial(table)
     if "init" in table:
         source = "`value`" if role == "scalar" else "inputs() in reference.py"
-        reason = f"applies only to outputs and workspaces; {source} sets the contents of this {role}; remove it"
+        reason = f"applies only to outputs and workspaces; remove it, because {source} sets this {role}"
         raise InvalidInput(table.field("init"), reason)
     return None
 
@@ -335,7 +335,7 @@ def _read_alignment(table: Table) -> int:
 
 
 _ALIGNMENTS = tuple(1 << power for power in range(13))
-"""Accepted alignments in bytes, up to the size of a page, because timed buffers are aligned to pages."""
+"""Accepted alignments in bytes, up to 4096, the page size to which timed buffers are aligned."""
 
 _IN_PLACE = 'For an argument that the kernel reads and changes in place, write role = "inout"'
 
@@ -360,9 +360,9 @@ _USUAL = "e.g. 1e-5 for float32, 1e-3 for float16, 0 for integers"
 
 
 def _limit(name: str, expression: Expression, scope: Mapping[str, Value]) -> float:
-    """Return the value of a tolerance, which must not be negative.
+    """Evaluate a tolerance, and check that it is not negative.
 
-    A limit of the relative error must be below 1, because an output of zeros has the relative error 1.
+    `rel_l2` must also be below 1, because an output of zeros has a relative error of 1.
     """
     value = _at_least(0, expression, expression.number(scope))
     if name == "rel_l2" and value >= 1:

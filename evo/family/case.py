@@ -51,8 +51,8 @@ class CaseProblem:
 def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
     """Read the list ``cases``, and the table ``case_problem``.
 
-    The table ``case_problem`` contains changes of problem fields. They apply to every case that states no changes
-    itself, except for the first case, which is the searched problem.
+    ``case_problem`` contains changes of problem fields for all cases that have no table ``problem``. The first case is
+    not changed, because it is the searched problem.
     """
     usual = _read_changes(table.table("case_problem"), fields)
     cases: list[Case] = []
@@ -62,7 +62,7 @@ def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
         if earlier and not case.changes:
             case = replace(case, changes=usual)
         if case.name in earlier:
-            raise InvalidInput(entry.field("name"), f"`{case.name}` is declared twice; rename one of the two")
+            raise InvalidInput(entry.field("name"), f"`{case.name}` is declared twice; rename one of the cases")
         cases.append(case)
     if not cases or cases[0].changes:
         reason = "the first case is timed, so it must not change the problem; put a case without `problem` first"
@@ -95,7 +95,7 @@ def _instead_of(table: Table, earlier: Sequence[str]) -> str:
     if name not in earlier[1:]:
         known = ", ".join(earlier[1:]) or "none"
         raise InvalidInput(
-            table.field("instead_of"), f"`{name}` must be an earlier case other than the first; possible: {known}"
+            table.field("instead_of"), f"must name an earlier case other than the first ({known}), not `{name}`"
         )
     return name
 
@@ -106,7 +106,7 @@ class Coverage:
 
     Attributes:
         covered: name and problem of each case that the config can run, in the order of the family's cases.
-        uncovered: for each case that the config cannot run, the reason, by the name of the case.
+        uncovered: reason why the config cannot run a case, by case name.
     """
 
     covered: Sequence[tuple[str, Problem]]

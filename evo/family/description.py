@@ -104,13 +104,13 @@ CUDA_TYPES = C_TYPES | {
     "uint32": "unsigned int",
     "uint64": "unsigned long long",
 }
-"""C types by dtype. NVRTC needs a header only for the types of half precision."""
+"""CUDA types by dtype. NVRTC needs a header only for the half-precision types."""
 
 
 def signature(entry: str, operands: Sequence[Operand], *, cuda: bool) -> str:
     """Return the prototype of a kernel with these parameters.
 
-    Types that C lacks appear as unsigned integers of the same size.
+    Dtypes that C lacks become unsigned integers of the same size.
     """
     types = CUDA_TYPES if cuda else C_TYPES
     parameters = ", ".join(_parameter(each, types.get(each.dtype) or types[_bits(each.dtype)]) for each in operands)
@@ -119,7 +119,7 @@ def signature(entry: str, operands: Sequence[Operand], *, cuda: bool) -> str:
 
 
 def describe_operand(operand: Operand) -> str:
-    """Return a line with all facts of the contract about an argument."""
+    """Describe an argument in one line: role, dtype, shape, value, guarantees and tolerance."""
     shape = "scalar" if operand.role == "scalar" else f"({', '.join(map(str, operand.shape))})"
     value = "" if operand.value is None else f" = {significant(operand.value)}"
     limits = {} if operand.tolerance is None else {k: v for k, v in vars(operand.tolerance).items() if v is not None}
@@ -136,7 +136,7 @@ def _limit_text(limit: float) -> str:
 
 
 def _promised(operand: Operand) -> str:
-    """Describe the guaranteed alignment, initial value and limits of a buffer; empty if there are none."""
+    """Describe the guaranteed alignment, value range and initial value of a buffer; empty if there are none."""
     parts = [f"aligned to {operand.alignment} bytes"] if operand.alignment > 1 else []
     if operand.min is not None or operand.max is not None:
         least, most = (None if each is None else f"{each}" for each in (operand.min, operand.max))

@@ -69,13 +69,13 @@ def _tensor_map(described: Mapping[str, Any]) -> TensorMap:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A config for one problem and device, with all values that rendering, compiling and launching need.
+    """A config for one problem and device, with the values that are needed to render, compile and launch its kernel.
 
     Attributes:
         derived: derived values by name.
         operands: arguments, in the order of the call.
         launch: launch on a grid; None for a plain function call.
-        items: number of work items that the blocks share; None if each block processes one item.
+        items: number of work items that are distributed over the blocks; None if each block processes one item.
         effort: number of arithmetic operations of this config, divided by the number that ``[work]`` states.
         computing: number of threads per block that compute; None if all do. The remaining threads only copy data.
         specific: True if the kernel is compiled for one architecture only (``sm_90a`` instead of ``sm_90``).
@@ -96,7 +96,9 @@ class Candidate:
         return f"{architecture}a" if self.specific else architecture
 
     def compiled(self, ptx: str) -> "Candidate":
-        """Return the candidate with the launch settings that Triton chose. Other candidates are returned unchanged.
+        """Return the candidate with the launch settings that Triton chose.
+
+        Candidates that are not Triton kernels are returned unchanged.
 
         Args:
             ptx: PTX of the compiled kernel; empty if there is none.
@@ -148,7 +150,7 @@ class Family:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], where: str = "family.toml") -> "Family":
-        """Return the family that a document describes, after checking the whole document.
+        """Check a whole document, and return the family that it describes.
 
         Args:
             where: name of the document in error messages.
@@ -213,15 +215,15 @@ class Family:
         return self.implementations[kind]
 
     def problem(self, given: str | Mapping[str, object] = "", kind: DeviceKind | None = None) -> dict[str, Value]:
-        """Return the problem with all fields: the given values, and defaults for omitted fields.
+        """Parse a problem, and fill omitted fields with their defaults.
 
         Args:
-            given: fields as text or by name; fields with a default may be omitted.
+            given: text such as ``B=1,H=8``, or values by field name.
             kind: device kind whose defaults and requirements apply. If None, only the fields' own defaults apply.
 
         Raises:
             InvalidInput: a field is wrong (the error's field is ``problem.<field>``), the problem violates a
-                requirement, or its work is negative.
+                requirement, or an operation or byte count is negative.
         """
         if kind is None:
             return parse_problem(self.fields, given)
@@ -249,22 +251,28 @@ class Family:
             self.implementation(device.kind).check_problem(problem, device)
 
     def terms(self, objective: Objective) -> Objective:
-        """Return the objective. If the family is not deterministic, the requirement of determinism is removed."""
+        """Return the objective, without the requirement of determinism if the family is not deterministic."""
         return objective if self.deterministic else replace(objective, deterministic=False)
 
     def note(self, problem: Problem, device: Device) -> str:
-        """Return the note to show next to times of this problem on this device; empty if there is none."""
+        """Return the author's note on measured times of this problem on this device; empty if there is none."""
         return self.implementation(device.kind).note(problem, device) if device.runs == "kernels" else ""
 
     def begin(self, problem: Problem, device: Device) -> list[Config]:
-        """Return the configs that the author recommends as first trials, best first. They may lack some tunables."""
+        """Return the configs that the author recommends as first trials, best first.
+
+        Tunables that a config omits have their defaults.
+        """
         return self.implementation(device.kind).begin(problem, device)
 
     def check_new(self, where: str = "family.toml") -> None:
         """Check rules that apply only to new families, because families of stored searches may violate them.
 
+        Args:
+            where: name of the document in error messages.
+
         Raises:
-            InvalidInput: a family cannot have one of the flags. `where` names the document.
+            InvalidInput: a compiler flag turns off optimisations.
         """
         for kind, implementation in self.implementations.items():
             check_optimised(implementation.flags, kind, f"{where}: {kind}.flags")
@@ -277,10 +285,10 @@ class Family:
         *,
         kept: Mapping[str, Sequence[Value]] | None = None,
     ) -> Space:
-        """Return the space that can be searched for this problem on this device.
+        """Return the space of configs for this problem on this device.
 
         Args:
-            kept: values to search, by tunable. Tunables that are not named keep all values.
+            kept: values to search, by tunable. Other tunables keep all their values.
 
         Raises:
             EmptySpace: no config is valid. The message names the constraint that excluded the last configs.
@@ -310,7 +318,7 @@ class Family:
         """Return the candidate for a valid config, problem and device.
 
         Raises:
-            InvalidInput: an expression has no value for this config, e.g. after a division by 0.
+            InvalidInput: an expression cannot be evaluated for this config, e.g. because of a division by 0.
         """
         implementation = self.implementation(device.kind)
         scope = self._constants(problem, device, objective) | dict(config)
@@ -331,7 +339,7 @@ class Family:
     ) -> tuple[str, ...] | None:
         """Return the problem fields over which the blocks of a kernel are distributed; None for a plain function.
 
-        These are the fields that change the number of blocks of a launch when they are doubled.
+        A field is returned if doubling it changes the number of blocks of a launch.
         """
         blocks = self._blocks(config, problem, device, objective)
         if blocks is None:
@@ -344,7 +352,7 @@ class Family:
         return tuple(name for name, found in doubled.items() if found is not None and found != blocks)
 
     def _blocks(self, config: Config, problem: Problem, device: Device, objective: Objective) -> tuple[int, ...] | None:
-        """Return the number of blocks of each launch; None without a launch, or if an expression has no value."""
+        """Return the number of blocks of each launch; None for a plain function, or if an evaluation fails."""
         try:
             launch = self.candidate(config, problem, device, objective).launch
         except InvalidInput:
@@ -352,7 +360,7 @@ class Family:
         return None if launch is None else tuple(prod(each.grid) for each in launch.each)
 
     def operands(self, problem: Problem) -> tuple[Operand, ...]:
-        """Return the arguments that depend only on the problem: the inputs and outputs."""
+        """Resolve the arguments that depend only on the problem: inputs, outputs and inouts."""
         return tuple(
             argument.resolve(problem) for argument in self.arguments if not argument.local and argument.present(problem)
         )
@@ -362,13 +370,13 @@ class Family:
         return None if self.work_formula is None else self.work_formula.of(problem)
 
     def case_problems(self, problem: Problem, kind: DeviceKind) -> tuple[CaseProblem, ...]:
-        """Return each case with its problem, for a searched problem. The first case has the searched problem itself."""
+        """Return each case with the problem that it derives from the searched problem."""
         return tuple(self._case_problem(case, problem, kind) for case in self.cases)
 
     def case_changes(self) -> dict[str, dict[str, Value]] | None:
-        """Return, by case name, the fields that the case changes in the default problem, with their new values.
+        """Return the new values of the fields that each case changes in the default problem, by case and field.
 
-        The result is None if a field has no default, because there is no default problem then.
+        Return None if a field has no default, so that there is no default problem.
         """
         try:
             problem = self.problem()
@@ -414,7 +422,7 @@ class Family:
         """Check the shapes and tolerances of all cases.
 
         Raises:
-            InvalidInput: a shape or a tolerance has no valid value on the problem of a case.
+            InvalidInput: a shape or a tolerance is not valid for the problem of a case.
         """
         for each in self.case_problems(problem, kind):
             if each.problem is not None:
@@ -428,7 +436,8 @@ class Family:
 
     def _known_limits(self, device: Device) -> None:
         for name in sorted(self.implementation(device.kind).limits.difference(device.limits)):
-            raise InvalidInput("device", f"{device.model} does not report its `{name}`, which {self.name} needs")
+            reason = f"{device.model} does not report its `{name}`, which {self.name} needs"
+            raise InvalidInput("device", f"{reason}; choose another device")
 
 
 def _read_triton(table: Table, fields: Sequence[Field], arguments: Sequence[Argument]) -> Implementation:
@@ -448,7 +457,7 @@ def _keeping(tunables: Sequence[Tunable], kept: Mapping[str, Sequence[Value]]) -
 
 
 def _refuse_unknown_kinds(table: Table, document: Mapping[str, Any]) -> None:
-    """Refuse tables of implementations for a device kind that is not installed."""
+    """Refuse tables with implementations for device kinds that are not installed."""
     for key in table.unread():
         if isinstance(document[key], Mapping) and "template" in document[key]:
             known = ("triton", *implemented_kinds())

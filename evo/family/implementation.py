@@ -25,7 +25,7 @@ from evo.trial import Config, Value
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """A note to show next to times if an expression over problem fields and device limits is true."""
+    """A note that is shown with measured times if an expression over problem fields and device limits is true."""
 
     expression: Expression
     text: str
@@ -35,7 +35,7 @@ def read_notes(tables: Sequence[Table], scope: Scope) -> tuple[Note, ...]:
     notes = []
     for table in tables:
         expression = table.expression_over("expression", scope)
-        notes.append(Note(expression=expression, text=table.text("note", what="a few words to show with every time")))
+        notes.append(Note(expression=expression, text=table.text("note", what="a short text to show with times")))
         table.done()
     return tuple(notes)
 
@@ -48,7 +48,7 @@ C_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Implementation:
     """A family's implementation for one device kind.
 
-    Expressions contain no names of derived values, because `read_implementation` replaces these by their definitions.
+    Expressions contain no names of derived values, because `read_implementation` replaces them with their definitions.
 
     Attributes:
         mode: ``template`` if Jinja2 renders the file; ``source`` if the file is used unchanged, with tunables and
@@ -66,13 +66,13 @@ class Implementation:
         specific: condition under which the kernel is compiled for one architecture only (``sm_90a`` instead of
             ``sm_90``); None if there is no such condition.
         requires: conditions that a problem and the limits of the device must meet.
-        notes: notes to show next to times.
+        notes: notes to show with measured times.
         defaults: default values of problem fields, for this device kind only.
         starts: configs that a search tries first.
         derived: definition of each derived value, by name.
         geometry: launch of a kernel on a grid; None for a plain function call.
         reentrant: True if several threads may call the kernel at the same time, each on its own buffers.
-        valid_keys: keys of all configs of a recording; None for other implementations.
+        valid_keys: keys of all configs of a recording (their values, joined by commas); None for other implementations.
     """
 
     kind: DeviceKind
@@ -101,7 +101,7 @@ class Implementation:
         """Check that this implementation can run a problem.
 
         Args:
-            device: the device. If None, requirements that use limits of the device are not checked.
+            device: device to run on. If None, requirements that use device limits are not checked.
 
         Raises:
             InvalidInput: the problem violates a requirement.
@@ -116,21 +116,24 @@ class Implementation:
                 raise InvalidInput("problem", f"{problem_key(problem)} {reason}")
 
     def note(self, problem: Problem, device: Device) -> str:
-        """Return the note to show next to times of this problem on this device; empty if there is none."""
+        """Return the author's note on measured times of this problem on this device; empty if there is none."""
         scope = {**device_limits(device), **problem}
         return "; ".join(note.text for note in self.notes if note.expression.truth(scope))
 
     def begin(self, problem: Problem, device: Device) -> list[Config]:
-        """Return the configs that the author recommends as first trials, best first. They may lack some tunables."""
+        """Return the configs that the author recommends as first trials, best first.
+
+        Tunables that a config omits have their defaults.
+        """
         scope = {**device_limits(device), **problem}
         return [start.config for start in self.starts if start.expression.truth(scope)]
 
     def derive(self, scope: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the derived values by name. `scope` contains the values of all names in their definitions."""
+        """Evaluate the derived values, by name. `scope` has the values of all names in the definitions."""
         return {name: expression.evaluate(scope) for name, expression in self.derived.items()}
 
     def operands(self, scope: Mapping[str, Value]) -> tuple[Operand, ...]:
-        """Return the call's arguments, with the values of their expressions for the names in `scope`."""
+        """Resolve the arguments of the call. `scope` has the values of all names in the expressions."""
         return tuple(argument.resolve(scope) for argument in self.arguments if argument.present(scope))
 
     def launch(self, scope: Mapping[str, Value]) -> Launch | None:
@@ -138,7 +141,7 @@ class Implementation:
         return None if self.geometry is None else self.geometry.resolve(scope, self.operands(scope))
 
     def items(self, scope: Mapping[str, Value]) -> int | None:
-        """Return the number of work items that the blocks share; None if each block processes one item."""
+        """Return the number of work items distributed over the blocks; None if each block processes one item."""
         items = None if self.geometry is None else self.geometry.items
         return None if items is None else items.whole(scope)
 
@@ -154,7 +157,7 @@ class Implementation:
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """Names of the functions that a call launches, in the order of the launches."""
+        """Names of the functions that a call launches, in launch order."""
         further = self.geometry.further if self.geometry else ()
         return (self.entry, *(each.entry for each in further))
 
@@ -170,7 +173,7 @@ class Implementation:
         return self.specific is not None and self.specific.truth(scope)
 
     def reach(self, used: Collection[str]) -> frozenset[str]:
-        """Return the names in the expressions of the launch, of the arguments, and of the derived values in `used`."""
+        """Return all names in the expressions of the launch, the arguments, and the derived values listed in `used`."""
         arguments = [expression for argument in self.arguments for expression in argument.expressions]
         derived = [expression for name, expression in self.derived.items() if name in used]
         launch = self.geometry.expressions if self.geometry else ()
@@ -264,7 +267,7 @@ def read_recording(table: Table) -> Implementation:
     keys = table.raw("valid_keys", "the keys of the recorded configs")
     if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
         raise InvalidInput(
-            table.field("valid_keys"), "must be a list of keys; a key is the values of a config, joined by commas"
+            table.field("valid_keys"), "must be a list of keys: for each config, its values joined by commas"
         )
     table.done()
     return Implementation(kind="replay", tunables=tunables, valid_keys=tuple(keys))
@@ -317,7 +320,7 @@ def _read_compiler(table: Table) -> str:
 
 
 def _openmp(table: Table, kind: DeviceKind) -> tuple[str, ...]:
-    """Return the flag for ``openmp = true``; empty without this key. Only kernels that run on the host may have it."""
+    """Return the compiler flag for ``openmp = true``, a key for kernels that run on the host; else an empty tuple."""
     return ("-fopenmp",) if kind_of(kind).on_host and table.flag("openmp") else ()
 
 
@@ -341,7 +344,8 @@ def _read_prefix(table: Table, mode: str) -> str:
         return ""
     if mode != "source":
         raise InvalidInput(
-            table.field("macro_prefix"), "applies only to `source`, because a template's variables are not macros"
+            table.field("macro_prefix"),
+            "applies only to `source`, because a template's variables are not macros; remove it",
         )
     return table.text("macro_prefix", pattern=C_TEXT, what='the beginning of a name, e.g. macro_prefix = "TUNED_"')
 
@@ -386,10 +390,11 @@ def _read_call(
     for index, name in enumerate(names):
         if name not in by_name or names.index(name) != index:
             where = table.field(f"arguments[{index}]")
-            raise InvalidInput(where, f"`{name:.100}` is unknown or given twice; known: {', '.join(by_name)}")
+            reason = f"`{name:.100}` is not an argument of the family, or is listed twice"
+            raise InvalidInput(where, f"{reason}; arguments: {', '.join(by_name)}")
     for argument in arguments:
         if argument.role in JUDGED and argument.name not in names:
-            raise InvalidInput(table.field("arguments"), f"lacks the {argument.role} `{argument.name}`")
+            raise InvalidInput(table.field("arguments"), f"must contain the {argument.role} `{argument.name}`")
     chosen = [by_name[name] for name in names]
     for expression in (each for argument in chosen if argument.local for each in argument.expressions):
         expression.check_names(scope)
@@ -403,7 +408,7 @@ def _read_specific(table: Table, scope: Scope, derived: Mapping[str, Expression]
 
 
 def _macro_remedy(values: Sequence[Value]) -> str:
-    """Return advice for values that cannot be values of macros because they are not identifiers."""
+    """Return a remedy for string values that cannot be macro values because they are not identifiers."""
     try:
         numbers = [float(value) if "." in value or "e" in value.lower() else int(value) for value in map(str, values)]
     except ValueError:
@@ -417,12 +422,12 @@ def _check_macros(implementation: Implementation, fields: Sequence[Field], table
     for name, values in named:
         for value in values:
             if isinstance(value, str) and not C_TEXT.fullmatch(value):
-                raise InvalidInput(where, f"`{value}` of {name} cannot be a macro; {_macro_remedy(values)}")
+                raise InvalidInput(where, f"`{value}` of {name} cannot be a macro value; {_macro_remedy(values)}")
     for name in (*(name for name, _ in named), *implementation.derived):
         macro = implementation.macro(name)
         if implementation.becomes_macro(name) and (meaning := reserved_for(macro, implementation.language)) is not None:
-            reason = f"`{name}` becomes the macro `{macro}` in front of the source, which is {meaning}"
-            ways = 'give it another name, write `macro_prefix = "TUNED_"`, or list only the other names in `macros`'
+            reason = f"`{name}` becomes the macro `{macro}`, but `{macro}` is {meaning}"
+            ways = 'rename it, set `macro_prefix = "TUNED_"`, or list only the other names in `macros`'
             raise InvalidInput(where, f"{reason}; {ways}")
     kinds = {
         **dict.fromkeys((field.name for field in fields), "problem field"),

@@ -1,4 +1,4 @@
-"""Problems: the fields that a family declares, and the problem that a user gives."""
+"""Problems: the fields that a family declares, and the values that a user gives for them."""
 
 import math
 import re
@@ -40,7 +40,7 @@ class Field:
         default: value that is used if the user gives no value; None if the user must give one.
         min, max: limits of an ``int`` or ``float``, inclusive.
         choices: allowed values of a ``choice``.
-        omit_default: True if keys of problems omit the field when its value is the default. Use it for a field that is
+        omit_default: True if problem keys omit the field when its value is the default. Set it for a field that is
             added to an existing family, so that the keys of earlier champions stay valid.
     """
 
@@ -54,7 +54,7 @@ class Field:
     omit_default: bool = False
 
     def parse(self, given: object, where: str) -> Value:
-        """Return the value of this field from a string or a typed value.
+        """Convert a string or a typed value to a value of this field.
 
         Raises:
             InvalidInput: the value has the wrong type, is outside the limits, or is not a choice. The error's field is
@@ -114,7 +114,7 @@ class Field:
 
     @property
     def instead(self) -> str:
-        """An accepted value, as the end of an error about a value whose meaning is unclear."""
+        """End of an error message that shows an accepted value, e.g. ``, e.g. 64``."""
         return f", e.g. {str(self.example).lower() if self.type == 'bool' else self.example}"
 
     def _out_of_range(self, value: str, where: str) -> InvalidInput:
@@ -122,7 +122,7 @@ class Field:
         return InvalidInput(where, f"{value} is out of range; accepted: {low} … {high}{self.instead}")
 
     def _meant(self, given: object) -> str:
-        """Return the number that a text such as ``1k`` or ``2^10`` means, or an example, as the end of an error."""
+        """Return the end of an error message: the number that a string such as ``1k`` means, else an accepted value."""
         value = number_meant(str(given)) if isinstance(given, str | float) else None
         whole = isinstance(value, int) or self.type == "float"
         fits = value is not None and whole and self.min <= value <= self.max
@@ -163,7 +163,7 @@ def _word(given: object) -> str:
 def parse_problem(
     fields: Sequence[Field], given: str | Mapping[str, object], defaults: Mapping[str, Value] | None = None
 ) -> dict[str, Value]:
-    """Return the problem with all fields in order: the given values, and defaults for omitted fields.
+    """Parse a problem, and fill omitted fields with defaults. The result has all fields in declared order.
 
     Args:
         fields: fields of the family.
@@ -172,8 +172,8 @@ def parse_problem(
         defaults: defaults that take precedence over the fields' own defaults.
 
     Raises:
-        InvalidInput: a field is unknown, given twice, missing without a default, or has a value that is not accepted.
-            The error's field is ``problem.<field>``.
+        InvalidInput: a field is unknown or given twice, a field without a default is missing, or a value is not
+            accepted. The error's field is ``problem.<field>``.
     """
     values = split_assignments(given, "problem", _example(fields, given)) if isinstance(given, str) else dict(given)
     names = [field.name for field in fields]
@@ -191,7 +191,7 @@ def parse_problem(
 
 
 def _example(fields: Sequence[Field], given: str) -> str:
-    """Return an assignment to the field that has the given name or accepts the given value, or to the first field."""
+    """Return an example such as ``N=64``: for the first field that `given` names or fits, else for the first field."""
     for field in fields:
         if given.strip().lower() == field.name.lower():
             return problem_key({field.name: field.example})
@@ -269,7 +269,7 @@ def _check_limits(field: Field, table: Table) -> None:
         if not WORD.fullmatch(choice) or field.choices.count(choice) > 1:
             written = as_toml(list(dict.fromkeys(map(_word, field.choices))))
             reason = (
-                f"{literal_text(choice)} is not accepted; choices are distinct words without spaces: write {written}"
+                f"{literal_text(choice)} is not accepted; choices must be distinct and without spaces: write {written}"
             )
             raise InvalidInput(table.field("choices"), reason)
 
@@ -278,10 +278,11 @@ OTHER_CHOICE = "choose another problem or device"
 
 
 def in_problem_terms(problem: Problem, constraints: Sequence[Constraint], error: EmptySpace) -> EmptySpace:
-    """Return the error with one more remedy. If its constraint contains problem fields, the error names the problem.
+    """Return the error with another problem or device as an additional remedy.
 
-    Users can change the problem, but not the constraint. The error's field is then ``problem``, or ``problem.<field>``
-    if the constraint contains only one. The message still names the constraint, for the family's author.
+    Users can change the problem, but not the constraint. If the constraint contains problem fields, the error's field
+    becomes ``problem``, or ``problem.<field>`` if there is only one. The message still names the constraint, for the
+    family's author.
     """
     remedies = (*error.remedies, OTHER_CHOICE)
     asked = {name for each in constraints if each.expression.field == error.field for name in each.expression.names}

@@ -20,10 +20,10 @@ TERMS = frozenset({"threads", "programmatic"})
 """Names of properties of the objective that expressions may use."""
 
 TEMPLATE_FUNCTIONS = frozenset({"range", "dict", "lipsum", "cycler", "joiner", "namespace"})
-"""Functions of Jinja. They are listed here, because every runner would import Jinja only for their names."""
+"""Names of Jinja's functions. They are listed so that runners need not import Jinja."""
 
 TEMPLATE_WORDS = TEMPLATE_FUNCTIONS | {"true", "false", "none", "loop", "self", "super", "caller", "varargs", "kwargs"}
-"""Reserved words of Jinja. For example, a tunable with the name `range` would replace the function in templates."""
+"""Reserved words of Jinja. For example, a tunable named `range` would replace the function `range` in templates."""
 
 
 def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collection[DeviceKind]) -> None:
@@ -38,19 +38,19 @@ def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collect
         raise InvalidInput(where, f"`{name}` is reserved in expressions or templates; choose another name")
     if name in taken:
         raise InvalidInput(
-            where, f"`{name}` is declared twice: names of fields, tunables and derived values must differ"
+            where, f"`{name}` is declared twice; fields, tunables and derived values must have different names"
         )
     if any(name in kind_of(kind).limits for kind in kinds):
-        raise InvalidInput(where, f"`{name}` is a limit of the device; choose another name, e.g. `{name}_used`")
+        raise InvalidInput(where, f"`{name}` is the name of a device limit; choose another, e.g. `{name}_used`")
 
 
 def device_scope(device: Device, objective: Objective) -> dict[str, Value]:
-    """Return the device's limits and the objective's terms by name. Whole numbers are integers."""
+    """Return the limits of the device and the properties of the objective that expressions may use, by name."""
     return {"threads": objective.threads, "programmatic": objective.launch == "pdl", **device_limits(device)}
 
 
 def device_limits(device: Device) -> dict[str, Value]:
-    """Return the device's limits that expressions may use, by name. Whole numbers are integers."""
+    """Return the device limits that expressions may use, by name. Whole numbers have the type int."""
     scope: dict[str, Value] = {}
     for name in sorted(kind_of(device.kind).limits.intersection(device.limits)):
         limit = device.limits[name]

@@ -44,7 +44,7 @@ class Table:
         self._asked: dict[str, None] = {}
 
     def field(self, key: str = "") -> str:
-        """Return the document's name and the dotted path of a key (or of this table), as the field of an error."""
+        """Return the location of a key, or of this table, for errors, e.g. ``family.toml: cpu.flags``."""
         path = ".".join(part for part in (self.path, key) if part)
         return f"{self.where}: {path}" if path else self.where
 
@@ -60,7 +60,7 @@ class Table:
     def done(self) -> None:
         """Refuse the keys that were not read."""
         for key in self.unread():
-            raise InvalidInput(self.field(key), unknown(key, self._asked, "keys here"))
+            raise InvalidInput(self.field(key), unknown(key, self._asked, "keys of this table"))
 
     def unread(self) -> list[str]:
         """Return the keys that were not read."""
@@ -70,7 +70,7 @@ class Table:
         """Return the value of a required key without checking its type."""
         if key not in self:
             like = difflib.get_close_matches(key.lower(), map(str.lower, self.unread()), n=1, cutoff=0.8)
-            meant = next((f" (there is `{each}`)" for each in self.unread() if each.lower() in like), "")
+            meant = next((f" (found `{each}` instead)" for each in self.unread() if each.lower() in like), "")
             raise InvalidInput(self.field(key), f"is missing{meant}; set it to {what}")
         return self._content[key]
 
@@ -146,7 +146,7 @@ class Table:
         """Return the value of a key, which must be a list; an empty list if the key is absent.
 
         Args:
-            of_strings: True if the entries must be strings. An error then suggests no numbers.
+            of_strings: True if the entries must be strings. Error messages then do not suggest numbers.
         """
         value = self._content[key] if key in self else []
         if not isinstance(value, list | tuple):
@@ -191,7 +191,7 @@ class Table:
         return self._expression(value, key)
 
     def expression_over(self, key: str, scope: Scope) -> Expression:
-        """Return the value of a required key as an expression, whose names must all be in `scope`."""
+        """Return the value of a required key as an expression. All its names must be in `scope`."""
         return self._expression(self.raw(key, "an expression in quotes"), key, scope).check_names(scope)
 
     def expressions(self, key: str) -> list[Expression]:
@@ -201,7 +201,7 @@ class Table:
             if len(parts) > 1 and all(map(str.strip, parts)):
                 several = ", ".join(json.dumps(part.strip(), ensure_ascii=False) for part in parts)
                 raise InvalidInput(
-                    self.field(f"{key}[{index}]"), f"{literal_text(value)} has several parts; write {several}"
+                    self.field(f"{key}[{index}]"), f"{literal_text(value)} has several expressions; write {several}"
                 )
             found.append(self._expression(value, f"{key}[{index}]"))
         return found
@@ -222,7 +222,7 @@ class Table:
 
 
 def _as_table(value: object) -> str:
-    """Return a suggestion to write a text such as ``A=1, B=x`` as a table; empty for other values."""
+    """Return the suggestion to write a string such as ``A=1, B=x`` as a table; empty for other values."""
     pairs = [part.partition("=") for part in value.split(",")] if isinstance(value, str) else []
     if (
         not pairs

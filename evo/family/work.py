@@ -1,4 +1,4 @@
-"""Minimum amount of work and memory that a problem needs."""
+"""Minimum operation and byte counts of a problem, and a check that the problem fits into the device's memory."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +14,13 @@ from evo.reference.encoding import stored
 from evo.space.expression import Expression
 
 SPECIAL = ("exponentials", "divisions", "conversions")
-"""Operations whose rates differ from those of multiplications and additions: exponentials, divisions (reciprocals
-included), and conversions between floating-point types."""
+"""Operations whose rates differ from those of multiplications and additions: exponentials, divisions (including
+reciprocals), and conversions between floating-point types."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Minimum amount of work that a problem needs.
+    """Minimum operation and byte counts of one problem.
 
     Attributes:
         flops: number of arithmetic operations.
@@ -94,7 +94,7 @@ def check_memory(operands: Iterable[Operand], device: Device) -> None:
     if device.memory_bytes is not None and needed > device.memory_bytes:
         raise InvalidInput(
             "problem",
-            f"needs {needed / GB:,.1f} GB for inputs, outputs and reference results, and {device.model} has "
+            f"needs {needed / GB:,.1f} GB for inputs, outputs and reference results, but {device.model} has "
             f"{device.memory_bytes / GB:,.1f} GB; choose a smaller problem",
         )
 

@@ -209,13 +209,13 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("problem.ROWS.choices", ["a"], "problem.ROWS.choices", "there is no `choices`"),
     ("problem.squared.default", 0, "problem.squared.default", "neither true nor false"),
     ("problem.dtype.choices", [], "problem.dtype.choices", "is missing"),
-    ("problem.dtype.choices", ["a", "a"], "problem.dtype.choices", "distinct words"),
+    ("problem.dtype.choices", ["a", "a"], "problem.dtype.choices", "must be distinct"),
     ("problem.dtype.choices", ["float32", 16], "problem.dtype.choices[1]", "must be a string"),
     ("problem.dtype.choices", ["float32", "float16", "fp8"], "arguments[0].dtype", "there is no `fp8`"),
     ("problem.if", {"type": "int"}, "problem.if", "is reserved in"),
     ("problem.max", {"type": "int"}, "problem.max", "is reserved in"),
     ("problem.threads", {"type": "int"}, "problem.threads", "is reserved in"),
-    ("problem.cores", {"type": "int"}, "problem.cores", "is a limit of the device"),
+    ("problem.cores", {"type": "int"}, "problem.cores", "is the name of a device limit"),
     ("problem.x-y", {"type": "int"}, "problem.x-y", "a name must start with a letter"),
     ("problem.ROWS", 7, "problem.ROWS", "must be a table"),
     ("arguments.0.role", "in", "arguments[0].role", "there is no `in`"),
@@ -249,7 +249,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("cases.1.problem.ROWS", "rows", "cases[1].problem.ROWS", "did you mean `ROWS`"),
     ("cases.1.problem.HEADS", "1", "cases[1].problem.HEADS", "there is no `HEADS`"),
     ("cases.1.name", "nominal", "cases[1].name", "is declared twice"),
-    ("cases.1.instead_of", "nominal", "cases[1].instead_of", "`nominal` must be an earlier case other than the first"),
+    ("cases.1.instead_of", "nominal", "cases[1].instead_of", "must name an earlier case other than the first"),
     ("cases.1.hidden", "yes", "cases[1].hidden", "must be true or false"),
     ("cases.0.mixed", 0, "cases[0].mixed", "must be true or false"),
     ("cases.1.inputs", None, "cases[1].inputs", "is missing"),
@@ -258,9 +258,14 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("cpu.template", "../kernel.c.j2", "cpu.template", "the path of a file in the family's folder"),
     ("cpu.template", "/etc/passwd", "cpu.template", "the path of a file in the family's folder"),
     ("cpu.entry", "scale()", "cpu.entry", "is not a plain function name"),
-    ("cpu.arguments", ["x"], "cpu.arguments", "lacks the output `out`"),
-    ("cpu.arguments", ["x", "x", "out"], "cpu.arguments[1]", "is unknown or given twice"),
-    ("cpu.arguments", ["x", "y", "out"], "cpu.arguments[1]", "is unknown or given twice; known: x, factor"),
+    ("cpu.arguments", ["x"], "cpu.arguments", "must contain the output `out`"),
+    ("cpu.arguments", ["x", "x", "out"], "cpu.arguments[1]", "or is listed twice"),
+    (
+        "cpu.arguments",
+        ["x", "y", "out"],
+        "cpu.arguments[1]",
+        "is not an argument of the family, or is listed twice; arguments: x, factor",
+    ),
     ("cpu.constraints", ["T == 'a'"], "cpu.constraints[0]", """write { expression = "T == 'a'", because = "why"""),
     ("cpu.flags", "-O3", "cpu.flags", "must be a list"),
     ("cpu.flags", [""], "cpu.flags[0]", "is empty; remove it"),
@@ -315,11 +320,11 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("cpu.tunables.TILE.kind", "number", "cpu.tunables.TILE.kind", "there is no `number`"),
     ("cpu.tunables.TILE.value", [1], "cpu.tunables.TILE.value", "did you mean `values`"),
     ("cpu.tunables.ROWS", [1, 2], "cpu.tunables.ROWS", "is declared twice"),
-    ("cpu.tunables.l1_bytes", [1, 2], "cpu.tunables.l1_bytes", "is a limit of the device"),
+    ("cpu.tunables.l1_bytes", [1, 2], "cpu.tunables.l1_bytes", "is the name of a device limit"),
     ("cpu.tunables.loop", [1, 2], "cpu.tunables.loop", "is reserved in"),
     ("cpu.tunables.range", [1, 2], "cpu.tunables.range", "is reserved in"),
     ("cpu.derived.TILE", "1", "cpu.derived.TILE", "is declared twice"),
-    ("cpu.derived.cores", "1", "cpu.derived.cores", "is a limit of the device"),
+    ("cpu.derived.cores", "1", "cpu.derived.cores", "is the name of a device limit"),
     ("cpu.derived.parts", "step // 2", "cpu.derived.parts", "there is no `step`"),
     ("cpu.derived.step", "TILE @ 2", "cpu.derived.step", "`TILE @ 2` is not available"),
     ("cpu.constraints.0.expression", "stop * 4 < 1", "cpu.constraints[0].expression", "did you mean `step`"),
@@ -384,10 +389,12 @@ def test_string_values_of_source_families_must_be_valid_macro_values() -> None:
     whole["cpu"]["source"] = "kernel.c"
     Family.from_document(whole)
     whole["cpu"]["tunables"]["ORDER"]["values"] = ["rows", "cols-first"]
-    with pytest.raises(InvalidInput, match="`cols-first` of ORDER cannot be a macro"):
+    with pytest.raises(InvalidInput, match="`cols-first` of ORDER cannot be a macro value"):
         Family.from_document(whole)
     whole["cpu"]["tunables"]["ORDER"]["values"] = ["1", "2.5", "8"]
-    with pytest.raises(InvalidInput, match=r"`1` of ORDER cannot be a macro; write them as numbers, \[1, 2\.5, 8\]"):
+    with pytest.raises(
+        InvalidInput, match=r"`1` of ORDER cannot be a macro value; write them as numbers, \[1, 2\.5, 8\]"
+    ):
         Family.from_document(whole)
 
 
@@ -403,7 +410,7 @@ def test_string_values_of_source_families_must_be_valid_macro_values() -> None:
         ("xor", "k.cc", "an operator of C++"),
         ("compl", "k.cc", "an operator of C++"),
         ("bitand", "k.cc", "an operator of C++"),
-        ("defined", "kernel.c", "a word of the preprocessor of C"),
+        ("defined", "kernel.c", "a preprocessor operator of C"),
         ("NULL", "kernel.c", "a macro of the C library"),
         ("INT_MAX", "kernel.c", "a macro of the C library"),
         ("__VA_ARGS__", "kernel.c", "reserved for compilers"),
@@ -414,7 +421,7 @@ def test_tunable_of_a_source_family_must_not_be_named_like_a_keyword(name: str, 
     whole = edited("cpu.template", None)
     whole["cpu"]["source"] = file
     whole["cpu"]["tunables"][name] = [1, 2]
-    with pytest.raises(InvalidInput, match=rf"`{name}` becomes the macro `{name}` .* {re.escape(meaning)}.*; give it"):
+    with pytest.raises(InvalidInput, match=rf"`{name}` becomes the macro `{name}`, .* {re.escape(meaning)}.*; rename"):
         Family.from_document(whole)
     declared = [*whole["problem"], *whole["cpu"]["tunables"]]
     Family.from_document(whole | {"cpu": {**whole["cpu"], "macro_prefix": "TUNED_"}})

@@ -114,7 +114,10 @@ def test_error_names_the_parameter_with_an_unknown_type() -> None:
         draft("void f(const Matrix *x) { }")
     with pytest.raises(InvalidInput, match=r"parameter `x` of f has the type `M` \(`Matrix`\), which"):
         draft("typedef Matrix M;\nvoid f(const M *x) { }")
-    with pytest.raises(InvalidInput, match=r"parameter `a` has the type `float2`.*pass its 2 components as scalars"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"parameter `a` of type `float2` cannot be passed by value; pass its 2 components as scalars",
+    ):
         draft("__global__ void f(float2 a, float *x) { x[0] = a.x; }", "cuda")
 
 
@@ -1071,14 +1074,14 @@ def test_case_tail_satisfies_the_constraints_of_the_imported_family() -> None:
     kernel = "__global__ void k(float *x, int n) { x[threadIdx.x] = n; }\nvoid f() { k<<<1, 2 * n>>>(p, n); }"
     text = family_toml(draft(kernel, "cuda"), name="f", file="f.cu")
     assert 'expression = "(2 * N) <= max_threads"' in text
-    assert "No case is\n# given, because the constraints determine the extents\n" in text
+    assert "No case is\n# generated, because the constraints determine the extents\n" in text
     assert '"tail"' not in text
 
 
 def test_family_without_extents_has_no_case_tail() -> None:
     text = family_toml(draft("void f(const float *x, float *y) { y[0] = x[0]; }"), name="f", file="f.c")
     assert '"tail"' not in text
-    assert "No case is\n# given, because the source shows no extents\n" in text
+    assert "No case is\n# generated, because the source shows no extents\n" in text
 
 
 def test_comment_of_case_tail_names_extents_that_remain_multiples() -> None:

@@ -259,7 +259,8 @@ def test_import_of_a_cuda_source_names_the_kernels_that_are_launched_together(tm
     (tmp_path / "several.cu").write_text(SEVERAL)
     folder, found = write_imported(tmp_path / "several.cu", tmp_path / "family", entries=["parts"], reference=None)
     assert found.notes == (
-        "the source launches parts, total together; if a call consists of all, import with --entry parts --entry total",
+        "the source launches parts, total together; if one call must launch all of them, import with --entry parts "
+        "--entry total",
     )
     assert re.findall(r'extern "C" __global__ void (\w+)', (folder / "several.cu").read_text()) == ["parts", "total"]
     assert draft(SEVERAL, "fill").notes == ()

@@ -56,7 +56,7 @@ def test_init_of_a_workspace_may_use_derived_values() -> None:
     ("place", "init", "field", "reason"),
     [
         (0, 0, "arguments[0].init", "applies only to outputs and workspaces"),
-        (1, 0, "arguments[1].init", "`value` sets the contents of this scalar"),
+        (1, 0, "arguments[1].init", "`value` sets this scalar"),
         (3, "parts", "arguments[3].init", "parts"),
         (3, {"value": 0, "when": 1}, "arguments[3].init.when", "when"),
     ],

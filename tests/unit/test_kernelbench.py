@@ -113,7 +113,7 @@ def test_kernelbench_description_round_trips_through_json() -> None:
     ("text", "reason"),
     [
         ("x = (", "line 1"),
-        ("x = 1", "defines no `Model`"),
+        ("x = 1", "must define `Model`"),
         ("import no_such_package", "no_such_package"),
         ("1 / 0", "Zero"),
     ],
@@ -137,7 +137,7 @@ def test_kernelbench_file_that_ends_its_process_is_refused(tmp_path: Path) -> No
 def test_kernelbench_file_with_an_endless_thread_does_not_block_the_import(tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text("import threading\nthreading.Thread(target=threading.Event().wait).start()\n")
     begun_s = time.monotonic()
-    with pytest.raises(InvalidInput, match="defines no `Model`"):
+    with pytest.raises(InvalidInput, match="must define `Model`"):
         write_kernelbench(tmp_path / "p.py", tmp_path / "family")
     assert time.monotonic() - begun_s < 60
 

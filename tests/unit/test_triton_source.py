@@ -185,9 +185,9 @@ def test_invalid_triton_descriptors_are_refused(tmp_path: Path, old: str, new: s
         (
             "default = 2048",
             "default = 2044",
-            "a row of `a` has 4088 bytes, but a descriptor needs a multiple of 16",
+            "a row of `a` has 4088 bytes, but a descriptor requires a multiple of 16",
         ),
-        ('of = "a"\n', 'of = "a"\nshape = ["M", "K + 8"]\n', "elements, but `a` has "),
+        ('of = "a"\n', 'of = "a"\nshape = ["M", "K + 8"]\n', "like `a` "),
     ],
 )
 def test_problem_that_a_triton_descriptor_cannot_describe_is_refused(

@@ -212,7 +212,7 @@ def test_error_for_an_ambiguous_value_ends_with_an_accepted_value(path: str, wro
             'write constraints = [{ expression = "TILE > 1", because = "why other configs are not valid" }]',
             [{"expression": "TILE > 1", "because": "why other configs are not valid"}],
         ),
-        ("arguments.0.shape", ["ROWS, COLS"], 'has several parts; write "ROWS", "COLS"', ["ROWS", "COLS"]),
+        ("arguments.0.shape", ["ROWS, COLS"], 'has several expressions; write "ROWS", "COLS"', ["ROWS", "COLS"]),
         ("arguments.0.shape", [["ROWS"], "COLS"], 'write "ROWS"', ["ROWS", "COLS"]),
         ("cases.1.problem", "ROWS=1, dtype=float16", 'write { ROWS = 1, dtype = "float16" }', {"ROWS": 1}),
         ("problem.dtype.choices", ["float 16"], 'write ["float_16"]', ["float_16"]),

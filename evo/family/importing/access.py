@@ -55,17 +55,17 @@ _ATOMIC = re.compile(r"_*(?:atomic|sync_)\w*")
 _LOADS = re.compile(r"_mm\w*(?:load|gather|prefetch)\w*|vld\d\w*|__ld\w+")
 _STORES = re.compile(r"_mm\w*(?:store|stream)\w*|vst\d\w*|__st\w+")
 _DEEPEST = 50
-"""Maximum number of ancestors of a name, and of nested calls, that are examined."""
+"""Maximum number of syntax-tree ancestors of a name, and of nested calls, that are examined."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """The accesses to a parameter's memory.
+    """How a function accesses the memory of a parameter.
 
     Attributes:
         kinds: each kind of access once, in the order of the code: ``r`` reads, ``w`` overwrites, ``c`` changes
-            (``+=``), ``a`` changes atomically, ``u`` passes it to a function that the file does not define.
-        unknown: name of a function that gets the memory, but is not defined in the file; empty if there is none.
+            (``+=``), ``a`` changes atomically, ``u`` passes the pointer to a function that the file does not define.
+        unknown: name of such an undefined function; empty if there is none.
     """
 
     kinds: str = ""
@@ -85,7 +85,7 @@ class Accesses:
         self._depth = 0
 
     def of(self, parameter: Parameter) -> Access:
-        """Return the accesses to the memory of a pointer of the entry function."""
+        """Return the accesses through a pointer parameter of the entry function."""
         return self._accesses(self._entry, parameter.name, element=False)
 
     def _accesses(self, body: Code, name: str, *, element: bool) -> Access:
@@ -113,7 +113,7 @@ class Accesses:
         )
 
     def _passed(self, use: "_Use") -> Access:
-        """Return the accesses of a called function to its argument."""
+        """Return the accesses of a called function to the argument that a use passes to it."""
         given = self._helpers.get(use.callee, ())
         callee = next((each for each in given if len(each.parameters) == use.count), given[0] if given else None)
         if callee is None or use.argument >= len(callee.parameters):
@@ -206,7 +206,7 @@ def _use(node: Node, body: Code, *, element: bool) -> _Use | None:  # noqa: PLR0
 
 
 def _passed(call: Node, argument: Node, *, element: bool) -> _Use:
-    """Return the use of an argument of a call."""
+    """Return the use of a name as the argument of a call."""
     given = arguments(call)
     index = next((place for place, each in enumerate(given) if each == argument), 0)
     position = argument.start_byte if element else call.end_byte  # memory is accessed after all arguments are evaluated
@@ -218,7 +218,7 @@ def _declares(left: Node, node: Node) -> bool:
 
 
 def _alias(left: Node, *, element: bool) -> str:
-    """Return the name that becomes a pointer, or a reference to an element; empty if there is none."""
+    """Return the name on the left side of an assignment that becomes an alias of the memory; empty if none does."""
     if element:
         return written(declared(left)) if left.type == "reference_declarator" else ""
     if left.type == "field_expression":

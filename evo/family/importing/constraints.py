@@ -50,10 +50,10 @@ class Known:
     tunables: Sequence[DraftTunable]
 
     def values(self, text: str) -> list[int]:
-        """Return the value of an expression for each combination of its tunables' values, beginning with the defaults.
+        """Evaluate an expression for each combination of its tunables' values, beginning with the defaults.
 
-        At most `_MOST_CONFIGS` combinations are evaluated. The list is empty if a name is unknown, or a value is
-        undefined.
+        At most `_MOST_CONFIGS` combinations are evaluated. The list is empty if a name is unknown, or if an evaluation
+        fails, e.g. because of a division by 0.
         """
         words = set(_WORDS.findall(text))
         used = [each for each in self.tunables if each.name in words]
@@ -72,9 +72,9 @@ class Known:
 def tail_problem(
     known: Known, extents: Sequence[str], constraints: Sequence[DraftConstraint], powers: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return expressions that change the extents, by name, without violating constraints that the default fulfils.
+    """Return expressions for new values of the extents, by extent. The new values violate no constraint.
 
-    Extents get different values where possible. An extent that cannot be changed is left out.
+    The new values are distinct if possible. An extent that cannot be changed is left out.
 
     Args:
         powers: extents that must stay powers of two.
@@ -97,7 +97,7 @@ def tail_problem(
 
 
 def _still_holds(known: Known, condition: str, changed: Mapping[str, str]) -> bool:
-    """Return True if the configs that fulfil a condition still fulfil it after a change of problem fields."""
+    """Return True if all configs that satisfy a condition still satisfy it after a change of problem fields."""
     if not set(_WORDS.findall(condition)) & set(changed):
         return True
     values = {name: Expression.parse(text, name).whole(known.fields) for name, text in changed.items()}
@@ -118,17 +118,17 @@ def launch_constraints(
     """
     threads = " * ".join(each if re.fullmatch(r"\w+", each) else f"({each})" for each in block)
     if max(known.values(threads), default=0) > _MOST_THREADS:
-        because = "a block may not have more threads than the device allows"
+        because = "a block must not have more threads than the device allows"
         yield DraftConstraint(expression=f"{threads} <= max_threads", because=because)
     if bounds and _may_fail(known, f"{threads} <= {bounds}"):
         because = "__launch_bounds__ states the largest block for which the kernel is compiled"
         yield DraftConstraint(expression=f"{threads} <= {bounds}", because=because)
     if launch.shared_memory and max(known.values(launch.shared_memory), default=0) > _MOST_STATIC:
-        because = "a block may not use more shared memory than the device allows"
+        because = "a block must not use more shared memory than the device allows"
         yield DraftConstraint(expression=f"{launch.shared_memory} <= shared_memory_bytes", because=because)
     arrays = " + ".join(_static_bytes(body))
     if arrays and max(known.values(arrays), default=0) > _MOST_STATIC:
-        because = "shared arrays of a constant size may have at most 48 KiB together"
+        because = "all shared arrays of constant size together must not exceed 48 KiB"
         yield DraftConstraint(expression=f"{arrays} <= {_MOST_STATIC}", because=because)
     for number, divisor in launch.remainders:
         left = number if re.fullmatch(r"\w+", number) else f"({number})"
@@ -139,8 +139,7 @@ def launch_constraints(
 
 
 def loop_constraints(known: Known, uses: MacroUses, body: Code, passed: Mapping[str, str]) -> Iterator[DraftConstraint]:
-    """Yield a constraint for each loop whose step must divide an extent, because the kernel does not handle a
-    remainder.
+    """Yield the constraint ``extent % step == 0`` for each loop that does not handle a remainder.
 
     Args:
         passed: problem field whose value a parameter receives, by parameter.
@@ -165,7 +164,7 @@ def _is_unmasked(bound: str, body: Code) -> bool:
 
 
 def _is_loop(node: Node, body: Code) -> bool:
-    """Return True for the condition of a loop that compares two names, e.g. ``i < n``."""
+    """Return True for a loop condition that compares two names, e.g. ``i < n``."""
     named = is_name(part(node, "left")) and is_name(part(node, "right"))
     return body.parent(node).type == "for_statement" and operator(node) == "<" and named
 
@@ -174,7 +173,7 @@ def _may_fail(known: Known, condition: str, *, fields: bool = False) -> bool:
     """Return True if the default config satisfies a condition, and another config violates it.
 
     Args:
-        fields: True to return True also for a condition with a problem field, which another problem may violate.
+        fields: True if a condition that only another problem may violate also counts.
     """
     values = known.values(condition)
     depends = fields and bool(set(_WORDS.findall(condition)) & set(known.fields))
@@ -196,6 +195,6 @@ def _static_bytes(body: Code) -> Iterator[str]:
 
 
 def shared_arrays(body: Code) -> list[Node]:
-    """Return the declarations of shared arrays."""
+    """Return the declarations of ``__shared__`` arrays."""
     declarations = body.nodes("declaration")
     return [node for node in declarations if any(written(each) == "__shared__" for each in node.children)]

@@ -1,4 +1,4 @@
-"""Values of a drafted family: problem fields, arguments, launches, and what a person must decide."""
+"""Data classes of a drafted family: problem fields, arguments and launches, with the decisions left to a person."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ swapped."""
 _USUAL_PITCH = 4096
 """Smallest default value of the distance between two rows. It is larger than usual extents."""
 UNSTATED = -1
-"""Default value of a field whose value is still to be chosen by `with_usual_values`."""
+"""Placeholder for a default value that `with_usual_values` chooses."""
 MOVE = "or move it to the tunables, if results do not depend on it"
 """What a person must decide about a field whose value is defined by a macro."""
 ROLES = ("input", "output", "inout", "workspace")
@@ -30,7 +30,7 @@ class DraftField:
     """A problem field of a draft.
 
     Attributes:
-        argument: parameter that receives the value of the field; empty if there is none.
+        argument: parameter of the kernel that receives the value of the field; empty if there is none.
         decide: what a person must check about the field; empty if nothing.
         flag: True if the field is not an extent of an argument.
         guessed: True if the source shows no extent, so that the field is only an example.
@@ -53,6 +53,7 @@ class DraftArgument:
 
     Attributes:
         value: expression for the value of a scalar, or of an input with one element; empty if it is unknown.
+        init: True if the buffer must contain zeros before each call.
         decide: what a person must check about the argument; empty if nothing.
         dtype_decide: what a person must check about its dtype; empty if nothing.
     """
@@ -129,7 +130,7 @@ class Draft:
 
 
 def with_roles(draft: Draft, roles: Mapping[str, str], taken: Collection[str]) -> Draft:
-    """Return the draft with the roles that the user states.
+    """Return the draft with the roles that the user states on the command line.
 
     An output with an uncertain role becomes an inout if the reference function takes it.
 
@@ -158,7 +159,7 @@ def with_roles(draft: Draft, roles: Mapping[str, str], taken: Collection[str]) -
 
 
 def with_usual_values(fields: Sequence[DraftField], step: int = 1) -> tuple[DraftField, ...]:
-    """Return the fields with a usual default value for each field that has none (`UNSTATED`).
+    """Return the fields after replacing each `UNSTATED` default with a usual value.
 
     Each chosen value differs from all other default values.
 

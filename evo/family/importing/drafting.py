@@ -67,23 +67,22 @@ _AMOUNT = re.compile(r"PAD|PADDING|DILATION|(?:N_|NUM_)?(?:STEPS|ITERATIONS|ITER
 
 _FLOATS = ("float", "bfloat")
 TUNED = "TUNED_"
-"""Prefix of a tunable that replaces a constant of the host code as an argument of a template."""
+"""Prefix of a tunable that replaces a constant of the host code as a template argument."""
 _SHARED = "`shared_memory` of the launch: the bytes of the `extern __shared__` array `{}`"
-_SEVERAL = "the source launches {} together; if a call consists of all, import with {}"
-_REPEATED = "how often {} is launched in a call (the source launches it in a loop); write a [[cuda.launch]] for each"
+_SEVERAL = "the source launches {} together; if one call must launch all of them, import with {}"
+_REPEATED = "how often {} is launched per call (the source launches it in a loop); write a [[cuda.launch]] per launch"
 _WORDS = re.compile(r"\w+")
 _WHOLE = [Element(dtype=each) for each in ("int32", "int64", "uint32", "uint64")]
 _DEFAULT_THREADS = 256
 
 
 def drafted(source: Source, entries: Sequence[str] = ()) -> Draft:
-    """Return the family drafted from a source.
+    """Draft a family from a source.
 
     Args:
-        entries: functions that a call consists of. If there are several, they run in the order in which a function of
-            the source launches them or, if no function launches all of them, in the given order. If empty, the source
-            must have only one function to call, or a host function that launches kernels which use each other's
-            results.
+        entries: functions that one call runs. Several functions run in the order in which a function of the source
+            launches them, or in the given order if no function launches all of them. If empty, the source must have
+            only one function to call, or a host function that launches kernels that use one another's results.
 
     Raises:
         InvalidInput: the source has no function to call, `entries` does not select one of several functions, or a
@@ -104,7 +103,7 @@ def drafted(source: Source, entries: Sequence[str] = ()) -> Draft:
 
 
 def _extent(text: str, values: Mapping[str, str]) -> str:
-    """Return an extent in which names of arguments are replaced by their values."""
+    """Return an extent after replacing the names of arguments with their values."""
     return values.get(text) or with_values(text, {name: f"({value})" for name, value in values.items()})
 
 
@@ -117,11 +116,11 @@ def _check_parameters(function: Function) -> None:
 def _joined_draft(
     source: Source, function: Function, steps: Sequence[Step], elements: Mapping[str, Element], *, own: set[str]
 ) -> Draft:
-    """Return the draft of a call.
+    """Draft a family for a call that consists of the given steps.
 
     Args:
         function: function with the bodies of all steps.
-        elements: type of each argument.
+        elements: element type of each argument, by name.
         own: names of types that the source defines.
     """
     body, code, is_cuda = function.body, function.code, source.language == "cuda"
@@ -274,7 +273,7 @@ def _definitions(macros: Sequence[Macro]) -> dict[str, list[int]]:
 
 
 def _instantiated(source: Source, function: Function) -> tuple[Function, dict[str, str]]:
-    """Return the function with its template arguments, under its full name, and a dict from alias to type.
+    """Return the function with its template arguments and full name, and the types of the source by alias.
 
     The template arguments are those of an instantiation or a launch in the source. A missing argument gets the
     parameter's default if there is one, else ``float`` for a type and ``1`` for a value.
@@ -296,13 +295,13 @@ def _instantiated(source: Source, function: Function) -> tuple[Function, dict[st
 
 
 def _host_constants(source: Source) -> dict[str, int]:
-    """Return the constants of host functions that a macro of the same name cannot replace, by name."""
+    """Return the values of constants in host functions, by name. Constants that a macro can replace are left out."""
     macros = {each.name for each in source.macros}
     return {name: value for name, value in named_constants(source.code).items() if name not in macros}
 
 
 def _template_constants(source: Source, function: Function) -> dict[str, str]:
-    """Return the tunables that replace constants of the host code as arguments of a template, by constant."""
+    """Return the tunables that replace constants of the host code as template arguments, by constant."""
     words = set(_WORDS.findall(function.name))
     return {name: f"{TUNED}{name}" for name in _host_constants(source) if f"{TUNED}{name}" in words}
 
@@ -319,7 +318,7 @@ def _chosen(source: Source, entries: Sequence[str]) -> list[Function]:
         kind = "kernel (`__global__`)" if source.language == "cuda" else f"function that can be the entry. {rule}"
         raise InvalidInput("FILE", f"has no {kind}")
     if not entries and len(names) > 1:
-        several = f"if a call consists of several, name each in order, e.g. --entry {names[0]} --entry {names[1]}"
+        several = f"if one call runs several, name each in order, e.g. --entry {names[0]} --entry {names[1]}"
         raise InvalidInput(
             "--entry",
             f"is missing, but the source has {', '.join(names)}; choose one, e.g. --entry {names[0]}; {several}",
@@ -433,20 +432,20 @@ def _fields(
 
 
 def _with_value(each: DraftField, launches: Sequence[FoundLaunch]) -> DraftField:
-    """Return a field with the value that a launch in the source passes, if a launch states one."""
+    """Return a field with the number that a launch in the source passes as its default; unchanged if none does."""
     value = next((found.values[each.argument] for found in launches if each.argument in found.values), 0)
     return replace(each, default=value, decide="") if each.argument and value > 0 else each
 
 
 def _with_literal(each: DraftArgument, launches: Sequence[FoundLaunch]) -> DraftArgument:
-    """Return a floating-point scalar with the number that a launch in the source states, if a launch states one."""
+    """Return a floating-point scalar with the number that a launch in the source passes; unchanged if none does."""
     text = next((found.literals[each.name] for found in launches if each.name in found.literals), "")
     is_number = text and each.role == "scalar" and each.dtype.startswith(_FLOATS)
     return replace(each, value=text, decide="its value (the launch in the source states it)") if is_number else each
 
 
 def _elements(name: str, body: Code) -> int:
-    """Return the number of elements to which a pointer refers if every use is ``*name`` or ``name[NUMBER]``; else 0."""
+    """Return the number of elements behind a pointer if every use is ``*name`` or ``name[NUMBER]``; else 0."""
     last = [-1]
     for node in body.uses.get(name, ()):
         around = body.parent(node)
@@ -479,7 +478,7 @@ def _is_gathered(name: str, body: Code) -> bool:
 
 
 def _unused(extents: Sequence[str], passed: Mapping[str, str], body: Code) -> list[str]:
-    """Return the extents that the code does not use: the kernel takes them only because an array has this extent."""
+    """Return the extents that the code does not use. The kernel takes them only because an array has such an extent."""
     used = {passed.get(name, name) for name in body.uses}
     return [each for each in extents if each not in used]
 
@@ -496,7 +495,7 @@ def _argument(
     indices: Sequence[Indices],
     accesses: Accesses,
 ) -> DraftArgument:
-    """Return the argument for a parameter.
+    """Draft the family argument for a parameter.
 
     Args:
         indices: the indices in the whole body and, if a call has several steps, in the body of each step.
@@ -508,7 +507,7 @@ def _argument(
     dtype = given.dtype
     if not parameter.pointer:
         if given.components > 1:
-            reason = f"parameter `{parameter.name}` has the type `{parameter.c_type}`, which is passed by value"
+            reason = f"parameter `{parameter.name}` of type `{parameter.c_type}` cannot be passed by value"
             raise InvalidInput("FILE", f"{reason}; pass its {given.components} components as scalars, or a pointer")
         value = passed.get(parameter.name)
         decide = "" if value else "its value"
@@ -578,7 +577,7 @@ def _role(  # noqa: PLR0911 - one return per kind of access
         case ():
             return "output", False, "its role: output, inout or workspace"
         case kinds if "a" in kinds:
-            return "output", True, "whether it begins as zeros"
+            return "output", True, "whether it must be zero before a call"
         case ("u",):
             return "output", False, f"its role: output, inout, input or workspace; it depends on {called[:-1]}"
         case ("r",) | ("w", *_) as kinds:
@@ -586,7 +585,7 @@ def _role(  # noqa: PLR0911 - one return per kind of access
         case ("r", "u"):
             return "inout", False, f'whether {called} changes it; else role = "input"'
         case ("c", *_) if not dtype.startswith(_FLOATS):
-            return "output", True, 'whether it begins as zeros, or is role = "inout"'
+            return "output", True, 'whether it must be zero before a call; else role = "inout"'
         case _:
             return "inout", False, 'whether it is read before it is written; else role = "output"'
 

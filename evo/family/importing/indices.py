@@ -25,11 +25,11 @@ PITCH = re.compile(r"(?i)(?<!\w)(?:ld[a-z]?|\w*stride\w*|\w*pitch\w*)(?!\w)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _MINIMUM = re.compile(r"(?i)\w*min\w*")
 _ELEMENT = re.compile(r"(?:__ld|__st|_*atomic|_mm|vld|vst)\w*")
-"""Matches the name of a function that accesses the elements directly at a pointer."""
+"""Matches the name of a function that accesses only the elements to which a pointer points."""
 _CHECKS = frozenset({"condition_clause", "unary_expression", "conditional_expression"})
 """Nodes in which a pointer is only compared with the null pointer."""
 _COMPARED = {"<": True, "<=": True, "!=": True, ">": False, ">=": False}
-"""For each comparison operator, True if the left side is smaller where the comparison holds; assumed for ``!=``."""
+"""Comparison operators: True if the left side is smaller when the comparison is true. For ``!=``, this is assumed."""
 _MOST = 500
 """Maximum number of uses of an array that are examined."""
 _MOST_VARIABLES = 50
@@ -44,17 +44,17 @@ _UNCLEAR = "?"
 """Placeholder for an extent that is not a single problem field."""
 
 _Stride = tuple[int, tuple[str, ...]]
-"""Distance between neighbouring elements of an axis: the product of a number and problem fields."""
+"""Distance between neighbouring elements along an axis: the product of a number and problem fields."""
 _Sum = dict[tuple[str, ...], int]
-"""Sum of products: the factor of each product of names. Names of variables begin with a dot, names of fields do not."""
+"""Sum of products: the numeric factor of each product of names. Names of variables begin with a dot."""
 _HARDWARE = ("blockIdx.", "threadIdx.")
-"""Beginnings of variables whose limits are extents of the launch."""
+"""Prefixes of variables that the extents of the launch limit."""
 _UNKNOWN = (f".{_UNCLEAR}",)
 """Placeholder for a part of an index that is not a sum of products, such as ``i / 2`` or ``order[i]``."""
 
 
 class Indices:
-    """The indices of the arrays in the body of a function.
+    """Indices of the arrays in the body of a function, and the array shapes that follow from them.
 
     Args:
         fields: names of the problem fields that are extents.
@@ -104,8 +104,8 @@ class Indices:
         """Return the shape of an array.
 
         Args:
-            guess: shape if the indices do not determine it. If the multipliers show the inner axes, they become the
-                last axes of the guess.
+            guess: shape if the indices do not determine it. If the multipliers show only the inner axes, these become
+                the last axes of the guess.
         """
         shape, axes = self._shape(name)
         if shape:
@@ -158,13 +158,13 @@ class Indices:
         return extents.pop() if len(extents) == 1 and _UNCLEAR not in extents else ""
 
     def _limiting(self, name: str) -> set[str]:
-        """Return the problem fields that limit a variable; with `_UNCLEAR` if their value is not the limit."""
+        """Return the problem fields that limit a variable, plus `_UNCLEAR` if the limit is not exactly their value."""
         if name not in self._known:
             self._known[name] = self._extents(name, set())
         return self._known[name]
 
     def _extents(self, name: str, seen: set[str]) -> set[str]:
-        """Return the fields that limit a variable, except through the variables that are already examined."""
+        """Return the problem fields that limit a variable. Variables in `seen` are not examined again."""
         if len(seen) > _MOST_VARIABLES:
             return {_UNCLEAR}
         seen.add(name)
@@ -190,7 +190,7 @@ class Indices:
         return found if clear or not found else found | {_UNCLEAR}
 
     def _follows(self, name: str) -> bool:
-        """Return True if a variable is never above the value that is assigned to it."""
+        """Return True if a variable never exceeds its initial value."""
         return len(self._starts.get(name, ())) == 1 and (name in self._falling or name not in self._changed)
 
     def _read_comparison(self, node: Node) -> None:
@@ -204,7 +204,7 @@ class Indices:
             self._limit(large, small)
 
     def _limit(self, value: ast.expr, limit: ast.expr) -> None:
-        """Record a limit of the variables in a sum; an unclear limit for the variables in a product."""
+        """Record the limit of a sum for each variable in it. For a product, the limits are recorded as unclear."""
         inside = list(ast.walk(value))
         if any(isinstance(each, ast.Call | ast.Attribute) or each is UNKNOWN for each in inside):
             return
@@ -302,7 +302,7 @@ class Indices:
         return {_UNKNOWN: 1}
 
     def _meaning(self, name: str, depth: int) -> _Sum:
-        """Return a field, a variable with a limit, or the only value that is assigned to another variable."""
+        """Return a name as a sum. A variable that is assigned only once and has no limit is replaced with its value."""
         field = self._passed.get(name, name)
         if field in self._fields:
             return {(field,): 1}
@@ -336,7 +336,7 @@ def _multiplied(first: _Sum, second: _Sum) -> _Sum:
 
 
 def _chain(strides: Mapping[_Stride, object]) -> list[_Stride]:
-    """Return the strides of the axes, the innermost first, each a multiple of the previous stride; empty if impossible.
+    """Return the strides of the axes, innermost first, each a multiple of the previous one; empty if there are none.
 
     A number that does not divide the next stride is a step inside an axis, e.g. 4 in ``i * n + 4 * j``.
     """

@@ -27,8 +27,8 @@ _CONSTANT = re.compile(
     r"(?:(?:static|inline|__device__)\s+)*const(?:expr)?\s+(?:static\s+)?(?:unsigned|(?:unsigned\s+)?int|auto|"
     r"(?:std::)?(?:size_t|u?int(?:32|64)_t))\s+(?=\w*[A-Z_])([A-Za-z]\w+)\s*(?:=\s*(\d\w*)|\{\s*(\d\w*)\s*\})\s*;\s*$"
 )
-"""Matches the definition of a constant at the beginning of a line, so outside functions. A macro can replace the
-constant, unless its name may also occur in headers, such as ``n`` or ``L``."""
+"""Matches the definition of a constant at the beginning of a line, i.e. at file scope. Names such as ``n`` and ``L`` do
+not match: headers may contain them, so a macro cannot replace such a constant."""
 _WHOLE = re.compile(r"(-?)(0[xX][0-9a-fA-F]{1,15}|\d{1,18})[uUlL]{0,3}")
 _GUARD = re.compile(r"\s*#\s*ifndef\s+([A-Za-z_]\w*)\s*$")
 _QUALIFIERS = frozenset({"type_qualifier", "attribute_declaration", "attribute_specifier", "ms_declspec_modifier"})
@@ -98,7 +98,7 @@ class Helper:
 
 @dataclass(frozen=True, kw_only=True)
 class Macro:
-    """A macro or a constant outside functions whose value is a whole number.
+    """A macro or file-scope constant with an integer value.
 
     Attributes:
         guarded: True if the definition applies only if the macro is not yet defined.
@@ -146,12 +146,12 @@ class Source:
         return ()
 
     def only(self, function: Function, replaced: Mapping[str, str]) -> Function:
-        """Return a function in the source without the bodies of other entry functions.
+        """Return a function whose source has no bodies of other entry functions.
 
-        In its body, calls of functions that only compute a value are inlined.
+        Calls of functions that only compute a value are inlined in the function's body.
 
         Args:
-            replaced: values of names, such as the parameters of a template.
+            replaced: values by the names that they replace, e.g. template parameters.
         """
         values, kept, end = _values(self.code), list[bytes](), 0
         for each in self.functions:  # in the order of the code
@@ -256,7 +256,7 @@ def read_source(text: str, language: Language) -> Source:
 
 
 def entries(code: Code, language: Language) -> Iterator[Node]:
-    """Yield the kernels of a CUDA source, or the exported void functions of another source."""
+    """Yield the kernels of a CUDA source, or the exported void functions of a C or C++ source."""
     end = -1
     for node in _kernels(code) if language == "cuda" else _outer(code):
         if part(node, "body") is None or node.start_byte < end or not _name(node):
@@ -346,12 +346,12 @@ def _values(code: Code) -> dict[str, tuple[tuple[str, ...], str]]:
 
 
 def with_values(text: str, values: Mapping[str, str]) -> str:
-    """Return code in which names are replaced by values."""
+    """Replace names in code with their values."""
     return _WORDS.sub(lambda word: values.get(word[0], word[0]), text)
 
 
 def _written_out(body: str, values: Mapping[str, tuple[tuple[str, ...], str]]) -> str:
-    """Return the text of a body in which calls are replaced by the values that they compute."""
+    """Return the text of a function body after inlining calls that only compute a value."""
     limit = 2 * len(body) + _MOST_WRITTEN_OUT
     for _ in range(_MOST_ROUNDS if values.keys() & _WORDS.findall(body) else 0):
         code, kept, end, size = Code(f"void _() {body}"), list[bytes](), len("void _() "), 0
@@ -369,7 +369,7 @@ def _written_out(body: str, values: Mapping[str, tuple[tuple[str, ...], str]]) -
 
 
 def aliases(code: Code) -> dict[str, str]:
-    """Return the types that ``typedef``, ``using`` or a macro gives a new name, by the new name."""
+    """Return the types of the aliases that ``typedef``, ``using`` or a macro defines, by alias."""
     found = dict[str, str]()
     for node in code.nodes("alias_declaration", "type_definition", "preproc_def"):
         name, given = part(node, "name") or part(node, "declarator"), part(node, "type") or part(node, "value")
@@ -391,7 +391,7 @@ def own_names(code: Code) -> set[str]:
 
 
 def used_names(code: Code) -> set[str]:
-    """Return the names that code outside the definitions of macros uses, including names in pragmas."""
+    """Return the names that code uses outside macro definitions, including names in pragmas."""
     found = set[str]()
     for node in code.nodes("identifier", "type_identifier", "preproc_arg"):
         around = code.parent(node)
@@ -460,7 +460,7 @@ def _macros(text: str) -> Iterator[Macro]:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the value of a whole number in C; None for other strings."""
+    """Return the value of a C integer literal; None for other strings."""
     found = _WHOLE.fullmatch(text)
     if found is None:
         return None

@@ -62,7 +62,7 @@ class Code:
         return bisect_right(self._line_ends, position - 1)
 
     def inside(self, node: Node) -> "Code":
-        """Return the code of a node."""
+        """Return the code inside a node."""
         found = copy.copy(self)
         found.root = node
         found.__dict__.pop("uses", None)
@@ -92,7 +92,7 @@ class Code:
 
     @functools.cached_property
     def uses(self) -> Mapping[str, list[Node]]:
-        """The uses of each variable, function and macro, by name. The name of a member begins with a dot."""
+        """The uses of each variable, function and macro, by name. Names of struct members begin with a dot."""
         found: dict[str, list[Node]] = {}
         for node in self.nodes("identifier"):
             found.setdefault(written(node), []).append(node)
@@ -116,7 +116,7 @@ def descendants(node: Node) -> Iterator[Node]:
 
 
 def _walk(node: Node) -> Iterator[tuple[Node, Node | None]]:
-    """Yield each descendant with its parent; None as the parent of the given node."""
+    """Yield a node and its descendants, each with its parent. The parent of the given node itself is None."""
     cursor, around = node.walk(), list[Node]()
     while True:
         if (inside := cursor.node) is not None and inside.is_named:
@@ -136,7 +136,7 @@ def written(node: Node | None) -> str:
 
 
 def part(node: Node, field: str) -> Node | None:
-    """Return the part of a node with a name in the grammar; None if the node has no such part."""
+    """Return the child of a node in a field of the grammar, e.g. ``left``; None if the node has no such child."""
     return node.child_by_field_name(field)
 
 
@@ -169,7 +169,7 @@ def is_name(node: Node | None) -> bool:
 
 
 def called(node: Node) -> str:
-    """Return the name of the function that a call calls, without namespaces and template arguments."""
+    """Return the name of the called function, without namespaces and template arguments."""
     return last_name(part(node, "function"))
 
 
@@ -206,9 +206,9 @@ UNKNOWN = ast.Constant(value=...)
 
 
 def expression(node: Node, depth: int = 0) -> ast.expr:  # noqa: PLR0911, PLR0912 - one case per kind of expression
-    """Return a C expression as a Python expression without casts. `UNKNOWN` replaces parts without an equivalent.
+    """Convert a C expression to a Python expression without casts. `UNKNOWN` replaces parts without an equivalent.
 
-    A division stays a division, although C rounds down quotients of whole numbers.
+    Divisions become true divisions, although C truncates the quotients of integers.
     """
     if depth > _DEEPEST:
         return UNKNOWN
@@ -250,7 +250,7 @@ def expression(node: Node, depth: int = 0) -> ast.expr:  # noqa: PLR0911, PLR091
 
 
 def _minimum(node: Node, depth: int) -> ast.expr:
-    """Return ``min(a, b)`` for ``a < b ? a : b`` and its other spellings; `UNKNOWN` for other conditions."""
+    """Return ``min(a, b)`` for ``a < b ? a : b`` and equivalent expressions; `UNKNOWN` for other conditions."""
     condition, *values = (part(node, name) for name in ("condition", "consequence", "alternative"))
     while condition is not None and condition.type == "parenthesized_expression":
         condition = condition.named_children[0]

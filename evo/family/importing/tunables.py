@@ -25,16 +25,16 @@ _THREADS = re.compile(r"(?i)(?:N_?|NUM_?)?THREADS(?:_PER_BLOCK)?|TPB|BLOCK(?:_?S
 _TUNABLE = re.compile(r"(?i)TILE|BLOCK|THREADS|WARPS|UNROLL|ITEMS|VEC|STAGES|STEP|CHUNK|SPLIT|PREFETCH")
 _SIZE = re.compile(r"(?i)UNROLL|ITEMS|VEC|TILE|BLOCK|STEP")
 _UNDEFINED = re.compile(r"(?<!::)(?<!->)(?<!\.)\b(?:[A-Z][A-Z0-9_]*|[a-z0-9]+(?:_[a-z0-9]+)+)\b(?!\s*(?:\(|::))")
-"""Matches a name that may be a macro which the source does not define."""
+"""Matches a name that may be a macro, although the source does not define it."""
 _ACROSS, _DOWN = (32, 64, 128, 256), (1, 2, 4, 8)
 """Values for the threads of a block in x, and in y or z."""
 _AMOUNTS = frozenset({"/", "%", "*", "<<", ">>"})
-"""Operators whose right operand is not 0 in useful code."""
+"""Operators whose right operand is usually not 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DraftTunable:
-    """A tunable with plausible values.
+    """A tunable of a draft, with plausible values.
 
     Attributes:
         decide: what a person must check about the tunable; empty if nothing.
@@ -56,11 +56,11 @@ class MacroUse:
         cases: values that the code compares with the macro for equality.
         directives: values that ``#if`` and ``#elif`` compare with the macro for equality.
         step: True if the macro is the step of a loop.
-        bounds: names below which the loops with this step continue, e.g. ``n`` in ``i < n``.
+        bounds: upper bounds of the loops with this step, e.g. ``n`` in ``i < n``.
         amount: True if the macro is a divisor, a factor, the bound of a loop or the extent of an array, so 0 is not a
             plausible value.
-        extent: True if the macro limits a loop variable that alone is the index of an argument, e.g. ``w[t]`` in a loop
-            over ``t < TAPS``.
+        extent: True if the macro is the bound of a loop whose variable is the index of an argument, e.g. ``TAPS`` if a
+            loop over ``t < TAPS`` accesses ``w[t]``.
     """
 
     cases: set[int] = field(default_factory=set)
@@ -148,8 +148,7 @@ class MacroUses:
                 self.of(name).bounds.add(written(bound))
 
     def _is_by_thread(self, variable: str) -> bool:
-        """Return True if a variable begins at ``threadIdx`` plus other terms, so that each thread has its own
-        elements."""
+        """Return True if a variable begins at a sum with ``threadIdx``, so that each thread has its own elements."""
         waiting, seen = [variable], set[str]()
         while waiting:
             name = waiting.pop()
@@ -197,10 +196,10 @@ def _operand(node: Node | None) -> str:
 def tunable(
     name: str, defined: Sequence[int], use: MacroUse, *, cuda: bool, extents: Mapping[str, int]
 ) -> DraftTunable:
-    """Return the tunable for a macro.
+    """Draft the tunable for a macro.
 
     Args:
-        defined: values of the macro in the source; several if the source has several definitions.
+        defined: values of the macro, one for each definition in the source.
         extents: default values of problem fields and parameters, by name.
     """
     value = defined[0]
@@ -225,9 +224,9 @@ def tunable(
 
 
 def is_fixed(name: str, defined: Sequence[int], use: MacroUse) -> bool:
-    """Return True for a macro on whose value the results probably depend, such as the number of taps of a filter.
+    """Return True if the results probably depend on the value of a macro, such as the number of filter taps.
 
-    The macro is the extent of an argument, or the source suggests no second value for it.
+    Such a macro is the extent of an argument, or the source suggests no second value for it.
 
     Args:
         defined: values of the macro in the source.
@@ -243,7 +242,7 @@ def is_tunable(name: str) -> bool:
 
 
 def undefined_names(text: str, taken: Collection[str]) -> list[str]:
-    """Return the names in a text that look like macros, but are not among the names that the source defines."""
+    """Return the names in code that look like macros but are not in `taken`, the names that the source defines."""
     return [name for name in dict.fromkeys(_UNDEFINED.findall(text)) if name not in taken]
 
 

@@ -30,7 +30,7 @@ _DTYPES = {
     "size_t": "uint64",
 }
 _SHORT = {"uchar": "unsigned char", "ushort": "unsigned short", "uint": "unsigned int", "ulong": "unsigned long"}
-"""Types by the names that glibc and OpenCL give them."""
+"""C types by their short names in glibc and OpenCL."""
 _VECTOR = re.compile(r"(u?(?:char|short|int|long|longlong)|float|double)([1-4])")
 _PAIRS = {"half2": "__half", "__half2": "__half", "__nv_bfloat162": "__nv_bfloat16"}
 _COMPLEX = {
@@ -60,12 +60,12 @@ class Element:
 
 
 def plain_type(text: str) -> str:
-    """Return a type as words without brackets, e.g. ``std::complex float``."""
+    """Return a type as words without brackets, e.g. ``std::complex float`` for ``std::complex<float>``."""
     return " ".join(re.findall(r"[\w:]+", text))
 
 
 def element(c_type: str, known: Mapping[str, str], *, whose: str) -> Element:
-    """Return the element of an array whose elements have the C type `c_type`.
+    """Return the dtype, components and alignment of array elements of a C type.
 
     Args:
         known: types by their aliases; see `source.aliases`.
@@ -83,7 +83,7 @@ def element(c_type: str, known: Mapping[str, str], *, whose: str) -> Element:
         raise InvalidInput(
             "FILE",
             f"{reason}; accepted: {_ACCEPTED}, CUDA's vectors and complex numbers of these, and pointers. For a "
-            "structure, add a function that takes its members, fills the structure and calls yours",
+            "structure, add a function that takes its members, fills the structure and calls the original function",
         )
     if given == Element(dtype="uint16") and (half := _HALF.search(name)) is not None:
         return Element(dtype="bfloat16" if half[1] else "float16")

@@ -82,7 +82,7 @@ def _tail(draft: Draft) -> Iterator[str]:
     if not changed:
         reason = "the constraints determine the extents" if fields else "the source shows no extents"
         yield f"{MARK}a case with a different shape detects kernels that are correct only for one shape. No case is"
-        yield f"# given, because {reason}"
+        yield f"# generated, because {reason}"
         return
     yield from ("[[cases]]", 'name = "tail"', 'inputs = "random"')
     problem = ", ".join(f'{name} = "{text}"' for name, text in changed.items())
@@ -113,9 +113,9 @@ def _work(draft: Draft) -> Iterator[str]:
 
 
 def _contraction(arrays: Sequence[DraftArgument]) -> str:
-    """Return the operations of a sum of products over the extents that inputs share and no output has.
+    """Return the number of operations of a sum of products over extents that inputs share and no output has.
 
-    Without such extents, the result is empty.
+    The result is empty if there are no such extents.
     """
     inputs = [each.shape for each in arrays if each.role == "input"]
     outer = list(dict.fromkeys(extent for each in arrays if each.role != "input" for extent in each.shape))
@@ -134,7 +134,7 @@ def _factor(extent: str) -> str:
 
 
 def _arithmetic(draft: Draft) -> str:
-    """Return the dtype of the arithmetic: that of the first array of floats, or of the first array."""
+    """Return the dtype of the arithmetic: the dtype of the first floating-point array, else of the first array."""
     dtypes = [each.dtype for each in draft.arguments if each.shape]
     return next((each for each in dtypes if each in _TOLERANCES), dtypes[0])
 
@@ -178,12 +178,12 @@ def _field(each: DraftField) -> Iterator[str]:
 
 
 def _tolerance(each: DraftArgument) -> str:
-    """Return a usual relative error of calculations in the dtype of an argument; 0 for integers."""
+    """Return the usual relative error of calculations in the dtype of an argument; 0 for integers."""
     return _TOLERANCES.get(each.dtype, "1e-1" if each.dtype.startswith("float8") else "0")
 
 
 def _terms(output: DraftArgument, draft: Draft) -> str:
-    """Return the number of terms in a sum: the extents of an input that the output does not have. Empty for none."""
+    """Return the number of terms of an output's sums: the extents of an input that the output lacks. Empty for none."""
     own = set(re.findall(r"[A-Za-z_]\w*", " ".join(output.shape)))
     sums = [
         [each for each in argument.shape if not own & set(re.findall(r"[A-Za-z_]\w*", each))]
@@ -237,7 +237,7 @@ def _tunable(kind: str, each: DraftTunable) -> Iterator[str]:
 
 
 def _value(value: Value) -> str:
-    """Return a value as it is written in TOML."""
+    """Return a value as TOML."""
     return _quoted(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -262,8 +262,8 @@ class Answer:
         own_inputs: True if the code also defines ``inputs()``.
         modules: contents of the modules that the code imports from its own folder, by file name.
         library: library whose arrays the function takes: ``torch`` or ``jax``; empty for NumPy.
-        in_order: True if the function takes the kernel's inputs by position, in the kernel's order, because the names
-            of its parameters mean nothing.
+        in_order: True if the function takes the kernel's inputs by position, in the kernel's order, whatever its
+            parameters are called.
         inputs: number of inputs that such a function takes; None for all inputs.
     """
 
@@ -364,7 +364,9 @@ def _taken_in_order(draft: Draft, answer: Answer) -> list[str]:
     count = len(given) if answer.inputs is None else answer.inputs
     if count > len(given):
         reason = f"{answer.function} takes {count} inputs, but {draft.entry} has {len(given)}"
-        raise InvalidInput("--reference", f"{reason}: {', '.join(given)}; write a function that calls it")
+        raise InvalidInput(
+            "--reference", f"{reason}: {', '.join(given)}; write a function that takes these and calls it"
+        )
     return given[:count]
 
 
@@ -400,7 +402,7 @@ def _meant(parameter: str, draft: Draft) -> str:
 
 
 def _array(each: DraftArgument, library: str) -> str:
-    """Return the expression for an input as an array of a library. PyTorch and JAX get copies, which may be changed."""
+    """Return the expression for an input as an array of a library. Arrays of PyTorch and JAX are writable copies."""
     given = f'inputs["{each.name}"]'
     if library == "torch":
         return f"torch.tensor({given})" + (f".view(torch.{_TORCH[each.dtype]})" if each.dtype in _TORCH else "")

@@ -1,4 +1,4 @@
-"""Tensor descriptors, which a Triton kernel takes in place of pointers to arguments."""
+"""Tensor descriptors, which Triton kernels take in place of pointers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,7 @@ from evo.trial import Value
 
 MOST_AXES = 5
 ALIGNMENT = 16
-"""The address of an argument with a descriptor, and the length of its rows, must be multiples of this number of bytes.
-"""
+"""Required alignment, in bytes, of the address and the rows of an argument with a descriptor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +54,7 @@ class DescriptorFormula:
         return (*self.shape, *self.block)
 
     def resolve(self, scope: Mapping[str, Value], argument: Argument) -> Descriptor:
-        """Return the descriptor of an argument.
+        """Evaluate the descriptor of an argument for one problem and config.
 
         Raises:
             InvalidInput: the descriptor's shape and the argument have different numbers of elements, or the length of a
@@ -67,20 +66,19 @@ class DescriptorFormula:
         field = (self.shape or self.block)[-1].field
         count, whole = prod(shape), prod(operand.shape)
         if count != whole:
-            text = f"has {count:,} elements, but `{self.of}` has {whole:,} (shape {operand.shape})"
+            text = f"has {count:,} elements, but must have {whole:,} like `{self.of}` (shape {operand.shape})"
             raise InvalidInput(field, f"shape {shape} {text}")
         row = shape[-1] * stored(operand.dtype).itemsize
         if len(shape) > 1 and row % ALIGNMENT:
-            reason = f"a row of `{self.of}` has {row} bytes, but a descriptor needs a multiple of {ALIGNMENT}"
-            raise InvalidInput(field, f"{reason}; exclude such problems by [[triton.requires]]")
+            reason = f"a row of `{self.of}` has {row} bytes, but a descriptor requires a multiple of {ALIGNMENT}"
+            raise InvalidInput(field, f"{reason}; exclude such problems with [[triton.requires]]")
         return found
 
 
 def read_descriptors(tables: Sequence[Table], call: Sequence[Argument], scope: Scope) -> tuple[DescriptorFormula, ...]:
-    """Read the ``[[triton.launch.descriptors]]`` of a document.
+    """Read the ``[[triton.launch.descriptors]]`` tables of a document.
 
     Args:
-        tables: the tables of the descriptors.
         call: arguments of the call.
         scope: names of problem fields, tunables and derived values.
     """
@@ -101,10 +99,10 @@ def _read(table: Table, call: Sequence[Argument], scope: Scope) -> DescriptorFor
     table.done()
     buffers = {each.name: each for each in call if each.role != "scalar"}
     if made.of not in buffers:
-        raise InvalidInput(table.field("of"), unknown(made.of, list(buffers), "arguments with memory"))
+        raise InvalidInput(table.field("of"), unknown(made.of, list(buffers), "array arguments"))
     argument = buffers[made.of]
     if argument.alignment % ALIGNMENT:
-        reason = f"the address of `{made.of}` must be a multiple of {ALIGNMENT} for a descriptor"
+        reason = f"a descriptor requires that the address of `{made.of}` is a multiple of {ALIGNMENT} bytes"
         raise InvalidInput(table.field("of"), f"{reason}; set `alignment = {ALIGNMENT}` for the argument")
     axes = len(made.shape or argument.shape)
     if not 1 <= axes <= MOST_AXES or len(made.block) != axes:

@@ -1,4 +1,4 @@
-"""The entry, i.e. the function that an implementation calls, and its symbol in the binary."""
+"""Entry of an implementation: the function to call, and its symbol in PTX."""
 
 import re
 from collections.abc import Sequence
@@ -103,7 +103,7 @@ def _of_cuda(name: str, arguments: str) -> str:
 
 
 def _parameters(call: Sequence[Argument]) -> str:
-    """Return the parameters of a call as C code. Dtypes that C lacks, or that a field chooses, keep their names."""
+    """Return the parameters of a call as C code. Dtypes that C lacks or that a field selects keep their names."""
     parts = []
     for each in call:
         c_type = _TYPES.get(each.dtype, each.dtype)

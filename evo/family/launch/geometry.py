@@ -47,7 +47,7 @@ class Launch:
     further: tuple["Launch", ...] = ()
 
     def named(self, ptx: str) -> "Launch":
-        """Return a copy that contains the entry functions' symbols in the PTX in place of their names."""
+        """Return a copy in which the symbols of the PTX replace the names of the entry functions."""
         further = tuple(each.named(ptx) for each in self.further)
         return replace(self, entry=symbol_of(self.entry, ptx) if self.entry else "", further=further)
 
@@ -62,7 +62,7 @@ class Geometry:
     """A launch that an implementation declares with expressions.
 
     Attributes:
-        items: number of work items that the blocks share; None if each block processes one item.
+        items: number of work items that are distributed over the blocks; None if each block processes one item.
         effort: number of arithmetic operations, divided by the number that ``[work]`` states; None if they are equal.
         computing: number of threads per block that compute; None if all do. The remaining threads only copy data.
         maps: tensor maps.
@@ -121,7 +121,7 @@ class Geometry:
 def read_launch(
     table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression], *, triton: bool = False
 ) -> Geometry:
-    """Read ``launch`` of an implementation: one table, or a list of tables that are launched in order.
+    """Read the key ``launch`` of an implementation: one table, or a list with one table per launch, in order.
 
     Args:
         call: arguments of the call.
@@ -168,14 +168,12 @@ def _read_geometry(table: Table, call: Sequence[Argument], scope: Scope, derived
     )
     for key in table.unread():
         if key.startswith("cluster"):
-            remedy = (
-                "declare the size of clusters in the source, e.g. `__global__ __cluster_dims__(2, 1, 1) void kernel`"
-            )
+            remedy = "declare the cluster size in the source, e.g. `__global__ __cluster_dims__(2, 1, 1) void kernel`"
             raise InvalidInput(table.field(key), f"is not a valid key; {remedy}")
     table.done()
     for key, extents in (("grid", geometry.grid), ("block", geometry.block)):
         if not 1 <= len(extents) <= 3:
-            raise InvalidInput(table.field(key), f'write one to three expressions, e.g. {key} = ["x", "y"]')
+            raise InvalidInput(table.field(key), f'must have one to three expressions, e.g. {key} = ["x", "y"]')
     for expression in geometry.expressions:
         expression.check_names(scope)
     return geometry.inline(derived)
@@ -195,7 +193,8 @@ def _read_grid(table: Table, call: Sequence[Argument], scope: Scope, derived: Ma
     )
     table.done()
     if not 1 <= len(geometry.grid) <= 3:
-        raise InvalidInput(table.field("grid"), 'write one to three expressions, e.g. grid = ["ceil_div(N, BLOCK)"]')
+        reason = 'must have one to three expressions, e.g. grid = ["ceil_div(N, BLOCK)"]'
+        raise InvalidInput(table.field("grid"), reason)
     for expression in geometry.expressions:
         expression.check_names(scope)
     return geometry.inline(derived)

@@ -66,10 +66,10 @@ class MapFormula:
         )
 
     def resolve(self, scope: Mapping[str, Value], operands: Sequence[Operand]) -> TensorMap:
-        """Return the map for one problem and config.
+        """Evaluate the map for one problem and config.
 
         Raises:
-            InvalidInput: the driver would refuse the map (CUDA driver API, ``cuTensorMapEncodeTiled``).
+            InvalidInput: the driver would reject the map (CUDA driver API, ``cuTensorMapEncodeTiled``).
         """
         operand = next(each for each in operands if each.name == self.of)
         found = TensorMap(
@@ -87,12 +87,12 @@ class MapFormula:
         size = stored(operand.dtype).itemsize
         count, whole = math.prod(found.shape), math.prod(operand.shape)
         if count != whole:
-            text = f"has {count:,} elements, but `{self.of}` has {whole:,} (shape {operand.shape})"
+            text = f"has {count:,} elements, but must have {whole:,} like `{self.of}` (shape {operand.shape})"
             raise InvalidInput(self.shape[0].field, f"shape {found.shape} {text}")
         row = found.shape[-1] * size
         if len(found.shape) > 1 and row % 16:
             raise InvalidInput(
-                self.shape[-1].field, f"a row has {row} bytes for this problem, which is not a multiple of 16"
+                self.shape[-1].field, f"a row has {row} bytes for this problem, but must have a multiple of 16"
             )
         for expression, extent in zip(self.box, found.box, strict=True):
             if not 1 <= extent <= MOST_OF_A_BOX:
@@ -103,7 +103,7 @@ class MapFormula:
         across = found.box[-1] * size
         if across % 16 or (found.swizzle and across > found.swizzle):
             most = f" up to {found.swizzle}" if found.swizzle else ""
-            raise InvalidInput(self.box[-1].field, f"a box is {across} bytes wide, not a multiple of 16{most}")
+            raise InvalidInput(self.box[-1].field, f"a box is {across} bytes wide, but must be a multiple of 16{most}")
         for one, value, values in (
             (self.swizzle, found.swizzle, SWIZZLES),
             (self.l2_promotion, found.l2_promotion, PROMOTIONS),
@@ -114,7 +114,7 @@ class MapFormula:
 
 
 def read_maps(tables: Sequence[Table], buffers: Collection[str]) -> tuple[MapFormula, ...]:
-    """Read the ``[[cuda.launch.tensor_maps]]`` of a document.
+    """Read the ``[[cuda.launch.tensor_maps]]`` tables of a document.
 
     Args:
         buffers: names of the arguments of the call that are not scalars.
@@ -133,7 +133,7 @@ def _read_map(table: Table, buffers: Collection[str]) -> MapFormula:
     )
     table.done()
     if made.of not in buffers:
-        raise InvalidInput(table.field("of"), unknown(made.of, list(buffers), "arguments with memory"))
+        raise InvalidInput(table.field("of"), unknown(made.of, list(buffers), "array arguments"))
     if not 1 <= len(made.shape) <= MOST_AXES or len(made.box) != len(made.shape):
-        raise InvalidInput(table.field("box"), f"write one expression per axis of `shape` (1 to {MOST_AXES} axes)")
+        raise InvalidInput(table.field("box"), f"must have one expression per axis of `shape` (1 to {MOST_AXES} axes)")
     return made

@@ -1,8 +1,8 @@
-"""Declares a family as a Python class: the decorators and functions that a `family.py` imports.
+"""Decorators and functions that declare a family as a Python class, in a `family.py`.
 
-When families are listed, searched or uploaded, the class is parsed but not run. Arguments of the functions in this
-module must therefore have the names of keys in family.toml, and must be literals. The functions of the class run only
-in the runner, like those of reference.py.
+The class is parsed, but not run, when families are listed, searched or uploaded. Arguments of the functions in this
+module must therefore be literals, and have the names of keys in family.toml. The functions of the class run only in
+the runner, like those of reference.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,10 +29,12 @@ def field(default: object = None, **keys: object) -> Any:
 
 
 def argument(role: str, dtype: str, shape: Sequence[str | int] = (), **keys: object) -> Any:
-    """Declare an argument of the kernel, e.g. ``x = argument("input", "float32", ["N"])``, in the order of the call.
+    """Declare an argument of the kernel, e.g. ``x = argument("input", "float32", ["N"])``.
+
+    Arguments are passed to the kernel in the order of their declarations.
 
     Args:
-        shape: expressions over problem fields, in elements; omitted for a scalar.
+        shape: extents in elements, as expressions over problem fields; omitted for a scalar.
         keys: other keys of ``[[arguments]]`` in family.toml.
     """
 
@@ -59,8 +61,8 @@ def tunable(values: Sequence[object], **keys: object) -> Any:
 def kernel(**keys: object) -> Callable[[Defined], Defined]:
     """Declare a method as an implementation. The method has the name of a table in family.toml: cpu, cuda or triton.
 
-    The parameters of the method are the tunables, with their values as defaults. Without the key `source` or
-    `template`, the method's docstring is the source.
+    The parameters of the method are the tunables, with their values as defaults. If neither `source` nor `template` is
+    given, the method's docstring is the source.
 
     Args:
         keys: keys of ``[cpu]``, ``[cuda]`` or ``[triton]`` in family.toml, except ``tunables``.

@@ -35,7 +35,7 @@ def read_family(text: str) -> tuple[dict[str, Any], dict[str, str]]:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise InvalidInput(FILE, f"is not Python: {error}") from error
+        raise InvalidInput(FILE, f"is not valid Python: {error}") from error
     marked = [each for each in tree.body if isinstance(each, ast.ClassDef) and "family" in _decorators(each)]
     if len(marked) != 1:
         raise InvalidInput(FILE, f"has {len(marked)} classes with the decorator `@family`; exactly one is required")
@@ -65,7 +65,7 @@ class _Class:
     def reference(self, text: str) -> str:
         """Return the text of a reference.py: the module's text, and lines that export the functions of the class."""
         if "inputs" not in self._functions:
-            raise InvalidInput(f"{FILE}: {self._name}", "lacks the function `inputs(problem, distribution, rng)`")
+            raise InvalidInput(f"{FILE}: {self._name}", "must define `inputs(problem, distribution, rng)`")
         lines = (f"{name} = {self._name}.{name}" for name in self._functions)
         return "\n".join([text.rstrip("\n"), "", "", *lines, ""])
 
@@ -77,7 +77,9 @@ class _Class:
         elif isinstance(node, ast.FunctionDef):
             self._function(node)
         elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-            raise _refused(node, "is neither a field, an argument, a case, a kernel nor a function of reference.py")
+            raise _refused(
+                node, "is not a field, argument, case, kernel or function of reference.py; move it out of the class"
+            )
 
     def _assigned(self, name: str, value: ast.expr) -> None:
         called = _called(value)
@@ -90,8 +92,8 @@ class _Class:
         else:
             raise _refused(
                 value,
-                f"`{name}` is neither argument(…) nor case(…), `work`, `case_problem` nor `deterministic`; a "
-                f"problem field has a type, e.g. `{name}: int = 1024`",
+                f"`{name}` must be argument(…) or case(…), or have a type if it is a problem field, e.g. "
+                f"`{name}: int = 1024`; other accepted names: work, case_problem, deterministic",
             )
 
     def _function(self, node: ast.FunctionDef) -> None:
@@ -101,7 +103,7 @@ class _Class:
             self._functions.append(node.name)
         else:
             reason = unknown(node.name, FUNCTIONS, "functions")
-            raise _refused(node, f"{reason}; other functions go outside the class, and kernels under `@kernel`")
+            raise _refused(node, f"{reason}; move other functions out of the class, and mark kernels with `@kernel`")
 
     def _kernel(self, node: ast.FunctionDef) -> dict[str, Any]:
         kinds = [*implemented_kinds(), "triton"]
@@ -113,7 +115,8 @@ class _Class:
             table["source"] = f"{node.name}{_SUFFIXES.get(node.name, '.txt')}"
             source = ast.get_docstring(node)
             if source is None:
-                raise _refused(node, f"give `{node.name}` a `source` or `template`, or the source as its docstring")
+                remedy = "set `source` or `template`, or write the source as its docstring"
+                raise _refused(node, f"`{node.name}` has no source; {remedy}")
             self.sources[table["source"]] = source + "\n"
         return {**table, "tunables": dict(_tunables(node))}
 
@@ -133,7 +136,7 @@ def _tunables(node: ast.FunctionDef) -> Iterator[tuple[str, Any]]:
 def _field(node: ast.AnnAssign) -> dict[str, Any]:
     kind = node.annotation.id if isinstance(node.annotation, ast.Name) else ""
     if kind not in _TYPES:
-        raise _refused(node, f"the type of a problem field is one of {', '.join(_TYPES)}")
+        raise _refused(node, f"the type of a problem field must be one of {', '.join(_TYPES)}")
     keys = {} if node.value is None else _keys(node.value) if _called(node.value) else {"default": _literal(node.value)}
     return {"type": "choice" if "choices" in keys else _TYPES[kind], **keys}
 
@@ -172,7 +175,7 @@ def _literal(node: ast.expr) -> Any:
     try:
         return _listed(ast.literal_eval(node))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        reason = "is not a literal; the class is read without running it, so each value must be a literal"
+        reason = "must be a literal, because the class is parsed but not run"
         raise _refused(node, f"`{ast.unparse(node):.100}` {reason}") from None
 
 

@@ -56,7 +56,7 @@ _VALUED = (
 
 _OF_MACROS = ("-D", "-U", "--define-macro", "--undefine-macro")
 _ARCHITECTURE = re.compile(r"__CUDA_ARCH_")
-"""Matches macros with which a compiler states the target to a CUDA source."""
+"""Matches macros that a compiler defines to state the target of a CUDA source."""
 
 _OUTPUT = "kernel-evo chooses the name of the output"
 _STAGE = "kernel-evo needs a linked binary, but with this flag the compiler stops earlier or writes something else"
@@ -126,7 +126,7 @@ _INNER: Mapping[str, Mapping[str, str]] = {
         r"-c|--compile-only": _NO_CUBIN,
     },
 }
-"""Patterns of refused options for later compilation stages, with the reasons, by stage."""
+"""Refused options of later compilation stages: reasons by pattern, by stage."""
 
 _STAGES: Mapping[str, str] = {
     "-Wl,": "linker",
@@ -163,14 +163,14 @@ class Option:
     flags: tuple[str, ...]
 
     def with_value(self, value: str) -> tuple[str, ...]:
-        """Return the flags of this option with a new value, in one or two flags as before."""
+        """Return the flags of this option with a new value. The number of flags stays the same."""
         if len(self.flags) == 2:
             return self.flags[0], value
         return (self.flags[0].removesuffix(self.value) + value,)
 
 
 def options(flags: Sequence[str]) -> Iterator[Option]:
-    """Yield the options that a list of flags contains."""
+    """Parse a list of flags into options."""
     position = 0
     while position < len(flags):
         flag = flags[position]
@@ -249,7 +249,7 @@ def check_flags_of_macros(flags: Sequence[str], macros: Mapping[str, str], where
 
     Args:
         flags: flags of the family.
-        macros: kind of name that each macro represents (e.g. ``tunable``), by the name of the macro.
+        macros: what each macro represents, e.g. ``tunable``, by the name of the macro.
         where: key of the flags in the document, for errors, e.g. ``family.toml: cpu.flags``.
 
     Raises:
@@ -260,8 +260,8 @@ def check_flags_of_macros(flags: Sequence[str], macros: Mapping[str, str], where
         if name in macros:
             raise InvalidInput(
                 f"{where}[{option.place}]",
-                f"`{' '.join(option.flags):.100}` cannot be a flag of a family: {name} is a {macros[name]}, whose "
-                "value kernel-evo defines in front of the source; remove the flag, or give it another name",
+                f"`{' '.join(option.flags):.100}` cannot be a flag of a family: {name} is a {macros[name]}, and "
+                "kernel-evo defines this macro; remove the flag, or rename its macro",
             )
 
 
@@ -280,7 +280,7 @@ def _macro(option: Option) -> str:
 def _check_value(option: Option, field: str) -> None:
     flag = option.flags[0]
     if flag == option.name and flag in _VALUED and len(option.flags) == 1:
-        raise InvalidInput(field, f"`{flag}` lacks its value: the compiler would read the next flag as the value")
+        raise InvalidInput(field, f"`{flag}` must have a value; else the compiler takes the next flag as its value")
 
 
 def _check_blank(flag: str, name: str, field: str) -> None:
@@ -301,7 +301,7 @@ def _check_blank(flag: str, name: str, field: str) -> None:
     if len(parts) > 1:
         count = "two" if len(parts) == 2 else len(parts)
         listed = ", ".join(f'"{each}"' for each in parts)
-        raise InvalidInput(field, f"`{flag:.100}` reaches the compiler as one word; write {count} flags, {listed}")
+        raise InvalidInput(field, f"`{flag:.100}` is passed to the compiler as one flag; write {count} flags, {listed}")
 
 
 def _check_file(option: Option, kind: DeviceKind, field: str, before: str) -> None:
@@ -313,8 +313,8 @@ def _check_file(option: Option, kind: DeviceKind, field: str, before: str) -> No
     value = f". If it is the value of `{before:.50}`, write `{before:.50}={option.value:.100}`"
     raise InvalidInput(
         field,
-        f"`{option.value:.100}` is a file and not a flag: kernel-evo passes the source to the compiler; `#include` "
-        f"other files in the source{files}" + (value if re.fullmatch(r"--?[A-Za-z][\w-]*", before) else ""),
+        f"`{option.value:.100}` is a file, not a flag; kernel-evo itself adds the source. `#include` other files in "
+        f"the source{files}" + (value if re.fullmatch(r"--?[A-Za-z][\w-]*", before) else ""),
     )
 
 
@@ -331,7 +331,7 @@ def _refusals_of_later_stages(option: Option) -> Iterator[str]:
 
 @lru_cache(maxsize=64)
 def anchored(flags: tuple[str, ...], folder: str) -> tuple[str, ...]:
-    """Return the flags with absolute paths in place of relative paths, which start at the family's folder."""
+    """Return the flags with absolute paths. Relative paths are resolved against the family's folder."""
     return relocated(flags, folder, {})
 
 
@@ -401,7 +401,7 @@ _LIBRARIES = ("-l", "--library", "")
 
 
 def native_flag(machine: str) -> str:
-    """Return the compiler flag that allows all instructions of the processor.
+    """Return the compiler flag that allows all instructions of the host's processor.
 
     Args:
         machine: processor name as returned by `platform.machine`, or a device's architecture, which begins with the

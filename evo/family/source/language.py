@@ -12,7 +12,7 @@ Language = Literal["c", "c++", "cuda", "triton", "own"]
 LANGUAGES: Mapping[Language, str] = {"c": "C", "c++": "C++", "cuda": "CUDA", "triton": "Triton", "own": "its kind's"}
 
 _CPP = frozenset({".cpp", ".cc", ".cxx", ".c++", ".cp", ".C", ".CPP", ".hpp", ".hh", ".hxx"})
-_TAKEN = "C (.c) and C++ (.cpp, .cc, .cxx)"
+_TAKEN = "C (.c) or C++ (.cpp, .cc, .cxx)"
 _OTHERS = {
     **dict.fromkeys((".cu", ".cuh"), "CUDA"),
     **dict.fromkeys((".f", ".for", ".f77", ".f90", ".f95", ".f03", ".f08"), "Fortran"),
@@ -76,12 +76,12 @@ _CUDA_VARIABLES = frozenset(["blockDim", "blockIdx", "gridDim", "threadIdx", "wa
 
 
 def reserved_for(name: str, language: Language) -> str | None:
-    """Return the reason why a macro cannot have this name, e.g. ``a keyword of C++``; None if it can."""
+    """Return the reason why a macro must not have this name, e.g. ``a keyword of C++``; None if the name is free."""
     cpp, called = language != "c", LANGUAGES[language]
     meanings = {
         f"a keyword of {called}": name in _C or (cpp and name in _CPP_ALONE),
         f"an operator of {called}": cpp and name in _CPP_OPERATORS,
-        f"a word of the preprocessor of {called}": name in _PREPROCESSOR,
+        f"a preprocessor operator of {called}": name in _PREPROCESSOR,
         "a variable of CUDA": language == "cuda" and name in _CUDA_VARIABLES,
         "a macro of the C library, whose header would replace it without a warning": name in _UNDEFINED_BY_HEADERS,
         "reserved for compilers, as are all names that begin with `__`": name.startswith("__"),
@@ -106,9 +106,7 @@ def language_of(kind: DeviceKind, file: str, where: str) -> Language:
     if suffix in _CPP:
         return "c++"
     if suffix in (".cu", ".cuh"):
-        raise InvalidInput(
-            where, f"{file} is CUDA; declare it under [cuda]; [{kind}] takes C (.c) and C++ (.cpp, .cc, .cxx)"
-        )
+        raise InvalidInput(where, f"{file} is CUDA; declare it under [cuda], because [{kind}] accepts only {_TAKEN}")
     if suffix in _OTHERS:
-        raise InvalidInput(where, f"{file} is {_OTHERS[suffix]}; [{kind}] accepts {_TAKEN}")
+        raise InvalidInput(where, f"{file} is {_OTHERS[suffix]}; it must be {_TAKEN} under [{kind}]")
     return "c"

@@ -1,1 +1,1 @@
-"""Reads host code: launches of kernels, calls that consist of several kernels, and functions that NVRTC skips."""
+"""Reads host code: kernel launches, calls of several kernels, and functions that NVRTC must skip."""

@@ -19,7 +19,7 @@ def launched(steps: Sequence[Step]) -> list[tuple[tuple[str, ...], HostLaunch]]:
 
 
 def plain_variables(steps: Sequence[Step]) -> dict[str, str]:
-    """Return the argument that receives each variable of the host, by the name of the variable."""
+    """Return the argument that receives each host variable, by the name of the variable."""
     pairs = (pair for given, launch in launched(steps) for pair in zip(launch.passed, given, strict=False))
     return {text: name for text, name in pairs if text.isidentifier()}
 
@@ -31,7 +31,7 @@ def of_call(
     source: Source,
     elements: Mapping[str, Element],
 ) -> tuple[DraftArgument, ...]:
-    """Return the arguments with the roles, contents and shapes that follow from several launches.
+    """Return the arguments with the roles, initial contents and shapes that follow from all launches of a call.
 
     An array that only passes results from one launch to the next is a workspace. An array to which each block writes
     one element has as many elements as the grid has blocks.
@@ -60,7 +60,7 @@ def of_call(
 
 
 def _one_per_block(name: str, steps: Sequence[Step], launches: Sequence[DraftLaunch]) -> tuple[str, ...]:
-    """Return the number of blocks of the launch in which each block accesses only its own element of an array."""
+    """Return the grid of the launch in which each block accesses only its own element of an array; else empty."""
     for step, launch in zip(steps, launches, strict=False):  # C functions have no launches
         own = [each.name for each, given in zip(step.kernel.parameters, step.arguments, strict=True) if given == name]
         uses = [use for each in own for use in step.kernel.body.uses.get(each, ())]

@@ -35,14 +35,13 @@ class Step:
 
 
 def together(source: Source, entries: Sequence[str]) -> list[HostLaunch]:
-    """Return the launches of the first host function that launches several kernels, one of which uses another's result.
+    """Return the launches of the first host function that launches several kernels; empty if there is none.
 
-    A sequence of launches that the function repeats, e.g. to warm up, is returned once. The result is empty if there is
-    no such function.
+    A sequence of launches that the function repeats, e.g. for a warm-up, is returned once.
 
     Args:
-        entries: names of the kernels to launch. If given, launches of other kernels are left out, and the function must
-            launch all of these kernels. If empty, all kernels that the function launches are returned.
+        entries: names of the kernels. The function must launch all of them, and launches of other kernels are left out.
+            If empty, all kernels of the function are returned, and they must use one another's results.
     """
     known = {each.name: each for each in source.functions}
     by_function: dict[int, list[HostLaunch]] = {}
@@ -59,7 +58,7 @@ def together(source: Source, entries: Sequence[str]) -> list[HostLaunch]:
 def _are_connected(launches: Sequence[HostLaunch], known: Mapping[str, Function], source: Source) -> bool:
     """Return True if each launch uses an array that an earlier one wrote, or writes an array that a later one uses.
 
-    Kernels that a program only compares with each other, such as versions of one kernel, use no such array.
+    Kernels that a program only compares, such as versions of one kernel, share no such array.
     """
     used, changed, functions = list[set[str]](), list[set[str]](), helpers(source.code)
     for launch in launches:
@@ -90,11 +89,11 @@ def _once(launches: list[HostLaunch]) -> list[HostLaunch]:
 def steps_of(kernels: Sequence[tuple[str, Function]], launches: Sequence[HostLaunch]) -> tuple[Step, ...]:
     """Return the steps of a call, with one name for each argument.
 
-    Parameters that receive the same variable of the host are one argument. Without launches, parameters with the same
+    Parameters that receive the same host variable are one argument. If there are no launches, parameters with the same
     name are one argument.
 
     Args:
-        kernels: name in the source, and kernel, of each step.
+        kernels: each step's name in the source, and its kernel.
         launches: launch of each step; empty if the source does not launch the kernels together.
     """
     names: dict[tuple[str, ...], str] = {}
@@ -158,9 +157,9 @@ def _declaration(each: Parameter) -> str:
 
 
 def _body(step: Step, suffix: str, taken: set[str]) -> str:
-    """Return the body of a step with the names of the call's arguments.
+    """Return the body of a step, in which the call's arguments replace the kernel's parameters.
 
-    Variables of the second and of later steps get a suffix, so that variables of different steps are not confused.
+    Local variables of all steps but the first get a suffix, so that variables of different steps are distinct.
     """
     code = step.kernel.body
     local = {name for name in own_names(code) if name.isidentifier()}

@@ -60,7 +60,7 @@ def _snake(name: str) -> str:
 def host_functions(code: Code, text: str) -> Iterator[tuple[int, int]]:
     """Yield the first and the last line, from 0, of each declaration and definition of a host function at file scope.
 
-    A function that shares a line with other code or with a comment of several lines is left out.
+    A function that shares a line with other code or with a multi-line comment is left out.
 
     Args:
         code: source without comments.

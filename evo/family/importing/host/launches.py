@@ -38,8 +38,8 @@ class FoundLaunch:
     """A launch in a source. Parts that cannot be written as expressions over the known names are empty.
 
     Attributes:
-        remainders: pairs of expressions. The launch rounds the quotient of each pair down, so a remainder would be left
-            out.
+        remainders: pairs of a dividend and a divisor. The launch rounds the quotient down, so a remainder would not be
+            computed.
         values: whole numbers that the source passes to parameters of the kernel, by parameter.
         literals: other numbers that the launch states for parameters, as text without a suffix, by parameter.
     """
@@ -67,14 +67,14 @@ def found_launch(code: Code, kernel: str, parameters: Collection[str], names: Ma
 
 
 def read_launch(launch: "HostLaunch", code: Code, parameters: Collection[str], names: Mapping[str, str]) -> FoundLaunch:
-    """Return one launch. See `found_launch` for the arguments."""
+    """Convert one launch to family expressions. See `found_launch` for the arguments."""
     return _launch(launch.node, code, _definitions(code), parameters, names)
 
 
 def computed_values(
     code: Code, launches: Sequence[tuple[Sequence[str], "HostLaunch"]], macros: Collection[str]
 ) -> dict[str, str]:
-    """Return what host code computes for scalar arguments, such as a number of blocks, as expressions by argument.
+    """Return expressions for scalar arguments that host code computes, e.g. a number of blocks, by argument.
 
     The expressions contain macros, and host variables that launches pass to other arguments. Numbers, and values that
     host code does not compute from such names, are left out.
@@ -102,7 +102,7 @@ def computed_values(
 
 
 def named_constants(code: Code) -> dict[str, int]:
-    """Return the whole numbers that functions of a source define as constants, e.g. ``constexpr int WARPS = 4;``."""
+    """Return the integer constants in functions of a source, e.g. ``constexpr int WARPS = 4;``, by name."""
     found = dict[str, int]()
     for node in code.nodes("init_declarator"):
         around, value = code.parent(node), part(node, "value")
@@ -121,7 +121,7 @@ class HostLaunch:
     Attributes:
         kernel: name of the kernel without namespaces and template arguments.
         passed: text of each argument, without casts.
-        node: grid, block, shared memory and stream of the launch.
+        node: syntax node of the grid, block, shared memory and stream.
         function: function that contains the launch; None at file scope.
         is_repeated: True if a loop repeats the launch.
     """
@@ -153,7 +153,7 @@ def _without_casts(node: Node) -> str:
 
 
 def launched_together(code: Code, kernel: str) -> tuple[str, ...]:
-    """Return the kernels that one function launches, in order: the first function that launches the given kernel.
+    """Find the first function that launches the given kernel, and return all kernels that it launches, in order.
 
     The result is empty if the function launches no other kernel.
 
@@ -167,7 +167,7 @@ def launched_together(code: Code, kernel: str) -> tuple[str, ...]:
 
 
 def zeroed(code: Code, function: Node | None) -> set[str]:
-    """Return the host variables whose memory a function fills with zeros, by ``cudaMemset`` or ``cudaMemsetAsync``."""
+    """Return the host variables whose memory a function zeroes with ``cudaMemset`` or ``cudaMemsetAsync``."""
     found = set[str]()
     for call in code.inside(function).nodes("call_expression") if function is not None else ():
         given = arguments(call)
@@ -178,7 +178,7 @@ def zeroed(code: Code, function: Node | None) -> set[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Definition:
-    """A value that a variable gets, its position, and the function that contains it; None at file scope."""
+    """A value that is assigned to a variable, its end position, and the function around it (None at file scope)."""
 
     value: Node
     end: int
@@ -291,7 +291,7 @@ class _Host:
             return None
 
     def translated(self, node: Node) -> ast.expr | None:
-        """Return an expression in C as an expression of the family; None if that is not possible."""
+        """Convert a C expression to an expression of the family; None if that is not possible."""
         return self._translated(expression(node), 0)
 
     def _translated(self, node: ast.expr, depth: int) -> ast.expr | None:

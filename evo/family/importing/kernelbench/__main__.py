@@ -1,4 +1,4 @@
-"""Sets limits for this process, then prints the description of the file named on the command line."""
+"""Limits the resources of this process, then prints the description of the file named on the command line."""
 
 import ctypes
 import os

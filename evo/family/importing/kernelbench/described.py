@@ -25,17 +25,17 @@ SAMPLE = 1 << 18
 """Approximate number of elements of the problem on which accuracy is measured."""
 
 MOST_ELEMENTS = 1 << 26
-"""Maximum number of elements of a problem on which accuracy is measured if the file does not run with smaller sizes.
-Larger problems are imported without a measurement.
+"""Maximum number of elements with which accuracy is measured if the file does not run with smaller sizes. The accuracy
+of larger problems is not measured.
 """
 
 _META = (
     ". The file is first run on tensors of PyTorch's device `meta`, which have shapes but no values: forward() must "
-    "not read values (.item(), float(x), masks), and must return tensors"
+    "not read values (.item(), float(x), boolean masks), and must return tensors"
 )
 
 WELL_CONDITIONED = 1e-3
-"""Maximum relative error, in the model's own precision, of a distribution that becomes a case."""
+"""Maximum relative error in the model's own precision. A distribution with larger errors does not become a case."""
 
 _WORDS = frozenset(
     [
@@ -106,7 +106,7 @@ class Described:
 
     Attributes:
         fields: default value of each problem field.
-        constants: name of the file's constant, by the problem field that replaces it.
+        constants: name of the constant in the file that each problem field replaces, by field.
         given: argument name of each value of ``get_inputs()``; None if the value is not a tensor.
         parameters: name of the model's parameter or buffer, by argument.
         inputs, outputs: arguments in the order of the call.
@@ -115,7 +115,7 @@ class Described:
         rel_error: largest relative error of each output in the model's own precision; None if not measured.
         flops: number of arithmetic operations, as an expression; empty if unknown.
         reduced: approximate number of input elements on which one output element depends.
-        notes: notes for the reader.
+        notes: notes for the description of the family.
     """
 
     title: str
@@ -134,7 +134,7 @@ class Described:
 
 
 def described(value: Mapping[str, Any]) -> Described:
-    """Return the description that a separate process printed."""
+    """Convert the JSON object that a separate process printed to a description."""
     tensors = {
         name: tuple(Tensor(name=each["name"], dtype=each["dtype"], shape=tuple(each["shape"])) for each in value[name])
         for name in ("inputs", "outputs")
@@ -271,13 +271,13 @@ def _checked(path: Path) -> _File:
     try:
         module = file.module({})
     except ModuleNotFoundError as error:
-        raise InvalidInput(path.name, f"needs the Python package {error.name}, which is not installed here") from error
+        raise InvalidInput(path.name, f"needs the Python package {error.name}; install it") from error
     except Exception as error:
         raise InvalidInput(path.name, f"cannot be imported: {type(error).__name__}: {error}"[:600]) from error
     for name in ("Model", "get_inputs", "get_init_inputs"):
         if not callable(getattr(module, name, None)):
             raise InvalidInput(
-                path.name, f"defines no `{name}`; the format requires Model, get_inputs and get_init_inputs"
+                path.name, f"must define `{name}`; the format requires Model, get_inputs and get_init_inputs"
             )
     return file
 
@@ -330,7 +330,7 @@ def _is_tensor(value: object) -> bool:
 def _dtype(path: Path, tensor: Any) -> str:
     name = str(tensor.dtype).removeprefix("torch.")
     if not _dtype_known(tensor):
-        raise InvalidInput(path.name, f"has a tensor of dtype {name}, which no argument can have")
+        raise InvalidInput(path.name, f"has a tensor of dtype {name}, which arguments of a family do not support")
     return name
 
 
@@ -361,7 +361,7 @@ def _elements(shapes: Shapes) -> int:
 
 
 def _smaller(shapes: Fitted, file: _File) -> dict[str, int]:
-    """Return field values, by name, of a problem with at most `SAMPLE` elements, or with as few as the file accepts."""
+    """Return a problem with at most `SAMPLE` elements, or with the fewest that the file accepts, by field."""
     values = dict(shapes.fields)
     while _elements(values_of(shapes.shapes, values)) > SAMPLE:
         for name in sorted(values, key=lambda each: -values[each]):
@@ -402,7 +402,7 @@ class _Measured:
 def _measured(model: TorchModel, sample: Values, arguments: Sequence[Tensor], shapes: Fitted) -> _Measured:
     """Return the distributions that become cases, and the error of each output in the model's own precision.
 
-    The errors are relative to float64, and the largest over these distributions.
+    Errors are relative to the float64 result. The largest error over these distributions is returned.
     """
     names = model.outputs
     if _elements(values_of(shapes.shapes, sample)) > MOST_ELEMENTS:
@@ -419,14 +419,14 @@ def _measured(model: TorchModel, sample: Values, arguments: Sequence[Tensor], sh
     if "own" not in kept:
         raise InvalidInput(
             model.path.name,
-            "an output is zero everywhere, NaN or infinite on the inputs of get_inputs(), so that results cannot "
-            "be compared; change the inputs",
+            "an output is zero everywhere, NaN or infinite on the inputs of get_inputs(), so results cannot be "
+            "compared; change the inputs",
         )
     return _Measured(distributions=tuple(kept), rel_error=errors)
 
 
 def _errors(model: TorchModel, sample: Values, distribution: str) -> dict[str, float] | None:
-    """Return the relative error by output; None if an output is zero or not finite, or if the file fails."""
+    """Return the relative error of each output; None if an output is zero or not finite, or if the file fails."""
     try:
         inputs = model.inputs(sample, distribution, np.random.default_rng(1))
         right, again = model.reference(sample, inputs), model.reference(sample, inputs)
@@ -442,9 +442,7 @@ def _errors(model: TorchModel, sample: Values, distribution: str) -> dict[str, f
         if not math.isfinite(norm) or norm == 0.0:
             return None
         if distribution == "own" and not np.allclose(exact, again[name], rtol=1e-9, atol=1e-9 * norm):
-            reason = (
-                "gives different outputs for equal inputs, as dropout does, so no kernel can compute the same outputs"
-            )
+            reason = "gives different outputs for equal inputs, e.g. because of dropout; remove the random operations"
             raise InvalidInput(model.path.name, reason)
         found[name] = float(np.linalg.norm(rough[name].astype(np.float64) - exact)) / norm
     return found if all(math.isfinite(each) for each in found.values()) else None
@@ -478,9 +476,9 @@ def _counts(file: _File, shapes: Fitted, name: str, text: str) -> bool:
 def main() -> None:
     """Print the description of a file as JSON, or ``{"error": …}``."""
     try:
-        answer = asdict(describe(Path(sys.argv[1])))
+        printed = asdict(describe(Path(sys.argv[1])))
     except EvoError as error:
-        answer = {"error": str(error)}
+        printed = {"error": str(error)}
     except ImportError as error:
-        answer = {"error": f"needs PyTorch, which is not installed here: {error}"}
-    print("\n" + json.dumps(answer))  # noqa: T201 - the answer to the parent process
+        printed = {"error": f"needs PyTorch; install it ({error})"}
+    print("\n" + json.dumps(printed))  # noqa: T201 - the parent process reads it

@@ -58,7 +58,7 @@ def fitted(constants: Values, probe: Probe) -> Fitted | None:
 
 
 def values_of(shapes: Sequence[Sequence[str]], values: Values) -> Shapes:
-    """Return the extents that the expressions have for given values of the fields."""
+    """Evaluate the expressions of all extents for given values of the fields."""
     return tuple(tuple(int(_evaluated(extent, values)) for extent in shape) for shape in shapes)
 
 

@@ -1,7 +1,7 @@
 """Configs of ``@triton.autotune``, evaluated from the syntax tree without running the file.
 
-The following expressions are understood: lists and comprehensions of ``triton.Config``, variables with such a list,
-calls of functions of the file that return such a list, and ``list(filter(…))`` of such a list. The filter is ignored.
+Supported expressions are lists and comprehensions of ``triton.Config``, variables with such a list, calls of functions
+of the file that return such a list, and ``list(filter(…))`` of such a list. Filters are ignored.
 """
 
 import ast
@@ -30,12 +30,12 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Configs:
-    """Configs over which a kernel was tuned.
+    """Configs of a kernel's ``@triton.autotune``.
 
     Attributes:
         values: the configs, each with a value for every tunable. A launch option is included if at least one config
             sets it.
-        unread: parts of the source that were not understood or not applied, as text.
+        unread: expressions that are not supported or were not applied, as text.
     """
 
     values: tuple[Mapping[str, Value], ...]
@@ -43,7 +43,7 @@ class Configs:
 
 
 def read_configs(node: ast.expr, tree: ast.Module) -> Configs:
-    """Return the configs to which an expression evaluates."""
+    """Evaluate an expression that creates configs."""
     reader = _Reader(tree)
     found = [each for each in reader.configs(node, {}) if each]
     stated = [name for name in OPTIONS if any(name in each for each in found)]
@@ -66,9 +66,9 @@ class _Reader:
                 self._record(each.targets[0].id, each.value)
 
     def _record(self, name: str, value: ast.expr) -> None:
-        """Record the value of a name. Of several assignments, keep the longest expression.
+        """Record the value of a name. If it is assigned several times, keep the longest expression.
 
-        Shorter expressions usually serve other hardware or tests.
+        Shorter expressions are usually for other hardware or tests.
         """
         if name not in self._values or len(ast.unparse(value)) > len(ast.unparse(self._values[name])):
             self._values[name] = value

@@ -36,7 +36,7 @@ from evo.text.suggestion import unknown
 from evo.trial import Value
 
 MOST_STARTS = 12
-"""Maximum number of configs of ``@triton.autotune`` that become starts. They are spread evenly over a longer list."""
+"""Maximum number of configs of ``@triton.autotune`` that become starts. They are chosen evenly from a longer list."""
 
 _TUNABLE = re.compile(r"BLOCK|TILE|GROUP|SPLIT|UNROLL|CHUNK|NUM_STAGES|STEPS?\b|^B[MNKHD]$", re.IGNORECASE)
 _FLAG = re.compile(r"^(is|has|use|even|causal|with)_?|_?(output|causal|specialize|bias|mask)$", re.IGNORECASE)
@@ -63,7 +63,7 @@ class _Tuning:
 
 
 def drafted_from_triton(text: str, file: str, entries: Sequence[str] = ()) -> Draft:
-    """Return the family drafted from a Triton source.
+    """Draft a family from a Triton source.
 
     Raises:
         InvalidInput: the file is not Python or has no kernel, `entries` does not select one of several kernels, or
@@ -129,9 +129,9 @@ def drafted_from_triton(text: str, file: str, entries: Sequence[str] = ()) -> Dr
 def _chosen(kernels: Sequence[Kernel], tree: ast.Module, entries: Sequence[str]) -> Kernel:
     names = [each.name for each in kernels]
     if not names:
-        raise InvalidInput("FILE", "has no function that is decorated with @triton.jit")
+        raise InvalidInput("FILE", "has no function that is decorated with @triton.jit; decorate the kernel with it")
     if len(entries) > 1:
-        remedy = "import each kernel as a family of its own, or combine them in one kernel"
+        remedy = "import each kernel as a separate family, or combine them in one kernel"
         raise InvalidInput("--entry", f"a call of a Triton family launches one kernel, not {len(entries)}; {remedy}")
     for entry in entries:
         if entry not in names:
@@ -164,7 +164,7 @@ def _tuning(kernel: Kernel, tree: ast.Module) -> _Tuning:
         if decorator.args:
             keywords.setdefault("configs", decorator.args[0])
         configs = read_configs(keywords["configs"], tree) if "configs" in keywords else Configs(values=())
-        notes = [f"this part of the configs was not read or applied: {each}" for each in configs.unread]
+        notes = [f"this expression of the configs was not read or applied: {each}" for each in configs.unread]
         if "prune_configs_by" in keywords:
             notes.append(
                 f"prune_configs_by = {ast.unparse(keywords['prune_configs_by'])} is Python code, which is not run; "
@@ -181,7 +181,7 @@ def _tuning(kernel: Kernel, tree: ast.Module) -> _Tuning:
 
 
 def _heuristics(decorator: ast.Call, tuning: _Tuning) -> dict[str, object]:
-    """Return `derived` and `notes` of `tuning`, extended by the functions of ``@triton.heuristics``."""
+    """Return `derived` and `notes` of `tuning`, extended with the functions of ``@triton.heuristics``."""
     derived, notes = dict(tuning.derived), list(tuning.notes)
     table = decorator.args[0] if decorator.args else next((each.value for each in decorator.keywords), None)
     pairs = zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ()

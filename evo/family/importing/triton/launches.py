@@ -23,7 +23,7 @@ class Launch:
 
     Attributes:
         grid: expression in the brackets.
-        passed: what the launch passes, by the name of the kernel's parameter.
+        passed: expressions that the launch passes, by the name of the kernel's parameter.
         scope: function that contains the launch, or the whole file.
     """
 
@@ -48,7 +48,7 @@ def launches_of(kernel: Kernel, tree: ast.Module) -> list[Launch]:
 
 
 def _assigned_once(scope: ast.AST) -> dict[str, ast.expr]:
-    """Return the values of the variables to which a function assigns one value."""
+    """Return the values of the variables that a function assigns exactly once, by name."""
     found: dict[str, list[ast.expr]] = {}
     for each in ast.walk(scope):
         if isinstance(each, ast.Assign):
@@ -66,7 +66,7 @@ def passed_number(launches: Sequence[Launch], name: str) -> int | None:
 
 
 def expression_of(node: ast.expr, meta: str) -> str | None:
-    """Return a Python expression in the syntax of family.toml, with N for ``meta["N"]``; None if that is impossible."""
+    """Convert a Python expression to the syntax of family.toml, e.g. ``meta["N"]`` to N; None if that is impossible."""
     return _text(_Names(meta).visit(_copy(node)))
 
 
@@ -82,7 +82,7 @@ def _copy(node: ast.expr) -> ast.expr:
 
 
 class _Names(ast.NodeTransformer):
-    """Replaces ``meta["N"]`` by N, and ``triton.cdiv`` by ``ceil_div``."""
+    """Replaces ``meta["N"]`` with N, and ``triton.cdiv`` with ``ceil_div``."""
 
     def __init__(self, meta: str) -> None:
         self._meta = meta
@@ -100,10 +100,10 @@ class _Names(ast.NodeTransformer):
 
 
 class _HostNames(_Names):
-    """Also replaces numbers of the host code: by the parameter that gets the number, by its value, or by a name.
+    """Also replaces numbers of the host code with the parameter that receives the number, a formula, or a new name.
 
     Attributes:
-        made: names of numbers that the kernel does not get, such as the rows in ``kernel[(x.shape[0],)](x)``.
+        made: new names, for numbers that the kernel does not receive, such as the rows in ``kernel[(x.shape[0],)](x)``.
     """
 
     def __init__(self, meta: str, launch: Launch, known: Collection[str]) -> None:
@@ -154,7 +154,7 @@ class _HostNames(_Names):
 
 
 def _without_choice(node: ast.expr | None) -> ast.expr | None:
-    """Return the value without the part for optional arguments: ``a`` for ``a if x is None else b``."""
+    """Return the value for an omitted optional argument: ``a`` for ``a if x is None else b``."""
     match node:
         case ast.IfExp(test=ast.Compare(ops=[ast.Is()], comparators=[ast.Constant(value=None)]), body=body):
             return body
@@ -178,7 +178,7 @@ def _is_formula(node: ast.expr | None) -> TypeGuard[ast.expr]:
 def found_grid(
     launches: Sequence[Launch], tree: ast.Module, known: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the grid of a launch, and the names in it that the kernel does not get; an empty grid if none is clear.
+    """Return the grid of a launch, and the names in it that the kernel does not receive. Both are empty if unclear.
 
     A launch whose grid needs no additional names is preferred.
 

@@ -15,7 +15,7 @@ _LOOPS = ("range", "static_range", "cdiv")
 
 @dataclass(frozen=True, kw_only=True)
 class Uses:
-    """How a kernel uses names.
+    """Names in a kernel, grouped by their use.
 
     Attributes:
         extents: names that limit indices or loops, multiply or divide indices, or are passed on to other functions.
@@ -33,7 +33,7 @@ class Uses:
 
 
 def uses_of(kernel: Kernel) -> Uses:
-    """Return how a kernel uses names."""
+    """Group the names in a kernel by their use."""
     extents, switches, texts, every, blocks = set[str](), set[str](), dict[str, str](), set[str](), set[str]()
     for node in (inner for statement in kernel.node.body for inner in ast.walk(statement)):
         match node:
@@ -85,7 +85,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 class Shapes:
-    """Shapes of the arrays that a kernel accesses, as its masks and loops show them.
+    """Finds the shapes of the arrays that a kernel accesses, from its masks and loops.
 
     Args:
         extents: names of the problem fields that are extents, the outermost first.
@@ -105,7 +105,7 @@ class Shapes:
                     self._loops[name] = value
 
     def indices(self) -> set[str]:
-        """Return the arrays whose elements are part of the address of another access, as in ``x + tl.load(order)``."""
+        """Return the arrays whose elements are used in addresses, such as ``order`` in ``x + tl.load(order)``."""
         addresses = (address for call in self._calls if (address := address_of(call)) is not None)
         loads = (each for address in addresses for each in self._parts(address, set()) if isinstance(each, ast.Call))
         loaded = (address for each in loads if (address := address_of(each)) is not None)
@@ -114,8 +114,8 @@ class Shapes:
     def shape(self, name: str) -> tuple[str, ...]:
         """Return the extents that limit the addresses of an array; empty if none do.
 
-        If an address also depends on the number of the program through a variable without a limit, the array also has
-        the extents in the grid.
+        If an address also depends on the program id through a variable without a limit, the array also has the extents
+        in the grid.
         """
         found = set[str]()
         for call in self._calls:

@@ -1,4 +1,4 @@
-"""Triton kernels: reads their source, selects the part to compile, and stores launch settings after compilation."""
+"""Reads Triton sources, selects the code to compile, and stores launch settings after compilation."""
 
 from evo.family.source.triton.compiled import NOTE, Compiled, noted, read_note
 from evo.family.source.triton.source import OPTIONS, Kernel, Parameter, kernels_of, parsed, sliced

@@ -27,8 +27,8 @@ class Compiled:
         threads: number of threads per block.
         shared_memory_bytes: dynamic shared memory of a block.
         cluster: number of blocks per cluster. The blocks of a cluster run one program (kernel instance) together.
-        scratch: size in bytes of each scratch buffer per program. The buffers are passed after the arguments, in this
-            order.
+        scratch: size in bytes of each scratch buffer per program, in the order of `SCRATCH`. The buffers are passed
+            after the arguments.
         maps: each tensor map, as a dict of the attributes of `evo.family.TensorMap`. The maps are passed between the
             arguments and the scratch buffers.
     """

@@ -1,4 +1,4 @@
-"""Reads a Triton source, and selects the part that a kernel needs. The file is parsed but never run.
+"""Reads a Triton source, and selects the code that a kernel needs. The file is parsed but never run.
 
 The file of a Triton kernel usually also creates tensors, runs benchmarks and reads files. Compiling a kernel needs only
 imports of Triton, functions decorated with ``@triton.jit``, and constants, so everything else is removed.
@@ -112,7 +112,7 @@ def _kernel(node: ast.FunctionDef) -> Kernel | None:
 
 
 def _called(node: ast.expr) -> str:
-    """Return the last name of a decorator or function, e.g. ``autotune`` of ``triton.autotune(…)``."""
+    """Return the name of a decorator or called function without its module, e.g. ``autotune``."""
     if isinstance(node, ast.Call):
         node = node.func
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
@@ -151,15 +151,14 @@ def _described(node: ast.FunctionDef) -> set[str]:
 
 
 def _access(name: str) -> str | None:
-    """Return the kind of memory access that a function makes (``load``, ``store``, ``atomic_add`` …), or None."""
+    """Return the memory access of a Triton function (``load``, ``store``, ``atomic_add`` …); None if it has none."""
     if name in ("load", "store") or name.startswith("atomic_"):
         return name
     return _ACCESSES.get(name)
 
 
 def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
-    """Return the names that a kernel uses as addresses, with the Triton operations that access them (``load``,
-    ``atomic_add`` …).
+    """Return the Triton operations (``load``, ``atomic_add`` …) that use each name as an address, by name.
 
     Addresses are followed through assignments: after ``p = x + offsets``, ``tl.load(p)`` makes ``x`` an address, too.
     """
@@ -173,7 +172,7 @@ def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
 
 
 def accesses(kernel: Kernel, kernels: Sequence[Kernel]) -> dict[str, set[str]]:
-    """Return the result of `addressed` for a kernel, including accesses in functions that the kernel calls."""
+    """Return the result of `addressed` for a kernel and the functions of the file that it calls."""
     return _accesses(kernel, {each.name: each for each in kernels}, ())
 
 
@@ -206,7 +205,7 @@ def address_of(call: ast.Call) -> ast.expr | None:
 
 
 def assigned(node: ast.FunctionDef) -> dict[str, list[ast.expr]]:
-    """Return the values that a kernel assigns to each variable, also in ``i, j = a, b``."""
+    """Return the values that a kernel assigns to each variable, including those in ``i, j = a, b``."""
     made: dict[str, list[ast.expr]] = {}
     for each in (each for each in ast.walk(node) if isinstance(each, ast.Assign)):
         for name, value in (pair for target in each.targets for pair in _pairs(target, each.value)):
@@ -227,7 +226,7 @@ def bases(node: ast.expr, made: Mapping[str, list[ast.expr]], seen: set[str]) ->
 
     Args:
         made: values that are assigned to variables, by variable.
-        seen: variables that were already followed; extended.
+        seen: variables that were already followed. The set is extended.
     """
     match node:
         case ast.Name(id=name) if name not in seen:
@@ -250,10 +249,9 @@ def bases(node: ast.expr, made: Mapping[str, list[ast.expr]], seen: set[str]) ->
 
 
 def sliced(text: str, entry: str, file: str) -> str:
-    """Return the source with only the parts that one kernel needs. The remaining lines are blank.
+    """Return the source with only the code that one kernel needs. All other lines are blank, so line numbers stay.
 
-    Line numbers stay the same. Other decorators than ``@triton.jit`` are removed, because a search does the work of
-    ``@triton.autotune``.
+    Decorators other than ``@triton.jit`` are removed, because a search replaces ``@triton.autotune``.
 
     Raises:
         InvalidInput: the source is not Python, has no kernel with this name, or the kernel uses a name that is neither
@@ -267,7 +265,7 @@ def sliced(text: str, entry: str, file: str) -> str:
 
 
 def definitions(text: str, file: str) -> dict[str, ast.stmt]:
-    """Return the kernels, constants and imports of Triton in a source, by name.
+    """Return the statements that define kernels and constants or import from Triton, by the names that they define.
 
     Raises:
         InvalidInput: the source is not Python.
@@ -281,10 +279,10 @@ def names_used(node: ast.stmt) -> list[str]:
 
 
 def needed(text: str, names: Collection[str], file: str) -> str:
-    """Return the source with only the parts that these kernels and constants need; see `sliced`.
+    """Return the source with only the code that these kernels and constants need; see `sliced`.
 
     Raises:
-        InvalidInput: the source is not Python, or a part is neither a kernel, a constant nor imported from Triton.
+        InvalidInput: the source is not Python, or a name is neither a kernel, a constant nor imported from Triton.
     """
     return _needed(text, parsed(text, file), names, file)
 
@@ -323,9 +321,9 @@ def _of_signature(node: ast.FunctionDef) -> list[ast.expr]:
 
 
 def _statements_by_name(tree: ast.Module) -> dict[str, ast.stmt]:
-    """Return the kernels, constants and imports of Triton by name.
+    """Return the statements that define kernels and constants or import from Triton, by the names that they define.
 
-    Of several statements, the last one counts.
+    If several statements define a name, the last one is returned.
     """
     found: dict[str, ast.stmt] = {}
     for node in _statements(tree.body):
@@ -346,9 +344,9 @@ def _statements_by_name(tree: ast.Module) -> dict[str, ast.stmt]:
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a file, and the imports in the branches of ``if`` and ``try``, the first branch last.
+    """Yield the statements of a file. For ``if`` and ``try``, yield the imports in all branches, first branch last.
 
-    Usually, such branches import the same functions from several versions of Triton, the newest version first.
+    Such branches usually import the same functions from several versions of Triton, newest version first.
     """
     for node in body:
         if isinstance(node, ast.If | ast.Try):
@@ -381,7 +379,7 @@ def _constant_value(node: ast.expr) -> bool:
 
 
 def _keep(node: ast.stmt, lines: Sequence[str], kept: list[str]) -> None:
-    """Add a statement to the kept lines, without the imports of other packages and the statements on the same lines."""
+    """Copy a statement to the kept lines, without imports of other packages and other statements on its lines."""
     first = node.lineno - 1
     if isinstance(node, ast.FunctionDef):
         kept[first : node.end_lineno] = lines[first : node.end_lineno]
