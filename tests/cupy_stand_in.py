@@ -8,7 +8,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 
 class OnGpu(NDArrayOperatorsMixin):
-    """An array that is no NumPy array but accepts NumPy's functions, like a CuPy array."""
+    """An array that is not a NumPy array but accepts NumPy's functions, like a CuPy array."""
 
     def __init__(self, values: Any) -> None:
         self.values = np.array(values)

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests and benchmarks: a bundled one, or the one named in the environment."""
+"""A PostgreSQL server for tests and benchmarks: bundled, or named in the environment."""
 
 import contextlib
 import os

@@ -49,7 +49,7 @@ class Contest:
         note: the family's note about times on this device; empty if there is none.
         again: True if the champion was loaded from a file, False if it was found by a search.
         configs: the config of each contestant.
-        sample_us: times of the correct sampled configs, fastest first; empty without a sample.
+        sample_us: times of the correct sampled configs, fastest first; empty if no configs were sampled.
         refused: reason by contestant, for contestants that were not compared.
         compared: times in the objective's cache mode; entry i of each series was taken in round i.
         other: times in the other cache mode.

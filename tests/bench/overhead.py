@@ -26,7 +26,7 @@ WARM_UP = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """Result of one search. `lost_ms` is the time per trial without compiling, verifying and measuring."""
+    """Result of one search. `lost_ms` is the time per trial, excluding compilation, verification and measurement."""
 
     trials_per_s: float
     lost_ms: float

@@ -1,6 +1,6 @@
 """Runs benchmark contests in parallel, one per GPU with a share of the cores: ``python -m tests.bench.side_by_side``.
 
-Further options, such as ``--sample`` and ``--append``, are passed to `tests.bench.gpu`. The table of a contest is
+Other options, such as ``--sample`` and ``--append``, are passed to `tests.bench.gpu`. The table of a contest is
 printed when it ends. With ``--within``, contests that would end too late are not started.
 """
 
@@ -35,7 +35,7 @@ class Place:
 
 
 def places(gpus: Sequence[str], cores: Sequence[int]) -> list[Place]:
-    """Return a place for each GPU. All places have equally many neighbouring cores."""
+    """Return a place for each GPU. All places have the same number of consecutive cores."""
     share = max(1, len(cores) // max(1, len(gpus)))
     return [Place(gpu, frozenset(cores[index * share :][:share])) for index, gpu in enumerate(gpus)]
 

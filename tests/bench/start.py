@@ -73,8 +73,8 @@ class Start:
         build_s, verify_s, measure_s: times of the first measured candidate. `verify_s` includes the reference results.
         other_s: remaining time: waiting for builds, failed candidates, and delivery.
         total_s: time from the command until the first candidate's time is stored.
-        processor_s: processor time of the command and all its child processes until then. On a busy machine, it says
-            more than the elapsed time. 0 if it was not measured.
+        processor_s: processor time of the command and all its child processes until then. On a busy machine, it is
+            more informative than the elapsed time. 0 if it was not measured.
         failed: number of candidates that ended without a time before the first measured candidate.
     """
 

@@ -1,4 +1,4 @@
-"""Compares the trials per second of a search between this source tree and a commit, e.g. before a new check.
+"""Compares the trials per second of a search in this source tree and in another commit, e.g. without a new check.
 
 ``python -m tests.bench.verification COMMIT`` (``make bench-verification ARGS=COMMIT``) searches with both trees
 alternately, with empty databases and compile caches. It prints the trials per second of each search, and the ratio of

@@ -1,4 +1,4 @@
-"""An agent talks to `kernel-evo mcp` over standard input and output, with the official client of the protocol."""
+"""An agent talks to `kernel-evo mcp` over standard input and output, using the protocol's official client."""
 
 import asyncio
 import importlib.util

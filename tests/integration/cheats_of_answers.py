@@ -1,4 +1,4 @@
-"""Kernels that reuse or defer outputs, or are wrong for some inputs or conditions. Each key names the trick."""
+"""Kernels that reuse or defer outputs, or are wrong only for some inputs or conditions. Each key names the trick."""
 
 OF_ANSWERS: dict[str, tuple[str, str]] = {
     # trick: (body of f, part of the reason)

@@ -138,7 +138,7 @@ class CommandLine:
         return ended
 
     def run_apart(self, *arguments: str) -> Ended:
-        """Run a command that changes its process or leaves child processes in a separate process; return its result."""
+        """Run a command in a separate process and return its result. Use it for commands that change their process."""
         return self.start(*arguments).wait()
 
     def start(self, *arguments: str) -> Running:

@@ -1,4 +1,4 @@
-"""Puts hostile values at random places of documents, reproducibly by a seed."""
+"""Puts hostile values at random positions of documents. A seed determines the positions and values."""
 
 import copy
 import random

@@ -199,7 +199,7 @@ def test_out_of_range_ids_give_404_or_422_on_every_route(rest_on_every_engine: L
 
 
 class Names(dict[str, str]):
-    """Valid values of path parameters that are no ids."""
+    """Valid values of path parameters that are not ids."""
 
     def __missing__(self, name: str) -> str:
         return "ab" * 32 if name == "digest" else "csv" if name == "form" else "x"

@@ -1,4 +1,4 @@
-"""The pages have the expected content, and none that must not be sent to a browser."""
+"""The pages contain the expected content, and nothing that must not be sent to a browser."""
 
 import re
 from collections.abc import Iterator

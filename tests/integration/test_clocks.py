@@ -1,4 +1,4 @@
-"""Leases, running times and webhooks stay right while the service is interrupted or its clock is set."""
+"""Leases, running times and webhooks stay correct if the service is interrupted or its clock is set."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -242,7 +242,7 @@ def test_sign_in_session_begun_while_the_clock_was_ahead_ends_on_time(stage: Sta
 def test_search_running_time_counts_until_the_last_sweep_of_a_killed_service(
     stage: Stage,
 ) -> None:
-    """Only sweeps record the running time during a confirmation or a long build, which may last minutes."""
+    """During a confirmation or a long build, which may last minutes, only sweeps record the running time."""
     search = stage.submit()
     stage.hand_in(stage.one())
     stage.one()

@@ -350,7 +350,7 @@ def test_progress_and_start_of_a_search_are_equal_on_page_rest_and_report(stage:
 
 @pytest.mark.parametrize("second", [False, True])
 def test_pareto_front_compares_only_quick_costs_of_valid_kernels(stage: Stage, *, second: bool) -> None:
-    """The champion's confirmed time, 30 times as long, must not take it off the front."""
+    """The champion's confirmed time, 30 times as long, must not remove the champion from the front."""
     objective = {"second_metric": "UNROLL"} if second else {"metric": "UNROLL + 0 * time_us"}
     view = confirmed_search(stage, objective=objective)
     confirmed = next(each for each in stage.trials(view.id) if each.source == "confirmed")
@@ -535,7 +535,7 @@ def test_search_view_needs_the_same_number_of_sql_statements_for_any_confirmatio
 
 
 def copied(row: ChampionRow | JobRow, **changed: object) -> ChampionRow | JobRow:
-    """Return a copy of a row, with some columns changed and without its id."""
+    """Return a copy of a row without the id, and with the given columns changed."""
     columns = {name: getattr(row, name) for name in type(row).__mapper__.columns.keys() if name != "id"}  # noqa: SIM118
     return type(row)(**columns | changed)
 

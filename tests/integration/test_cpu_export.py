@@ -129,7 +129,7 @@ void add(const float *x, float *y, float *sum) {{
 
 @pytest.fixture
 def adding(tmp_path: Path) -> Path:
-    """Return an export whose kernel changes `y` in place and adds to `sum`, which starts at 2."""
+    """Return an export with a kernel that changes `y` in place and adds to `sum`, whose initial value is 2."""
     (tmp_path / "kernel.c").write_text(ADDING)
     assert COMPILER is not None
     subprocess.run([COMPILER, "-O1", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so"], check=True, cwd=tmp_path)

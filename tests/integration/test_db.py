@@ -452,7 +452,7 @@ def test_database_path_below_a_file_is_refused(tmp_path: Path) -> None:
 
 @contextmanager
 def as_nobody() -> Iterator[None]:
-    """Drop root's rights, because root ignores permissions."""
+    """Run as an ordinary user, because root ignores file permissions."""
     if os.geteuid() != 0:
         yield
         return

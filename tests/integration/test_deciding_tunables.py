@@ -1,4 +1,4 @@
-"""The tunables found to decide whether a failing line is compiled agree with a real preprocessor."""
+"""The tunables found to enable a failing line agree with those of a real preprocessor."""
 
 import random
 import subprocess

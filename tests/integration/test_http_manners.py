@@ -1,4 +1,4 @@
-"""The service follows HTTP's rules for HEAD, conditional requests, strict JSON and limits of values."""
+"""The service follows HTTP's rules for HEAD and conditional requests, and limits the size and syntax of requests."""
 
 import asyncio
 import json

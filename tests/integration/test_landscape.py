@@ -81,7 +81,7 @@ def test_ranks_of_trials_and_history_of_a_champion_are_read(stage: Stage, tmp_pa
 
 
 def test_outcomes_are_sampled_and_stage_durations_are_summed_by_job_kind(stage: Stage) -> None:
-    """Plots show all outcomes of a short search, and the fastest outcomes and an even sample of a long search."""
+    """Plots of a short search show all outcomes; plots of a long search show the fastest ones and an even sample."""
     search = stage.submit(budget={"trials": 14})
     list(stage.play())
     with stage.database.write() as session:

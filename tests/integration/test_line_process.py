@@ -1,4 +1,4 @@
-"""The error about a process that ended before its answer contains the last line of its output."""
+"""If a process ends before it answers, the error contains the last line of its output."""
 
 import sys
 from pathlib import Path

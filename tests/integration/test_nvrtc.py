@@ -548,7 +548,7 @@ def test_consumer_warps_take_at_most_the_registers_that_producers_release(change
 
 
 class Installed:
-    """Replaces `ctypes.CDLL` by a fake set of installed libraries and NVRTC versions."""
+    """Replaces `ctypes.CDLL` with a fake set of installed libraries and NVRTC versions."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, versions: dict[str, tuple[int, int]], builtins: set[str]

@@ -40,7 +40,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def kind(address: str) -> str:
-    """Replace numbers and names in an address by placeholders, so that all pages of one kind have the same address."""
+    """Replace numbers and names in an address with placeholders, so that equal kinds of pages have equal addresses."""
     path = re.sub(r"/(plotly|families|plots)/[^/]+", r"/\1/*", address.partition("?")[0])
     return re.sub(r"[0-9a-f]{64}|\d+", "N", path)
 

@@ -1,4 +1,4 @@
-"""The runner process limits itself, and ends with its parent; its death is reported."""
+"""The runner process limits its own resources, ends with its parent, and is reported if it dies."""
 
 import os
 import signal

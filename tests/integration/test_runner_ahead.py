@@ -1,4 +1,4 @@
-"""A runner that was started in advance executes the request that it has prepared, or is ended."""
+"""A runner that was started in advance executes the request for which it was prepared, or is ended."""
 
 import threading
 from collections.abc import Iterator

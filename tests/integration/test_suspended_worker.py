@@ -1,4 +1,4 @@
-"""A worker that is suspended with its child processes blames none of them for the delay."""
+"""A worker that was suspended together with its child processes does not time them out."""
 
 import signal
 import subprocess

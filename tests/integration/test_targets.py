@@ -1,4 +1,4 @@
-"""Searches for an absent target GPU use times of a different GPU, or estimates."""
+"""Searches for an absent target GPU use times measured on a different GPU, or estimates."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -217,7 +217,7 @@ def excess(
     """Return the error of the outputs as a multiple of the family's tolerances: 1 is the limit; NaN for NaN outputs.
 
     Args:
-        by: expected outputs; None: they are computed.
+        by: expected outputs. With None, they are computed.
     """
     exact, naive = by or wanted(name, problem, inputs)
     by_name = {each.name: each for each in operands(name, problem)}

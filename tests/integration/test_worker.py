@@ -1,4 +1,4 @@
-"""Workers with a real service end every trial once, despite faulty kernels and killed processes."""
+"""Workers and a real service end every trial exactly once, despite faulty kernels and killed processes."""
 
 import contextlib
 import hashlib

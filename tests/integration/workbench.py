@@ -59,7 +59,7 @@ def terms(device: Device, package: Package, search_id: int = 1, **changes: Any) 
 
 
 def without_capability(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start kernel processes without the capability to enter private folders, like a container does."""
+    """Start kernel processes without the capability to enter private folders, as in a container."""
     drop = partial(ctypes.CDLL(None).prctl, 24, 2, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_DAC_READ_SEARCH
     monkeypatch.setattr(subprocess, "Popen", partial(subprocess.Popen, preexec_fn=drop))
     monkeypatch.setattr(private_folders, "_bounding", lambda: 0)

@@ -90,7 +90,7 @@ def measured(space: Space, trial: Trial) -> Outcome:
 
 
 def troubled(space: Space, trial: Trial) -> Outcome:
-    """Return a measured outcome for every second trial, and all other kinds of outcomes in turn for the others."""
+    """Return a measured outcome for every second trial. The other trials get each other kind of outcome in turn."""
     fate = zlib.crc32(b"fate" + space.key(trial.config).encode())
     return measured(space, trial) if fate % 2 else list(KINDS.values())[1:][fate // 2 % (len(KINDS) - 1)]
 

@@ -1,4 +1,4 @@
-"""Ablations measure the right changes, and judge their samples."""
+"""Ablations choose the right changes, and classify the effect of each change."""
 
 import numpy as np
 import pytest

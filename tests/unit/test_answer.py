@@ -1,4 +1,4 @@
-"""References of imported families: functions that take arrays of NumPy, PyTorch or JAX, as they are."""
+"""References of imported families may be unchanged functions that take NumPy, PyTorch or JAX arrays."""
 
 from pathlib import Path
 from typing import Any

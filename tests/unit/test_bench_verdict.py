@@ -55,7 +55,7 @@ def test_verdict_is_undecided_if_processes_differ_too_much() -> None:
 
 @pytest.mark.slow
 def test_gain_of_five_percent_is_rarely_refused_if_processes_differ_by_five_percent() -> None:
-    """Most first processes that are too slow by chance give the verdict "cannot tell" after further processes."""
+    """Most first processes that are too slow by chance give the verdict "cannot tell" after additional processes."""
     found = power(normal(0.05), 0.05, 60, Policy(), 0)
     assert found.promoted.hits + found.cannot_tell.hits >= 48
 

@@ -1,4 +1,4 @@
-"""Requests to a model whose service answers in unexpected ways, over a real connection."""
+"""Requests to a model service that gives unexpected answers, over a real connection."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""A command that follows a search reacts to Ctrl-C, and its exit code depends on the end of the search."""
+"""A command that follows a search handles Ctrl-C, and its exit code depends on how the search ended."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""For a failing line, the tunables are found on which the failure depends."""
+"""The tunables on which a failing source line depends are found."""
 
 from dataclasses import replace
 from typing import Any

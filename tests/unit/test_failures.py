@@ -1,4 +1,4 @@
-"""Periodic tasks process the remaining items after an item fails."""
+"""Periodic tasks process all other items if one item fails."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Validation of a request with many faults ends at the first fault of a collection, so answers stay small."""
+"""Validation stops at the first fault of a list or object, so error responses stay small."""
 
 from collections.abc import Iterator
 from typing import Any

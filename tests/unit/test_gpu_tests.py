@@ -1,4 +1,4 @@
-"""Configs of the tests for Hopper GPUs are valid; this check needs no GPU."""
+"""The configs used by the tests for Hopper GPUs are valid, checked without a GPU."""
 
 import pytest
 

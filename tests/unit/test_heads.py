@@ -1,4 +1,4 @@
-"""With the inputs of attention, a wrong softmax gives a wrong output."""
+"""The random inputs of attention reveal kernels with a wrong softmax."""
 
 import numpy as np
 import pytest

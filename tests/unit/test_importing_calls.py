@@ -1,4 +1,4 @@
-"""Imports of sources whose calls consist of several kernels or functions, one after another."""
+"""Imports combine several kernels or functions that run one after another into one call."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A family declares arguments that change in place, and initial values, which are restored before a call."""
+"""A family can declare in-place arguments and initial values, which are restored before each call."""
 
 import ctypes
 from typing import Any

@@ -1,4 +1,4 @@
-"""Samples with impossible times are repeated with more calls, to distinguish slow requests from a wrong clock."""
+"""Samples with impossible times are repeated with more calls, which distinguishes slow requests from a wrong clock."""
 
 import time
 from typing import Any, cast

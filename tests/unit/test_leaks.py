@@ -1,4 +1,4 @@
-"""Leaks are found from the size of a process's memory after its calls."""
+"""Memory leaks are detected from the memory size of a process after its calls."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A refusal names the accepted range, in every interface."""
+"""Errors about a value out of range state the accepted range, in every interface."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A mission report contains only claims that the measurements support."""
+"""A mission report contains only statements that the measurements support."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Inputs are mixed from several distributions, except inputs that mixing would make invalid."""
+"""Inputs of several distributions are mixed, unless mixing would make them invalid."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Failures in cases with another shape state the shape, and what an author can do if the kernel does not support it."""
+"""Failures in cases with a different shape state the shape, and a remedy if the kernel does not support it."""
 
 import pytest
 

@@ -27,10 +27,10 @@ class Service:
     """A fake service that accepts deliveries or raises prepared errors.
 
     Attributes:
-        error: error of every request; None: requests succeed.
+        error: error of every request; None if requests succeed.
         poison: id of an attempt whose requests fail.
         answers: status by attempt, for attempts that are not accepted.
-        unreadable: reason for refusing every report except a report of that refusal; empty: none is refused.
+        unreadable: reason for refusing every report except a report of that refusal; empty to refuse none.
     """
 
     def __init__(self) -> None:

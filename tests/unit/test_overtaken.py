@@ -1,4 +1,4 @@
-"""If inputs change during a loop of calls, later calls must compute their outputs from the new inputs."""
+"""If inputs change during a loop of calls, later calls must use the new inputs."""
 
 import itertools
 from collections.abc import Callable, Sequence

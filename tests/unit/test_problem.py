@@ -1,4 +1,4 @@
-"""Problems are parsed from texts and mappings and completed, or refused with the field named."""
+"""Problems are parsed from texts and mappings and get defaults; errors name the invalid field."""
 
 from typing import Any
 

@@ -18,7 +18,7 @@ CLEAN = (Sanitized(tool="address"), Sanitized(tool="thread", skipped="one thread
 
 
 def noisy_round(rng: np.random.Generator, *times_us: float, rounds: int = 100) -> list[Timing]:
-    """Return interleaved series of a shared CPU: jitter, drift common to all series, and rare interruptions."""
+    """Return interleaved series as on a shared CPU, with jitter, common drift and rare interruptions."""
     drift = np.exp(np.cumsum(rng.normal(0, 0.002, rounds)))
     interrupted = 1.0 + rng.exponential(0.3, (len(times_us), rounds)) * (rng.random((len(times_us), rounds)) < 0.03)
     jitter = rng.lognormal(0, 0.015, (len(times_us), rounds))

@@ -1,4 +1,4 @@
-"""The roofline gives the shortest time of a problem, and the share of this limit that a kernel reaches."""
+"""The roofline gives a lower bound of the time of a problem, and the share of this limit that a kernel reaches."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A function that is applied to blocks of rows gives the same result as for the whole array."""
+"""Computation by blocks of rows gives the same result as computation of the whole array."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -56,11 +56,11 @@ def opening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[list[C
 
 
 def killed(_: Runners) -> None:
-    """Represents a start during which another process kills the runner."""
+    """Simulate a start during which another process kills the runner."""
 
 
 def died(_: Runners) -> None:
-    """Represents a start during which the runner exits."""
+    """Simulate a start during which the runner exits."""
 
 
 @pytest.mark.parametrize("end", [killed, died])

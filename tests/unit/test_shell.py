@@ -1,4 +1,4 @@
-"""Suggested commands can be pasted into a shell."""
+"""Suggested commands are quoted, so that they can be pasted into a shell."""
 
 import os
 import shlex

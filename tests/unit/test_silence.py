@@ -1,4 +1,4 @@
-"""The service counts the seconds since a worker's last request, so a client's clock has no effect."""
+"""The service states the seconds since a worker's last request, so the clock of a client has no effect."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -32,7 +32,7 @@ CRASHED = EvaluateReport(outcome=Crashed(stage="verify", reason="killed by SIGKI
 
 @dataclass
 class Service:
-    """A fake client that returns prepared leases, then stops the worker."""
+    """A fake client that returns prepared leases and then stops the worker."""
 
     leases: list[Lease]
     stopping: threading.Event

@@ -1,4 +1,4 @@
-"""Searches can have a target GPU that is not available."""
+"""Searches can target a GPU that is not available."""
 
 from pathlib import Path
 

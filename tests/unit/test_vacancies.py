@@ -1,4 +1,4 @@
-"""Paths are found at which a new header would replace a header that a compiler used."""
+"""The compile cache knows the missing paths where a new header would replace a header that was used."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A family's ``verify()`` function may return only certain values, and must refuse wrong outputs."""
+"""A family's ``verify()`` function must return a supported value, and must refuse wrong outputs."""
 
 from collections.abc import Callable
 from typing import Any

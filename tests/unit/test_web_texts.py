@@ -1,4 +1,4 @@
-"""Listings and differences on pages escape untrusted text."""
+"""Source listings and text differences on pages escape untrusted text."""
 
 from hypothesis import given
 from hypothesis import strategies as st

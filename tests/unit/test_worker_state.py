@@ -1,4 +1,4 @@
-"""Texts describe the state of workers and devices, and the reason why a search waits."""
+"""Status texts describe workers, devices, and the reason why a search waits."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A lightweight HTTP client, with which a thousand simulated workers use little processor time."""
+"""A lightweight HTTP client, so that a thousand simulated workers use little processor time."""
 
 import asyncio
 import json

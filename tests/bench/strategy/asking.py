@@ -75,7 +75,7 @@ def ours(name: str, space: Space, lengths: Sequence[int] = LENGTHS) -> list[Cost
 
 
 def stock(lengths: Sequence[int] = LENGTHS) -> list[Cost]:
-    """Return the costs of Optuna's TPE on a space of twelve integers, after the same numbers of trials."""
+    """Return the costs of Optuna's TPE on a space of twelve integers, after each number of trials in `lengths`."""
     import optuna
     from optuna.distributions import BaseDistribution, IntDistribution
 

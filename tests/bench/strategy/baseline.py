@@ -23,9 +23,9 @@ def expected_us(falling_us: Floats, evaluations: Floats) -> Floats:
 
 
 def evaluations_until(falling_us: Floats, share: float = SHARE) -> int:
-    """Return the number of evaluations that random search needs for `share` of the way from the median to the optimum.
+    """Return the number of evaluations that random search needs to close `share` of the gap to the optimum.
 
-    The median is the median time of the space.
+    The gap is the difference between the median time of the space and the optimum.
     """
     goal = np.median(falling_us) + share * (falling_us[-1] - np.median(falling_us))
     curve = expected_us(falling_us, np.arange(1.0, len(falling_us) + 1))
@@ -33,7 +33,7 @@ def evaluations_until(falling_us: Floats, share: float = SHARE) -> int:
 
 
 def horizon_s(ground: Ground, workers: int, share: float = SHARE) -> float:
-    """Return the seconds in which `workers` workers make `evaluations_until` evaluations at the average cost."""
+    """Return the seconds that `workers` workers need for `evaluations_until` evaluations of average cost."""
     return evaluations_until(ground.falling_us, share) * ground.mean_cost_s / workers
 
 

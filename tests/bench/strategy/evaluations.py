@@ -53,7 +53,7 @@ class Standing:
 class CourseOf:
     """Returns the course (length and clock) of the runs on a space.
 
-    A run has at least 200 evaluations, and lasts until random search has covered `share` of the way to the optimum. The
+    A run has at least 200 evaluations, and lasts until random search has closed `share` of the gap to the optimum. The
     comparison by time uses the same runs.
     """
 

@@ -20,7 +20,7 @@ class Effort:
     Attributes:
         seeds: number of runs of each contestant on each space. Slow contestants run only a share of them.
         processes: number of processes. With 0, only stored runs are read.
-        share: fraction of the way to the optimum that random search has covered at the end of the time axis.
+        share: fraction of the gap to the optimum that random search has closed at the end of the time axis.
     """
 
     archive: Archive

@@ -166,7 +166,7 @@ class ForestPlayer:
         return self._new([new[index] for index in forest.select(points, count)])
 
     def _perturbed(self, base: Indices) -> Indices:
-        """Return the config with one block size, the warps, and up to `RADIUS` further tunables changed by a step."""
+        """Return the config with one block size, the warps, and up to `RADIUS` other tunables changed by a step."""
         row, encoding = base.copy(), self._encoding
         changed = {int(self._rng.choice(encoding.blocks))} if encoding.blocks else set()
         changed |= {encoding.warps} if encoding.warps is not None else set()

@@ -1,4 +1,4 @@
-"""Optuna's samplers with a plain study, which finds out only by trying which configs are valid.
+"""Optuna's samplers with a plain study, which learns that a config is invalid only by proposing it.
 
 A config that violates a constraint, or was proposed before, costs no evaluation: a result is reported to the sampler,
 which then proposes again. A violation is reported as 1.5 times the worst time so far, because most samplers keep
@@ -50,7 +50,7 @@ class Entrant:
 
 
 class StudyPlayer:
-    """One study."""
+    """A player that asks an Optuna study for configs."""
 
     full = False
 
@@ -88,7 +88,7 @@ class StudyPlayer:
         self._study.tell(self._pending.pop(place), self._value(place))
 
     def _value(self, place: int | None) -> float:
-        """Return the value to report for a config; None if it failed."""
+        """Return the time to report for a config, or a penalty if it failed or is invalid (`place` is None)."""
         time_us = float("inf") if place is None else float(self._ground.times_us[place])
         if time_us < float("inf"):
             return time_us

@@ -48,7 +48,7 @@ class Descent:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Place:
-    """A recorded problem, with all its results and its space."""
+    """A recorded problem with its space and all results."""
 
     ground: Ground
     whole: Earlier

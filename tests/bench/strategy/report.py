@@ -69,7 +69,7 @@ class Report:
 
 
 def plain(value: Any) -> Any:
-    """Return a value for JSON, without bootstrap samples."""
+    """Convert a result to JSON types, without bootstrap samples."""
     if is_dataclass(value) and not isinstance(value, type):
         return {key: plain(each) for key, each in asdict(value).items() if key != "draws"}
     if isinstance(value, Mapping):

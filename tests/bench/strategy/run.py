@@ -74,6 +74,6 @@ class Run:
         return self.ended_s[int(evaluations) - 1] if np.isfinite(evaluations) else float("inf")
 
     def evaluations_to(self, ground: Ground, goal: float) -> float:
-        """Return the number of evaluations until a config is within `goal` times the optimum; infinite without one."""
+        """Return the number of evaluations until a config is within `goal` times the optimum; infinite if none is."""
         hits = np.flatnonzero(ground.times_us[self.places] <= goal * ground.optimum_us)
         return float(hits[0] + 1) if len(hits) else float("inf")

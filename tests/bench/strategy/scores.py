@@ -54,7 +54,7 @@ def by_time(ground: Ground, curves_us: Floats, share: float = SHARE) -> Floats:
 
 
 def moments_s(ground: Ground, workers: int, share: float = SHARE) -> Floats:
-    """Return equidistant times in seconds, until random search has covered `share` of the way."""
+    """Return equidistant times in seconds, until random search has closed `share` of the gap to the optimum."""
     moments: Floats = _evaluations(ground, share) * ground.mean_cost_s / workers
     return moments
 

@@ -42,7 +42,7 @@ class Match:
 
 
 def contestants() -> dict[str, Contestant]:
-    """Return all available contestants by name: built-in strategies, variants, steps, and further tuners."""
+    """Return all available contestants by name: built-in strategies, variants, steps, and other tuners."""
     own = [*ours.contestants(), *ours.crowded(), *ours.variants(), *ours.steps()]
     foreign = [each for module in FOREIGN for each in module.contestants()]
     everybody = [*own, *foreign]

@@ -1,4 +1,4 @@
-"""Error rates of verdicts on drawn confirmations, judged by the real rules."""
+"""Error rates of verdicts on drawn confirmations, decided by the product's rules."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -89,7 +89,7 @@ def power(source: Source, gain: float, confirmations: int, policy: Policy, seed:
 def predicted(source: Source, processes: int, confirmations: int, policy: Policy, seed: int) -> Rate:
     """Return how often the speed-up of one more process is in the interval that `processes` processes predict.
 
-    The same number of rounds is counted in this process as in the others.
+    All processes have the same number of rounds.
     """
     rng, hits = np.random.default_rng(seed), 0
     for _ in range(confirmations):

@@ -64,7 +64,7 @@ def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: b
 
 
 def as_recorded(noise: Noise, policy: Policy) -> tuple[Rate, Rate]:
-    """Judge confirmations of consecutive recorded processes. One confirmation starts at each process.
+    """Decide confirmations of consecutive recorded processes. One confirmation starts at each process.
 
     Returns:
         The rate of promotions of a kernel over itself, for all assignments of series to roles, and the rate of
@@ -121,7 +121,7 @@ def _coverage(noise: Noise, policy: Policy, orders: Sequence[Sequence[int]]) -> 
 def _predicted(noise: Noise, policy: Policy, order: Sequence[int]) -> Iterator[bool]:
     """For each process, yield True if its speed-up is in the interval that the processes before it predict, else False.
 
-    The order is circular, so each process is judged once, by other processes.
+    The order is circular, so each process is predicted once, by other processes.
     """
     known = policy.confirm_processes
     for index in range(len(order) if len(order) > known else 0):

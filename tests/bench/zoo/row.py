@@ -20,7 +20,7 @@ class Row:
         problem: the problem in the form of the suite.
         time_us: median time of the best config in µs; None if unknown. `trouble` then contains the reason.
         baseline: name of the fastest baseline.
-        ratio: median of the baseline's time divided by the config's time, with its interval; None without a baseline.
+        ratio: median of the baseline's time divided by the config's time, with its interval; None if no baseline ran.
         timed: ``confirmed`` for times of the search's confirmation, ``side by side`` for times of one process after the
             search.
         baselines_us: median times in µs of the baselines that ran, by name.
@@ -65,7 +65,7 @@ _ROW = TypeAdapter(Row)
 
 
 class Results:
-    """Rows of a file, with one JSON object per line. Each finished call is appended at once.
+    """Rows of a file, with one JSON object per line. Each finished call is appended immediately.
 
     Args:
         path: the file. If None, the rows are kept only in memory.

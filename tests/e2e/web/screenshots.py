@@ -1,6 +1,6 @@
 """Screenshots of every page, light and dark, wide and narrow: `make screenshots`.
 
-Check the pictures by eye. docs/images contains some of them, taken of a real search of attention on a CPU.
+Check the screenshots by eye. docs/images contains some of them, from a real search of attention on a CPU.
 Names after the folder select pages; `--whole` captures pages from top to bottom.
 """
 

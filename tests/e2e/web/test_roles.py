@@ -1,4 +1,4 @@
-"""In a browser, each role sees only the actions that it may use, and these actions work."""
+"""Each role sees only permitted actions in a browser, and these actions work."""
 
 from pathlib import Path
 
