@@ -193,7 +193,7 @@ BETWEEN = re.compile(r"[\s=:,]+")
 
 FIXED_TEXTS: Mapping[str, tuple[str, ...]] = {
     "pruned": ("stopped after", "samples at", "the slowest elite's time × the"),
-    "impossible": ("but the work takes at least", "so the work was not done"),
+    "impossible": ("but the problem takes at least", "so the kernel did not compute everything"),
     "over_resources": ("of at most",),
     "timed_out": ("the", "stage exceeded"),
     "crashed": ("during",),

@@ -22,8 +22,8 @@ class Ceilings:
         cache_bytes_per_s: bandwidth of a GPU's L2 cache, summed over all multiprocessors; None if unknown.
         special_per_s: exponentials, divisions and conversions per second, by name. For a CPU, the rates of one thread.
         copies: rates of repeated copies, as pairs of the size in bytes and the rate in bytes per second (reads plus
-            writes), ascending by size. For a CPU, the rates of one thread. A stream whose size is between two entries
-            is at most as fast as the smaller entry.
+            writes), ascending by size. For a CPU, the rates of one thread. A copy whose size is between two entries is
+            at most as fast as the smaller entry.
     """
 
     flops_per_s: Mapping[str, float]
@@ -42,13 +42,13 @@ class Device:
     Attributes:
         model: model name, e.g. ``NVIDIA L4`` or the CPU's name. Only times of equal models are comparable.
         architecture: compiler target, e.g. ``sm_89`` or ``x86_64+avx512``; only a label for kinds that run no kernels.
-        uuid: identifies this unit. An OS lock ensures that only one process at a time measures on it.
+        uuid: identifier of this physical device. An OS lock ensures that only one process at a time measures on it.
         limits: numbers that constraints may use, in base units: ``cores``, ``simd_bytes``, ``l1_bytes``, ``l2_bytes``;
             for CUDA ``sm_count``, ``shared_memory_bytes`` (per block), ``max_threads`` (per block) …
         software: versions of compiler, driver and libraries. They are recorded with every measurement.
         memory_bytes: total memory of the device, None if the device does not report it.
-        note: the family's note on times of this device, e.g. a limitation. It is set in a search's copy of the device
-            and shown with the device's name.
+        note: the family's note on times from this device, e.g. a limitation. Only a search's copy of the device has a
+            note. It is shown with the device's name.
     """
 
     kind: DeviceKind
@@ -63,7 +63,7 @@ class Device:
 
     @property
     def runs(self) -> Runs:
-        """How kernels get a result: the device runs them, looks up recorded results, or only compiles them."""
+        """How the device evaluates kernels: it runs them, looks up recorded results, or only compiles them."""
         return kind_of(self.kind).runs
 
     def copying_at(self, bytes_per_s: float) -> "Device":
@@ -89,7 +89,7 @@ def lacking_meter(device: Device) -> str | None:
     """Return the reason why energy cannot be measured on a device, with a remedy; None if the device has a meter."""
     if device.runs != "kernels":
         remedy = "search on a device that runs kernels"
-        return f"nothing runs on a device of kind {device.kind}, so it draws no energy; {remedy}"
+        return f"energy cannot be measured on a device of kind {device.kind}, which runs no kernels; {remedy}"
     meter = device.software.get(ENERGY)
     if meter is None:
         return f"the worker reports no energy meter of {device.model}: update the worker, or search on another device"

@@ -14,9 +14,9 @@ class Metric:
 
     Attributes:
         scale: factor from the metric's base unit to the unit of the `Figure`.
-        most: upper limit to which results are reduced. A computed rate may be impossibly high, because the profiler
-            counts the parts of the rate in different runs of the kernel.
-        alternatives: the same metric of other kinds of instructions. The result is the worst value over the kinds that
+        most: upper limit; larger results are reduced to it. A rate may be impossibly high, because the profiler counts
+            its numerator and denominator in different runs of the kernel.
+        alternatives: the same metric for other kinds of instructions. The result is the worst value over the kinds that
             the kernel issued.
     """
 
@@ -90,7 +90,7 @@ FIGURES: Mapping[str, Figure] = {
         title="eligible warps per scheduler and cycle", metric=Metric(name="smsp__warps_eligible.avg.per_cycle_active")
     ),
     "sector_efficiency": Figure(
-        title="bytes used of each sector loaded or copied",
+        title="bytes used per loaded or copied sector",
         unit="fraction",
         metric=Metric(
             name=_USED_OF_SECTORS.format("ld"),

@@ -36,13 +36,13 @@ class Requirements:
     def __post_init__(self) -> None:
         if self.memory_gb is not None and not 0 < self.memory_gb < float("inf"):
             raise InvalidInput(
-                "requirements.memory_gb", f"{self.memory_gb} must be above 0; omit it to accept any size"
+                "requirements.memory_gb", f"must be above 0, not {self.memory_gb}; omit it to accept any size"
             )
         for name, version in self.toolkit.items():
             if not _VERSION.fullmatch(version) or len(version) > 40:
                 raise InvalidInput(
                     f"requirements.toolkit.{name}",
-                    f"{literal_text(version)} is not a version such as 12 or 12.4{_meant(version)}",
+                    f"must be a version such as 12 or 12.4, not {literal_text(version)}{_meant(version)}",
                 )
 
     @property
@@ -75,16 +75,16 @@ def _meant(version: str) -> str:
 
 
 def _unsafe(device: Device) -> str | None:
-    """Return the protection against unreviewed code that a device lacks; None if it lacks nothing."""
+    """Describe the protection against unreviewed code that a device lacks; None if it lacks nothing."""
     kind = kind_of(device.kind)
     if kind.runs == "recordings":
         return None
     if device.software.get(SANDBOX, "none") == "none":
-        return "has no sandbox for compilers; install bubblewrap there, or use Linux 6.2 or later with Landlock"
+        return "has no sandbox for compilers; install bubblewrap on its host, or use Linux 6.2 or later with Landlock"
     reported = device.software.get(SEPARATION, "")
     if kind.separation and level(reported) != "full":
         lacking = ", ".join(missing(reported))
-        return f"isolates kernels by {reported or 'nothing'}, without {lacking}"
+        return f"does not isolate kernels fully: it has {reported or 'no isolation'}, but lacks {lacking}"
     return None
 
 

@@ -42,7 +42,7 @@ class TrialEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchEvent:
-    """Current state of a search, sent when a trial has ended, and when the state, best trial or champion has changed.
+    """Current state of a search, sent after a trial ended, or after the state, best trial or champion changed.
 
     Attributes:
         counts: number of trials by kind of outcome.

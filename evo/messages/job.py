@@ -37,7 +37,7 @@ class FamilyRef:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchTerms:
-    """Terms that all jobs of a search share."""
+    """Settings of a search that are part of every lease: family, problem, device, objective, policy and seed."""
 
     search_id: int
     family: FamilyRef
@@ -49,7 +49,7 @@ class SearchTerms:
 
     @cached_property
     def key(self) -> str:
-        """Key under which a worker caches data of the search: the search's id and a digest of its terms.
+        """Key under which a worker caches data of the search: the search's id and a digest of its settings.
 
         The id alone does not suffice because a new or restored database reuses ids for other searches.
         """
@@ -80,8 +80,8 @@ class Confirm:
     Attributes:
         incumbent_family: the incumbent's family if the incumbent belongs to another variant; None if both have the same
             family.
-        further: number of trials that will challenge the incumbent after this one, if no confirmation changes the
-            order of the trials. Users see it; workers ignore it.
+        further: number of trials that are expected to challenge the incumbent after this one. It is shown to users;
+            workers ignore it.
     """
 
     challenger: Config
@@ -134,7 +134,7 @@ class SlotReport:
 
     Attributes:
         detail: text with details, e.g. which process holds the device.
-        attempt_id: lease of the job that the slot currently does. `detail` refers to it. The slot may hold more leases.
+        attempt_id: lease of the slot's current job, which `detail` describes. The slot may hold more leases.
         fault: reason why the device is no longer reliable. It is sent with each heartbeat until the service has
             quarantined the device.
     """
@@ -160,12 +160,9 @@ class Answer:
     """Response to one delivery.
 
     Attributes:
-        status: one of these words:
-            ``accepted``: the report is stored.
-            ``repeated``: the report had been accepted before.
-            ``stale``: the lease has expired. The worker must discard the result.
-            ``unknown``: the attempt does not exist.
-            ``refused``: the report does not match the job, so a repetition would also fail.
+        status: one of these words: ``accepted``: the report is stored. ``repeated``: the report had been accepted
+            before. ``stale``: the lease has expired. The worker must discard the result. ``unknown``: the attempt does
+            not exist. ``refused``: the report does not match the job, so a retry would also fail.
         detail: reason why the delivery was not accepted; empty if it was.
         lacking: digests of artefacts that the accepted report names and the service does not have. The worker must
             upload them.

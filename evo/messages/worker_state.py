@@ -13,7 +13,7 @@ SILENT_S = 45.0
 """Seconds without a message after which a worker counts as gone."""
 
 LONG_S = 5.0
-"""Seconds after which the progress of a search names a worker's current job: a trial or the baselines."""
+"""Duration of a trial or baseline job, in seconds, from which the progress of a search names the job."""
 
 SERVED: frozenset[State] = frozenset({"running", "stopping", "ablating"})
 """States of a search that may have jobs for workers."""
@@ -124,9 +124,7 @@ def worker_obstacle(
 
 
 def _nowhere(workers: Sequence[WorkerView], search: SearchView) -> str:
-    """Return the obstacle of a search if no worker has its device. The text names similar devices of connected
-    workers.
-    """
+    """Return the reason why a search waits if no worker has its device. The text names a similar device, if any."""
     device, unit = search.device, "" if search.device_uuid is None else f", unit {search.device_uuid},"
     connected = [each for worker in workers if worker.left_at is None for each in worker.devices]
     alike = [each for each in connected if (each.kind, each.model) == (device.kind, device.model)]

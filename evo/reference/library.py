@@ -18,7 +18,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class GpuNeededError(RuntimeError):
-    """Raised if a computation needs a GPU that this process must not use at present."""
+    """Raised if a computation needs the GPU, but this process must not use it now."""
 
 
 @contextmanager
@@ -42,7 +42,8 @@ def array_library(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0
 
     Args:
         flops: number of floating-point operations of the whole computation.
-        large: minimum number of operations of large work. Choose a smaller number if memory limits the speed.
+        large: number of operations from which the work counts as large. Choose a smaller number if memory limits the
+            speed.
         elements: number of elements of all arrays. With `LARGE_ELEMENTS` or more, the work is large for any `flops`.
 
     Raises:

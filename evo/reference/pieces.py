@@ -21,7 +21,7 @@ than about 100 µs.
 """
 
 MOST_PIECES = 1 << 10
-"""Maximum number of pieces of an array. With 8,000 pieces of 2**29 elements, 4 to 8 of 16 cores were busy."""
+"""Maximum number of pieces of an array. For 2**29 elements in 8,000 pieces, 4 to 8 of 16 cores were busy."""
 
 _TASKS_PER_CORE = 4
 """Maximum number of tasks per core. Consecutive parts form one task, because starting a task takes the interpreter
@@ -83,7 +83,8 @@ def in_pieces(compute: Callable[[slice], T], size: int, *, piece: int | None = N
     Args:
         compute: function of a slice. Several threads call it at the same time if there are many pieces.
         size: number of elements of the array.
-        piece: number of elements per piece. None for `PIECE`, or more for a large array.
+        piece: number of elements per piece. By default, it is `PIECE`, or more if there would be over `MOST_PIECES`
+            pieces.
     """
     piece = piece or max(PIECE, -(-size // MOST_PIECES))
     pieces = [slice(start, min(start + piece, size)) for start in range(0, size, piece)]

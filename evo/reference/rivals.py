@@ -109,7 +109,7 @@ def _flashinfer_decoding(module: Any, problem: Problem, tensors: Tensors) -> Tim
 
     q, k, v = _by_tokens(problem, tensors)
     if q.shape[1] != 1:
-        raise ValueError("decodes one query at a time")
+        raise ValueError("decodes only one query per sequence")
     batch, length = k.shape[:2]
     pages = -(-length // PAGE)
     caches = tuple(_paged(each, pages) for each in (k, v))
@@ -164,7 +164,7 @@ def _liger_rmsnorm(module: Any, problem: Problem, tensors: Tensors) -> Timed:
 
 def _liger_layernorm(module: Any, problem: Problem, tensors: Tensors) -> Timed:
     if problem["residual"]:
-        raise ValueError("has no LayerNorm of a sum")
+        raise ValueError("does not support LayerNorm of a sum")
     return partial(module.liger_layer_norm, tensors["x"], tensors["weight"], tensors["bias"], 1e-5)
 
 
@@ -179,7 +179,7 @@ def _quack_cross_entropy(module: Any, _problem: Problem, tensors: Tensors) -> Ti
 
 def _deep_gemm(module: Any, problem: Problem, tensors: Tensors) -> Timed:
     if problem["dtype"] != "bfloat16" or problem["epilogue"] != "none":
-        raise ValueError("multiplies bfloat16 without an epilogue")
+        raise ValueError("supports only bfloat16 without an epilogue")
     a, b = tensors["a"], tensors["b"]
     if problem.get("batch", 1) > 1 or a.shape[1] != problem["K"] or b.numel() != problem["N"] * problem["K"]:
         raise ValueError("not compared for batches or strided rows")

@@ -41,9 +41,9 @@ def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -
 
 
 def a_column_each(rng: np.random.Generator, rows: int, columns: int) -> NDArray[np.int64]:
-    """Return one random column index per row: row i gets a column of the i-th of `rows` equal parts of the columns.
+    """Return one random column index per row: row i gets a column from the i-th of `rows` equal ranges of columns.
 
-    The indices do not decrease, and their gaps are at most ``2 * columns / rows``. They are random within each part,
+    The indices do not decrease, and their gaps are at most ``2 * columns / rows``. They are random within each range,
     because fixed positions could miss a faulty kernel that skips only columns at powers of two.
     """
     return np.arange(rows) * columns // rows + rng.integers(max(1, columns // rows), size=rows)
@@ -122,7 +122,7 @@ def _in_blocks(
     Args:
         elements: approximate number of elements of the widest matrix per block.
         each_of: `map`, or a function with the same parameters that runs calls in parallel. It computes all blocks
-            except the first block, which is computed before to allocate the output.
+            except the first, which is computed earlier to allocate the output.
         to_host: copies a result to the NumPy array `out`. None if the results are NumPy arrays.
     """
     matrices = {name: values for name, values in inputs.items() if values.ndim > 1}

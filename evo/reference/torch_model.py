@@ -1,4 +1,4 @@
-"""A file with a PyTorch model (``Model``, ``get_inputs()``, ``get_init_inputs()``) as the reference of a family.
+"""Uses a file with a PyTorch model (``Model``, ``get_inputs()``, ``get_init_inputs()``) as a family's reference.
 
 This is the format of KernelBench (arXiv 2502.10517). Constants at the top of the file become problem fields: before the
 file runs, they are replaced by the problem's values. PyTorch is imported only when a function is called.
@@ -368,7 +368,7 @@ def _floating(value: object) -> bool:
 
 
 def _changed(x: Any, distribution: str) -> Any:
-    """Return an input, adapted to a distribution.
+    """Return an input with the change that a distribution requires (see `TorchModel.inputs`).
 
     Structure is preserved: an input with few different values is not changed, symmetric matrices stay symmetric, and
     zeros stay zero if there are many.

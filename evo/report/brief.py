@@ -166,7 +166,7 @@ def _tried(brief: BriefView, tried: TriedView) -> str:
     if view.bound is not None:
         lines.append(f"Its time is bound by {view.bound}.")
     if view.same_as is not None:
-        lines.append(f"Its binary is that of variant {view.same_as}: the change has no effect.")
+        lines.append(f"Its binary equals that of variant {view.same_as}: the change has no effect.")
     for name, figures in (("Resources", tried.resources), ("Profile", tried.profile)):
         if figures:
             lines.append(f"{name}: {', '.join(f'{key} {significant(value)}' for key, value in figures.items())}.")

@@ -164,7 +164,10 @@ def _shape(mission: Mission, result: Result, work: Work | None) -> Iterator[str]
     limits = Limits.of(search.device, work, search.objective)
     if limits:
         reached = percent_text(limits.least_us / reached_us)
-        yield f"The shortest possible time on this device is {limits}: {reached} is reached{_by(search)}."
+        yield (
+            f"The shortest possible time on this device is {limits}; the kernel reaches {reached} of this limit"
+            f"{_by(search)}."
+        )
         yield over_limit_text(limits.least_us / reached_us)
     yield goals_table(mission, search, work, reached_us)
     yield _decision(search)

@@ -28,14 +28,14 @@ LEAST_BLIND = 3
 """
 
 PROVISIONAL = "Provisional: "
-"""Start of the text of a gain that is computed from quick samples."""
+"""First word of the text about a gain that is computed from quick samples."""
 
 Reference: TypeAlias = Literal["default", "random"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """One early trial of a search.
+    """One of the first trials of a search.
 
     Attributes:
         timing: quick samples of the trial; None if it was not timed.
@@ -72,7 +72,7 @@ class Gain:
 
     Attributes:
         over: the reference: the default config or the median random config.
-        ratio: speed-up with its interval; None if it cannot be computed, for the reason in `words`.
+        ratio: speed-up with its interval; None if it cannot be computed. `words` then states the reason.
         confidence: confidence of the interval, as a fraction.
         trials: number of timed trials from which the reference time is computed.
         words: one sentence with the ratio and the trials on which it is based.
@@ -107,10 +107,10 @@ def _over_default(best: Best, time: Interval, basis: str, tried: Sequence[Tried]
     default = next((each for each in tried if each.default), None)
     if default is None:
         return Gain(
-            over="default", ratio=None, words="The default config was not tried, so nothing is compared with it."
+            over="default", ratio=None, words="The default config was not tried, so there is no comparison with it."
         )
     if default.number == best.number:
-        words = "The default config is the best that was found: the search gained nothing over it."
+        words = "The default config is the best config found: the search found no faster one."
         return Gain(over="default", ratio=Interval(low=1.0, estimate=1.0, high=1.0), trials=1, words=words)
     confirmed = _confirmed_ratio(best, default)
     if confirmed is not None:
@@ -118,7 +118,7 @@ def _over_default(best: Best, time: Interval, basis: str, tried: Sequence[Tried]
     elif default.timing is not None:
         ratio = _ratio(order_interval(default.timing.samples_us, CONFIDENCE), time)
     else:
-        words = f"The default config (trial {default.number}) could not be timed, so nothing is compared with it."
+        words = f"The default config (trial {default.number}) could not be timed, so there is no comparison with it."
         return Gain(over="default", ratio=None, words=words)
     figure = factor_interval_text(ratio.low, ratio.estimate, ratio.high)
     if confirmed is None and default.timing is not None and best.confirmation is not None:
@@ -139,7 +139,8 @@ def _unclear(default: Tried, figure: str, basis: str, quick: float) -> str:
 
 
 def _confirmed_ratio(best: Best, default: Tried) -> tuple[Interval, str] | None:
-    """Return the confirmed speed-up over the default config, and its source as text; None if not confirmed.
+    """Return the confirmed speed-up over the default config, and the source of the number as text; None if not
+    confirmed.
 
     A paired comparison of both configs is preferred. Otherwise, the configs were confirmed in different runs, and their
     speed-ups over the same baseline are compared.
@@ -173,7 +174,7 @@ def _over_random(time: Interval, basis: str, tried: Sequence[Tried]) -> Gain:
 
 
 def coverage(count: int) -> float:
-    """Return the confidence that `order_interval` can reach with `count` samples, at most `CONFIDENCE`.
+    """Return the confidence level of `order_interval` for `count` samples, at most `CONFIDENCE`.
 
     With few samples, even the interval from the smallest to the largest sample has a lower confidence.
 
@@ -183,14 +184,14 @@ def coverage(count: int) -> float:
 
 
 def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, str]:
-    """Return the best config's time, comparable with the search's quick samples, and its source as text.
+    """Return a time of the best config that can be compared with the search's quick samples, and its source as text.
 
     A confirmation runs in another session, so its times are not comparable with quick samples. The fastest baseline
-    runs in both sessions. Its quick time divided by the confirmed speed-up is the time that the kernel would have had
-    in the search.
+    runs in both sessions. Its quick time divided by the confirmed speed-up estimates the kernel's time in the search's
+    session.
 
-    Without a confirmation or such a baseline, the quick samples are used. They are less reliable: trials are timed
-    minutes apart, and the samples of the best of many trials are often too short by chance.
+    If there is no confirmation or no such baseline, the quick samples are used. They are less reliable: trials are
+    timed minutes apart, and the samples of the best of many trials are often too short by chance.
     """
     found = best.confirmation
     before = None if found is None else baselines.get(found.baseline or "")
@@ -210,12 +211,12 @@ def _ratio(over: Interval, under: Interval) -> Interval:
 
 
 UNKNOWN = 0.05
-"""Expected relative gain of a slice of a search that has no results yet."""
+"""Expected relative gain from a slice of the budget, for a search without results."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Progress of the search of one call of a suite.
+    """Progress of the search for one call of a suite.
 
     Attributes:
         weight: weight of the call in its suite.
@@ -232,8 +233,8 @@ class Progress:
 def expected_gain(progress: Progress, goal: Goal) -> float:
     """Return the expected saving of one more slice of budget.
 
-    The saving is in µs for the goal ``time``, and a logarithm of a ratio for other goals. The goal ``worst`` ignores
-    weights.
+    The saving is in µs for the goal ``time``, and the logarithm of a speed-up for other goals. The goal ``worst``
+    ignores weights.
 
     The n-th slice of a search is expected to gain (n - 1) / n times as much as the previous slice, because the best of
     a sample improves with the logarithm of its size. The gains of the last two slices are averaged with a prior, so

@@ -6,8 +6,8 @@ Variants arrive at any time. A variant that reaches a rung (a number of trials) 
 that reached the rung before (asynchronous successive halving, Li et al., arXiv 1810.05934).
 
 When no variant of the search has improved for `STAGNATION` trials, only two kinds of variants get more trials: the best
-variant of each niche, and new variants in the better half of their niche. A variant whose binaries all belong to
-earlier variants gets no further trials. All decisions depend only on the ended trials.
+variant of each niche, and new variants in the better half of their niche. A variant all of whose binaries equal
+binaries of earlier variants gets no more trials. All decisions depend only on the ended trials.
 """
 
 import math
@@ -18,7 +18,7 @@ from typing import TypeAlias
 from evo.search.niche import Niche
 
 FIRST = 8
-"""Number of trials of a new variant."""
+"""Number of trials that a new variant may have before it is compared with others."""
 
 GROWTH = 3
 """Factor between the numbers of trials of successive rungs. The best third (1 / `GROWTH`) of the variants continue."""
@@ -34,8 +34,8 @@ STAGNATION = 3 * FIRST
 """
 
 LEAST_GAIN = 0.01
-"""Minimum relative reduction of the lowest cost that counts as an improvement. Smaller reductions are noise of the
-samples.
+"""Minimum relative reduction of the lowest cost that counts as an improvement. Smaller reductions are measurement
+noise.
 """
 
 REPEATED = 3
@@ -56,7 +56,7 @@ class VariantProgress:
 
 
 def next_rung(trials: int, *, most: int | None) -> int:
-    """Return the total number of trials that a continuing variant may have after it has used up `trials`.
+    """Return the total number of trials of a variant that continues after `trials` trials.
 
     Args:
         most: upper limit of the result; None if there is none.
@@ -66,7 +66,7 @@ def next_rung(trials: int, *, most: int | None) -> int:
 
 
 def continues(mine: VariantProgress, others: Sequence[VariantProgress], *, stagnating: bool = False) -> bool:
-    """Return True if a variant may have more trials. A variant without a measured trial may not.
+    """Return True if a variant may have more trials. A variant without a measured trial gets no more.
 
     Args:
         mine: results of the variant.
@@ -100,8 +100,7 @@ def stagnates(costs: Costs) -> bool:
 
 
 def repeats(mine: Sequence[str | None], earlier: Collection[str]) -> bool:
-    """Return True if a variant has at least `REPEATED` trials, and each of its binaries is a binary of an earlier
-    variant.
+    """Return True if a variant has at least `REPEATED` trials, all with binaries that earlier variants already had.
 
     Args:
         mine: binary digest of each ended trial of the variant, None if the trial did not compile.

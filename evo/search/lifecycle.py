@@ -23,7 +23,7 @@ State: TypeAlias = Literal["running", "paused", "stopping", "finished", "cancell
 Command: TypeAlias = Literal["pause", "resume", "stop", "cancel", "finish", "fail", "ablate"]
 
 TERMINAL: frozenset[State] = frozenset({"finished", "cancelled", "failed"})
-"""Final states. A finished search can still run an ablation of its champion, after which it is finished again."""
+"""Final states. A finished search may run an ablation of its champion, and is then finished again."""
 
 _TARGET: dict[Command, State] = {
     "pause": "paused",
@@ -36,7 +36,7 @@ _TARGET: dict[Command, State] = {
 }
 
 _OWN: frozenset[Command] = frozenset({"finish", "fail"})
-"""Commands that only the service issues."""
+"""Commands that only the service itself issues, not its users."""
 
 _LEGAL: dict[State, frozenset[Command]] = {
     "running": frozenset({"pause", "stop", "cancel", "finish", "fail"}),
@@ -104,7 +104,7 @@ _BY_CONFIG = re.compile(
     r"must be|timed? ?out|ran past",
     re.IGNORECASE,
 )
-"""Matches errors that depend on the config: an exceeded limit, or a check written by the author."""
+"""Matches errors that may depend on the config: an exceeded limit, or a check written by the author."""
 
 
 def same_error(ended: Sequence[Trial], coverage: Coverage | None = None) -> str | None:
@@ -171,11 +171,9 @@ def _failed_checks(ended: Sequence[Trial], coverage: Coverage | None) -> str | N
     failed = f"the first {len(ended)} configs {_FAILED[first.kind]}: {_cause(first).rstrip('.')}"
     remedy = "Correct the source or family.toml"
     if not deciding:
-        return f"{failed}. No tunable has an influence on this, so every config fails. {remedy}"
+        return f"{failed}. No tunable affects this, so every config fails. {remedy}"
     every = f"every value of {deciding[0]}" if len(deciding) == 1 else f"every combination of {', '.join(deciding)}"
-    return (
-        f"{failed}. These configs have {every}, and no other tunable has an influence, so every config fails. {remedy}"
-    )
+    return f"{failed}. These configs have {every}, and no other tunable affects this, so every config fails. {remedy}"
 
 
 def _every_choice(ended: Sequence[Trial], tunables: Sequence[str], coverage: Coverage | None) -> bool:
@@ -195,7 +193,7 @@ def _decided_by(ended: Sequence[Trial]) -> tuple[str, ...]:
 
 
 def _decided(trial: Trial) -> bool:
-    """Return True if a check or a limit refused a trial, and the tunables that decide this are known."""
+    """Return True if a check or a limit rejected a trial, and the tunables that decide this are known."""
     outcome = trial.outcome
     if not isinstance(outcome, CompileFailed | OverResources) or outcome.decided_by is None:
         return False

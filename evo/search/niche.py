@@ -1,4 +1,4 @@
-"""Niches: groups of variants of a search whose fastest kernels work alike.
+"""Niches: groups of variants whose fastest kernels have the same mechanisms, distribution of blocks, and bottleneck.
 
 A niche is defined by what the kernel uses, by the problem fields over which its blocks are distributed, and by what
 bounds its time. All three are measured: from the binary, from its launches, and from its time or its profile.
@@ -49,7 +49,7 @@ def niche_of(outcome: Outcome | None, roofline: Roofline | None, counters: Mappi
 
 
 def _busy(counters: Mapping[str, float]) -> Bound | None:
-    """Return the resource that a profile shows busy: main memory or the tensor units; None if neither of them is."""
+    """Return the resource that is busy according to a profile: main memory or the tensor units; None if neither is."""
     memory, tensor = counters.get("dram_share", 0.0), counters.get("tensor_active", 0.0)
     if max(memory, tensor) < BUSY:
         return None

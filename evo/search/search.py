@@ -1,4 +1,4 @@
-"""State of one search in memory. It proposes trials, records results, issues challenges, and decides when to stop."""
+"""One search in memory: proposes trials, records results, issues challenges, and decides when to stop."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class Budget:
                 reason = f"{limit} is out of range; accepted: {takes}; omit it for no limit"
                 raise InvalidInput(f"budget.{name}", reason)
         if self.cost is not None and self.cost_per_hour is None:
-            raise InvalidInput("budget.cost_per_hour", "required if budget.cost is set")
+            raise InvalidInput("budget.cost_per_hour", "must be set if budget.cost is set")
 
     def spent(self, elapsed_s: float) -> float | None:
         """Return the cost of a running time of `elapsed_s` seconds; None if `cost_per_hour` is not set."""
@@ -60,7 +60,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Logged:
-    """One stored trial. From these entries, a search is restored with the original order of proposals and results.
+    """One stored trial. A list of them restores a search, with the original order of proposals and results.
 
     Attributes:
         seen: number of trials that had ended when this trial was proposed.
@@ -197,12 +197,12 @@ class Search:
             self.challengers.learn(each)
 
     def precedes(self, log: Collection[Logged]) -> bool:
-        """Return True if a stored log contains the trials that this search proposed last and ended last.
+        """Return True if a stored log agrees with this search about the latest proposed and the latest ended trial.
 
-        Otherwise the stored log was replaced, e.g. because a backup was restored.
+        If not, the stored log was replaced, e.g. because a backup was restored.
 
         Args:
-            log: the trials that this search proposed last and ended last, as stored, and all later trials.
+            log: part of the stored log: these two trials and all later trials.
         """
         asked, finished = self.history.asked[-1:], self.history.finished[-1:]
         proposed = {each.trial.number: each.trial.config for each in log}
@@ -226,7 +226,7 @@ class Search:
         return len(self.history.asked), len(self.history.finished), len(self.challengers)
 
     def stop_reason(self, elapsed_s: float) -> StopReason | None:
-        """Return the reason why no further trial should be proposed; None if the search should continue.
+        """Return the reason to propose no more trials; None if the search should continue.
 
         Args:
             elapsed_s: running time of the search in seconds.
@@ -290,6 +290,6 @@ def _check_log(asked: list[Logged], ended: list[Logged]) -> None:
         if (entry.position is None) != (entry.trial.outcome is None):
             raise EvoError(f"trial {entry.trial.number} must have both an outcome and a position, or neither")
         if not 0 <= entry.seen <= len(ended) or (entry.position is not None and entry.position < entry.seen):
-            raise EvoError(f"trial {entry.trial.number} is stored with an impossible number of earlier outcomes")
+            raise EvoError(f"trial {entry.trial.number} is stored with a wrong number of earlier outcomes")
     if any(earlier.seen > later.seen for earlier, later in pairwise(asked)):
         raise EvoError("a later trial is stored with fewer earlier outcomes than the one before")

@@ -37,7 +37,7 @@ BINARY: Mapping[str, str] = {
     "threads": "several threads",
     "FMA": "fused multiply and add",
 }
-"""Mechanisms of sources, by the mechanism of a binary (`workers.build.kernel`) that implies them."""
+"""Mechanism of a source, by the mechanism of a binary (`workers.build.kernel`) from which it follows."""
 
 
 def mechanisms(sources: Sequence[str], *, cuda: bool) -> tuple[str, ...]:

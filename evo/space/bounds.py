@@ -1,6 +1,6 @@
 """Decides by interval arithmetic whether a constraint can still hold when only some of its names have values.
 
-Each name without a value (a free name) is represented by the range of its possible values. The answer "can hold" may be
+Each name without a value (a free name) is represented by the range of its possible values. The result "can hold" may be
 wrong, but "cannot hold" is always right. A part of the constraint without known bounds, such as a string or a division
 by a range that contains zero, is assumed to have any value.
 
@@ -26,14 +26,14 @@ EXACT = float(1 << 53)
 
 @dataclass(frozen=True)
 class Range:
-    """Bounds of a value, element by element. For a known value, `low` and `high` are the same array object."""
+    """Lower and upper bounds of an array's elements. For known values, `low` and `high` are the same array object."""
 
     low: npt.NDArray[np.float64]
     high: npt.NDArray[np.float64]
 
     @classmethod
     def of(cls, low: Any, high: Any) -> "Range":
-        """Return a range. Bounds with a magnitude above `EXACT` are widened."""
+        """Return the range from `low` to `high`. Bounds with a magnitude above `EXACT` are widened."""
         low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
         return cls(
             np.where(low > -EXACT, np.minimum(low, EXACT), -np.inf),
@@ -135,7 +135,7 @@ class _Relaxation:
         )
 
     def _text(self, node: ast.expr) -> npt.NDArray[np.str_] | None:
-        """Return the known text of a node, element by element; None if the node is a number or an unbound name."""
+        """Return the strings that are the node's value; None if the value is a number, unknown, or computed."""
         match node:
             case ast.Constant(value=str() as value):
                 return np.asarray(value)

@@ -12,13 +12,13 @@ from evo.space.space import Space
 from evo.trial import Config
 
 Pair: TypeAlias = tuple[int, int, int, int]
-"""Values of two tunables, as indices (tunable, value, tunable, value). For a single value, both halves are equal."""
+"""One value of each of two tunables, as indices (tunable, value, tunable, value). A value also pairs with itself."""
 
 SAMPLED = 1 << 13
-"""Number of random configs that represent a space that is not enumerated."""
+"""Number of random configs from which pairs are collected if the space is not enumerated."""
 
 MOST_PAIRS = 100_000
-"""Maximum number of combinations of the values of two tunables. A search of a larger space never counts as complete."""
+"""Maximum number of value combinations of any two tunables. In a space with more, `complete` always returns False."""
 
 
 class Coverage:
@@ -27,7 +27,7 @@ class Coverage:
     There are two checks, for failures with a known and with an unknown cause:
 
     - `every_choice`: If the failure is known to depend only on some tunables, and configs with every combination of
-      their values fail, then every config fails. This is certain. With no such tunable, one config is enough.
+      their values fail, then every config fails. This is certain. If it depends on no tunable, one config is enough.
     - `complete`: If the tunables are unknown and configs with every pair of values of two tunables fail, no choice of
       the values of two tunables avoids the failure. Its cause affects all configs, or depends on more than two
       tunables. Two tunables with k values each need at least k² configs, so most searches of large spaces end earlier.
@@ -56,7 +56,7 @@ class Coverage:
         return len(np.unique(self._space.indices[:, columns], axis=0))
 
     def complete(self, configs: Sequence[Config]) -> bool:
-        """Return True if every pair occurs in the configs.
+        """Return True if the configs contain every pair of values that occurs in a valid config.
 
         Args:
             configs: the configs of the previous call, followed by new configs. Only the new configs are read.
@@ -82,7 +82,7 @@ class Coverage:
 
 
 def _pairs(rows: Indices, sizes: Sequence[int]) -> set[Pair]:
-    """Return the pairs of values in rows of value indices."""
+    """Return all pairs of values that occur together in a row of value indices."""
     found: set[Pair] = set()
     for one, other in combinations_with_replacement(range(len(sizes)), 2):
         together = np.zeros((sizes[one], sizes[other]), dtype=bool)

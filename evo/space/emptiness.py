@@ -10,7 +10,7 @@ from evo.space.tunable import Constraint, Tunable
 from evo.trial import Value
 
 CHECK_EFFORT = MAX_EFFORT // 100
-"""Number of constraint terms that one check for contradicting constraints may evaluate."""
+"""Maximum number of constraint terms that one check for contradicting constraints evaluates."""
 
 
 class EmptySpace(InvalidInput):
@@ -39,7 +39,7 @@ def explain(
 
     Args:
         tunables, constraints, constants: as for `Space`.
-        limit: maximum number of points to list. If more are left before the named constraint, the message does not
+        limit: maximum number of points to count. If more are left before the named constraint, the message does not
             state their number.
     """
 

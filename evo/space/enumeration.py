@@ -1,4 +1,4 @@
-"""Lists the valid points of a space without forming all combinations of values.
+"""Enumerates the valid points of a space without forming all combinations of values.
 
 A point has a value for each tunable. A partial point has values only for the first tunables of the plan
 (`evo.space.plan`). Each step combines all partial points with the values of one more tunable, which is called *joining*
@@ -36,7 +36,7 @@ FAR_BEYOND = 100
 """A space is not enumerated if the estimated number of points exceeds the limit by this factor."""
 
 MAX_EFFORT = 4_000_000_000
-"""Number of constraint terms that an enumeration may evaluate, which takes some seconds. A space that needs more is
+"""Maximum number of constraint terms that an enumeration evaluates; this takes some seconds. A space that needs more is
 sampled instead.
 """
 
@@ -128,7 +128,7 @@ class Listing:
 
 
 class Lister:
-    """Lists the valid points of a space once, in the order of its plan."""
+    """Enumerates valid points in the order of a plan. An instance counts its effort, so it is used only once."""
 
     def __init__(self, plan: Plan, *, limit: int, max_effort: int = MAX_EFFORT) -> None:
         self.plan = plan
@@ -137,7 +137,7 @@ class Lister:
         self.effort = 0
 
     def list(self) -> Listing:
-        """List all valid points if there are at most `limit`. For an empty space, the points have no rows."""
+        """Enumerate all valid points if there are at most `limit`. For an empty space, the points have no rows."""
         prefix = START
         for level in range(len(self.plan.steps)):
             grown = self._gather(self._grow(prefix, level))
@@ -154,7 +154,7 @@ class Lister:
 
     @property
     def exhausted(self) -> bool:
-        """True if the enumeration has evaluated as many constraint terms as its limit allows."""
+        """True if the enumeration has evaluated more constraint terms than `max_effort`."""
         return self.effort > self.max_effort
 
     def complete(self, partial: Partial) -> Iterator[Partial]:
@@ -168,7 +168,7 @@ class Lister:
                 yield from self.complete(grown)
 
     def _gather(self, blocks: Iterator[Partial]) -> Partial | None:
-        """Return all blocks as one; None if there are more rows than the limit, or if the effort limit is reached."""
+        """Return all blocks as one; None if they have more rows than the limit, or if the effort limit is reached."""
         found: list[Partial] = []
         count = 0
         for block in blocks:

@@ -109,7 +109,7 @@ class CachedFunction:
         self._known = np.full(math.prod(shape), UNKNOWN, dtype=np.int8)
 
     def of(self, partial: Partial) -> Mask:
-        """Return the value of the function for each point."""
+        """Return the function's result for each point, from the cache if possible."""
         codes = np.zeros(partial.rows, dtype=np.intp)
         for index, size in zip(self._places, self._shape, strict=True):
             codes = codes * size + partial.columns[index]
@@ -253,7 +253,7 @@ class Plan:
         return can_hold(constraint.expression, bound, self._ranges)
 
     def _places(self, constraint: Constraint) -> tuple[int, ...]:
-        """Return the indices of the steps that join the tunables of a constraint."""
+        """Return the indices of the steps that join the constraint's tunables."""
         if id(constraint) not in self._joined_at:
             names = constraint.expression.names
             indices = [index for index, step in enumerate(self.steps) if step.tunable.name in names]

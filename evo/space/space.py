@@ -86,7 +86,7 @@ class Space:
             ValueError: the space is too large to be enumerated (`valid_count` is None).
         """
         if not isinstance(self._valid, Listed):
-            raise ValueError("the valid configs of this space are drawn, not listed; check valid_count first")
+            raise ValueError("this space is too large to be enumerated; check that valid_count is not None")
         return self._valid.indices
 
     def __contains__(self, config: object) -> bool:
@@ -264,7 +264,7 @@ class Space:
 
     def _check(self) -> None:
         if not 1 <= len(self.tunables) <= MAX_TUNABLES:
-            raise InvalidInput("tunables", f"a space has from 1 to {MAX_TUNABLES} tunables, not {len(self.tunables)}")
+            raise InvalidInput("tunables", f"there must be from 1 to {MAX_TUNABLES} tunables, not {len(self.tunables)}")
         for name in self.names:
             if self.names.count(name) > 1 or name in self.constants:
                 raise InvalidInput(f"tunables.{name}", "the name is used by another tunable, field or limit; rename it")
@@ -281,7 +281,7 @@ class Space:
 
     def _listed_keys(self, plan: Plan, valid_keys: Iterable[str]) -> Listed:
         if self.product_size >= INTEGER_LIMIT:
-            raise InvalidInput("valid_keys", f"a recorded space has fewer than 2**62 points, not {self.product_size}")
+            raise InvalidInput("valid_keys", f"there must be fewer than 2**62 points, not {self.product_size}")
         rows = [self._key_row(key) for key in valid_keys]
         if not rows:
             raise EmptySpace("valid_keys", "no config is recorded", ["record at least one"])
@@ -291,7 +291,7 @@ class Space:
         texts = key.split(",")
         if len(texts) != len(self.tunables):
             tunables = f"{len(self.tunables)} tunables: {', '.join(self.names)}"
-            raise InvalidInput("key", f"`{key}` has {len(texts)} values, but there are {tunables}")
+            raise InvalidInput("key", f"`{key}` has {len(texts)} values; it must have one for each of the {tunables}")
         return [tunable.parse(text, f"key.{tunable.name}") for tunable, text in zip(self.tunables, texts, strict=True)]
 
     def _distances(self, row: Indices) -> list[npt.NDArray[np.float64]]:

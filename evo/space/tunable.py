@@ -106,7 +106,7 @@ class Tunable:
 
     @property
     def _instead(self) -> str:
-        """What to write for a default that is not a value, as the end of an error."""
+        """Correction of a default that is not one of the values, as the end of an error."""
         numbers = numbers_in(self.values)
         if numbers is not None and isinstance(self.default, int | float) and not isinstance(self.default, bool):
             return f"; the values are strings: write values = {as_toml(numbers)}"
@@ -198,7 +198,7 @@ def _check_values(values: Sequence[object], field: str) -> None:
     if len(kinds) > 1:
         texts = dict.fromkeys(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
         listed = ", ".join(f'"{text}"' for text in list(texts)[:8])
-        remedy = f"all values of a tunable have one type; write them as strings, [{listed}{', …' * (len(texts) > 8)}]"
+        remedy = f"all values of a tunable must have one type; use strings, [{listed}{', …' * (len(texts) > 8)}]"
         raise InvalidInput(field, f"mixes {' and '.join(kinds)}; {remedy:.300}")
     seen: dict[object, object] = {}
     for value in values:

@@ -221,7 +221,7 @@ class Drawn:
         blocks = itertools.chain([self._pool(0)], self.draws(np.random.default_rng(0), 1))
         block = next((rows for rows in blocks if len(rows)), None)
         if block is None:
-            raise EmptySpace("constraints", "none of millions of random configs is valid", ["loosen them"])
+            raise EmptySpace("constraints", "none of millions of random configs is valid", ["relax the constraints"])
         self._known_valid = block[:1]
 
     def contains(self, rows: Indices) -> Mask:
@@ -240,7 +240,7 @@ class Drawn:
         return chosen
 
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
-        """Return the row that `Nearest` finds or, if it finds none, a near row that a local descent finds."""
+        """Return the row that `Nearest` finds. If it finds none, return a near row, found by a local descent."""
         found = Nearest(plan=self._plan, distances=distances, rng=rng).find()
         return self._nearest_drawn(distances, rng) if found is None else found
 

@@ -1,4 +1,4 @@
-"""Search strategies by name. All strategies implement the contract of `evo.strategy.base`.
+"""Search strategies by name. All strategies implement the protocol `evo.strategy.base.Strategy`.
 
 A strategy is a class decorated with `@strategy("name")` in a module of this package, or a class that another package
 lists in the entry-point group ``kernel_evo.strategies``.
@@ -51,7 +51,7 @@ def named(name: str) -> Callable[[Context], Strategy]:
 
 
 def build(name: str, context: Context) -> Strategy:
-    """Build a strategy for one search. It first proposes the warm starts and the advice in `context`.
+    """Build a strategy for one search. The strategy first proposes the warm starts and the advice in `context`.
 
     Raises:
         NotFound: no strategy has this name.

@@ -1,4 +1,4 @@
-"""Contract between a search and the strategies that propose its configs."""
+"""Interface between a search and the strategies that propose its configs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from evo.trial.history import History
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """The input from which a strategy is built.
+    """What a strategy knows about its search at the start.
 
     Attributes:
         space: the space to search.
@@ -22,7 +22,7 @@ class Context:
             on this device, and the author's measured configs. All later proposals depend on their results.
         advice: valid configs that were fast on a different device or according to a different tool, the most promising
             first. The first two are always tried. The others are tried until a config that is not advice is as fast as
-            the best advised config, so that bad advice wastes few trials.
+            the best advised config. Bad advice therefore wastes few trials.
     """
 
     space: Space

@@ -18,7 +18,7 @@ BROOD = 32
 
 @strategy("evolution")
 class Evolution:
-    """Evolution whose parents are the best trials so far. Without generations, no worker waits for another."""
+    """Evolution whose parents are the best trials so far. There are no generations, so no worker waits for another."""
 
     def __init__(self, context: Context) -> None:
         self._space = context.space

@@ -28,14 +28,13 @@ STAGNANT = 16
 """The search stagnates if more than this number of trials have ended since the best trial."""
 
 NICHE_EVERY = 3
-"""Every `NICHE_EVERY`-th proposal is for a niche, as long as a niche should get a trial."""
+"""Every `NICHE_EVERY`-th proposal is for a niche, until all niches have used their quotas of trials."""
 
 SUGGESTED = 100
 """Number of configs that an arm (a generator of suggestions) suggests per proposal."""
 
 NEIGHBOUR_SHARE = 0.5
-"""Fraction of proposals near working configs after the initial design, while too few trials have times for the
-surrogate.
+"""Fraction of proposals near working configs after the initial design, while the surrogate has too few timed trials.
 """
 
 

@@ -39,7 +39,7 @@ class KernelEvoSampler(BaseSampler):
         space: parameters that are searched together, as Optuna distributions (choices, ints or floats) by name. If a
             float has no step, or a number has over a thousand values, 1,001 of its values are searched. A parameter
             that a trial does not suggest, e.g. a conditional one, is assumed to have no effect on this trial. If
-            `space` is None, the parameters that all completed trials share are searched (at most 64), as by Optuna's
+            `space` is None, the parameters that all completed trials share are searched (at most 64), as in Optuna's
             own samplers.
         constraints: expressions over the parameters in Python syntax, e.g. ``"BLOCK * STAGES <= 256"``.
         strategy: one of `evo.strategy.STRATEGIES`. If None, the default strategy is used.
@@ -176,7 +176,7 @@ def _random_seed() -> int:
 def _check_kinds(space: object, constraints: object, seed: object) -> None:
     """Check the types of the arguments. The messages are detailed because studies are often set up interactively."""
     if isinstance(constraints, str):
-        raise InvalidInput("constraints", f"is one string; pass a sequence: [{constraints!r:.100}]")
+        raise InvalidInput("constraints", f"must be a sequence of strings, not one string; pass [{constraints!r:.100}]")
     if not isinstance(constraints, Sequence) or not all(isinstance(each, str) for each in constraints):
         raise InvalidInput("constraints", f"expected a sequence of strings, got {constraints!r:.100}")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
@@ -198,8 +198,8 @@ def _check(axes: Sequence[Axis], constraints: Sequence[str]) -> None:
         if wrong := sorted(expression.names & incomparable):
             raise InvalidInput(
                 f"constraints[{index}]",
-                f"`{wrong[0]}` has choices that cannot be compared (of several types, None, or strings with spaces): "
-                "use only numbers, or only words",
+                f"`{wrong[0]}` has choices that constraints cannot compare (several types, None, or strings with "
+                "spaces); use only numbers, or only words",
             )
 
 
@@ -217,5 +217,5 @@ def _warn_of_unknown(axes: Sequence[Axis], constraints: Sequence[str]) -> None:
 def _check_single_objective(study: Study) -> None:
     if len(study.directions) > 1:
         raise InvalidInput(
-            "study", "KernelEvoSampler minimises or maximises one value; this study has several objectives"
+            "study", "has several objectives, but KernelEvoSampler supports only one; use a study with one direction"
         )

@@ -1,4 +1,4 @@
-"""Texts such as ``B=1,S=64..128``: lists of values by name, lists of problems, and ranges of lengths."""
+"""Parses strings such as ``B=1,S=64..128``: values by name, lists of problems, and ranges of lengths."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from itertools import product
 from evo.errors import InvalidInput
 
 MAX_TEXT, MAX_FIELDS = 2_000, 100
-"""Maximum number of characters, and of fields, in one text. Each field of a filter becomes a condition of a query."""
+"""Maximum number of characters, and of fields, in one string. Each field of a filter becomes a database condition."""
 MOST_SHAPES = 100
 """Maximum number of problems that one command searches."""
 POINTS = 7
@@ -49,7 +49,7 @@ _ASSIGNED = re.compile(r"-{0,2}D?\s*([A-Za-z_]\w*)\s*(?::=|=>|[=:\s])\s*([\w.+-]
 
 
 def _assignments(text: str, example: str) -> str:
-    """Return what to write for a string such as ``{"A": 1}`` or ``A:1``; an example if its meaning is unclear."""
+    """Correct a string such as ``{"A": 1}`` or ``A:1`` to ``A=1``; return the example if the meaning is unclear."""
     pieces = re.split(r"[,;&]", re.sub(r"[{}'\"]", "", text))
     found = [_ASSIGNED.fullmatch(piece.strip()) for piece in pieces if piece.strip()]
     if not found or None in found:
@@ -62,7 +62,7 @@ _SEPARATED = re.compile(r"(?<=[^\s=;])(?:\s*;\s*|\s+)(?=[A-Za-z_]\w*\s*=)")
 
 
 def _pieces(text: str, what: str) -> list[str]:
-    """Return the parts of a string between its commas. A comma after the last part is allowed."""
+    """Split a string at its commas. A trailing comma is allowed."""
     pieces = [piece.strip() for piece in text.split(",")]
     if not pieces[-1]:
         pieces.pop()
@@ -73,7 +73,7 @@ def _pieces(text: str, what: str) -> list[str]:
         )
     if (joined := next((piece for piece in pieces if _SEPARATED.search(piece)), None)) is not None:
         commas = _SEPARATED.sub(",", joined)
-        raise InvalidInput(what, f"`{joined}` has no comma between the parts; write `{commas}`")
+        raise InvalidInput(what, f"`{joined}` must have a comma between its parts; write `{commas}`")
     return pieces
 
 
@@ -81,7 +81,7 @@ def split_shapes(text: str) -> list[str]:
     """Return the problems that a string such as ``B=2,S=128,256`` denotes: ``B=2,S=128`` and ``B=2,S=256``.
 
     There is one problem per combination of values, in the order of the values and without duplicates. A range
-    (``S=1..4096``) denotes the lengths that `lengths_of` returns. A text that begins with a value without a name is
+    (``S=1..4096``) denotes the lengths that `lengths_of` returns. A string that begins with a value without a name is
     returned unchanged.
 
     Raises:

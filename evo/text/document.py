@@ -30,7 +30,7 @@ _ENDS = {
     "'": re.compile(r"['\n]"),
     "#": re.compile(r"\n"),
 }
-"""Patterns for the end of a quotation or comment, by the characters that begin it. They also match escapes to skip."""
+"""Patterns that end a quotation or comment, by the characters that begin it. They also match escapes, to skip them."""
 
 _KEY = re.compile(rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{LONGEST_KEY}}}")
 

@@ -21,7 +21,7 @@ LARGEST_ID = 2**31 - 1
 """The largest id or trial number that every supported database can store."""
 
 SHORTEST_US, LONGEST_US = 1e-6, 1e12
-"""Limits of a kernel's time: a picosecond, and eleven days. Charts and sums depend on them."""
+"""Minimum and maximum time of a kernel: a picosecond and eleven days. Charts and sums rely on these limits."""
 
 LONGEST_S = 1e9
 """Upper limit of a stage's time and of time limits: thirty years."""
@@ -31,7 +31,7 @@ LARGEST_FIGURE = 1e18
 
 NOT_WHOLE = {"int_parsing", "int_parsing_size", "int_from_float", "int_type"}
 NO_FIELD = "is not a known field; check its spelling, or omit it"
-"""Reason for a field that the service does not know."""
+"""Error text for an unknown field."""
 _OF_TEXTS = {"int_type", "float_type", "bool_type"}
 """Pydantic errors of strict types, which refuse strings such as ``"5"`` in JSON."""
 _NO_NUMBER = {"float_parsing", "float_type", "finite_number"}
@@ -75,11 +75,11 @@ def figure(value: float) -> str:
 
 
 def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
-    """Return why a value is refused and what is accepted; None for an error of another kind.
+    """Describe why Pydantic refused a value, and what is accepted; None for kinds of errors without a description.
 
     Args:
         error: a Pydantic error.
-        limits: accepted values, e.g. from `accepted`; by default, the limit that was exceeded.
+        limits: description of the accepted values, e.g. from `accepted`; by default, the limit that was exceeded.
     """
     value = error["input"]
     given = value if isinstance(value, str) else literal_text(value, _SHOWN + 1)
@@ -116,9 +116,9 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
 
 
 def _converted(kind: str, value: object) -> str:
-    """Return a value of the wrong type in the right type, as the end of an error; empty if its meaning is unclear.
+    """Return the value as it should be written, as the end of an error about its type; empty if its meaning is unclear.
 
-    A list of one value stands for this value, and a single value stands for a list of this value.
+    A list of one value is taken to mean this value, and a single value to mean a list of this value.
     """
     scalar = isinstance(value, str | int | float) and not isinstance(value, bool)
     if kind in ("list_type", "tuple_type") and value is not None and (scalar or isinstance(value, Mapping)):
@@ -137,7 +137,7 @@ def _converted(kind: str, value: object) -> str:
 
 
 def _within(bounds: Mapping[str, Any]) -> str:
-    """Return a number within the bound that was exceeded."""
+    """Return an example of a number that meets the bounds."""
     beyond = next(bounds[name] + step for name, step in (("ge", 0), ("le", 0), ("gt", 1), ("lt", -1)) if name in bounds)
     return str(int(beyond) if beyond == int(beyond) else beyond)
 
@@ -157,7 +157,7 @@ def units(location: Sequence[int | str]) -> Mapping[str, float]:
     """Return the factors of the suffixes that users may write after a number, e.g. ``5m`` for five minutes.
 
     Args:
-        location: path of the field or option; its last part decides the units.
+        location: path of the field or option. The last part of the path determines the units.
     """
     name = str(location[-1]) if location else ""
     if (own := _IN_SECONDS.get(name)) is not None:

@@ -9,7 +9,7 @@ MAX_SHOWN = 100
 """Maximum number of characters of a wrong name that an error message repeats."""
 
 _LONG = 1000
-"""A list of names with more characters than this is omitted if the message suggests the closest name."""
+"""Maximum length of a list of names in a message that suggests the closest name. Longer lists are omitted."""
 
 _ALIASES: Sequence[tuple[str, Sequence[str]]] = (
     (r"(?:sm|compute|cc|arch)?[ _-]?(\d{1,2})[._]?(\d)[af]?", (r"sm_\1\2",)),

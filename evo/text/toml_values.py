@@ -1,4 +1,4 @@
-"""Values of a TOML document that have the wrong type, as they should be written, for the ends of errors."""
+"""Suggests how to write TOML values that have the wrong type, as the ends of error messages."""
 
 import json
 import re
@@ -76,7 +76,7 @@ _LONGEST_RANGE = 32
 
 
 def _values(value: object, of_strings: bool) -> list[Any]:
-    """Return the values that a string, or a table of limits, means as a list; empty if this is unclear."""
+    """Return the list of values that a string or a table of limits probably means; empty if unclear."""
     if isinstance(value, Mapping):
         given = (next((value[name] for name in names if name in value), None) for names in _RANGE_KEYS)
         limits = [number_meant(str(each)) for each in given if each is not None]

@@ -38,7 +38,7 @@ def one_line(text: str) -> str:
 
 
 def on_one_line(text: str, words: Iterable[str]) -> str:
-    """Escape tabs and line breaks from `words` in a message, and keep its other line breaks."""
+    """Escape the tabs and line breaks of `words` where they occur in a message. Keep the message's own line breaks."""
     for word in words:
         for part in set(_AROUND_BREAK.findall(word)):
             text = text.replace(part, one_line(part))

@@ -90,7 +90,7 @@ def processes_text(count: int) -> str:
 
 
 def timed_text(count: int) -> str:
-    """Return which process measured a time, as text, e.g. ``in the first of 5 fresh processes``."""
+    """Return text that states which process measured a time, e.g. ``in the first of 5 fresh processes``."""
     return f"in the first of {count} fresh processes" if count > 1 else "in one fresh process"
 
 
@@ -138,14 +138,14 @@ OVER_LIMIT = 1.05
 
 
 def over_limit_text(share: float | None) -> str:
-    """Return the reason why a kernel reaches more than the limit of its device; empty if it does not."""
+    """Return the reason why a kernel reaches more than the roofline limit; empty if it does not."""
     if share is None or share <= OVER_LIMIT:
         return ""
     return (
         "More than 100 %: the limit is too low. Either the device is faster than its known rates, which are from a "
-        "datasheet or were measured while other programs slowed the machine; or the kernel needs less work than [work] "
-        "in family.toml states. To measure the rates of a CPU again, restart its worker, at least an hour after its "
-        "start, while the machine is idle, and start a new search."
+        "datasheet or were measured while other programs slowed the machine; or the kernel needs fewer operations "
+        "or bytes than [work] in family.toml states. To measure the rates of a CPU again, restart its worker, at least "
+        "an hour after its start, while the machine is idle, and start a new search."
     )
 
 

@@ -8,7 +8,7 @@ from evo.trial.outcome import Estimated, Measured, Outcome
 
 Value: TypeAlias = bool | int | float | str
 Config: TypeAlias = Mapping[str, Value]
-"""Value of each tunable by name. A config is complete, and in the order of the space's tunables."""
+"""Value of each tunable by name. A config has a value for every tunable, in the space's order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class Proposal:
     """A config that a strategy proposes for measurement.
 
     Attributes:
-        origin: method of the strategy that made the config, e.g. ``random``, ``tpe``, ``crossover``.
+        origin: method by which the strategy made the config, e.g. ``random``, ``tpe``, ``crossover``.
         parents: numbers of the trials from which the config was derived, oldest first.
     """
 
@@ -26,11 +26,10 @@ class Proposal:
 
 
 def quick_cost(outcome: Outcome | None) -> float | None:
-    """Return the number that ranks a trial by its quick samples or estimate; None if it has no time. The lowest is the
-    best.
+    """Return the cost of a trial from its quick samples or estimate (lower is better); None if it has no time.
 
-    This is the cost under the search's metric (`evo.promotion.goal`) or, in a search without a metric, the time in µs.
-    A later confirmation does not change it, so it is comparable between confirmed and other trials of a search.
+    The cost is computed from the search's metric (`evo.promotion.goal`); without a metric, it is the time in µs. A
+    later confirmation does not change it, so it is comparable between confirmed and other trials of a search.
     """
     cost = outcome.cost if isinstance(outcome, Measured | Estimated) else None
     return quick_time_us(outcome) if cost is None else cost
@@ -71,7 +70,7 @@ class Trial:
 
     @property
     def cost(self) -> float | None:
-        """Number that ranks trials; see `quick_cost`."""
+        """Cost by which trials are ranked; see `quick_cost`."""
         return quick_cost(self.outcome)
 
     @property

@@ -27,7 +27,7 @@ from evo.trial.outcome import (
 LOG_LINES = 12
 
 _PLACE = re.compile(r": (?:In|At) .*:$|^In file included from |^\s+from \S+:\d+(?::\d+)?[:,]$")
-"""Matches lines that GCC prints before an error to state its location."""
+"""Matches lines that GCC prints before an error to state the error's location."""
 
 
 def detail_text(outcome: Outcome) -> str:
@@ -56,7 +56,8 @@ def detail_text(outcome: Outcome) -> str:
         case Impossible():
             floor = time_text(outcome.floor_us)
             text = (
-                f"{time_text(outcome.timing.median_us)}, but the work takes at least {floor}, so the work was not done"
+                f"{time_text(outcome.timing.median_us)}, but the problem takes at least {floor}, so "
+                "the kernel did not compute everything"
             )
         case Abandoned():
             text = f"its worker was lost {outcome.worker_losses} times"
@@ -79,7 +80,7 @@ def _estimate(outcome: Estimated) -> str:
 
 
 def _cached(parts: Mapping[str, float | None]) -> str:
-    """Return text on the bytes that the estimate expects in the L2 cache; empty if their number is unknown."""
+    """Describe how many of the moved bytes the estimate expects in the L2 cache; empty if this is unknown."""
     moved, cached = parts["bytes"], parts["cached_bytes"]
     if moved is None or cached is None:
         return ""
@@ -90,7 +91,7 @@ def _cached(parts: Mapping[str, float | None]) -> str:
 
 
 def first_lines(text: str, count: int = LOG_LINES) -> str:
-    """Return the first lines of a log, in which compilers usually report the cause."""
+    """Return the first `count` lines of a compiler log, which usually contain the cause of an error."""
     lines = text.strip().splitlines()
     rest = f"\n… {len(lines) - count} more lines" if len(lines) > count else ""
     return "\n".join(lines[:count]) + rest

@@ -59,7 +59,7 @@ class History:
             insort(self._ranked, (trial.cost, trial.number, trial))
 
     def correct(self, number: int, cost: float) -> None:
-        """Rank a trial by the cost of a longer measurement. Later corrections of the same trial are ignored."""
+        """Replace a trial's cost with that of a longer measurement. Only the first correction of a trial counts."""
         if number in self.corrected:
             return
         trial = self.finished[self.position[number]]
@@ -68,7 +68,7 @@ class History:
         self.corrected[number] = cost
 
     def cost(self, trial: Trial) -> float | None:
-        """Return the cost that ranks an ended trial, corrected if a correction exists; None if it has no time."""
+        """Return the cost of an ended trial, after its correction if there is one; None if the trial has no time."""
         return self.corrected.get(trial.number, trial.cost)
 
     def with_costs(self, cost_of: Callable[[Trial], float]) -> "History":
@@ -98,7 +98,7 @@ class History:
         return [trial for _, _, trial in self._ranked[:count]]
 
     def kernels(self, count: int, *, excluding: Collection[str] = ()) -> list[Trial]:
-        """Return the best trials with different binaries, best first, at most `count`.
+        """Return at most `count` trials with different binaries, best first.
 
         Args:
             excluding: digests of binaries whose trials are skipped.

@@ -9,7 +9,7 @@ from evo.errors import InvalidInput
 from evo.text.wording import count_text, significant
 
 PROTOCOL_VERSION = 3
-"""Version of the timing protocol. It increases when a change of sampling can shift times; times of different versions
+"""Version of the timing protocol. It increases when a change in sampling may change times. Times of different versions
 are not comparable.
 """
 
@@ -60,9 +60,9 @@ class Objective:
         threads: number of CPU threads that a kernel may use.
         launch: ``plain``, or ``pdl`` (programmatic dependent launch, sm_90).
         accumulate: dtype of the accumulator. It defines the accuracy class of the result.
-        target: a known GPU (`evo.device.estimate.target`) that replaces the device when configs and builds are checked:
-            a config must fit its limits, and the resource gates use them. In an estimate search, times are estimated
-            for this GPU. None if the device itself is used.
+        target: a known GPU (`evo.device.estimate.target`) whose limits replace those of the device when configs and
+            builds are checked. In an estimate search, times are estimated for this GPU. None if the device itself is
+            used.
         deterministic: True if a kernel whose output differs between runs on the same input is rejected.
         protocol: version of the timing protocol.
         metric: expression that is minimised or maximised (`evo.promotion.goal`). None if the time is minimised.
@@ -116,12 +116,12 @@ class Objective:
 
     @property
     def goals(self) -> tuple[str, ...]:
-        """The first and, if present, the second objective, as the command line accepts them."""
+        """The objectives, one or two, in the command line's syntax."""
         return (self.goal,) if self.second is None else (self.goal, self.second.goal)
 
     @property
     def axes(self) -> "tuple[Objective, Objective] | None":
-        """The two objectives of the search, or the time and the only metric. None if the time is the only objective."""
+        """The two objectives of the search, or the time and the only metric; None if only the time is minimised."""
         if self.second is not None:
             return self.first, self.second
         return None if self.metric is None else (replace(self, metric=None, direction="minimise"), self)

@@ -1,4 +1,4 @@
-"""Outcomes of trials: a closed union. The failure of a candidate is data, never an exception or a score of zero."""
+"""Outcomes of trials: a fixed set of data classes. A failed candidate is an outcome, never an exception."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -126,8 +126,8 @@ class OverResources:
     """The kernel was compiled, but the target cannot launch it, or it exceeds a resource limit of the policy.
 
     Attributes:
-        decided_by: tunables in the launch that decide whether the limit is exceeded, whatever the kernel itself uses.
-            None if they are unknown.
+        decided_by: if the launch alone exceeds the limit, whatever the kernel itself uses, the tunables in its
+            expression. None if they are unknown.
     """
 
     resource: str
@@ -177,8 +177,8 @@ class Crashed:
 
     Attributes:
         reason: the signal or the device's error.
-        killed: the process that was ended by a signal such as SIGKILL, which may come from a different program. Such a
-            crash counts against the candidate only if several attempts end in this way. None for all other crashes.
+        killed: the process that was killed by a signal such as SIGKILL, which another program may have sent. Such a
+            crash counts against the candidate only if it happens in several attempts. None for all other crashes.
     """
 
     stage: str
@@ -189,7 +189,7 @@ class Crashed:
 
 @dataclass(frozen=True, kw_only=True)
 class Impossible:
-    """The measured time is shorter than the roofline allows, so the kernel cannot have done the work."""
+    """The measured time is shorter than the roofline allows, so the kernel cannot have computed everything."""
 
     timing: Timing
     floor_us: float
@@ -206,7 +206,7 @@ class InvalidMeasurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Abandoned:
-    """The job lost its worker as often as the policy allows. The outcome gives no information about the config."""
+    """The job lost its worker too often (a limit of the policy). The outcome gives no information about the config."""
 
     worker_losses: int
     kind: Literal["abandoned"] = "abandoned"

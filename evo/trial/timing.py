@@ -8,17 +8,17 @@ import numpy as np
 from evo.trial.objective import PROTOCOL_VERSION
 
 _UNSTEADY = 0.1
-"""Samples whose interquartile range, divided by their median, is above this value are too noisy to compare kernels.
+"""Maximum interquartile range of the samples, divided by their median. Noisier samples cannot compare kernels.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Power:
-    """Average power of a device during spans of uninterrupted calls of one kernel, read from an energy meter.
+    """Average power of a device during intervals of uninterrupted calls of one kernel, read from an energy meter.
 
     Attributes:
-        samples_w: watts, one entry per span, in the order taken. The idle power of the device is included.
-        samples_us: microseconds per call in the same spans.
+        samples_w: watts, one entry per interval, in the order taken. The idle power of the device is included.
+        samples_us: microseconds per call in the same intervals.
         meter: name of the energy meter, e.g. ``RAPL package-0``.
     """
 

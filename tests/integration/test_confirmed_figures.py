@@ -214,7 +214,7 @@ def test_warning_about_slower_confirmation_is_in_view_and_report(stage: Stage) -
         material = read(session, stage.conductor.catalogue, view.id, stage.now).material
     text = to_markdown(search_report(material, Terms()))
     assert "Warning. Trial" in text and "30.0× as long" in text
-    assert re.search(r"its time \|.*confirmed; quick samples: ", text)
+    assert re.search(r"time of the winner \|.*confirmed; quick samples: ", text)
 
 
 def test_terminal_shows_confirmed_times_and_warnings(stage: Stage) -> None:
@@ -336,7 +336,7 @@ def test_progress_and_start_of_a_search_are_equal_on_page_rest_and_report(stage:
     with stage.database.read() as session:
         catalogue = stage.conductor.catalogue
         subject = to_markdown(search_report(read(session, catalogue, search, stage.now).material, Terms()))
-    assert "not yet" in subject.partition("begun")[2].partition("\n")[0]
+    assert "not yet" in subject.partition("started")[2].partition("\n")[0]
     stage.wait(60.0)
     stage.one()
     started = stage.now
@@ -345,7 +345,7 @@ def test_progress_and_start_of_a_search_are_equal_on_page_rest_and_report(stage:
     with stage.database.read() as session:
         assert board_of(session, search, stage.now).done == view.share_done == pytest.approx(0.5, abs=0.01)
         subject = to_markdown(search_report(read(session, catalogue, search, stage.now).material, Terms()))
-    assert f"{started:%H:%M} UTC" in subject.partition("begun")[2].partition("\n")[0]
+    assert f"{started:%H:%M} UTC" in subject.partition("started")[2].partition("\n")[0]
 
 
 @pytest.mark.parametrize("second", [False, True])

@@ -83,7 +83,7 @@ def test_start_form_submits_a_search_with_all_its_fields(page: httpx.Client) -> 
         ({"objective__second_direction": "maximise"}, {"objective.second_direction": "requires a second metric"}),
         ({"objective__target": "NVIDIA L4"}, {"objective.target": "is for GPUs"}),
         ({"objective__launch": "pdl"}, {"objective.launch": "accepted: plain"}),
-        ({"budget__cost": "3"}, {"budget.cost_per_hour": "required if budget.cost is set"}),
+        ({"budget__cost": "3"}, {"budget.cost_per_hour": "must be set if budget.cost is set"}),
         (
             {
                 "problem__N": " ",

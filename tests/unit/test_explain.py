@@ -52,7 +52,7 @@ TIMING = Timing(samples_us=(9.0, 10.0, 11.0))
         (Crashed(stage="measure", reason="SIGSEGV"), "during measure: SIGSEGV"),
         (
             Impossible(timing=TIMING, floor_us=50.0),
-            "10 µs, but the work takes at least 50 µs, so the work was not done",
+            "10 µs, but the problem takes at least 50 µs, so the kernel did not compute everything",
         ),
         (Abandoned(worker_losses=3), "its worker was lost 3 times"),
         (Cancelled(), ""),

@@ -44,7 +44,7 @@ def test_mission_report_marks_goals_reached_open_or_impossible() -> None:
         "| 16 µs | first target | open: the time is 1.12× the goal |",
         "| 8 µs | hoped-for time with FP8, lower end | impossible in this dtype: it takes at least 8.862 µs |",
         "| 5 µs | last target | impossible",
-        "The shortest possible time on this device is 8.862 µs hot and 13.98 µs cold: 49% is reached.",
+        "on this device is 8.862 µs hot and 13.98 µs cold; the kernel reaches 49% of this limit.",
         "| champion 5, confirmed, in one fresh process | 18 µs | 2.28× as fast |",
         "Decision: keep champion 5; it is 2.278× (2.278 to 2.278) as fast as torch FLASH in one process.",
         "| sm_mhz | 2040 |",
@@ -99,7 +99,7 @@ def test_mission_report_marks_statements_that_are_based_on_quick_samples() -> No
     text = report(replace(quick, search=replace(quick.search, champion=None)))
     assert "| reached (by quick samples, not confirmed) |" in text
     assert "open: the time is 1.12× the goal (by quick samples, not confirmed)" in text
-    assert "49% is reached (by quick samples, not confirmed)." in text
+    assert "the kernel reaches 49% of this limit (by quick samples, not confirmed)." in text
     assert "not confirmed)" not in report(quick)
 
 

@@ -157,6 +157,6 @@ def test_problem_text_with_too_many_fields_is_refused() -> None:
 @pytest.mark.parametrize("text", ["B=2;S=64", "B=2 ; S=64", "B=2 S=64", "B=2\tS=64"])
 @pytest.mark.parametrize("split", [lambda text: split_assignments(text, "problem"), split_shapes])
 def test_error_about_assignments_without_a_comma_shows_the_corrected_text(text: str, split: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"has no comma between the parts; write `B=2,S=64`"):
+    with pytest.raises(InvalidInput, match=r"must have a comma between its parts; write `B=2,S=64`"):
         split(text)
     assert split_assignments("B=a b; c, S = 64", "problem") == {"B": "a b; c", "S": "64"}

@@ -525,7 +525,7 @@ def test_recorded_space_has_exactly_the_configs_of_its_keys() -> None:
         ([1, 1.0], "the same"),
         ([1, True], "mixes bool and number"),
         ([1, "a"], "mixes number and text"),
-        (["1", 1, True], r'write them as strings, \["1", "true"\]'),
+        (["1", 1, True], r'use strings, \["1", "true"\]'),
         ([math.nan], "cannot be a value"),
         ([math.inf], "cannot be a value"),
         ([1 << 62], "cannot be a value"),

@@ -241,7 +241,7 @@ def test_error_for_a_comparison_with_digit_strings_suggests_numbers() -> None:
     [([1, "auto"], ["1", "auto"]), ([True, 2], ["true", "2"]), (["a", 0.5, False], ["a", "0.5", "false"])],
 )
 def test_error_for_mixed_tunable_values_suggests_strings(values: list[Any], written: list[str]) -> None:
-    with pytest.raises(InvalidInput, match="all values of a tunable have one type") as raised:
+    with pytest.raises(InvalidInput, match="all values of a tunable must have one type") as raised:
         Tunable(name="T", values=values)
     assert raised.value.reason.endswith(f"[{', '.join(json.dumps(each) for each in written)}]")
     assert Tunable(name="T", values=written).values == tuple(written)

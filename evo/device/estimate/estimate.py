@@ -18,8 +18,8 @@ SCHEDULERS = 4
 """Number of warp schedulers of a multiprocessor, from sm_70 to sm_120."""
 
 LAUNCH_US = 0.7
-"""Minimum duration of a launch in µs. The shortest measured time is 0.71 µs, for an empty kernel in a graph of plain
-launches on an H200 (docs/results). Other GPUs are assumed not to be faster.
+"""Minimum duration of a launch in µs. It is the shortest measured time: an empty kernel in a graph of plain launches on
+an H200 (docs/results). Other GPUs are assumed not to be faster.
 """
 
 
@@ -77,7 +77,7 @@ class Estimate:
 
 
 def estimate(work: Work | None, target: Device, used: Footprint, objective: Objective) -> Estimate:
-    """Return the estimated time of one build on the target.
+    """Estimate the time of one build on the target.
 
     Each warp is assumed to wait as long as it computes. If a scheduler has w resident warps, at least one of them is
     then ready during the fraction w / (w + 1) of the time.
@@ -87,7 +87,7 @@ def estimate(work: Work | None, target: Device, used: Footprint, objective: Obje
     """
     limit = stream_roofline(target, work and replace(work, flops=work.flops * used.effort), objective)
     if work is None or limit is None or target.ceilings is None:
-        raise InvalidInput("device", "the family has no [work] table, from which times are estimated")
+        raise InvalidInput("device", "the family has no [work] table, from which times are estimated; add it")
     multiprocessors = int(target.limits["sm_count"])
     busiest = math.ceil(used.blocks / multiprocessors)
     each, left = divmod(used.items, used.blocks)

@@ -9,12 +9,12 @@ from evo.family import Work
 from evo.trial.objective import Objective
 
 CLOCK_TOLERANCE = 0.2
-"""Tolerance of a datasheet's ceiling, because turbo may raise the clock by about this fraction."""
+"""Tolerance of a ceiling from a datasheet. Turbo may raise the clock by about this fraction."""
 
 Bound: TypeAlias = Literal["memory", "arithmetic", "latency"]
 
 BUSY = 0.6
-"""If a kernel reaches at least this share of the roofline, the roofline's resource bounds its time."""
+"""Minimum share of the roofline at which a kernel counts as bound by memory or compute instead of latency."""
 
 MOST_COLD_SETS = 4096
 """Maximum number of buffer sets through which cold calls rotate."""

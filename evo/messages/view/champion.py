@@ -108,7 +108,7 @@ class ChampionView(Deferred):
 
 @dataclass(frozen=True, kw_only=True)
 class RetiredView:
-    """A former champion of this search.
+    """A former champion that a search found.
 
     Attributes:
         reason: ``rolled back: …`` with the user's reason, or ``replaced by trial 7 of search 3``.

@@ -1,4 +1,4 @@
-"""Two metrics of each trial, one of which may be the time, and the Pareto front of the trials."""
+"""Computes two metrics for each trial (one may be the time), and the Pareto front of the trials."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MOST_METRICS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A metric of trials.
+    """A quantity by which trials are compared.
 
     Attributes:
         text: the expression as the user wrote it.

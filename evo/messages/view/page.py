@@ -17,7 +17,7 @@ class Deferred:
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """Numbers of items that a clean-up removed from the database and the artefact store.
+    """Counts of the items that a clean-up removed from the database and the artefact store.
 
     Attributes:
         searches_thinned: searches that were kept because they found a champion; only reports on their other trials were

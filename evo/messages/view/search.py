@@ -42,8 +42,8 @@ class BestView:
 
     Attributes:
         time_us: time in µs. `source` states whether it is confirmed, quick or estimated.
-        cost: number that ranks the trial in a search with a metric; `Objective.value` converts it to the metric. None
-            if trials are ranked by time.
+        cost: cost under the search's metric, lower is better; `Objective.value` converts it to the metric. None if
+            trials are ranked by time.
         estimated: True if the time is an estimate and the kernel never ran.
         interval: confidence interval of a confirmed time, in µs.
         quick_us: median of the quick samples in µs, if `time_us` is confirmed.
@@ -114,9 +114,10 @@ class ProvingView:
         trial: the challenger's number; None for an ablation.
         since: time at which a worker started the job; None while the job is queued.
         elapsed_s: seconds since the job started.
-        number: position, from 1, of the confirmation among those that began after the same number of trials.
-        planned: expected number of these confirmations. It grows if confirmed times are longer than quick times, and
-            shrinks if a trial is promoted.
+        number: position, from 1, of the confirmation in its series: the confirmations that began after the same number
+            of trials.
+        planned: expected number of confirmations in the series. It grows if confirmed times are longer than quick
+            times, and shrinks if a trial is promoted.
         left_s: expected seconds until the job ends, from the times of earlier confirmations. None if the job is queued,
             or if nothing is known.
         all_left_s: expected seconds until all planned confirmations have ended.
@@ -136,7 +137,7 @@ class ProvingView:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkingView:
-    """The job that a worker currently does for a search: a trial, or the timing of the baselines.
+    """A worker's current job for a search: a trial, or the timing of the baselines.
 
     Attributes:
         trial: number of the trial; None while the baselines are timed.
@@ -159,7 +160,7 @@ class WarmStartView:
         source: origin of the results as named by the submitter or, if `predicted`, the other problems.
         used: number of configs that are tried first.
         invalid: number of configs that are not in the space.
-        spare: number of configs that are left out because a search tries only a limited number of them first.
+        spare: number of configs that are omitted because the number of warm starts is limited.
         predicted: True if the configs are predicted from results of other problems.
     """
 

@@ -39,7 +39,8 @@ class TrialView(Deferred):
         time_us: time in µs: the confirmed time if this trial or its binary was confirmed, else the median of the quick
             samples in `outcome`, or the estimate.
         source: source of `time_us` (confirmed, quick or estimated); None if there is no time.
-        cost: number that ranks trials, lowest first: the cost under the search's metric or, without a metric, the time.
+        cost: cost by which trials are ranked, lower is better: under the search's metric if there is one, else the time
+            in µs.
         second_cost: cost under the search's second objective; None if the search has only one objective.
         quick_us: median of the quick samples, if `time_us` is confirmed.
         confirmed: result of the confirmation; None if there was none.
@@ -82,7 +83,7 @@ class TrialView(Deferred):
 
     @property
     def quick_cost(self) -> float | None:
-        """Number that ranks the trial by its quick samples or estimate; see `evo.trial.quick_cost`."""
+        """Cost of the trial from its quick samples or estimate; see `evo.trial.quick_cost`."""
         return quick_cost(self.outcome)
 
     def speedup(self, baselines: Mapping[str, Timing]) -> Figure | None:

@@ -258,7 +258,7 @@ class BriefView(Deferred):
         floor_us, bound: shortest possible time of the problem on this device, and the resource that limits it; None if
             unknown.
         baselines: time in µs of each baseline, by name.
-        tried: variants with a time, fastest first.
+        tried: variants with at least one timed config, fastest first.
         failed: variants without a measured config, latest first.
         unexplored: hints at hardware mechanisms that no variant uses yet.
         model: source of the PyTorch model whose outputs the kernel computes; empty if the family has none.

@@ -81,7 +81,7 @@ def without_figure(view: AblationView) -> str:
     if view.change.config is None:
         return f"not possible: it violates {view.change.reason}"
     if view.ablated is None:
-        return "not measured yet" if view.ended_at is None else "not measured: the ablation ended before its turn"
+        return "not measured yet" if view.ended_at is None else "not measured: the ablation ended too early"
     if view.ablated.same_binary:
         return "makes no difference: it compiles to the same binary"
     if view.ablated.failure is None:

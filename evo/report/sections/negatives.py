@@ -55,10 +55,7 @@ class Comparison:
         return finding(self.ratio, least=least) if self.is_conclusive and self.ratio is not None else None
 
     def negative(self, gain: float) -> bool:
-        """Return True if the interval excludes that the value saves the fraction `gain` of the time.
-
-        Without a ratio, the result is also True.
-        """
+        """Return True if the whole interval shows a saving below the fraction `gain`, or if there is no ratio."""
         return self.ratio is None or self.ratio.low > 1.0 - gain
 
 

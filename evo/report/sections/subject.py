@@ -36,15 +36,15 @@ def subject_blocks(material: Material) -> Iterator[Block]:
         "strategy": f"{search.strategy}, seed {search.seed}",
         "policy": search.policy.name,
         "state": f"{search.state}{reason} after {duration_text(search.elapsed_s)}",
-        "begun": "not yet" if search.started_at is None else f"{search.started_at:%Y-%m-%d %H:%M} UTC",
+        "started": "not yet" if search.started_at is None else f"{search.started_at:%Y-%m-%d %H:%M} UTC",
         "lowest estimate" if search.estimated else "winner": _winner(material),
     }
     if search.best is not None and not search.estimated:
-        rows["its time"] = _time(search.best)
+        rows["time of the winner"] = _time(search.best)
     if search.best is not None and search.objective.metric is not None:
-        rows["its metric"] = f"{search.objective.metric_text(search.best.cost)} ({search.objective.goal})"
+        rows["metric of the winner"] = f"{search.objective.metric_text(search.best.cost)} ({search.objective.goal})"
     if search.warm_start is not None:
-        rows["begun with"] = search.warm_start.words
+        rows["warm start"] = search.warm_start.words
     if search.notes:
         rows["notes"] = search.notes
     if search.estimated:

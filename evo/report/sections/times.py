@@ -65,7 +65,7 @@ def verdict_blocks(material: Material) -> Iterator[Block]:
     """
     challenges = material.search.challenges
     if not challenges:
-        yield Text(material.search.unchallenged or "No trial challenged.")
+        yield Text(material.search.unchallenged or "No trial became a challenger.")
         return
     rows = tuple((str(each.trial), each.verdict.summary) for each in challenges)
     yield Listed(("trial", "verdict"), rows)
@@ -92,7 +92,7 @@ def limit_blocks(material: Material) -> Iterator[Block]:
         fastest = "lowest estimate" if material.search.estimated else "best trial"
         yield Listed(("", fastest, "limit", "bound by", "reached"), tuple(rows), figures=1)
         if material.search.estimated:
-            yield Text("Limits by the datasheet. Estimates are computed from the limit and never fall below it.")
+            yield Text("Limits from the datasheet. Estimates are computed from the limit and never fall below it.")
         if reason := over_limit_text(max((share for _, share in limits if share is not None), default=None)):
             yield Text(reason)
     else:

@@ -1,4 +1,4 @@
-"""Records a program's calls of tensor functions as a suite. The weight of a problem is its number of calls."""
+"""Records a program's calls to tensor functions as a suite. The weight of a problem is its number of calls."""
 
 import json
 from collections import Counter

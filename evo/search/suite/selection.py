@@ -10,8 +10,7 @@ from evo.search.suite.suite import Goal
 from evo.trial import Config
 
 EXHAUSTIVE = 20_000
-"""Maximum number of sets that are all compared. If there are more, they are searched greedily and then improved by
-exchanges.
+"""Maximum number of sets for an exhaustive comparison. If there are more, a greedy search is improved by exchanges.
 """
 
 SIZES = (1, 2, 4, 8)
@@ -65,7 +64,7 @@ class ConfigSet:
 def best_set(measured: Measurements, size: int) -> ConfigSet:
     """Return the best set of at most `size` configs.
 
-    A set is better if its configs were measured on more calls. Sets with equally many calls are compared by
+    A set is better if its configs were measured on more calls. Sets with the same number of calls are compared by
     `ConfigSet.worst` if the goal is ``worst``, else by `ConfigSet.cost`.
     """
     candidates = sorted({candidate for times in measured.costs.values() for candidate in times})
@@ -100,10 +99,10 @@ class Unseen:
     """Result of a leave-one-out test over the problems.
 
     Attributes:
-        loss: geometric mean of the slowdowns of the judged problems. A slowdown is the time of the selected config
-            divided by the time of the problem's best config. None if no problem could be judged.
-        worst: largest slowdown; None if no problem could be judged.
-        judged: number of problems on which the selected config was measured.
+        loss: geometric mean of the slowdowns. A slowdown is the time of the selected config divided by the time of the
+            problem's best config. None if the selected config was measured on no problem.
+        worst: largest slowdown; None if `loss` is None.
+        judged: number of problems on which the selected config was measured. Only these have a slowdown.
         unmeasured: number of problems on which the selected config was not measured.
     """
 
@@ -114,7 +113,7 @@ class Unseen:
 
 
 def leave_one_out(measured: Measurements, size: int) -> Unseen:
-    """Return the estimated slowdown on problems that are not in the table.
+    """Estimate the slowdown on problems that are not in the table.
 
     Each problem is left out once and gets a config from the best set for the other problems.
     """
@@ -150,7 +149,7 @@ def _grown(measured: Measurements, candidates: Sequence[int], size: int) -> list
 
 
 def _exchanged(measured: Measurements, members: list[int], candidates: Sequence[int]) -> list[int]:
-    """Return the members after replacing one at a time, while this improves the set (the swap step of k-medoids)."""
+    """Replace one member at a time while this improves the set (the swap step of k-medoids), and return the members."""
     while True:
         others = [candidate for candidate in candidates if candidate not in members]
         swaps = [[new if each == old else each for each in members] for old in members for new in others]

@@ -50,10 +50,10 @@ class Suite:
     """Problems that are tuned together.
 
     Attributes:
-        goal: quantity that the suite minimises. ``time``: the total time of the calls; a long call matters more than a
-            short call. ``ratio``: the weighted mean of each call's time relative to its first measured time; long and
-            short calls matter equally. ``worst``: the largest slowdown of any call relative to its best config;
-            weights have no effect.
+        goal: quantity that the suite minimises. ``time``: the total time of the calls, so long calls matter more.
+            ``ratio``: the weighted mean of each call's time relative to its first measured time, so long and short
+            calls matter equally. ``worst``: the largest slowdown of any call relative to its best config; weights have
+            no effect.
         source: name of the suite or path of its file, for commands.
     """
 
@@ -93,7 +93,7 @@ def suite_from(document: Mapping[str, Any], name: str, source: str = "") -> Suit
             raise InvalidInput(key, unknown(key, ("goal", "call"), "keys of a suite"))
     goal = document.get("goal", "ratio")
     if goal not in get_args(Goal):
-        raise InvalidInput("goal", f"{literal_text(goal, 60)} is not one of {', '.join(get_args(Goal))}")
+        raise InvalidInput("goal", f"must be one of {', '.join(get_args(Goal))}, not {literal_text(goal, 60)}")
     listed = document.get("call")
     if not isinstance(listed, list) or not listed:
         raise InvalidInput("call", "a suite must have at least one [[call]] table with name, family and problem")
@@ -111,7 +111,7 @@ def _calls(listed: list[Any]) -> Iterator[Call]:
     for index, table in enumerate(listed):
         where = f"call[{index}]"
         if not isinstance(table, Mapping):
-            raise InvalidInput(where, "is not a table; write [[call]] above name, family and problem")
+            raise InvalidInput(where, "must be a table; write [[call]] above name, family and problem")
         yield from _expanded(table, where)
 
 
@@ -121,12 +121,12 @@ def _expanded(table: Mapping[str, Any], where: str) -> Iterator[Call]:
             raise InvalidInput(f"{where}.{key}", unknown(str(key), _FIELDS, "fields of a call"))
     name, family = (_text(table, key, where) for key in ("name", "family"))
     if _NAME.fullmatch(name) is None:
-        raise InvalidInput(f"{where}.name", f"{name!r:.60} is not a name; use letters, digits and . _ - + @ =")
+        raise InvalidInput(f"{where}.name", f"{name!r:.60} is not a valid name; use letters, digits and . _ - + @ =")
     problem, weight = table.get("problem", {}), table.get("weight", 1)
     if not isinstance(problem, Mapping):
-        raise InvalidInput(f"{where}.problem", "is not a table; write e.g. { rows = 1024, cols = 4096 }")
+        raise InvalidInput(f"{where}.problem", "must be a table, e.g. { rows = 1024, cols = 4096 }")
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= MOST:
-        raise InvalidInput(f"{where}.weight", f"{literal_text(weight, 60)} is not a positive number")
+        raise InvalidInput(f"{where}.weight", f"must be a positive number, not {literal_text(weight, 60)}")
     choices = [_values(value, f"{where}.problem.{field}") for field, value in problem.items()]
     several = [field for field, values in zip(problem, choices, strict=True) if len(values) > 1]
     combinations = list(itertools.islice(itertools.product(*choices), MOST_CALLS + 1))
@@ -139,7 +139,7 @@ def _expanded(table: Mapping[str, Any], where: str) -> Iterator[Call]:
 def _text(table: Mapping[str, Any], key: str, where: str) -> str:
     value = table.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise InvalidInput(f"{where}.{key}", "is missing: each call has a name and a family")
+        raise InvalidInput(f"{where}.{key}", "is missing; each call must have a name and a family")
     return value.strip()
 
 
@@ -151,7 +151,7 @@ def _values(entry: Any, where: str) -> list[Value]:
     found: list[Value] = []
     for each in entry if isinstance(entry, list) else [entry]:
         if not isinstance(each, bool | int | float | str):
-            raise InvalidInput(where, f"{literal_text(each, 60)} is not a number, a word, true or false")
+            raise InvalidInput(where, f"must be a number, a word, true or false, not {literal_text(each, 60)}")
         lengths = lengths_of(each, where) if isinstance(each, str) else None
         found += [each] if lengths is None else lengths
     if not found:

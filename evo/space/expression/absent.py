@@ -12,12 +12,13 @@ _TESTS = {"isnan": False, "isnull": False, "isna": False, "isfinite": True, "not
 
 
 def absent_name(name: str, scope: Collection[str]) -> bool:
-    """Return True if an unknown name is a word for a missing value."""
+    """Return True if a name is not in `scope` and means a missing value, e.g. ``nil``."""
     return name not in scope and name.lower() in ABSENT
 
 
 def without_absent(node: ast.expr, choices: Mapping[str, Sequence[Value]]) -> ast.expr | None:
-    """Return a comparison or call without missing values, or its constant value; None for nodes without them.
+    """Rewrite a comparison or call without None, null and NaN, or as a constant. Return None if it contains none of
+    them.
 
     ``N == None`` is false. If a value of N is the text ``none`` or the number 0, which may stand for a missing value,
     N is compared with this value instead. Comparisons with NaN are false, except ``!=``.

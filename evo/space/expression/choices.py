@@ -1,4 +1,4 @@
-"""Possible values of names: checks of compared constants, and conditions rewritten as lists of values."""
+"""Checks the constants with which names are compared, and rewrites conditions as lists of a name's values."""
 
 import ast
 import difflib
@@ -14,7 +14,7 @@ from evo.text.toml_values import as_toml, numbers_in
 from evo.trial import Value
 
 Scope: TypeAlias = Collection[str] | Mapping[str, Sequence[Value]]
-"""Names of an expression and, if known, their possible values. An empty list means that any value is possible."""
+"""Names that an expression may use, optionally with their possible values. An empty list allows any value."""
 
 
 BOUNDS: Mapping[str, int | float] = {
@@ -24,13 +24,13 @@ BOUNDS: Mapping[str, int | float] = {
     **dict.fromkeys(("uint_max", "uint32_max"), 2**32 - 1),
     **dict.fromkeys(("pi", "m_pi", "π"), math.pi),
 }
-"""Numbers by their names in other languages, in lower case. Expressions have no infinity, but all values are below
-`INTEGER_LIMIT`.
+"""Numbers by their names in other languages, in lower case. All values are below `INTEGER_LIMIT`, so the largest number
+replaces infinity.
 """
 
 
 def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]) -> dict[str, Value]:
-    """Return the probable value of each unknown name that seems to mean ``true``, ``false`` or a string."""
+    """Return the probable value of each unknown name that seems to mean a truth value, a number or a string."""
     texts = {value for values in choices.values() for value in values if isinstance(value, str)}
     meant: dict[str, Value] = {}
     for name in missing:
@@ -144,8 +144,9 @@ _OPERATORS: Mapping[type[Any], Callable[..., Any]] = {
 def by_values(node: ast.expr, choices: Mapping[str, Sequence[Value]]) -> ast.expr | None:
     """Convert a condition of another language over one name to a list of the values that satisfy it.
 
-    For example, ``ORDER.startswith("r")`` becomes ``ORDER == 'rows'``. The result is None if the condition needs no
-    function of strings or mathematics, if the values are not known, or if it is true for all or for no value.
+    For example, ``ORDER.startswith("r")`` becomes ``ORDER == 'rows'``. The result is None if the condition contains no
+    unsupported operation on strings or numbers, if the values are not known, or if the condition is true for all values
+    or for none.
     """
     used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
     names = used.intersection(choices)
@@ -172,13 +173,13 @@ _BYTES: Mapping[str, int] = {
     **dict.fromkeys(("float16", "bfloat16", "int16", "half"), 2),
     **dict.fromkeys(("int8", "uint8", "float8_e4m3", "float8_e5m2", "e4m3", "e5m2", "fp8"), 1),
 }
-"""Size of one element in bytes, by the names that families use for element types."""
+"""Size of one element in bytes, by the name of its dtype."""
 
 
 def bytes_of(name: str, values: Sequence[Value]) -> ast.expr | None:
-    """Return the size in bytes of a field of element types, e.g. ``4 if dtype == 'float32' else 2``.
+    """Return an expression for the element size in bytes of a dtype field, e.g. ``4 if dtype == 'float32' else 2``.
 
-    The result is None if the values are not known, or if one of them is not an element type.
+    The result is None if the field's values are not known, or if one of them is not a dtype.
     """
     sizes = [_BYTES.get(str(value), 0) for value in values]
     if not sizes or not all(sizes):

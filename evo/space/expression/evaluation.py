@@ -56,7 +56,7 @@ class Undefined(InvalidInput):
 
     Attributes:
         node: the part.
-        meant: an operation with a value that the author probably means; None if unknown.
+        meant: a replacement for the part that has a value, and that the author probably means; None if unknown.
     """
 
     def __init__(self, field: str, reason: str, *, node: ast.expr, meant: ast.expr | None) -> None:
@@ -65,7 +65,7 @@ class Undefined(InvalidInput):
 
 
 def _defined(node: ast.expr, fault: OperationError) -> ast.expr | None:
-    """Return an operation that has a value where `node` has none; None if unknown."""
+    """Return a replacement for `node` that does not cause the fault; None if unknown."""
     match node:
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.UnaryOp(op=ast.USub(), operand=exponent)):
             return ast.BinOp(
@@ -83,10 +83,10 @@ def _defined(node: ast.expr, fault: OperationError) -> ast.expr | None:
 
 
 def _remedy(node: ast.expr, fault: OperationError, environment: Environment, meant: ast.expr | None) -> str:
-    """Return what to write for a part of an expression that has no value, as the end of a message.
+    """Return how to correct a part of an expression that has no value, as the end of an error message.
 
     Args:
-        meant: operation with a value, from `_defined`.
+        meant: the replacement that `_defined` returned for `node`.
     """
     if isinstance(meant, ast.IfExp):
         return f"; write `({ast.unparse(meant)})`, with the value for this case after `else`"
@@ -140,7 +140,7 @@ class Evaluation:
                 operation = FOLDS[name]
                 return reduce(lambda a, b: operation(a, b, active), [self.value(each, active) for each in arguments])
             case _:
-                raise OperationError("is a list of values where one value is needed")
+                raise OperationError("must be one value, not a list of values")
 
     def _unary(self, op: ast.unaryop, operand: Array) -> Array:
         if isinstance(op, ast.Not):

@@ -120,10 +120,12 @@ class Expression:
         return checked.check_names(scope)._defined(scope).text
 
     def _defined(self, scope: Scope) -> "Expression":
-        """Return this expression, changed if necessary so that it has a value for the first and last known values.
+        """Return this expression, changed if necessary so that it can be evaluated with the scope's values.
+
+        It is evaluated twice: with the first and with the last known value of every name.
 
         Raises:
-            InvalidInput: the expression has no value for the first known values, and it is unknown how to change it.
+            InvalidInput: the expression has no value in one of these cases, and no correction is known.
         """
         known = scope if isinstance(scope, Mapping) and all(map(scope.get, self.names)) else {}
         if not self.names <= known.keys():
@@ -162,7 +164,7 @@ class Expression:
         if meant := words_meant(missing, choices):
             kinds = {type(each) for each in meant.values()}
             truths = "truth values must be `True` and `False`"
-            reason = "strings must be in quotes" if str in kinds else truths if bool in kinds else "a bound is a number"
+            reason = "put strings in quotes" if str in kinds else truths if bool in kinds else "bounds must be numbers"
             raise InvalidInput(self.field, f"in `{self.text}`, {reason}; write {pasted(renamed(self.tree, meant))}")
         if missing and choices and (others := self._rewritten(self.text, self.field, scope)):
             raise InvalidInput(self.field, f"`{self.text}` is not available; write {' or '.join(map(pasted, others))}")

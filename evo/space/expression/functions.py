@@ -1,4 +1,4 @@
-"""Functions of other languages, and the expressions that have their values."""
+"""Functions of other languages, and the equivalent expressions."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ _SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("fabs", "absolute"), "abs"),
     **dict.fromkeys(("cdiv", "CEIL_DIV", "div_up", "DIV_UP"), "ceil_div"),
 }
-"""The functions of expressions, by their names in other languages."""
+"""Functions that expressions support, by their names in other languages."""
 _FORMS: Mapping[str, str] = {
     "{0}": "require check constraint static_assert assert_",
     "{0} ** {1}": "pow power",
@@ -52,7 +52,7 @@ _FORMS: Mapping[str, str] = {
     "ceil_div({0}, 1)": "ceil",
     "({0} + 0.5) // 1": "round rint nint lround",
 }
-"""Functions of other languages in lower case, by the expression that has their value."""
+"""Functions of other languages, in lower case, by the equivalent expression."""
 _OPERATIONS: Mapping[tuple[str, int], str] = {
     (name, len(set(re.findall(r"{\d}", text)))): text for text, names in _FORMS.items() for name in names.split()
 }
@@ -63,7 +63,7 @@ _LISTS = (ast.List, ast.Tuple, ast.Set)
 
 
 def form(text: str, *operands: ast.expr) -> ast.expr:
-    """Return the tree of a text such as ``{0} % {1}`` with trees in place of its numbers."""
+    """Parse a template such as ``{0} % {1}``, and return its tree with the operands in place of the numbers."""
     return ast.parse(text.format(*(f"({ast.unparse(each)})" for each in operands)), mode="eval").body
 
 
@@ -90,7 +90,7 @@ def function_name(call: ast.Call) -> str:
 
 
 def own_name(function: str) -> str:
-    """Return the name that a function of another language has in expressions, or the unchanged name."""
+    """Return the name that expressions use for a function of another language; the unchanged name if there is none."""
     return _SYNONYMS.get(function, function)
 
 
@@ -119,7 +119,7 @@ def given_by_name(function: str, arguments: Sequence[ast.expr]) -> ast.expr | No
 
 
 def _whole(node: ast.expr) -> bool:
-    """Return True if a value is a whole number, provided that all names have whole numbers as values."""
+    """Return True if the node's value is a whole number whenever all names have whole numbers as values."""
     return not any(
         isinstance(each, ast.Div | ast.Pow) or (isinstance(each, ast.Constant) and type(each.value) is not int)
         for each in ast.walk(node)
@@ -137,7 +137,7 @@ def zero_or_power_of_two(base: ast.expr, sign: str) -> ast.expr:
 
 
 def without_root(node: ast.Compare) -> ast.expr | None:
-    """Return an equivalent comparison without ``log2`` and ``sqrt``; None if there is none.
+    """Return an equivalent comparison without ``log2`` and ``sqrt``; None if none is known.
 
     ``log2(a) <= 7`` becomes ``a <= 128``, ``sqrt(a) < 9`` becomes ``a < 81``, and ``log2(a) % 1 == 0`` becomes a test
     for a power of two.

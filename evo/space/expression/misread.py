@@ -90,7 +90,7 @@ def compared(tree: ast.expr) -> ast.expr | None:
 
 
 class _WholeDivision(ast.NodeTransformer):
-    """Replaces ``/`` by ``//`` in ``a / b * b``. In C, the integer division rounds, so the result is a multiple of b.
+    """Replaces ``/`` with ``//`` in ``a / b * b``. In C, the integer division rounds, so the result is a multiple of b.
 
     Attributes:
         found: True if such a term was found.
@@ -270,7 +270,7 @@ def with_defined_constants(tree: ast.expr) -> tuple[ast.expr, str]:
 
 
 def guarded(tree: ast.expr, fault: Undefined) -> ast.expr | None:
-    """Return a tree that has a value where the part `fault.node` has none; None if it is unknown how.
+    """Return the tree with `fault.node` replaced or guarded by a condition, so that it has a value; None if impossible.
 
     A comparison is false if it contains a division by zero, or true if its sign is ``!=``.
     """

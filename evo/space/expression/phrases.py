@@ -98,10 +98,10 @@ _GUESSES: Sequence[tuple[str, str]] = (
     (r"^([^()]*\((?:[^()]|\([^()]*\))*)$", r"\1)"),
     (r"^((?:[^()]|\([^()]*\))*)\)\s*$", r"\1"),
 )
-"""Replacements that are tried only if an expression has no meaning otherwise, because the phrases are ambiguous."""
+"""Replacements for ambiguous phrases. They are tried only if the expression is not valid without them."""
 
 
 def guesses(text: str) -> Iterator[str]:
-    """Yield the text with each of `_GUESSES` that changes it."""
+    """Apply each replacement of `_GUESSES` to the text separately, and yield the results that differ from the text."""
     found = (re.sub(pattern, meant, text) for pattern, meant in _GUESSES)
     return (each for each in found if each != text)

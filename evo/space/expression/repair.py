@@ -88,7 +88,7 @@ def renamed(tree: ast.expr, constants: Mapping[str, Any]) -> str:
 
 
 class _Translator(ast.NodeTransformer):
-    """Replaces operators and calls that expressions do not support by equivalent expressions.
+    """Replaces operators and calls that expressions do not support with equivalent expressions.
 
     Args:
         scope: known names, as for `Expression.check_names`.
@@ -243,7 +243,7 @@ _EQUALITIES: Mapping[tuple[type[ast.cmpop], bool], Callable[[], ast.cmpop]] = {
     (ast.Eq, True): ast.In,
     (ast.NotEq, True): ast.NotIn,
 }
-"""The operators to write, by the operator and whether its right operand is a list."""
+"""Replacements of operators. A key is the operator and whether its right operand is a list."""
 
 
 def _is_number(node: ast.expr) -> bool:

@@ -2,7 +2,7 @@
 
 The results equal those of `Evaluation`, which is about thirty times slower for scalars. In doubtful cases (an error, a
 number near the limits, an operation that NumPy may round differently), the functions raise `Unsure`, and the caller
-lets `Evaluation` compute the value. All error messages therefore come from `Evaluation`.
+uses `Evaluation` instead. All error messages therefore come from `Evaluation`.
 """
 
 import ast

@@ -209,7 +209,7 @@ def _unquoted(token: re.Match[str], text: str) -> str:
 
 
 def _negations(names: Iterable[str]) -> list[str]:
-    """Replace C's ``! x`` in a list of tokens by ``(not x)``, in parentheses because ``!`` binds more tightly."""
+    """Replace C's ``! x`` in a list of tokens with ``(not x)``, in parentheses because ``!`` binds more tightly."""
     parts = list(names)
     for index in reversed(range(len(parts))):
         if parts[index] == "!":

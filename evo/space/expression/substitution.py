@@ -1,4 +1,4 @@
-"""Replaces names in syntax trees by other trees or by values."""
+"""Replaces names in syntax trees with other trees or with values."""
 
 import ast
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def replaced(node: Any, trees: Mapping[str, ast.expr]) -> Any:
 
 
 class Binder(ast.NodeTransformer):
-    """Replaces names by constants, and parts of the tree that are then constant by their values."""
+    """Replaces names with constants, and parts of the tree that are then constant with their values."""
 
     def __init__(self, constants: Mapping[str, Value]) -> None:
         self.constants = constants

@@ -158,7 +158,7 @@ def read_list(value: Any, where: str) -> list[Any]:
 
 
 def is_no_time(value: Any) -> bool:
-    """Return True if a value is not a time, but a number that tools write for a failed config (e.g. infinity)."""
+    """Return True if tuners write this number instead of a time for a failed config, e.g. infinity."""
     return isinstance(value, int | float) and (not _is_finite(value) or value == FAILED_MS)
 
 

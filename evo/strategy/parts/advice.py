@@ -1,4 +1,4 @@
-"""Limits the influence of advice: at most one proposal in four uses the advice."""
+"""Limits the influence of advice: after the first trials, at most one proposal in four uses it."""
 
 from copy import copy
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ ADVISED = "advised"
 """Origin of proposals that use the advice."""
 
 EVERY = 4
-"""While the best config descends from the advice, one trial in `EVERY` uses the advice."""
+"""While the best config is derived from the advice, one trial in `EVERY` uses the advice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +40,9 @@ class LogViews:
 
     Advised configs may be faster than all early trials, but far from the best config. A search that learns from advised
     configs then stays near these configs. Three of four proposals therefore use only the independent view. These
-    proposals find what a search without advice would find, so the search needs at most 4/3 as many trials. Once the
-    best config of the independent view is as fast as the best advised config, all proposals use the independent view.
+    proposals find what a search without advice would find, so the search needs at most a third more trials than a
+    search without advice. Once the best config of the independent view is as fast as the best advised config, all
+    proposals use the independent view.
 
     Attributes:
         whole: view of all trials.
@@ -68,7 +69,7 @@ class LogViews:
         return refuted(self.whole.seen, self.independent.seen)
 
     def at(self, trial: int) -> LogView:
-        """Return the view on which a proposal is based.
+        """Return the view to use for a proposal.
 
         Args:
             trial: number of the proposal, counted from the end of the initial design.

@@ -9,8 +9,8 @@ Points = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float64]
 
 FEW = 4
-"""A tunable with at most this number of values has one coordinate, the magnitude. With more values, the alignment is
-added.
+"""A tunable with at most this number of values has one coordinate. A tunable with more values may also have the
+alignment as a coordinate.
 """
 
 

@@ -27,7 +27,7 @@ variance.
 """
 
 STEPS = 12
-"""Maximum number of iterations of the optimiser. The posterior hardly depends on the last digits of length scales."""
+"""Maximum number of optimiser iterations. The posterior hardly depends on the last digits of the length scales."""
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from evo.trial import Proposal
 from evo.trial.history import History
 
 DESIGN = 6
-"""Number of trials before a strategy uses results."""
+"""Number of trials that must precede the first proposal based on results."""
 
 MIN_MEASURED = 2
-"""Number of trials with a time before a strategy uses results. Failed trials do not count."""
+"""Number of trials with a time that must precede the first proposal based on results."""
 
 ADVICE = "advice"
 """Origin of proposals that are configs of the advice."""
@@ -21,8 +21,8 @@ BEFORE = 2
 """Number of configs of the advice that are tried before the warm starts."""
 
 FIRST, SHARE = 8, 0.5
-"""Limit of pending trials: `FIRST`, or the fraction `SHARE` of the ended trials if this is more. Trials that are
-pending at the same time cannot use each other's results.
+"""Limit of pending trials: `FIRST`, or the fraction `SHARE` of the ended trials if this is more. The limit exists
+because trials that are pending at the same time cannot use each other's results.
 """
 
 CANDIDATES = 16
@@ -32,8 +32,8 @@ CANDIDATES_OF_PAIRS = 64
 """Number of random configs. The config with the most new pairs of values is proposed."""
 
 LATEST = 1_000
-"""Number of latest trials to which the distance of a new config is computed. The limit matters if all configs fail,
-because the initial design then does not end.
+"""Maximum number of earlier trials (the latest ones) with which a new config is compared. The limit matters if all
+configs fail, because the initial design then does not end.
 """
 
 
@@ -76,15 +76,14 @@ class InitialDesign:
         return None
 
     def fruitless(self, seen: Observations) -> bool:
-        """Return True if the initial design has ended and no config worked."""
+        """Return True if the initial design has ended and all its configs failed."""
         return len(seen.rows) >= DESIGN and not seen.worked
 
     def spread(self, seen: Observations, rng: np.random.Generator) -> Proposal | None:
         """Draw a few random new configs, and return the config farthest from all trials; None if all were proposed.
 
         If the initial design has ended and no config worked, return the config with the most pairs of values that no
-        trial had. The space may have only a few working configs, and a new pair of values is needed to find a working
-        config.
+        trial had. If only a few configs of the space work, finding one of them requires new pairs of values.
         """
         pairs = self.fruitless(seen)
         drawn = self._space.sample(rng, CANDIDATES_OF_PAIRS if pairs else CANDIDATES, exclude=seen.keys)

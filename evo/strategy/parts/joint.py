@@ -1,9 +1,8 @@
 """Optimises two objectives: each proposal minimises a combination of both costs with randomly drawn weights.
 
 The two costs of a config are combined to one: the augmented Chebyshev distance from the point with the best value of
-each objective (ParEGO: Knowles, IEEE Trans. Evol. Comput. 10(1), 2006). For each config of
-the Pareto front, there are weights with which it has the smallest distance. Weighted sums would miss the non-convex
-parts of the front.
+each objective (ParEGO: Knowles, IEEE Trans. Evol. Comput. 10(1), 2006). Each config on the Pareto front has the
+smallest distance for some weights. Weighted sums would miss the non-convex parts of the Pareto front.
 """
 
 import math
@@ -17,7 +16,7 @@ from evo.trial.history import History
 from evo.trial.objective import front
 
 WEIGHTS = 11
-"""Number of weights from which one is drawn, evenly spaced from 0 (only the second objective) to 1 (only the first)."""
+"""Number of possible weights, evenly spaced from 0 (only the second objective) to 1 (only the first)."""
 
 AUGMENTED = 0.05
 """Factor of the weighted sum in the distance. Without this term, a config that is worse in one objective and equal in
@@ -25,8 +24,8 @@ the other could have the same distance.
 """
 
 LEAST_SPAN = math.log(1.1)
-"""Minimum of the divisor of distances in one objective. The divisor is the range of the logarithm of this objective's
-costs on the Pareto front; smaller ranges are noise.
+"""Minimum divisor of the distances in one objective. The divisor is the range of this objective's log costs on the
+Pareto front; ranges below the minimum are noise.
 """
 
 MOST = 500.0

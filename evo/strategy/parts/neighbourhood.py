@@ -11,7 +11,7 @@ CENTRES = 4
 """Number of elites whose neighbours are suggested."""
 
 MOST = 200
-"""Maximum number of single changes of one config. If there are more, a random subset is used."""
+"""Maximum number of changed configs per config. If more are possible, a random subset is used."""
 
 REMEMBERED = 64
 """Number of configs whose relinked neighbours are cached, because finding them is expensive."""

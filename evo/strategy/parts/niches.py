@@ -1,4 +1,4 @@
-"""Niches: groups of configs with the same mechanisms. Each niche gets some trials before it is judged.
+"""Niches: groups of configs with the same mechanisms. Each niche gets some trials before it is compared with others.
 
 An example of a mechanism is how tiles are copied; see `Space.mechanisms`. The first config with the best
 mechanism may be slower than the elites, because its other tunables do not yet have suitable values. Successive halving
@@ -53,7 +53,7 @@ class Niches:
         self._members: Indices | None = None
 
     def due(self, seen: Observations, rng: np.random.Generator) -> Suggestions | None:
-        """Return configs of the niche that should get the next trial; None if every niche has had its trials.
+        """Return configs of the niche that should get the next trial; None if every niche has used its quota of trials.
 
         Some of the configs may have been proposed before. At least one trial must have a time.
         """
@@ -95,7 +95,7 @@ class Niches:
         return np.asarray((rows[:, None, self._columns] == self._niches[None]).all(axis=2))
 
     def _random_configs(self, niche: int, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Return random configs of the niche, after values of the best trial of all niches were copied to them."""
+        """Return random configs of the niche, into which values of the overall best trial were copied if valid."""
         best = seen.order[0]
         starts = self._relinking.starts
         starts = starts[self._members_of(starts)[:, niche]]

@@ -1,4 +1,4 @@
-"""The history as arrays of value indices, for the computations of strategies."""
+"""The trials of a history as arrays, from which strategies compute proposals."""
 
 from bisect import bisect, bisect_left
 from collections.abc import Collection

@@ -18,13 +18,13 @@ from evo.strategy.parts.observations import Observations, spread
 Scores = npt.NDArray[np.float64]
 
 UNIFORM_SHARE = 0.1
-"""Fraction of a density kernel that is spread evenly over all values of a tunable."""
+"""Fraction of a density kernel's weight that is spread evenly over all values of a tunable."""
 
 BANDWIDTH = 0.02
 """Standard deviation of the density kernel of an ordinal tunable, as a fraction of the number of values."""
 
 MIN_BANDWIDTH = 0.5
-"""Minimum standard deviation, in value indices. With it, an adjacent value gets 12 % of the weight."""
+"""Minimum standard deviation, in value indices. At this minimum, an adjacent value gets 12 % of the weight."""
 
 GOOD_SHARE = 0.1
 MAX_GOOD = 25

@@ -20,10 +20,10 @@ POOL = 1_000
 class Relinking:
     """Finds configs that differ from a given config in one value, and in values that constraints require to change too.
 
-    Constraints tie tunables together: for example, the TMA unit may need a producer warp, which needs a different
-    number of stages. Changing one value then makes the config invalid, and so do most pairs of changes. A path
-    therefore starts at a different valid config, which has the wanted value. Step by step, the other values of the
-    given config are copied into the start config, as long as the result is valid.
+    Constraints couple tunables: for example, the TMA unit may need a producer warp, which needs a different number of
+    stages. Changing only one or two values then usually makes the config invalid. A path therefore starts at a
+    different valid config that has the wanted value. Step by step, the other values of the given config are copied into
+    the start config, as long as the result is valid.
     """
 
     def __init__(self, space: Space) -> None:

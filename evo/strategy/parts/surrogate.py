@@ -27,8 +27,7 @@ number.
 """
 
 BELIEVED = 240
-"""Maximum number of pending configs that are assumed to have the predicted result. If there are more, the latest
-configs are used."""
+"""Maximum number of pending configs whose predictions are used as results. If more are pending, the latest are used."""
 
 FIRST_FIT = 2
 GROWTH = 1.2
@@ -44,7 +43,7 @@ time is no longer limited once a neighbour has a similar time.
 
 LABEL_NOISE = 0.1
 LEAST_SUCCESS = 0.02
-"""Noise of the success labels, and the lowest probability of success that is predicted."""
+"""Noise variance of the success labels, and the lowest predicted probability of success."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +158,7 @@ class Surrogate:
 
 
 def last_fit(worked: int) -> int:
-    """Return the number of successful trials at the latest fit of the length scales; `worked` is the present number."""
+    """Return the number of successful trials at the latest fit of the length scales; `worked` is the current number."""
     lengths = accumulate(repeat(GROWTH), lambda length, growth: int(length * growth) + 1, initial=FIRST_FIT)
     return max(takewhile(lambda length: length <= worked, lengths))
 

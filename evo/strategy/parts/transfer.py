@@ -31,7 +31,7 @@ FITTED = 100
 """Maximum number of results from which the length scales are fitted."""
 
 LEADING = 12
-"""Number of fastest configs, over all searches, whose neighbours are candidates."""
+"""Number of fastest configs, over all earlier searches, whose neighbours are candidates."""
 
 LEAST = 10
 """Minimum number of results. A search with fewer results is ignored."""
@@ -104,11 +104,11 @@ class NearestRows:
         }
 
     def of(self, config: Config) -> Indices | None:
-        """Return the nearest row, or None if there is none.
+        """Return the row nearest to a config of another space; None if the space lacks one of its values.
 
         Values that the space has are kept. Other numbers are replaced by the nearest number, and missing tunables get
-        their default. The result is None if the space lacks a value that is not a number, such as the name of a
-        mechanism, because results for one mechanism do not predict results for another.
+        their default. A missing value that is not a number, such as the name of a mechanism, is not replaced, because
+        results for one mechanism do not predict results for another.
         """
         indices = [index_of(config.get(name)) for name, index_of in self._index_of.items()]
         return None if None in indices else np.array(indices, dtype=np.int32)
@@ -183,7 +183,7 @@ def _doublings(value: object) -> float | None:
 
 
 def _candidates(space: Space, tasks: Sequence[_Task]) -> Indices:
-    """Return the configs among which the model chooses, as distinct valid rows.
+    """Return the configs whose times the model predicts, as distinct valid rows.
 
     These are the fastest configs of earlier searches (repaired if invalid), their neighbours that differ in one value,
     and random configs. Neighbours that differ in several values are omitted, because finding them takes seconds in a

@@ -108,7 +108,8 @@ def axis(name: str, distribution: BaseDistribution, label: str) -> Axis:
         case FloatDistribution():
             values = _real(distribution)
         case _:
-            raise InvalidInput(name, f"{type(distribution).__name__} has no grid of values to search")
+            kind = type(distribution).__name__
+            raise InvalidInput(name, f"must be an int, float or categorical distribution, not {kind}")
     return Axis(name=name, values=values, tunable=Tunable(name=label, values=values, ordinal=True))
 
 
@@ -116,12 +117,12 @@ def _check(name: str, distribution: BaseDistribution) -> None:
     field = f"space[{name!r}]"
     if isinstance(distribution, CategoricalDistribution):
         if any(isinstance(choice, float) and math.isnan(choice) for choice in distribution.choices):
-            raise InvalidInput(field, "nan is not equal to itself, so results cannot be assigned to it; leave it out")
+            raise InvalidInput(field, "contains nan, which no result can be assigned to, as nan != nan; remove it")
     elif isinstance(distribution, IntDistribution):
         if max(abs(distribution.low), abs(distribution.high)) > LARGEST_INT:
-            raise InvalidInput(field, "whole numbers are searched up to 2^53; choose narrower bounds, or a float")
+            raise InvalidInput(field, "whole numbers must be at most 2**53; choose narrower bounds, or a float")
     elif isinstance(distribution, FloatDistribution) and not math.isfinite(distribution.high - distribution.low):
-        raise InvalidInput(field, "spans more than a float can hold; choose narrower bounds")
+        raise InvalidInput(field, "the difference of the bounds must fit in a float; choose narrower bounds")
 
 
 def _choices(label: str, choices: Sequence[Any]) -> Tunable:

@@ -14,7 +14,8 @@ from evo.trial import Trial
 from evo.trial.history import History, informative
 
 FAILED = 1.5
-"""A failure is recorded as a time: this factor times the slowest earlier time. Optuna's sampler ignores failed trials.
+"""A failed trial is recorded with a time: this factor times the slowest earlier time. Without a time, Optuna's sampler
+would ignore it.
 """
 
 

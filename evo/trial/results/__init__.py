@@ -1,4 +1,4 @@
-"""Reports of workers on finished jobs. The service stores them and computes verdicts from them."""
+"""Reports that workers send about finished jobs. The service stores them and computes verdicts from them."""
 
 from evo.trial.results.confirmation import (
     Changing,

@@ -15,7 +15,7 @@ class Stages:
     Attributes:
         wait_s: time spent waiting for a compiler, for other trials of the batch, and for the device.
         total_s: time from the arrival of the claim to the end of the work.
-        overhead_s: time that the search lost on this trial, as defined in docs/reference/measuring.md. None if unknown.
+        overhead_s: overhead of the search for this trial, as defined in docs/reference/measuring.md. None if unknown.
     """
 
     render_s: float = 0.0
@@ -49,7 +49,7 @@ class Sanitized:
         findings: one line per finding.
         skipped: reason why the sanitizer did not run or did not finish; None if it finished.
         cases: names of the correctness cases on which it ran; empty if unknown.
-        left_out: names of the cases that were skipped because time was short.
+        left_out: names of the cases that were skipped for lack of time.
     """
 
     tool: str
@@ -156,7 +156,7 @@ class OutputChecks:
             `OverwriteCheck`.
         wrong: number of checked calls with wrong outputs.
         first: description of the first wrong output.
-        inputs: number of different inputs among the checked calls; 0 if unknown.
+        inputs: number of different inputs of the checked calls; 0 if unknown.
     """
 
     judged: int

@@ -1,4 +1,4 @@
-"""Reports of workers on jobs that ended."""
+"""Reports that workers send about evaluations, baselines and ablations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateReport:
-    """Report on a trial.
+    """Report on the evaluation of a trial.
 
     Attributes:
         binary_digest: digest of the compiled artefact. Configs with equal binaries are measured once.
