@@ -262,9 +262,9 @@ def _read_family(path: Path) -> Family:
 
 
 def _read_python(path: Path, own: Mapping[str, bytes]) -> tuple[Family, dict[str, bytes]]:
-    """Return the family that a class in family.py describes, and its files.
+    """Return the family that a class in family.py describes, and the family's files.
 
-    In the files, family.py is replaced by the files that the class describes, including family.toml.
+    Instead of family.py, the files contain those that the class generates, including family.toml.
     """
     files = {name: content for name, content in own.items() if name != PYTHON_SPEC}
     document, made = read_family(_utf8(path / PYTHON_SPEC))

@@ -166,7 +166,7 @@ def _unused(name: str, use: MacroUse | None, texts: Mapping[str, str], implement
 
 
 def texts_of(package: Package) -> dict[str, str]:
-    """Return the text files of a package by name."""
+    """Return the contents of a package's text files, by file name."""
     texts: dict[str, str] = {}
     for name, content in package.files.items():
         if b"\0" not in content[:8192]:

@@ -186,7 +186,7 @@ def _read(files: Mapping[str, str], name: str | None, seen: set[str]) -> Iterato
 
 
 def file_of(files: Mapping[str, str], name: str, including: str) -> str | None:
-    """Return the family's file that an ``#include`` in a file of the folder `including` reads, or None."""
+    """Return the family's file that an ``#include`` in the folder `including` reads, or None if the family lacks it."""
     for folder in dict.fromkeys((including, "", "include")):
         path = posixpath.normpath(posixpath.join(folder, name))
         if path in files:

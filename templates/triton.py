@@ -63,7 +63,7 @@ def rendered(text: str, implementation: Implementation, problem: Problem, variab
 
 
 def check(text: str, implementation: Implementation, declared: Sequence[str]) -> None:
-    """Check a file with a Triton kernel.
+    """Check that a Triton file defines the kernel, and that the kernel uses the declared names.
 
     Raises:
         RenderError: the file does not define the kernel, a parameter gets no value, or a tunable has no effect.
@@ -147,7 +147,7 @@ def _passing_descriptors(
 
 
 def _map(described: tuple[str, str, Descriptor]) -> dict[str, Any]:
-    """Return the data from which a tensor map is compiled and created: Triton type, argument, dtype and shape."""
+    """Return the description of a tensor map: Triton type, argument, dtype and shape."""
     name, dtype, made = described
     return {"type": f"tensordesc<{TYPES[dtype]}{list(made.block)}>", "of": name, "dtype": dtype, "shape": made.shape}
 

@@ -90,7 +90,7 @@ class CallMode:
 
 
 class Pace(Protocol):
-    """Observes a batch of consecutive calls from another core, and can end the batch early."""
+    """Progress of a batch of consecutive calls. Another core can observe the batch and end it early."""
 
     @property
     def running(self) -> bool:
@@ -348,7 +348,7 @@ class Session(Protocol):
         ...
 
     def floor(self) -> Timer:
-        """Return a timer of an empty kernel, which is called like a candidate."""
+        """Return a timer of an empty kernel, which is called like a candidate and shows the overhead of a call."""
         ...
 
     def settle(self) -> None:
@@ -380,7 +380,10 @@ class Session(Protocol):
 
 @runtime_checkable
 class HostSession(Session, Protocol):
-    """Session whose kernels run on the host. `Buffers.place`, `Buffers.write_part` and `CallMode` have an effect."""
+    """Session whose kernels run on the host.
+
+    `Buffers.place`, `Buffers.write_part` and `CallMode` have an effect only in such a session.
+    """
 
     def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int, *, jitter: int = 0) -> float:
         """Call the kernel from two threads concurrently, each with one half of the buffer sets in rotation.
@@ -425,7 +428,10 @@ class HostSession(Session, Protocol):
 
 
 class Driver(Protocol):
-    """One kind of device. The daemon calls all methods except `open`, and they must never open the device."""
+    """Finds and opens the devices of one kind, and provides the compiler and the tools for them.
+
+    The daemon calls all methods except `open`. These methods must never open a device.
+    """
 
     kind: DeviceKind
     baselines: str

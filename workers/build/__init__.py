@@ -86,7 +86,7 @@ class Resources:
 
 @dataclass(frozen=True, kw_only=True)
 class Artefact:
-    """A compiled unit.
+    """Result of compiling a unit: the binary, the compiler's output, and the resource usage.
 
     Attributes:
         log: complete output of the compiler, including warnings.
@@ -110,7 +110,7 @@ class Artefact:
 
 
 class Compiler(Protocol):
-    """Compiles units without a device.
+    """Compiles units. No device is needed.
 
     `compile` is thread-safe. Its result depends only on the unit, the `version`, and the headers that the compiler
     finds. A new header in an earlier folder of the search path can replace a header that was found. Cache keys

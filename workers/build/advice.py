@@ -259,7 +259,7 @@ def _instructions(log: str) -> Iterator[str]:
 
 
 def _placeholders(macros: Macros | None) -> Iterator[str]:
-    """Yield advice if a source that is not a template contains placeholders of templates."""
+    """Yield advice if a source that is not a template contains template placeholders."""
     if macros is not None:
         for name in re.findall(r"\{\{\s*(\w+)\s*\}\}", macros.text):
             if name in macros.kinds:
@@ -324,7 +324,7 @@ def _collisions(log: str, locations: Sequence[_Place], unit: Unit, macros: Macro
 
 
 def _names_at(location: _Place, own: bool, macros: Macros, *, misread: bool) -> Iterator[str]:
-    """Yield the macros whose names are used for something else in a line, e.g. for a variable.
+    """Yield the macros whose names a line uses for something else, e.g. for a variable.
 
     Args:
         own: True if the line is in the source, False if it is in a header.

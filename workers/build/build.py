@@ -302,7 +302,7 @@ class _Build:
             raise _Refused(refusal)
 
     def _with_deciding_tunables(self, refusal: OverResources, step: Step) -> OverResources:
-        """Add the tunables of the expression `shared_memory` if its value alone exceeds the limit.
+        """Add the tunables in the expression `shared_memory` to a refusal if the value alone exceeds the limit.
 
         No tunables are added for the problems of other cases (see `_decided_by`), or if a call has several launches.
         """
@@ -399,7 +399,7 @@ def most_used(used: Sequence[Resources]) -> dict[str, float]:
 
 
 def call_arguments(candidate: Candidate) -> tuple[Argument, ...]:
-    """Return the arguments of a candidate's call."""
+    """Convert the operands of a candidate to kernel arguments, in the same order."""
     return tuple(
         Argument(
             name=each.name,

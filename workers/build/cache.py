@@ -44,7 +44,7 @@ class Cache:
         self._held_bytes: int | None = None
 
     def get(self, key: str) -> bytes | None:
-        """Return the content for `key`, or None if it is absent, unreadable or damaged."""
+        """Return the content of the entry `key`, or None if the entry is absent, unreadable or damaged."""
         path = self._path(key)
         try:
             stored = path.read_bytes()
@@ -61,7 +61,7 @@ class Cache:
         return content
 
     def put(self, key: str, content: bytes) -> None:
-        """Store `content` for `key`. If the folder cannot be written, log a warning once."""
+        """Store `content` as the entry `key`. If the folder cannot be written, log a warning once."""
         try:
             self._write(self._path(key), hashlib.sha256(content).digest() + content)
         except OSError as error:

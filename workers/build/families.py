@@ -1,4 +1,4 @@
-"""Finds the families of leases on this machine, or fetches them from the service, and checks their digests."""
+"""Provides the families of leases, from this machine or from the service, and checks their digests."""
 
 import codecs
 import shutil

@@ -33,7 +33,7 @@ def shape_advice(name: str, cases: Sequence[CaseProblem]) -> str:
 
 
 def with_shape_advice(outcome: Outcome, cases: Sequence[CaseProblem], name: str = "") -> Outcome:
-    """Add advice to a failure that a case with another shape than the search may have caused. Return the outcome.
+    """Return an outcome, with advice added if a case whose shape differs from the search may have caused the failure.
 
     Args:
         name: name of the failed case. If it is empty, the case of a wrong answer is read from its reason, and the case

@@ -42,7 +42,7 @@ _MOST_NAMES = 8
 
 
 class NoCompilerError(EvoError, FileNotFoundError):
-    """This machine has no C compiler."""
+    """This machine has no working C compiler."""
 
 
 def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:

@@ -149,7 +149,7 @@ class CpuSession:
         return KernelTimer(cast(KernelProcess, kernel), arrays, rng=self._orders, calls=calls, visits=True)
 
     def _process(self, library: Path, entry: str, cores: Sequence[int], *, timed: bool) -> KernelProcess:
-        """Start and record a kernel process."""
+        """Start a kernel process, and add it to the processes of this session."""
         process = KernelProcess(
             program=self._program,
             library=library,

@@ -60,8 +60,8 @@ class PowercapMeter:
         """Return the meter of this machine.
 
         Args:
-            folder: folder of the RAPL counters. If None, the environment variable KERNEL_EVO_POWERCAP is used. If it is
-                not set, the system's folder is used.
+            folder: folder of the RAPL counters. If None, the environment variable KERNEL_EVO_POWERCAP is used. If the
+                variable is not set, the system's folder is used.
 
         Raises:
             NoMeterError: there are no counters, or they cannot be read.

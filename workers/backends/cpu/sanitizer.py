@@ -142,7 +142,7 @@ class CSanitizer:
 
     @cached_property
     def _runs_confined(self) -> bool:
-        """True if an empty program with sanitizers succeeds in the sandbox."""
+        """True if an empty program with sanitizers exits successfully in the sandbox."""
         with scratch() as folder:
             (folder / "main.c").write_text("int main(void) { return 0; }\n")
             command = [*self._compiler.command, f"-fsanitize={TOOLS[0].name}", "main.c", "-o", "main"]

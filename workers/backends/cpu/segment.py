@@ -32,7 +32,7 @@ class Room:
 class Segment:
     """An anonymous file that is mapped into this process and into kernel processes.
 
-    There is one page between neighbouring rooms, which may be inaccessible to kernel processes.
+    Neighbouring rooms are separated by one page, which may be inaccessible to kernel processes.
 
     Args:
         sizes: size of each array in bytes.

@@ -155,10 +155,10 @@ class TimeAudit:
         return None
 
     def works_in_pauses(self) -> str | None:
-        """Return a description of the fault if the kernel uses processor time between its batches.
+        """Return a description of the fault if the kernel uses processor time between its batches, else None.
 
-        Other kernels may be timed in these pauses. Return None if there is no fault. Processes without idle batches are
-        not checked, nor are processes with several threads, because threads of OpenMP wait in a busy loop.
+        Other kernels may be timed in these pauses. Processes without idle batches are not checked. Neither are
+        processes with several threads, because OpenMP threads wait in a busy loop.
         """
         long = [each for each in self.pauses if each.wall_ns >= _LEAST_PAUSE_NS]
         if not self.idle or self.threads > 1:

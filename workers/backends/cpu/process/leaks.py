@@ -28,8 +28,8 @@ memory must grow to count as a leak. Correct kernels allocate the memory that th
 class MemoryGrowth:
     """Sizes of a process's memory at increasing numbers of calls, each at least twice the previous number.
 
-    A list that doubles its capacity when it is full grows rarely, but at least once whenever the number of calls
-    doubles.
+    These sizes reveal a growing list that doubles its capacity when it is full. Its memory grows rarely, but at least
+    once whenever the number of calls doubles.
 
     Attributes:
         calls: number of all calls of the process so far.
@@ -81,5 +81,5 @@ def leak(batches: Sequence[Batch]) -> str | None:
 
 
 def _series(sizes: Iterable[tuple[int, ...]]) -> Iterable[tuple[int, ...]]:
-    """Return the sizes of each part of the memory over time. Parts that are not always known are left out."""
+    """Return the sizes of each part of the memory over time. Parts whose size is sometimes unknown are omitted."""
     return zip(*sizes, strict=False)

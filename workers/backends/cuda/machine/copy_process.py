@@ -42,7 +42,7 @@ def main() -> None:
 
     The modules and the driver are loaded before the description is read.
 
-    Command line arguments: a folder for compiled kernels and, optionally, the number of bytes to copy.
+    Command-line arguments: a folder for compiled kernels and, optionally, the number of bytes to copy.
     """
     with suppress(Exception):  # opening the device states the reason
         import cupy
