@@ -255,7 +255,7 @@ class VariantBody(Body):
 
 
 class SearchPatch(Body):
-    """Changes of a search. Omitted fields do not change."""
+    """Changes to a search. Omitted fields do not change."""
 
     notes: Annotated[str, Field(max_length=MAX_NOTES)] | None = None
     priority: Priority | None = None
@@ -322,7 +322,7 @@ class AttemptResult(Result):
 
 
 class Results(Body):
-    """Several results. `contents` maps digests to artefacts of the reports, which then need no separate upload."""
+    """Several results. `contents` contains artefacts of the reports by digest, so they need no separate upload."""
 
     results: list[AttemptResult] = Field(min_length=1, max_length=MAX_RESULTS)
     contents: dict[Digest, Base64Bytes] = Field(default_factory=dict, max_length=MAX_CONTENTS)

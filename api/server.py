@@ -218,7 +218,7 @@ the first byte of a later request."""
 
 
 class TimedProtocol(H11Protocol):
-    """Closes connections on which no request arrives. uvicorn would keep these connections open indefinitely."""
+    """Protocol that closes connections on which no request arrives. uvicorn would keep them open indefinitely."""
 
     _due: asyncio.TimerHandle | None = None
 

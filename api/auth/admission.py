@@ -127,7 +127,7 @@ def _is_wrong(start: Message) -> bool:
 
 
 def _address(request: Request) -> str:
-    """Return the key under which rate limits count a client: its IPv4 address or its IPv6 /64 network.
+    """Return the rate-limit key of a client: its IPv4 address or its IPv6 /64 network.
 
     A whole /64 network usually belongs to one customer of a provider.
     """

@@ -13,7 +13,7 @@ class Caller:
     """The authenticated sender of a request, with its rights.
 
     Attributes:
-        key: key under which rate limits count the caller's requests. None if there is no limit.
+        key: rate-limit key of the caller. None if the caller has no limit.
         roles: all roles of the caller, including roles that another role implies.
         token_id: id of the token. None if the caller uses no token, or uses the key of the local database.
         worker_id: id of the only worker for which the token may act. None if the token is not bound to a worker.

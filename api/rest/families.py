@@ -46,7 +46,7 @@ def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> Fa
     family = parsed(body.document)
     family.check_new("document")
     if family.name != body.name:
-        raise InvalidInput("name", f"{body.name!r} differs from the name in the document, {family.name!r}")
+        raise InvalidInput("name", f"must be {family.name!r}, the name in the document, not {body.name!r}")
     _check_location(body.location)
     _check_builtin(digest, family)
     with service.database.write() as session:

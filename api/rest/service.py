@@ -23,7 +23,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Collection(Body):
-    """Limits for the deletion of old data. null means no limit. With `dry_run`, the data is only counted."""
+    """Limits on the age and size of stored data. null means no limit. With `dry_run`, the data is only counted."""
 
     keep_days: float | None = Field(default=None, gt=0, le=LONGEST_DAYS, allow_inf_nan=False)
     artefact_limit_gb: float | None = Field(default=None, ge=0, le=LARGEST_GB, allow_inf_nan=False)

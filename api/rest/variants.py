@@ -82,7 +82,7 @@ def get_variant_source(search_id: Id, number: Ordinal, service: ServiceDep) -> V
 
 
 def base_of(session: Session, search_id: int) -> SearchRow:
-    """Return the search that has the variants: for a search that tunes a variant, the search it was submitted to."""
+    """Return the base search: if a search tunes a variant, the search to which the variant was submitted."""
     return Archive(session).search(Variants(session).base_id(Archive(session).search(search_id).id))
 
 

@@ -101,7 +101,7 @@ def list_workers(query: Annotated[WorkerQuery, Query()], service: ServiceDep) ->
 @router.delete("/{worker_id}", status_code=204)
 @allow("worker", "admin")
 def leave(worker_id: WorkerId, service: ServiceDep, incarnation: Annotated[Incarnation | None, Query()] = None) -> None:
-    """Sign off a worker.
+    """Report that a worker shuts down.
 
     The jobs of the worker are queued again without counting a failure, and its devices get no more work.
     """

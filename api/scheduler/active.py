@@ -99,7 +99,7 @@ class ActiveSearch:
     def load(
         cls, session: Session, row: SearchRow, catalogue: Catalogue, lost_s: Lost = nothing_lost
     ) -> "ActiveSearch":
-        """Return a search, rebuilt from its trials in the order in which they were proposed and ended."""
+        """Rebuild a search from its trials, in the order in which they were proposed and ended."""
         space = catalogue.space(row)
         search = Search(
             space=space,

@@ -55,7 +55,7 @@ class Commands:
         """Store a new search with its first job, and return its id. Workers can then start with the job immediately.
 
         Raises:
-            NotFound, InvalidInput, Conflict: the family is unknown, the terms are invalid, the space is empty, or no
+            NotFound, InvalidInput, Conflict: the family is unknown, a setting is invalid, the space is empty, or no
                 device can run the search.
         """
         now = self._clock()

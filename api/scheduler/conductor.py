@@ -151,7 +151,7 @@ class Conductor:
         )
 
     def leave(self, worker_id: str, *, incarnation: str | None = None) -> None:
-        """Sign off a worker. Its devices get no more work, and its jobs are queued again.
+        """Record that a worker shuts down. Its devices get no more work, and its jobs are queued again.
 
         Raises:
             NotFound: the worker is not registered.
@@ -319,9 +319,9 @@ class Conductor:
         self._settled_s = lost_s
 
     def _away_s(self, now: datetime, lost_s: float) -> float:
-        """Return the seconds since the last successful sweep, without interruptions.
+        """Return the seconds for which sweeps have been failing, without interruptions.
 
-        The result is 0 if no later sweep failed.
+        The result is 0 if the last sweep succeeded.
         """
         swept_at, lost_before_s = self._swept
         return max(0.0, (now - swept_at).total_seconds() - (lost_s - lost_before_s)) if self._away else 0.0

@@ -295,7 +295,7 @@ def finish(transaction: SearchTransaction, now: datetime) -> None:
 
 
 def change_state(transaction: SearchTransaction, command: Command, now: datetime, *, reason: str | None = None) -> None:
-    """Change the state of a search by a command. If the search ends, its open leases and pending trials are cancelled.
+    """Apply a command to the state of a search. If the search ends, cancel its open leases and pending trials.
 
     Args:
         reason: reason why the search stops or ends. If None, the stored reason is kept.

@@ -23,7 +23,7 @@ log = structlog.get_logger("conductor")
 
 
 def stuck(reason: str) -> str:
-    """Return the text that states why the service ended a search that it could not continue."""
+    """Return the reason that is stored if the service ends a search because it cannot continue it."""
     return f"the service could not continue this search: {reason} (see the service's log)"
 
 

@@ -49,7 +49,7 @@ PDL_SINCE = 90
 
 
 class Unavailable(Conflict):
-    """No connected worker has the requested device. `field` is the field of the request that cannot be satisfied."""
+    """Raised if no connected worker has the requested device. `field` is the request field that cannot be satisfied."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(reason)

@@ -72,15 +72,15 @@ class VariantDesk:
     connected_since: Callable[[], datetime]
 
     def submit(self, search_id: int, body: VariantBody, *, author: str = "") -> tuple[int, int]:
-        """Store a variant of a search, and start another search with the same terms to tune the variant.
+        """Store a variant of a search, and start another search with the same settings to tune the variant.
 
         Args:
-            search_id: id of the search. If this search tunes a variant itself, the search to which that variant belongs
-                is used.
+            search_id: id of the search. If this search itself tunes a variant, its base search is used: the search to
+                which that variant was submitted.
             author: name of the caller, used if the proposal names no author.
 
         Returns:
-            The id of the search to which the variant belongs, and the number of the variant.
+            The id of the base search, and the number of the variant.
 
         Raises:
             NotFound: the search or a parent does not exist.
@@ -252,7 +252,7 @@ def _refuse_name(session: Session, base_id: int, name: str) -> None:
 
 
 def _request(base: SearchRow, digest: str) -> SearchRequest:
-    """Return a request with the terms of a search, for the family with this digest."""
+    """Return a request for a search with the settings of `base` and the family `digest`."""
     return SearchRequest(
         family_digest=digest,
         problem=dict(base.problem),

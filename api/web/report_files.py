@@ -60,7 +60,7 @@ def get_search_report(
 ) -> Response:
     """Return the report of a search, with findings, changes without effect, cost, and next steps.
 
-    The report is made from the database alone. No worker is needed.
+    The report uses only the database, so no worker is needed.
     """
     asked = terms.read()
     with service.database.read() as session:

@@ -101,7 +101,7 @@ class Loss:
 
 
 class FileCut(Loss):
-    """The database file was truncated."""
+    """Loss of data because the database file was truncated."""
 
 
 RESTORE = "end the service, restore a backup, and start it again"

@@ -134,7 +134,7 @@ class Database:
     Repositories receive a `Session` and never commit. The code that opened the session commits it.
 
     Attributes:
-        signals: calls subscribers with the topics that processes announce with their commits
+        signals: notifies subscribers of the topics that processes announce when they commit
             (`db.engine.signals.announce`).
         refusal: reason why the latest write transaction failed. None if it was committed.
     """

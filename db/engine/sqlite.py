@@ -183,7 +183,7 @@ class SQLite:
         connection.exec_driver_sql("PRAGMA user_version = 1")  # fails early if the file is read-only
 
     def after_upgrade(self, connection: Connection) -> None:
-        """Do nothing, because SQLite never gives a new row the id of an existing row."""
+        """Do nothing, because SQLite always gives new rows unused ids."""
 
     @contextmanager
     def rebuilding(self, connection: Connection) -> Iterator[None]:

@@ -13,7 +13,7 @@ OTHER_TABLES = (
 
 
 class StoreUnavailable(EvoError, OSError):
-    """The database cannot be read or written now. The message names the database and a remedy.
+    """Raised if the database cannot be read or written now. The message names the database and a remedy.
 
     Args:
         public: reason and remedy for remote callers, who may not see the location of the database.

@@ -124,8 +124,8 @@ class Landscape:
         """Return (trial number, quick time in µs) of each trial that was faster than all earlier trials.
 
         The result is sorted by number. Trials whose kernel a confirmation found invalid are left out. If there are more
-        than `most` improvements, the latest are returned. Among the unconfirmed trials, the query starts at the fastest
-        trial and follows an index on time backwards.
+        than `most` improvements, the latest are returned. For unconfirmed trials, the query follows an index on time,
+        from the fastest trial to slower ones.
         """
         quick = select(TrialRow.number, TrialRow.quick_us).where(*self._ranked(), TrialRow.quick_us.is_not(None))
         found = [(number, quick_us or 0.0) for number, quick_us in self.session.execute(quick)]
@@ -207,7 +207,7 @@ class Landscape:
     def ended(self, most: int) -> list[End]:
         """Return ended trials, sorted by number.
 
-        If there are more than `most`, return the fastest trials and an even sample.
+        If there are more than `most`, return the fastest trials and an evenly spaced sample.
         """
         columns = (
             TrialRow.number,
@@ -333,7 +333,10 @@ def _columns(*, joint: bool) -> tuple[InstrumentedAttribute[float | None], Instr
 
 
 def _figures(*, joint: bool) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    """Return SQL for the quick values of both objectives. The columns of confirmed trials have confirmed values."""
+    """Return SQL for the quick values of both objectives.
+
+    The columns of confirmed trials contain confirmed values, so their quick values come from the outcome.
+    """
     if not joint:
         return _QUICK_US, QUICK_COST
     return QUICK_COST, case(

@@ -356,9 +356,9 @@ class Archive:
     def best(self, search_id: int) -> TrialRow | None:
         """Return the best trial of a search, or None if no trial has a time.
 
-        The best trial is the trial of the current champion if this search found the champion, else the best confirmed
-        trial, else the best trial by quick samples. Trials whose kernel a confirmation found invalid have no cost and
-        are not returned. If costs are equal, the earlier trial is returned.
+        In order of precedence, this is the trial of the current champion (if this search found it), the best confirmed
+        trial, or the best trial by quick samples. Trials whose kernel a confirmation found invalid have no cost and are
+        not returned. If costs are equal, the earlier trial is returned.
         """
         champion = select(TrialRow).join(ChampionRow, ChampionRow.trial_id == TrialRow.id)
         own = champion.where(ChampionRow.search_id == search_id, ChampionRow.current)

@@ -117,7 +117,7 @@ class Champions:
         return champion
 
     def store_called(self, champion_id: int, times: CalledTime) -> ChampionRow:
-        """Replace the stored times of a champion's exported kernel, called from PyTorch. Return the champion."""
+        """Replace the stored times of calls from PyTorch to a champion's exported kernel. Return the champion."""
         champion = self.champion(champion_id)
         champion.called = times
         self.session.flush()

@@ -210,7 +210,7 @@ def collect_log(session: Session, now: datetime) -> None:
 
 
 def _settled(session: Session, now: datetime) -> datetime:
-    """Return the time before which artefacts must be stored to be deleted. No future champion needs these artefacts."""
+    """Return the cutoff for deletion: no future champion needs artefacts that were stored before this time."""
     unfinished = select(func.min(SearchRow.created_at)).where(SearchRow.state.not_in(TERMINAL))
     begun = session.scalar(unfinished)
     return now - YOUNG if begun is None else min(begun, now - YOUNG)

@@ -486,7 +486,9 @@ def test_error_names_the_invalid_webhook_secret(stage: Stage, monkeypatch: pytes
     with pytest.raises(InvalidInput, match=r"webhook\.secret"):
         courier_of(stage, Receiver()).accepted(Webhook(url=HOOK.url, secret=secret))
     monkeypatch.setenv("KERNEL_EVO_WEBHOOK_SECRET", secret)
-    with pytest.raises(InvalidInput, match="KERNEL_EVO_WEBHOOK_SECRET: the part after whsec_ is not base64") as refused:
+    with pytest.raises(
+        InvalidInput, match="KERNEL_EVO_WEBHOOK_SECRET: the part after whsec_ must be base64"
+    ) as refused:
         Settings.read()
     assert secret not in str(refused.value)
 

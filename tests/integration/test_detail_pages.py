@@ -317,7 +317,7 @@ def test_promotion_rule_values_have_units_and_explanations() -> None:
     assert (threshold_text(rule), threshold_words(rule)) == ("≥ 2.00%", "less time")
     assert figure_text(replace(rule, name="intervals", figure=812.3)) == "812.3 µs"
     first = replace(rule, name="noise", required=False)
-    assert (threshold_text(first), threshold_words(first)) == ("≤ 2.00%", "the least gain that the policy counts")
+    assert (threshold_text(first), threshold_words(first)) == ("≤ 2.00%", "the minimum gain of the policy")
     assert threshold_text(replace(rule, name="noise", threshold=1.0)) == "unknown"
     nothing = replace(rule, name="sanitizers", figure=0.0, threshold=0.0)
     assert (figure_text(nothing), threshold_text(nothing)) == ("0 faults", "none")

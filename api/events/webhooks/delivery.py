@@ -137,7 +137,7 @@ class WebhookDelivery:
         try:
             error = self._tried(delivery)
         except Exception as failure:  # a bug must not prevent other deliveries
-            log.exception("webhook failed", search=delivery.search_id)
+            log.exception("delivering a webhook message failed", search=delivery.search_id)
             error = f"{type(failure).__name__}: {failure}"
         fields = {"search": delivery.search_id, "attempts": delivery.attempts}
         try:

@@ -20,7 +20,7 @@ def signing_key(secret: str) -> bytes:
     try:
         return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except ValueError:
-        raise ValueError(f"the part after {PREFIX} is not base64") from None
+        raise ValueError(f"the part after {PREFIX} must be base64") from None
 
 
 def signed(secret: str, message_id: str, at: datetime, body: bytes) -> dict[str, str]:

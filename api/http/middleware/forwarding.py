@@ -40,7 +40,7 @@ class Address:
         hosts: host names of the service for this client, with and without the port of ``X-Forwarded-Port``. Both are
             accepted, because this port may be used only between proxies.
         trusted: True if a trusted proxy sent the request. Forwarding headers are used only in this case.
-        outside: header which shows that the client is on another machine. None if there is no such header.
+        outside: header that shows that the client is on another machine. None if there is no such header.
     """
 
     public: PublicUrl

@@ -45,7 +45,7 @@ class Slot:
 
 
 class StrategyFailed(EvoError, RuntimeError):
-    """A strategy raised an exception when asked for a trial. This ends the search, not the service."""
+    """Raised if a strategy raises an exception while it proposes a trial. This ends the search, not the service."""
 
 
 def queued(transaction: SearchTransaction, slot: Slot, now: datetime, count: int) -> list[Granted]:

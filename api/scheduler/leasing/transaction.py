@@ -56,7 +56,7 @@ class SearchTransaction:
         return True
 
     def queued(self) -> None:
-        """Record that a job was queued, so that waiting workers request it."""
+        """Record that a job was queued, and wake the requests that wait for work."""
         self.active.has_queued = True
         self.milestone()
         announce(self.session, WORK)

@@ -48,7 +48,9 @@ def settle(transaction: SearchTransaction, attempt: AttemptRow, report: Report, 
         InvalidInput: the report does not fit the job. Nothing was changed.
     """
     if attempt.job.kind != report.kind:
-        raise InvalidInput("report.kind", f"this attempt has a job of kind {attempt.job.kind}, not {report.kind}")
+        raise InvalidInput(
+            "report.kind", f"must be {attempt.job.kind}, the kind of the attempt's job, not {report.kind}"
+        )
     check_answer(report, attempt.job.payload, transaction.active.terms)
     if isinstance(report, AblateReport) and isinstance(attempt.job.payload, Ablate):
         ablation.check_answers(attempt.job.payload, report)

@@ -68,7 +68,7 @@ def _check_kind(report: Report, runs: Runs) -> None:
             "report", "contains measured times, but this search only estimates times; report an estimate"
         )
     if runs != "nothing" and isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
-        raise InvalidInput("report.outcome.kind", "this search measures kernels and accepts no estimates")
+        raise InvalidInput("report.outcome.kind", "must not be an estimate, because this search measures kernels")
 
 
 def _check_protocol(report: Report, protocol: int) -> None:

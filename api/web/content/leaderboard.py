@@ -168,7 +168,7 @@ def listing_of(
     """Return the leaderboard page for a URL.
 
     Args:
-        search: search with whose baselines and roofline the times are compared.
+        search: search whose baselines and roofline are compared with the times.
         searches: ids of the searches whose trials are listed. If None, only the trials of `search` are listed.
     """
     ids = tuple(searches or (search.id,))

@@ -139,7 +139,7 @@ READINGS: Mapping[str, Reading] = {
         unit=_speed,
         side="",
         figure="as the other kernel, in the first process",
-        threshold="is the nearer end of the interval that the other processes predict",
+        threshold="is the nearer end of the interval predicted from the other processes",
     ),
     "quick figure": Reading(
         unit=factor_text,
@@ -160,7 +160,7 @@ SPREAD = Reading(
     unit=_share,
     side="≤",
     figure="by which two series of one kernel may differ",
-    threshold="the least gain that the policy counts",
+    threshold="the minimum gain of the policy",
 )
 """Format of the noise rule for a first champion, which has no incumbent to compare with."""
 
@@ -193,7 +193,7 @@ def threshold_text(rule: Rule) -> str:
 
 
 def _relation(rule: Rule) -> str:
-    """Return the sign before the threshold of a rule whose figure must be in a range, ``≤`` or ``≥``.
+    """Return the sign (``≤`` or ``≥``) before the threshold of a rule whose figure must be in a range.
 
     The shown threshold is the end of the range that is nearer to the figure. The rule is met if the figure is inside
     the range.

@@ -22,8 +22,8 @@ PLACES = {"pays": 2, "hurts": 5, "nothing": 4, "unclear": 1}
 class Forest(Rows):
     """Intervals of all changes of an ablation, one per row, on a common scale of ratios.
 
-    `even_x` is the horizontal position of ratio 1 (no effect). The text of an interval line is its ratio if the ratio
-    is outside the scale, else empty.
+    `even_x` is the horizontal position of ratio 1 (no effect). If a ratio is outside the scale, the text of its
+    interval line states the ratio.
     """
 
     stems: tuple[IntervalLine, ...]

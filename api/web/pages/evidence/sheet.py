@@ -70,14 +70,14 @@ class EvidenceSheet:
 
     @property
     def called(self) -> str | None:
-        """Times of calls of the champion's exported kernel from PyTorch, as text.
+        """Times of calls from PyTorch to the champion's exported kernel, as text.
 
         None if the champion cannot be exported as a package.
         """
         return called_text(self.champion, self.search.device.kind)
 
     def as_fast(self, name: str) -> float | None:
-        """Return the speedup of the champion over another series, which is the median of the ratios of all rounds.
+        """Return the champion's speedup over another series: the median of the ratios of all rounds.
 
         Return None if the two series differ in length.
         """

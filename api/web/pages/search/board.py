@@ -56,7 +56,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Weighing:
-    """Drawing and Pareto front of the trials of a search, by two objectives or by time and metric.
+    """Plot of a search's trials by two objectives (or by time and metric), and their Pareto front.
 
     Attributes:
         drawings: one drawing for wide windows and one for phones.
@@ -103,7 +103,7 @@ class Board:
 
     @property
     def done(self) -> float | None:
-        """Used fraction of the budget, 0 to 1. None if the search has not used its budget yet, or has none."""
+        """Used fraction of the budget, 0 to 1. None if nothing was used yet, or if the search has no budget."""
         return self.search.share_done or None
 
 

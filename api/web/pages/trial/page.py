@@ -49,7 +49,7 @@ def trial_page(
 def trial_by_id(
     trial_id: Id, request: Request, service: ServiceDep, against: Against = None, view: View = "unified"
 ) -> Response:
-    """Redirect the URL that a trial had in an earlier version of kernel-evo to its current URL."""
+    """Redirect a trial's URL from an earlier version of kernel-evo to its current URL."""
     with service.database.read() as session:
         row = Archive(session).trial(trial_id)
     query = f"?{request.url.query}" if request.url.query else ""

@@ -67,7 +67,7 @@ class Sheet:
         drawings: plots of the samples by cache mode (hot or cold). The mode that determines the ranking comes first.
         challenges: verdicts on this trial, oldest first.
         workers: names of the workers that attempted the trial, by id.
-        reachable: names of the related trials that exist, of ``parent`` and ``champion``.
+        reachable: the related trials that exist: ``parent``, ``champion``, or both.
     """
 
     trial: TrialView
@@ -117,7 +117,7 @@ class Sheet:
 
     @property
     def power(self) -> Power | None:
-        """Power that was measured with the time. None if the search's metric needs no power."""
+        """Power draw, measured together with the time. None if the search's metric needs no power."""
         outcome = self.trial.outcome
         return outcome.timing.power if isinstance(outcome, Measured) else None
 
