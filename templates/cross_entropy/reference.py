@@ -35,7 +35,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return `loss` and `lse` (the log-sum-exp), both of shape (rows,), in float64."""
+    """Return the expected `loss` and `lse` (the log-sum-exp), both of shape (rows,), computed in float64."""
     return _losses(problem, inputs, np.float64)
 
 

@@ -49,7 +49,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the result in float64, computed from the codes and scales."""
+    """Return the expected output, computed in float64 from the codes and scales."""
     return {"c": _product(problem, inputs, np.float64)}
 
 

@@ -46,7 +46,10 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 @by_rows
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the results in float64. The sum with a residual is rounded to the inputs' dtype before normalisation."""
+    """Return the expected outputs, computed in float64.
+
+    The sum with a residual is rounded to the inputs' dtype before normalisation.
+    """
     dtype = problem["dtype"]
     wide = {name: decoded(values, dtype).astype(np.float64) for name, values in inputs.items()}
     if not problem["residual"]:
@@ -58,7 +61,10 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the results, with statistics in float32 and all later steps rounded to the inputs' dtype."""
+    """Return the results, with statistics in float32 and all later steps rounded to the inputs' dtype.
+
+    Kernel errors are compared with the errors of these results.
+    """
     dtype = problem["dtype"]
     x, weight, bias = (decoded(inputs[name], dtype) for name in ("x", "weight", "bias"))
     sums = {"sum": rounded(x + decoded(inputs["residual"], dtype), dtype)} if problem["residual"] else {}

@@ -47,7 +47,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return `scale` and, as `codes`, the numbers `x` / `scale`. Both are in float64 and not rounded."""
+    """Return the expected `scale`, and the unrounded numbers `x` / `scale` as the expected `codes`, both in float64."""
     x = decoded(inputs["x"], problem["dtype"]).astype(np.float64)
     scale = np.abs(x).max(axis=(2, 3)) / LARGEST
     return {"codes": _laid_out(problem, x / _divisor(scale)), "scale": scale}

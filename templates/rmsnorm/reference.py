@@ -43,7 +43,10 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 @by_rows
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the results in float64. The sum with a residual is rounded to the inputs' dtype before normalisation."""
+    """Return the expected outputs, computed in float64.
+
+    The sum with a residual is rounded to the inputs' dtype before normalisation.
+    """
     dtype = problem["dtype"]
     x, weight = (decoded(inputs[name], dtype).astype(np.float64) for name in ("x", "weight"))
     sums = {}
@@ -57,7 +60,10 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the results, with sums in float32 and all later steps rounded to the inputs' dtype."""
+    """Return the results, with sums in float32 and all later steps rounded to the inputs' dtype.
+
+    Kernel errors are compared with the errors of these results.
+    """
     dtype = problem["dtype"]
     x, weight = (decoded(inputs[name], dtype) for name in ("x", "weight"))
     sums = {}

@@ -38,12 +38,15 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return `q_out` and `k_out` in float64."""
+    """Return the expected outputs `q_out` and `k_out`, computed in float64."""
     return _turned(problem, {name: decoded(each, problem["dtype"]).astype(np.float64) for name, each in inputs.items()})
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the results, computed in float32, with products and results rounded to the inputs' dtype."""
+    """Return the results, computed in float32, with products and results rounded to the inputs' dtype.
+
+    Kernel errors are compared with the errors of these results.
+    """
     dtype = problem["dtype"]
     numbers = {name: decoded(each, dtype).astype(np.float32) for name, each in inputs.items()}
     return _turned(problem, numbers, partial(rounded, dtype=dtype))

@@ -52,7 +52,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the result in float64."""
+    """Return the expected output, computed in float64."""
     return _attention(problem, inputs, np.float64)
 
 

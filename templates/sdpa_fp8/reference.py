@@ -55,7 +55,7 @@ def _divisor(scale: Array) -> Array:
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the result in float64, computed from the codes and scales."""
+    """Return the expected output, computed in float64 from the codes and scales."""
     return {"out": _attention(problem, inputs, np.float64)}
 
 
@@ -63,7 +63,8 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """Return the result in float16, computed in float32 with weights rounded as the problem permits.
 
     If the accuracy is ``coarse``, the weights times 256 are rounded to 4 significant bits, as in E4M3. If it is
-    ``fine``, they are rounded to 8 significant bits, as in bfloat16.
+    ``fine``, they are rounded to 8 significant bits, as in bfloat16. Kernel errors are compared with the error of this
+    result.
     """
     bits, least = (4, -5) if problem["accuracy"] == "coarse" else (8, -126)
     return {"out": _attention(problem, inputs, np.float32, partial(_rounded, bits, least)).astype(np.float16)}
