@@ -64,5 +64,7 @@ def offered(
         try:
             loaded = entry.load()
         except Exception as error:
-            raise EvoError(f"the {noun} {entry.name} ({entry.value}) cannot be loaded: {error!r}") from error
+            raise EvoError(
+                f"the {noun} {entry.name} ({entry.value}) cannot be loaded ({error!r}); update or uninstall its package"
+            ) from error
         yield entry, loaded

@@ -77,7 +77,7 @@ def test_error_for_an_invalid_metric_names_the_objective_option(line: CommandLin
         (("time", "minimise: registers"), "--objective (second): `registers`: there is no `registers`. Usable names"),
         (("maximise: gb_s", "maximise: gb_s"), "--objective (second): `gb_s` is the first objective, too"),
         (("time", "time"), "--objective (second): `time_us` is the first objective, too"),
-        (("time", "maximise: gb_s", "minimise: WIDTH"), "--objective: was given 3 times, and a search has at most 2"),
+        (("time", "maximise: gb_s", "minimise: WIDTH"), "--objective: was given 3 times; a search has at most 2"),
     ],
 )
 def test_error_for_an_invalid_second_objective_names_the_objective_option(

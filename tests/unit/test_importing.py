@@ -353,7 +353,7 @@ def test_import_without_reference_writes_a_stub(tmp_path: Path) -> None:
     ("reference", "reason"),
     [
         ("answers.py", "must have the form FILE:FUNCTION"),
-        ("no_such_module_here:f", "neither a file nor an installed Python module"),
+        ("no_such_module_here:f", "must be a Python file or an installed Python module"),
         ("{folder}/answers.py:other", "defines no function other; it has conv"),
     ],
 )

@@ -125,7 +125,9 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
     from evo.space.recording import cache_document, results_document
 
     if view.estimated:
-        raise InvalidInput("SEARCH", f"search {view.id} only estimated its trials, and estimates cannot be recorded")
+        raise InvalidInput(
+            "SEARCH", f"search {view.id} only estimated its trials; choose a search that measured its trials"
+        )
     device = aimed_at(view.device, view.objective)
     space = Family.from_document(client.family(view.family).document).space(view.problem, device, view.objective)
     recording = recorded(view, space, client.every_trial(view.id))

@@ -140,7 +140,9 @@ def search(
     seed: Annotated[
         int,
         typer.Option(
-            min=0, metavar="N", help="Random seed. With equal seeds and equal times, searches choose the same configs."
+            min=0,
+            metavar="N",
+            help="Random seed. With the same seed and the same times, searches choose the same configs.",
         ),
     ] = 0,
     policy: PolicyName = "default",
@@ -393,7 +395,9 @@ def _goals(objectives: "Sequence[str]", *, suite: bool) -> dict[str, object]:
     if len(objectives) == 1:
         return _goal(objectives[0], suite=suite)
     if len(objectives) > 2:
-        raise InvalidInput("--objective", f"was given {len(objectives)} times, and a search has at most 2 objectives")
+        raise InvalidInput(
+            "--objective", f"was given {len(objectives)} times; a search has at most 2 objectives, so omit the others"
+        )
     if suite:
         raise InvalidInput("--objective", "was given twice, and a suite has only one objective; omit one of them")
     second = _goal(objectives[1], suite=False) or {"metric": "time_us", "direction": "minimise"}

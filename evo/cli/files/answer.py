@@ -145,9 +145,11 @@ def _of_library(module: str, function: str) -> Answer:
     try:
         found = getattr(importlib.import_module(module), function, None)
     except ImportError as error:
-        raise InvalidInput("--reference", f"{module} cannot be imported: {error}") from error
+        raise InvalidInput(
+            "--reference", f"{module} cannot be imported ({error}); install it, or correct its name"
+        ) from error
     if not callable(found):
-        raise InvalidInput("--reference", f"{module} has no function {function}")
+        raise InvalidInput("--reference", f"{module} has no function {function}; correct its name")
     return Answer(
         text=f"from {module} import {function}",
         function=function,
@@ -224,5 +226,5 @@ def _path(where: str) -> Path | None:
     except (ImportError, ValueError):
         found = None
     if found is None:
-        raise InvalidInput("--reference", f"{where} is neither a file nor an installed Python module")
+        raise InvalidInput("--reference", f"{where} must be a Python file or an installed Python module")
     return Path(found.origin) if found.origin is not None and found.origin.endswith(".py") else None

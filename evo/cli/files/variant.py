@@ -68,7 +68,7 @@ def _is_part_of_variant(path: Path) -> bool:
 def _text(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise InvalidInput(str(path), f"is larger than {MAX_BYTES >> 20} MiB")
+            raise InvalidInput(str(path), f"must not be larger than {MAX_BYTES >> 20} MiB")
         content = path.read_bytes()
         return utf8_text(content)
     except UnicodeDecodeError as error:

@@ -86,7 +86,9 @@ class Local:
             if self._worker is not None and self._worker.exit_code is not None:
                 raise ChildFailed(self._worker.last_words())
             if time.monotonic() - begun > START_S:
-                raise NotStarted(f"no worker has registered at {url} within {START_S:.0f} s")
+                raise NotStarted(
+                    f"no worker has registered within {START_S:.0f} s; start one: kernel-evo worker --url {url}"
+                )
             time.sleep(LOOK_S)
             url = self.tend()
 

@@ -63,7 +63,9 @@ def _from_study(address: str) -> dict[str, Any]:
         raise InvalidInput(OPTION, f"study {study.study_name!r} has several objectives; use a study with one objective")
     done = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE" and trial.params]
     if not done:
-        raise InvalidInput(OPTION, f"study {study.study_name!r} has no completed trial")
+        raise InvalidInput(
+            OPTION, f"study {study.study_name!r} has no completed trial; use a study with completed trials"
+        )
     odd = [(name, value) for trial in done for name, value in trial.params.items() if not _is_tunable_value(value)]
     done = [trial for trial in done if all(map(_is_tunable_value, trial.params.values()))]
     if not done:

@@ -77,7 +77,7 @@ class Chat:
         except ValueError:
             host = None
         if not host or not self.base_url.startswith(("http://", "https://")):
-            raise InvalidInput("--base-url", f"{shown!r:.100} is not an http:// or https:// address")
+            raise InvalidInput("--base-url", f"{shown!r:.100} must be an http:// or https:// address")
         if "@" in parts.netloc or "?" in self.base_url or "#" in self.base_url:
             remedy = f"give only the address, and the key in {KEY_VARIABLE}"
             raise InvalidInput("--base-url", f"{host} must be written without a user name, `?` and `#`; {remedy}")

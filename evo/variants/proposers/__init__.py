@@ -45,6 +45,6 @@ def build(text: str, context: Context) -> Proposer:
     kind, _, argument = text.partition(":")
     if kind not in PROPOSERS or not argument:
         raise InvalidInput(
-            "--proposer", f"{text!r:.80} is not of the form KIND:ARGUMENT; the kinds are {', '.join(PROPOSERS)}"
+            "--proposer", f"{text!r:.80} must have the form KIND:ARGUMENT; the kinds are {', '.join(PROPOSERS)}"
         )
     return PROPOSERS[kind](replace(context, argument=argument))

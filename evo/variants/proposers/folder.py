@@ -17,7 +17,9 @@ class FolderProposer:
         self._context = context
         self._folder = with_home(context.argument)
         if not self._folder.is_dir():
-            raise InvalidInput("--proposer", f"{self._folder} is not a folder")
+            raise InvalidInput(
+                "--proposer", f"{self._folder} is not a folder; write folder:PATH with the path of an existing folder"
+            )
 
     def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]:
         say, folder = self._context.say, self._folder / problem

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Why = Annotated[
     str | None,
-    typer.Option("--reason", help="Reason, stored with the champion; without this option, the terminal asks for it."),
+    typer.Option("--reason", help="Reason, stored with the champion; by default, you are asked for it."),
 ]
 ChampionId = Annotated[
     int,
@@ -207,7 +207,9 @@ def restore(
         client = connection.client
         chosen = client.champion(champion)
         if chosen.current:
-            raise Conflict(f"champion {champion} is already the current champion of its problem")
+            raise Conflict(
+                f"champion {champion} is already the current champion of its problem; there is nothing to restore"
+            )
         present = successor(client, chosen)
         over = None if present is None else present.id
         restored = client.promote(champion, over=over, reason=_checked_reason(reason, "restored"))

@@ -93,7 +93,7 @@ def worker(
     token_file: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="File with the token, or with a join token.", envvar=VARIABLES["--token-file"]
+            metavar="FILE", help="File that contains the token or a join token.", envvar=VARIABLES["--token-file"]
         ),
     ] = None,
     kind: Annotated[
@@ -127,7 +127,7 @@ def worker(
             min=0,
             max=MOST,
             metavar="MINUTES",
-            help="Minutes without work after which the worker ends, e.g. on a rented machine.",
+            help="Minutes without work after which the worker exits, e.g. on a rented machine.",
         ),
     ] = None,
     drain_after: Annotated[
@@ -136,7 +136,7 @@ def worker(
             min=0,
             max=MOST,
             metavar="MINUTES",
-            help="Minutes after which the worker requests no more work, finishes its jobs, and ends.",
+            help="Minutes after which the worker requests no more work, finishes its jobs, and exits.",
         ),
     ] = None,
     parent_pid: ParentPid = None,

@@ -62,7 +62,7 @@ def kernelbench(
             min=1,
             max=16,
             metavar="N",
-            help="Number of problems that are searched at the same time, on the same device.",
+            help="Number of problems that are searched concurrently on the same device.",
         ),
     ] = 2,
     minutes: Annotated[
