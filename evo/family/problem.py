@@ -191,7 +191,7 @@ def parse_problem(
 
 
 def _example(fields: Sequence[Field], given: str) -> str:
-    """Return an example such as ``N=64``: for the first field that `given` names or fits, else for the first field."""
+    """Return an example such as ``N=64``. Its field is the first with the name or a value `given`, else the first."""
     for field in fields:
         if given.strip().lower() == field.name.lower():
             return problem_key({field.name: field.example})

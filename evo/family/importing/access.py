@@ -89,7 +89,7 @@ class Accesses:
         return self._accesses(self._entry, parameter.name, element=False)
 
     def _accesses(self, body: Code, name: str, *, element: bool) -> Access:
-        """Return the accesses through a name and through all names that are assigned from it.
+        """Return the accesses through a name and its aliases, i.e. variables to which the name is assigned.
 
         Args:
             element: True if the name is a reference to an element; False if it is a pointer.

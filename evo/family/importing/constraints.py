@@ -20,7 +20,7 @@ _COMPARISONS = frozenset({"<", "<=", ">", ">="})
 _MINIMUM = re.compile(r"f?min\w*")
 _MOST_THREADS = 1024
 _MOST_STATIC = 48 << 10
-"""Maximum number of bytes of shared arrays with a constant size, on every GPU."""
+"""Maximum total size of shared arrays with a constant size, in bytes, on every GPU."""
 _MOST_CONFIGS = 10_000
 """Maximum number of configs for which an expression is evaluated."""
 
@@ -72,7 +72,7 @@ class Known:
 def tail_problem(
     known: Known, extents: Sequence[str], constraints: Sequence[DraftConstraint], powers: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return expressions for new values of the extents, by extent. The new values violate no constraint.
+    """Return expressions for new extents, by extent. They violate no constraint that the default extents satisfy.
 
     The new values are distinct if possible. An extent that cannot be changed is left out.
 
@@ -173,7 +173,7 @@ def _may_fail(known: Known, condition: str, *, fields: bool = False) -> bool:
     """Return True if the default config satisfies a condition, and another config violates it.
 
     Args:
-        fields: True if a condition that only another problem may violate also counts.
+        fields: True if violations by other problems also count.
     """
     values = known.values(condition)
     depends = fields and bool(set(_WORDS.findall(condition)) & set(known.fields))

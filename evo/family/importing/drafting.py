@@ -110,7 +110,7 @@ def _extent(text: str, values: Mapping[str, str]) -> str:
 def _check_parameters(function: Function) -> None:
     if len(function.parameters) > MAX_ENTRIES:
         reason = f"{function.name} has {len(function.parameters):,} parameters; at most {MAX_ENTRIES:,} are accepted"
-        raise InvalidInput("FILE", f"{reason}. Pass arrays or a structure, or select another function with --entry")
+        raise InvalidInput("FILE", f"{reason}. Pass arrays instead of scalars, or select another function with --entry")
 
 
 def _joined_draft(
@@ -273,7 +273,7 @@ def _definitions(macros: Sequence[Macro]) -> dict[str, list[int]]:
 
 
 def _instantiated(source: Source, function: Function) -> tuple[Function, dict[str, str]]:
-    """Return the function with its template arguments and full name, and the types of the source by alias.
+    """Return the function after replacing its template parameters, and the types of the source by alias.
 
     The template arguments are those of an instantiation or a launch in the source. A missing argument gets the
     parameter's default if there is one, else ``float`` for a type and ``1`` for a value.
@@ -432,20 +432,20 @@ def _fields(
 
 
 def _with_value(each: DraftField, launches: Sequence[FoundLaunch]) -> DraftField:
-    """Return a field with the number that a launch in the source passes as its default; unchanged if none does."""
+    """Return a field whose default is the number that a launch in the source passes; unchanged if none does."""
     value = next((found.values[each.argument] for found in launches if each.argument in found.values), 0)
     return replace(each, default=value, decide="") if each.argument and value > 0 else each
 
 
 def _with_literal(each: DraftArgument, launches: Sequence[FoundLaunch]) -> DraftArgument:
-    """Return a floating-point scalar with the number that a launch in the source passes; unchanged if none does."""
+    """Return a float argument whose value is the number that a launch in the source passes; unchanged if none does."""
     text = next((found.literals[each.name] for found in launches if each.name in found.literals), "")
     is_number = text and each.role == "scalar" and each.dtype.startswith(_FLOATS)
     return replace(each, value=text, decide="its value (the launch in the source states it)") if is_number else each
 
 
 def _elements(name: str, body: Code) -> int:
-    """Return the number of elements behind a pointer if every use is ``*name`` or ``name[NUMBER]``; else 0."""
+    """Return the number of elements that a pointer accesses if every use is ``*name`` or ``name[NUMBER]``; else 0."""
     last = [-1]
     for node in body.uses.get(name, ()):
         around = body.parent(node)

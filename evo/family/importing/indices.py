@@ -116,7 +116,7 @@ class Indices:
         return (*(each for each in guess if each not in known), *known)
 
     def _shape(self, name: str) -> tuple[tuple[str, ...], list[str]]:
-        """Return the shape of an array, empty if it is not certain, and the inner axes, the innermost first."""
+        """Return the shape of an array (empty if uncertain), and the extents of its inner axes, innermost first."""
         sums, certain = self._sums(name, 0)
         groups: dict[_Stride, set[str]] = {}
         for product, factor in (item for each in sums for item in each.items()):

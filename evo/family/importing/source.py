@@ -46,7 +46,7 @@ _WORDS = re.compile(r"\w+")
 _MOST_ROUNDS = 3
 """Maximum depth of nested calls that are inlined."""
 _MOST_WRITTEN_OUT = 10_000
-"""Number of characters by which a body may grow, beyond twice its length, when calls are inlined."""
+"""Inlining may extend a function body to twice its length plus this number of characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +171,7 @@ class Source:
         return _function(list(entries(code, self.language))[self.functions.index(function)], code)
 
     def followed_by(self, definition: str) -> Function:
-        """Return the function that `definition` defines after the source. Other entry functions have empty bodies."""
+        """Append a function definition to the source, and return the function. Other entries get empty bodies."""
         kept, end = list[bytes](), 0
         for body in (part(each.node, "body") for each in self.functions):  # in the order of the code
             if body is not None:

@@ -17,7 +17,7 @@ _LITERAL = re.compile(
     rb"|(?P<comment>//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z))",
     re.DOTALL,
 )
-"""Matches a comment, or a number, string or word, in which no comment begins."""
+"""Matches comments, and the tokens (numbers, strings and words) in which no comment can begin."""
 _RESTRICT = re.compile(rb"\b__restrict\b")
 """Matches a spelling of ``restrict`` that the grammar does not accept everywhere."""
 _NOT_BLANK = re.compile(rb"[^\n]")
@@ -156,7 +156,7 @@ def declared(node: Node | None) -> Node | None:
 
 
 def parameter_list(definition: Node) -> Node | None:
-    """Return the parameters of the function that a definition or declaration names; None if it names no function."""
+    """Return the parameter list of a function definition or declaration; None for other nodes."""
     function = part(definition, "declarator")
     while function is not None and function.type != "function_declarator":
         function = part(function, "declarator")
@@ -187,7 +187,7 @@ def arguments(node: Node) -> list[Node]:
 
 
 def groups(node: Node, code: Code) -> bool:
-    """Return True for brackets around a single value, as in ``(x)``, ``int i(x)`` and ``int i{x}``."""
+    """Return True if a node is brackets around a single value, as in ``(x)``, ``int i(x)`` and ``int i{x}``."""
     initial = code.parent(node).type == "init_declarator"
     kinds = ("argument_list", "initializer_list") if initial else ("parenthesized_expression",)
     return node.type in kinds and len(node.named_children) == 1

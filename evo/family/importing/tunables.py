@@ -160,7 +160,7 @@ class MacroUses:
         return False
 
     def _indexes(self, variable: str, loop: Node) -> bool:
-        """Return True if a loop indexes an argument by the variable alone, as in ``w[t]`` or ``w + t``."""
+        """Return True if a loop uses the variable alone as the index of an argument, as in ``w[t]`` or ``w + t``."""
         pairs = (
             [part(each, "argument"), part(each, "indices")]
             if each.type == "subscript_expression"

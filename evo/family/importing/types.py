@@ -47,7 +47,7 @@ _ACCEPTED = f"{', '.join(_DTYPES)}, (u)int8_t to (u)int64_t"
 
 @dataclass(frozen=True, kw_only=True)
 class Element:
-    """An element of an array.
+    """Type of the elements of an array.
 
     Attributes:
         components: number of scalars in one element, e.g. 4 for ``float4`` and 2 for a complex number.

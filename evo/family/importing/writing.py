@@ -258,7 +258,7 @@ class Answer:
         parameters: names of the function's parameters: inputs, scalars or problem fields. Names that are Python
             keywords end in an underscore (``in_``).
         positional: number of positional-only parameters, which come first.
-        other_inputs: True if the function takes other inputs with ``**``.
+        other_inputs: True if the function takes other inputs as keyword arguments (``**``).
         own_inputs: True if the code also defines ``inputs()``.
         modules: contents of the modules that the code imports from its own folder, by file name.
         library: library whose arrays the function takes: ``torch`` or ``jax``; empty for NumPy.

@@ -126,7 +126,7 @@ _INNER: Mapping[str, Mapping[str, str]] = {
         r"-c|--compile-only": _NO_CUBIN,
     },
 }
-"""Refused options of later compilation stages: reasons by pattern, by stage."""
+"""Reasons to refuse options of later compilation stages, by stage and option pattern."""
 
 _STAGES: Mapping[str, str] = {
     "-Wl,": "linker",
@@ -289,7 +289,7 @@ def _check_blank(flag: str, name: str, field: str) -> None:
         if name in _FOLDERS and match[1] != name and not match[2].startswith("-"):  # -Imy folder
             return
         parts = [match[1], match[2]]
-    elif name in _FOLDERS or name in _STAGES:  # folder names may contain blanks; other stages accept lists
+    elif name in _FOLDERS or name in _STAGES:  # folder names may contain spaces; later stages accept lists
         return
     else:
         try:

@@ -193,7 +193,7 @@ def _definitions(code: Code) -> Mapping[str, Sequence[_Definition]]:
         value, name = part(node, "value") or part(node, "right"), part(node, "declarator") or part(node, "left")
         function = _function(node, code)
         if node.type == "function_declarator" and function is not None and code.parent(node).type == "declaration":
-            # within a function, C++ reads `dim3 block(T);` as a variable, but the grammar as a function
+            # within a function, `dim3 block(T);` defines a variable in C++, but the grammar reads a function
             value = Code(f"int _ = _{written(part(node, 'parameters'))};").nodes("argument_list", "init_declarator")[-1]
         if value is not None and name is not None and operator(node) in ("", "="):
             defined = name if name.type == "field_expression" else declared(name)

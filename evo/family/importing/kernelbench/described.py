@@ -162,7 +162,7 @@ class _File:
         return loaded(self.path, {self.constants[name]: value for name, value in values.items()})
 
     def run(self, values: Values) -> tuple[Any, list[Any], list[Any], float]:
-        """Return model, values of ``get_inputs()``, outputs, and number of operations; all tensors are on ``meta``."""
+        """Return the model, the values of ``get_inputs()``, the outputs (all on ``meta``), and the operation count."""
         import torch
         from torch.utils.flop_counter import FlopCounterMode
 
@@ -451,8 +451,8 @@ def _errors(model: TorchModel, sample: Values, distribution: str) -> dict[str, f
 def _flops(counted: float, shapes: Fitted, file: _File, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> str:
     """Return the number of arithmetic operations as an expression.
 
-    PyTorch counts only the operations of products and convolutions. If there are none, or no expression fits the count,
-    the expression states one operation per input element, or per element of the largest output if there are no inputs.
+    PyTorch counts only the operations of matrix products and convolutions. If there are none, or no expression fits the
+    count, the result is one operation per input element, or per element of the largest output if there are no inputs.
     """
     largest = max(outputs, key=lambda each: math.prod(values_of([each.shape], shapes.fields)[0]))
     produced = " * ".join(f"({each})" for each in largest.shape)

@@ -145,7 +145,7 @@ def _linear(name: str, p: int, b: int, q: int) -> str:
 
 
 def _refuted(found: Sequence[Sequence[str]], fields: Values, probe: Probe) -> set[str]:
-    """Return the fields of the first expression that is wrong if several constants change; empty if none is wrong."""
+    """Return the fields of the first expression that fails when several constants change; empty if none fails."""
     for attempt in range(_TRIES):
         values = {name: value * (1 + (index + attempt) % 3) for index, (name, value) in enumerate(fields.items())}
         shapes = probe(values)

@@ -44,11 +44,11 @@ _FLOAT = re.compile(r"eps|scale|alpha|beta|slope|temperature|smoothing|softcap|d
 _STRIDE = re.compile(r"stride", re.IGNORECASE)
 _HOST = "its usual value (the host code computes it for the grid)"
 _USUAL_BLOCK = 1024
-"""Default value of a compile-time number, which may have to be a power of two."""
+"""Default value of a compile-time integer: a power of two, because the kernel may require one."""
 _BLOCKS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 _SIDES = (16, 32, 64, 128, 256)
 _SIDE = re.compile(r"^B[MNKHD]$|(?:BLOCK|TILE).*_[MNKHDXY]$", re.IGNORECASE)
-"""Matches the name of one extent of a block with several extents."""
+"""Matches the name of one extent of a multi-dimensional block."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,7 +100,7 @@ class _Names(ast.NodeTransformer):
 
 
 class _HostNames(_Names):
-    """Also replaces numbers of the host code with the parameter that receives the number, a formula, or a new name.
+    """Also replaces host variables: with the parameter that receives the value, with a formula, or with a new name.
 
     Attributes:
         made: new names, for numbers that the kernel does not receive, such as the rows in ``kernel[(x.shape[0],)](x)``.
@@ -178,7 +178,7 @@ def _is_formula(node: ast.expr | None) -> TypeGuard[ast.expr]:
 def found_grid(
     launches: Sequence[Launch], tree: ast.Module, known: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the grid of a launch, and the names in it that the kernel does not receive. Both are empty if unclear.
+    """Return the grid of a launch, and the names in it that the kernel does not receive; empty tuples if unclear.
 
     A launch whose grid needs no additional names is preferred.
 

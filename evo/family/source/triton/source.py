@@ -172,7 +172,7 @@ def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
 
 
 def accesses(kernel: Kernel, kernels: Sequence[Kernel]) -> dict[str, set[str]]:
-    """Return the result of `addressed` for a kernel and the functions of the file that it calls."""
+    """Return the Triton operations that access each name, by name, including accesses in called functions."""
     return _accesses(kernel, {each.name: each for each in kernels}, ())
 
 
@@ -249,9 +249,10 @@ def bases(node: ast.expr, made: Mapping[str, list[ast.expr]], seen: set[str]) ->
 
 
 def sliced(text: str, entry: str, file: str) -> str:
-    """Return the source with only the code that one kernel needs. All other lines are blank, so line numbers stay.
+    """Return the source with only the code that one kernel needs.
 
-    Decorators other than ``@triton.jit`` are removed, because a search replaces ``@triton.autotune``.
+    All other lines are blank, so line numbers do not change. Decorators other than ``@triton.jit`` are removed, because
+    a search replaces ``@triton.autotune``.
 
     Raises:
         InvalidInput: the source is not Python, has no kernel with this name, or the kernel uses a name that is neither
@@ -265,7 +266,7 @@ def sliced(text: str, entry: str, file: str) -> str:
 
 
 def definitions(text: str, file: str) -> dict[str, ast.stmt]:
-    """Return the statements that define kernels and constants or import from Triton, by the names that they define.
+    """Return the statements that define a kernel or constant or import from Triton, by name.
 
     Raises:
         InvalidInput: the source is not Python.
@@ -321,7 +322,7 @@ def _of_signature(node: ast.FunctionDef) -> list[ast.expr]:
 
 
 def _statements_by_name(tree: ast.Module) -> dict[str, ast.stmt]:
-    """Return the statements that define kernels and constants or import from Triton, by the names that they define.
+    """Return the statements that define a kernel or constant or import from Triton, by name.
 
     If several statements define a name, the last one is returned.
     """
