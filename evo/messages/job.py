@@ -160,9 +160,12 @@ class Answer:
     """Response to one delivery.
 
     Attributes:
-        status: one of these words: ``accepted``: the report is stored. ``repeated``: the report had been accepted
-            before. ``stale``: the lease has expired. The worker must discard the result. ``unknown``: the attempt does
-            not exist. ``refused``: the report does not match the job, so a retry would also fail.
+        status: one of these words:
+            ``accepted``: the report is stored.
+            ``repeated``: the report had been accepted before.
+            ``stale``: the lease has expired. The worker must discard the result.
+            ``unknown``: the attempt does not exist.
+            ``refused``: the report does not match the job, so a retry would also fail.
         detail: reason why the delivery was not accepted; empty if it was.
         lacking: digests of artefacts that the accepted report names and the service does not have. The worker must
             upload them.

@@ -41,7 +41,7 @@ class Comparison:
 
 
 def compare(left: Timing, right: Timing, policy: Policy, rng: np.random.Generator) -> Comparison | None:
-    """Return the comparison of two trials; None if a trial has too few samples, or if the protocols differ."""
+    """Compare two trials. Return None if a trial has too few samples, or if the timing protocols differ."""
     if left.protocol != right.protocol or min(len(left.samples_us), len(right.samples_us)) < FEWEST:
         return None
     return Comparison(

@@ -218,7 +218,7 @@ def _champion(search: SearchView) -> str:
 
 
 def _decision(search: SearchView) -> str:
-    """Return the decision: keep the champion, use the baseline, or continue."""
+    """Return a recommendation: keep the champion, use the baseline, or continue."""
     champion = search.champion
     if champion is None:
         return "Decision: nothing to keep yet; search longer, or check the failures (`kernel-evo trials`)."

@@ -45,7 +45,7 @@ class Saving:
 
     @property
     def times(self) -> str:
-        """Text with both times and their source."""
+        """The kernel's time, the baseline's time and their source, as text."""
         return f"{time_text(self.reached_us)} compared with {time_text(self.baseline_us)} {self.source}"
 
     @property
@@ -71,7 +71,7 @@ class Saving:
 
 
 def saving(search: SearchView, champion: ChampionView | None, reached_us: float | None) -> Saving | None:
-    """Return the comparison with the fastest baseline; None if there is no baseline or no time.
+    """Compare the kernel with the fastest baseline. Return None if there is no baseline or no time.
 
     The times are from the confirmation if there is one, else from quick samples.
 
@@ -99,7 +99,7 @@ def saving(search: SearchView, champion: ChampionView | None, reached_us: float 
 
 
 def _of_refused_trial(search: SearchView, best: BestView) -> Saving | None:
-    """Return the comparison for a trial that was confirmed but not promoted; None without a measured baseline.
+    """Compare a confirmed but not promoted trial with the fastest baseline. Return None if no baseline was measured.
 
     The baseline's time is from the job that timed the baselines at the start of the search.
     """

@@ -222,7 +222,7 @@ class Progress:
         weight: weight of the call in its suite.
         best: best time or cost at the end of each slice so far, first slice first; None for slices before the first
             measurement.
-        open: False if the search has ended and gets no further slice.
+        open: False if the search has ended and gets no more slices.
     """
 
     weight: float

@@ -134,7 +134,8 @@ def common_failure(
     value may cause the fault. Unwritten outputs, which contain NaN, do not count as the same wrong answer, because
     configs may cause them. The result is also None if there are fewer than `ALIKE` trials.
 
-    After `RUN_ALIKE` trials, crashes, exceeded time limits and all wrong answers count, whatever their numbers.
+    After `RUN_ALIKE` trials, crashes, exceeded time limits and all wrong answers count too, even if they differ in
+    numbers.
 
     Errors that the config may cause, e.g. those of ``#error`` and ``static_assert``, count in two cases:
 

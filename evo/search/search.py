@@ -292,4 +292,4 @@ def _check_log(asked: list[Logged], ended: list[Logged]) -> None:
         if not 0 <= entry.seen <= len(ended) or (entry.position is not None and entry.position < entry.seen):
             raise EvoError(f"trial {entry.trial.number} is stored with a wrong number of earlier outcomes")
     if any(earlier.seen > later.seen for earlier, later in pairwise(asked)):
-        raise EvoError("a later trial is stored with fewer earlier outcomes than the one before")
+        raise EvoError("a later trial is stored with fewer earlier outcomes than the trial before it")

@@ -65,8 +65,8 @@ def built(
         plan: order in which tunables are joined.
         prefix: partial points with which to begin.
         width: maximum number of points that a step keeps. It is reduced if the next tunable has many values.
-        groups: positions of tunables. If not empty, each step keeps points with as many different combinations of
-            values of these tunables as possible, so that rare combinations are found. The estimate is then meaningless.
+        groups: positions of tunables. If not empty, each step keeps points with the largest possible variety of values
+            of these tunables, so that rare combinations are found. The estimate is then meaningless.
     """
     indices = [index for index, step in enumerate(plan.steps) if step.position in groups]
     partial, scale = prefix, 1.0

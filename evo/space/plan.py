@@ -65,7 +65,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step of an enumeration. It extends each partial point by the values of one tunable.
+    """A step of an enumeration. It combines each partial point with each value of one tunable.
 
     Attributes:
         position: index of the tunable in declared order.
@@ -262,12 +262,12 @@ class Plan:
 
     @cached_property
     def _joined_at(self) -> dict[int, tuple[int, ...]]:
-        """Cache of `_places`, by the identity of the constraint."""
+        """Cached results of `_places`, by the `id` of the constraint."""
         return {}
 
     @cached_property
     def _answers(self) -> dict[tuple[int, int], CachedFunction | None]:
-        """Caches, filled on demand, by the identity of the constraint and the number of bound tunables."""
+        """Caches, created on demand, by the `id` of the cached constraint and its number of bound tunables."""
         return {}
 
     @cached_property

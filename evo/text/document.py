@@ -68,11 +68,11 @@ def read_json(text: str | bytes, where: str = "body", *, kind: type[dict[str, An
     except InvalidInput:
         raise
     except RecursionError:
-        raise InvalidInput(where, f"is nested deeper than {DEEPEST} levels") from None
+        raise InvalidInput(where, f"must not be nested deeper than {DEEPEST} levels") from None
     except ValueError as error:
         raise InvalidInput(where, f"this is not valid JSON: {json_fault(error)}") from None
     if deeper_than(document, DEEPEST):
-        raise InvalidInput(where, f"is nested deeper than {DEEPEST} levels")
+        raise InvalidInput(where, f"must not be nested deeper than {DEEPEST} levels")
     if repeating and (path := next(_repeated(document), None)) is not None:
         raise InvalidInput(path or where, "is given twice in one object; keep one")
     return document
@@ -140,7 +140,7 @@ def _toml(value: Any) -> str:
             return "{ " + ", ".join(f"{_toml_key(name)} = {_toml(each)}" for name, each in value.items()) + " }"
         case list() | tuple():
             return "[" + ", ".join(map(_toml, value)) + "]"
-    raise InvalidInput("document", f"contains {value!r:.80}, which is not a number, string, list or table")
+    raise InvalidInput("document", f"must contain only numbers, strings, lists and tables, not {value!r:.80}")
 
 
 def literal_text(value: object, longest: int = 100) -> str:
@@ -182,7 +182,7 @@ def _unquoted(text: str) -> str:
 
 
 def json_fault(error: ValueError) -> str:
-    """Return the position of a fault in a JSON text and, if known, the correction."""
+    """Describe a JSON syntax error with its position and, if known, a correction."""
     if isinstance(error, json.JSONDecodeError):
         advice = _json_advice(error.doc, error.pos)
         if not advice and error.msg == "Extra data":
@@ -197,7 +197,7 @@ _PYTHON = re.compile(r"(True|False|None|NaN|nan)\b")
 
 
 def _json_advice(text: str, place: int) -> str:
-    """Return the correction of a fault in a JSON text, as the end of a message; empty if none is known."""
+    """Suggest a correction of a JSON syntax error, as the end of a message; empty if none is known."""
     before = text[max(0, place - 100) : place].rstrip()
     if (word := _PYTHON.match(text, place)) is not None:
         return f"; write {'null' if word[1] not in ('True', 'False') else word[1].lower()}"

@@ -28,7 +28,7 @@ class Proposal:
 def quick_cost(outcome: Outcome | None) -> float | None:
     """Return the cost of a trial from its quick samples or estimate (lower is better); None if it has no time.
 
-    The cost is computed from the search's metric (`evo.promotion.goal`); without a metric, it is the time in µs. A
+    The cost is computed from the search's metric (`evo.promotion.goal`) if there is one; else, it is the time in µs. A
     later confirmation does not change it, so it is comparable between confirmed and other trials of a search.
     """
     cost = outcome.cost if isinstance(outcome, Measured | Estimated) else None

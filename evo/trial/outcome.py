@@ -126,8 +126,8 @@ class OverResources:
     """The kernel was compiled, but the target cannot launch it, or it exceeds a resource limit of the policy.
 
     Attributes:
-        decided_by: if the launch alone exceeds the limit, whatever the kernel itself uses, the tunables in its
-            expression. None if they are unknown.
+        decided_by: tunables in the expression `shared_memory` of the launch if its value alone exceeds the limit. None
+            if other causes are possible.
     """
 
     resource: str

@@ -215,8 +215,8 @@ class SearchView(Deferred):
         source: the family's name, or the path of its folder, for commands; None if the family's files were uploaded.
         reason: why the search ended, e.g. ``trials``, ``minutes`` or ``exhausted``, or the text of a failure.
         counts: number of trials by kind of outcome.
-        best: trial of the search's own champion. Without a champion, the fastest confirmed trial. Without a
-            confirmation, the trial with the shortest quick time.
+        best: trial of the search's own champion. If there is none, the fastest confirmed trial. If no trial was
+            confirmed, the trial with the shortest quick time.
         unconfirmed: unconfirmed trial whose quick time is shorter than the quick time of a confirmed `best`; None if
             there is none.
         speedup: speed-up of the best trial over the fastest baseline, which `best.speedup` names. It is confirmed if

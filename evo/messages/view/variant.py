@@ -62,7 +62,7 @@ class VariantView(Deferred):
         ratio: best time of the variant divided by the best time of the family's own implementation; below 1, the
             variant is faster. In a search with a metric, the ratio of the costs; below 1, the variant is better.
         ratio_source: ``confirmed`` if a confirmation timed both kernels in the same rounds, ``quick`` if the ratio is
-            computed from the quick samples of both, ``estimated`` for estimates. None without a ratio.
+            computed from the quick samples of both, ``estimated`` for estimates. None if there is no ratio.
         speedup: speed-up over the fastest baseline.
         share: fraction of the roofline limit that the best trial reaches; None if no limit is known.
         tuning_gain: quick time of the first measured config divided by the shortest quick time; in a search with a
@@ -124,7 +124,7 @@ class VariantView(Deferred):
     @property
     def ratio_text(self) -> str:
         """The ratio with its meaning and source, e.g. ``0.950× the time of the family's own implementation (quick)``.
-        Empty without a ratio.
+        Empty if there is no ratio.
         """
         if self.ratio is None:
             return ""
@@ -132,7 +132,7 @@ class VariantView(Deferred):
 
     @property
     def speedup_text(self) -> str:
-        """The speed-up of the best trial with its source and baseline; empty without a baseline."""
+        """The speed-up of the best trial with its source and baseline; empty if no baseline was timed."""
         found = None if self.best is None else self.best.speedup
         return "" if found is None else f"{found.text} over {found.against}, the fastest baseline"
 

@@ -19,7 +19,7 @@ FINDINGS = {
 
 
 def ablation_blocks(material: Material) -> Iterator[Block]:
-    """Yield a table of all changes with their intervals. Without an ablation, yield the command that runs one."""
+    """Yield a table of all changes with their intervals, or the command that starts an ablation if there was none."""
     search, found = material.search, material.ablations
     if not found:
         if material.champion is None:

@@ -22,7 +22,7 @@ WORDS = {
 
 
 def importance_blocks(material: Material) -> Iterator[Block]:
-    """Yield the importance of each tunable: how well its value separates the fastest tenth from all trials."""
+    """Yield a chart of the tunables' importances: how well their values separate the fastest tenth from all trials."""
     if not material.importances:
         yield Text("There are too few measured trials with different settings to compute importances.")
         return
@@ -37,7 +37,7 @@ def importance_blocks(material: Material) -> Iterator[Block]:
 
 
 def negative_blocks(material: Material) -> Iterator[Block]:
-    """Yield the values that brought no gain over the best config's values, with their measured ratios."""
+    """Yield a table of the values that brought no gain over the best config's values, with their measured ratios."""
     winner, policy = material.winner, material.search.policy
     yield from (Text(each) for each in material.search.warnings if each not in material.search.quick_gaps)
     if winner is None:
@@ -75,13 +75,13 @@ def negative_blocks(material: Material) -> Iterator[Block]:
 
 
 def never_blocks(material: Material) -> Iterator[Block]:
-    """Yield the values whose trials all failed."""
+    """Yield a table of the values whose trials all failed."""
     never = list(_never(material))
     yield from never or [Text("None: no value failed in every trial (values with a single trial do not count).")]
 
 
 def outcome_blocks(material: Material) -> Iterator[Block]:
-    """Yield the number of trials of each kind of outcome, with one example of each kind."""
+    """Yield a table with the number of trials of each kind of outcome, and an example of each kind."""
     search, rows = material.search, []
     for kind, count in search.counts.items():
         example = material.examples.get(kind)

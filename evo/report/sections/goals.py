@@ -158,7 +158,7 @@ def _judged(result: GoalResult, material: Material) -> GoalResult:
 def _reached(result: GoalResult, material: Material) -> str:
     """Return the status of a reached target as text.
 
-    The text states whether another process will also reach the target. Without a prediction, it states what was
+    The text states whether another process will also reach the target. If there is no prediction, it states what was
     measured.
     """
     verdict = None if material.champion is None else material.champion.verdict

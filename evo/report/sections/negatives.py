@@ -33,7 +33,8 @@ class Comparison:
         pairs: number of different pairs of binaries with a measured time ratio.
         same_binary: number of pairs of trials with equal binaries, where the value makes no difference.
         ratio: time with the value, divided by the time with the winner's value: the median over the pairs. Above 1, the
-            value is slower. With fewer than `FEW` pairs, the interval is the range of their ratios. None without pairs.
+            value is slower. With fewer than `FEW` pairs, the interval is the range of their ratios. None if there are
+            no pairs.
         direct_ratio: ratio of the pair that contains the winner itself; None if this pair was not measured.
     """
 

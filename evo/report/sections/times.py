@@ -25,7 +25,7 @@ def progress_blocks(material: Material) -> Iterator[Block]:
 
 
 def sample_blocks(material: Material) -> Iterator[Block]:
-    """Yield a chart and a table of the samples: of champion, incumbent and baselines, or of the best trial alone."""
+    """Yield a chart and a table of the samples: of the champion, incumbent and baselines, or of only the best trial."""
     series, confidence = material.samples, material.search.policy.confidence
     if not series:
         yield Text("There are no samples.")
@@ -128,7 +128,7 @@ def _quick_us(material: Material, cache: str) -> float | None:
 
 
 def front_blocks(front: Front, objective: Objective) -> Iterator[Block]:
-    """Yield the trials on the Pareto front."""
+    """Yield a table of the trials on the Pareto front."""
     sought = "The search looked for this front; the first objective decides promotions. " if objective.second else ""
     yield Text(
         f"{sought}No other trial is better than a trial on the front in one objective and equal or better in the other."

@@ -82,7 +82,7 @@ def _attention(  # noqa: PLR0917 — the signature is that of PyTorch
     enable_gqa: bool = False,
 ) -> Recognised:
     if attn_mask is not None or dropout_p:
-        raise NotServed("it has a mask or dropout")
+        raise NotServed("the call has a mask or dropout")
     if len(query.shape) != 4 or tuple(key.shape) != tuple(value.shape):
         raise NotServed("a tensor does not have four dimensions, or keys and values have different shapes")
     batch, heads, length, size = map(int, query.shape)
@@ -123,7 +123,7 @@ def _rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: object = None, eps: float | None = None
 ) -> Recognised:
     if len(normalized_shape) != 1 or weight is None:
-        raise NotServed("it has no weight, or more than one normalized dimension")
+        raise NotServed("the call has no weight, or more than one normalized dimension")
     return "rmsnorm", {**_rows(input), "residual": False, "dtype": _dtype(input)}
 
 
@@ -135,7 +135,7 @@ def _layer_norm(
     eps: float = 1e-5,
 ) -> Recognised:
     if len(normalized_shape) != 1 or weight is None or bias is None:
-        raise NotServed("it has no weight, no bias, or more than one normalized dimension")
+        raise NotServed("the call has no weight, no bias, or more than one normalized dimension")
     return "layernorm", {**_rows(input), "residual": False, "dtype": _dtype(input)}
 
 

@@ -142,7 +142,7 @@ _OPERATORS: Mapping[type[Any], Callable[..., Any]] = {
 
 
 def by_values(node: ast.expr, choices: Mapping[str, Sequence[Value]]) -> ast.expr | None:
-    """Convert a condition of another language over one name to a list of the values that satisfy it.
+    """Convert a condition on one name, written in another language, to a list of the values that satisfy it.
 
     For example, ``ORDER.startswith("r")`` becomes ``ORDER == 'rows'``. The result is None if the condition contains no
     unsupported operation on strings or numbers, if the values are not known, or if the condition is true for all values

@@ -65,7 +65,7 @@ class Undefined(InvalidInput):
 
 
 def _defined(node: ast.expr, fault: OperationError) -> ast.expr | None:
-    """Return a replacement for `node` that does not cause the fault; None if unknown."""
+    """Return a replacement for `node` that does not cause the fault; None if none is known."""
     match node:
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.UnaryOp(op=ast.USub(), operand=exponent)):
             return ast.BinOp(

@@ -223,7 +223,7 @@ class _Defined(ast.NodeTransformer):
 
 
 def _may_lack_value(node: ast.AST) -> bool:
-    """Return False if `_Defined` certainly keeps an operation. This is faster than copying and visiting its tree."""
+    """Return False if `_Defined` certainly does not change a node. This is faster than copying and visiting it."""
     match node:
         case ast.BinOp(op=ast.Mult(), left=left, right=right):
             return not free_names(left) and not free_names(right)

@@ -1,4 +1,4 @@
-"""Report on a confirmation: times of challenger and incumbent, the other evidence, and the time per stage."""
+"""Report on a confirmation: times of the challenger and the incumbent, the other evidence, and the time per stage."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
