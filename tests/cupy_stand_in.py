@@ -1,7 +1,8 @@
 """A fake CuPy that computes with NumPy, but whose arrays cannot be mixed with NumPy's arrays."""
 
+import threading
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -49,6 +50,21 @@ def _wrapped(value: Any) -> Any:
     return OnGpu(value) if isinstance(value, np.ndarray) else value
 
 
+class Device:
+    """The current GPU of a thread within a block. `current` is its index."""
+
+    current: ClassVar[threading.local] = threading.local()
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __enter__(self) -> None:
+        self.current.index = self._index
+
+    def __exit__(self, *_: object) -> None:
+        self.current.index = 0
+
+
 class Pool:
     def __init__(self) -> None:
         self.freed = 0
@@ -75,7 +91,7 @@ def cupy(devices: int | Exception) -> ModuleType:
     pool = Pool()
     module = ModuleType("cupy")
     vars(module).update(
-        cuda=SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=count)),
+        cuda=SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=count), Device=Device),
         get_default_memory_pool=lambda: pool,
         asarray=OnGpu,
         asnumpy=asnumpy,

@@ -1,8 +1,9 @@
 """Chooses the array library that a ``reference.py`` uses: NumPy or, for large computations, CuPy."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,26 +14,50 @@ LARGE_FLOPS = 5e10
 LARGE_ELEMENTS = 1 << 25
 """Total number of array elements that CPU cores need a second or more to copy and round."""
 
-_WITHOUT_GPU = threading.Event()
 _ONE_AT_A_TIME = threading.Lock()
+
+
+@dataclass
+class _Gpu:
+    """The GPU of this process. `claims` are the functions that decide whether it may be used now."""
+
+    index: int = 0
+    claims: list[Callable[[], bool]] = field(default_factory=list)
+
+
+_GPU = _Gpu()
 
 
 class GpuNeededError(RuntimeError):
     """Raised if a computation needs the GPU, but this process must not use it now."""
 
 
+def use_gpu(index: int) -> None:
+    """Choose the GPU on which all threads of this process compute from now on. Without a choice, it is GPU 0."""
+    _GPU.index = index
+
+
+def gpu_index() -> int:
+    """Return the index of the GPU on which this process computes."""
+    return _GPU.index
+
+
 @contextmanager
-def without_gpu() -> Iterator[None]:
-    """Context manager that makes large computations of all threads raise GpuNeededError instead of using the GPU.
+def gpu_if(claimed: Callable[[], bool]) -> Iterator[None]:
+    """Context manager that makes large computations of all threads ask before they use the GPU.
 
     It is used while a different process may be measuring on the GPU. On the CPU, the computations would take minutes;
     the caller repeats them when this process may use the GPU.
+
+    Args:
+        claimed: thread-safe function that returns True if this process may use the GPU until the block ends. If it
+            returns False, the computation raises GpuNeededError.
     """
-    _WITHOUT_GPU.set()
+    _GPU.claims.append(claimed)
     try:
         yield
     finally:
-        _WITHOUT_GPU.clear()
+        _GPU.claims.remove(claimed)
 
 
 def array_library(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0) -> Any:
@@ -47,7 +72,7 @@ def array_library(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0
         elements: number of elements of all arrays. With `LARGE_ELEMENTS` or more, the work is large for any `flops`.
 
     Raises:
-        GpuNeededError: the work is large, there is a GPU, and the call is within `without_gpu`.
+        GpuNeededError: the work is large, there is a GPU, and `gpu_if` does not allow this process to use it.
     """
     if flops < large and elements < LARGE_ELEMENTS:
         return np
@@ -62,8 +87,8 @@ def array_library(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0
 
 
 def require_gpu() -> None:
-    """Raise GpuNeededError if the call is within `without_gpu`."""
-    if _WITHOUT_GPU.is_set():
+    """Raise GpuNeededError if `gpu_if` does not allow this process to use the GPU."""
+    if not all(claimed() for claimed in list(_GPU.claims)):
         raise GpuNeededError("expected outputs need the GPU, which another process may be using: compute them later")
 
 
@@ -81,7 +106,7 @@ def computing(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0) ->
     if library is np:
         yield np
         return
-    with _ONE_AT_A_TIME:
+    with _ONE_AT_A_TIME, library.cuda.Device(_GPU.index):
         try:
             yield library
         finally:

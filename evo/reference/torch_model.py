@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evo.reference import Arrays
-from evo.reference.library import require_gpu
+from evo.reference.library import gpu_index, require_gpu
 from evo.reference.torch_baselines import torch_on_cpu, torch_on_gpu
 
 Prepare: TypeAlias = Callable[[Arrays], Callable[[], object]]
@@ -245,8 +245,8 @@ class TorchModel:
         with _LOCK, torch.no_grad():
             model, values = self._model(problem, inputs)
             large = sum(array.size for array in inputs.values()) >= ON_GPU
-            device = "cuda" if large and torch.cuda.is_available() else "cpu"
-            if device == "cuda":
+            device = f"cuda:{gpu_index()}" if large and torch.cuda.is_available() else "cpu"
+            if device != "cpu":
                 require_gpu()
             model = model.to(device)
             values = [each.to(device) if isinstance(each, torch.Tensor) else each for each in values]
@@ -262,7 +262,7 @@ class TorchModel:
                 made = model(*values)
             found = made if isinstance(made, tuple | list) else [made]
             tensors = {name: each.detach().cpu() for name, each in zip(self.outputs, found, strict=True)}
-            if device == "cuda":
+            if device != "cpu":
                 del model, values, made, found
                 torch.cuda.empty_cache()
         return {name: plain_array(each) for name, each in tensors.items()}

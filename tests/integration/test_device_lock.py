@@ -1,5 +1,6 @@
 """The device lock lets only one process measure on a device, and is released if its holder is killed."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from workers.system.device_lock import GaveUp, exclusive
+from workers.system.descendants import descends_from_here
+from workers.system.device_lock import GaveUp, exclusive, exclusive_if_free
 
 HOLDER = """
 import sys, time
+from workers.system.descendants import descends_from_here
 from workers.system.device_lock import GaveUp, exclusive
 with exclusive("test-device/1"):
     print("held", flush=True)
@@ -101,3 +104,33 @@ def test_device_lock_works_without_a_temporary_folder(tmp_path: Path, monkeypatc
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "nowhere"))
     with exclusive("one") as waited_s:
         assert waited_s == 0.0
+
+
+def test_device_is_locked_at_once_only_if_it_is_free() -> None:
+    with exclusive_if_free("one") as free:
+        assert free
+        with exclusive_if_free("one") as again:
+            assert not again
+        with pytest.raises(GaveUp), exclusive("one", unwanted=lambda: True):
+            pass
+    with exclusive("one"):
+        with exclusive_if_free("one") as free:
+            assert not free
+        with exclusive_if_free("two") as free:
+            assert free
+    with exclusive("one") as waited_s:
+        assert waited_s < 0.5, "the queue is free"
+
+
+def test_only_running_descendants_of_this_process_descend_from_it() -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
+        assert descends_from_here(holder.pid)
+        holder.kill()
+    assert not descends_from_here(holder.pid)
+    assert not descends_from_here(os.getppid())
+
+
+def test_device_without_a_lock_file_counts_as_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    with exclusive_if_free("one") as free:
+        assert not free

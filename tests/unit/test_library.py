@@ -9,7 +9,15 @@ import pytest
 
 from evo.reference import Arrays, rows
 from evo.reference.encoding import decoded, encoded
-from evo.reference.library import LARGE_ELEMENTS, LARGE_FLOPS, GpuNeededError, array_library, computing, without_gpu
+from evo.reference.library import (
+    LARGE_ELEMENTS,
+    LARGE_FLOPS,
+    GpuNeededError,
+    array_library,
+    computing,
+    gpu_if,
+    use_gpu,
+)
 from tests.cupy_stand_in import OnGpu, cupy
 
 
@@ -28,7 +36,7 @@ def test_large_reference_work_uses_an_available_gpu(there: ModuleType) -> None:
 
 
 def test_large_reference_work_without_gpu_access_raises_gpu_needed(there: ModuleType) -> None:
-    with without_gpu():
+    with gpu_if(lambda: False):
         assert array_library(LARGE_FLOPS - 1) is np
         with pytest.raises(GpuNeededError, match="which another process may be using"):
             array_library(LARGE_FLOPS)
@@ -40,7 +48,7 @@ def test_reference_work_uses_numpy_on_machines_without_gpu(
     monkeypatch: pytest.MonkeyPatch, obstacle: ModuleType | None
 ) -> None:
     monkeypatch.setitem(sys.modules, "cupy", obstacle)
-    with without_gpu():
+    with gpu_if(lambda: False):
         assert array_library(LARGE_FLOPS) is np
 
 
@@ -63,6 +71,25 @@ def test_gpu_is_used_by_one_thread_at_a_time_and_its_memory_is_freed(there: Modu
         each.join()
     assert most == 1
     assert there.get_default_memory_pool().freed == 4
+
+
+def test_all_threads_compute_on_the_chosen_gpu(there: ModuleType) -> None:
+    used: list[int] = []
+
+    def compute() -> None:
+        with computing(LARGE_FLOPS) as library:
+            used.append(library.cuda.Device.current.index)
+
+    use_gpu(3)
+    try:
+        thread = threading.Thread(target=compute)
+        thread.start()
+        thread.join()
+        compute()
+    finally:
+        use_gpu(0)
+    compute()
+    assert used == [3, 3, 0]
 
 
 @pytest.mark.parametrize("elements", [1 << 30, 7 * 40])

@@ -1,4 +1,4 @@
-"""The preparation of a runner does not use the GPU, because another process may be measuring on the GPU."""
+"""The preparation of a runner uses the GPU only if no other process has locked it, which may be measuring."""
 
 import sys
 from dataclasses import replace
@@ -12,8 +12,9 @@ import pytest
 from tests.cupy_stand_in import cupy
 from tests.unit.test_reference import plan
 from workers.measure.family.reference import Reference
-from workers.measure.prepared import Prepared
+from workers.measure.prepared import Claim, Prepared
 from workers.runner.protocol import CasePlan
+from workers.system.device_lock import exclusive, exclusive_if_free
 
 LARGE = """
 import numpy as np
@@ -37,18 +38,82 @@ def request(folder: Path, flops: float | str, drawn: str = "") -> Any:
     path = folder / "reference.py"
     path.write_text(LARGE.format(flops=flops, drawn=drawn))
     terms = SimpleNamespace(
-        reference=str(path), family_digest=f"{flops}{drawn}", folder=str(folder / "cache"), cases=(plan(),), modules=()
+        reference=str(path),
+        family_digest=f"{flops}{drawn}",
+        folder=str(folder / "cache"),
+        cases=(plan(),),
+        modules=(),
+        device=SimpleNamespace(kind="cuda", uuid=f"GPU-{folder.name}"),
     )
     return SimpleNamespace(terms=terms)
 
 
+class FakeDriver:
+    """Driver of a GPU; it records the devices on which references compute."""
+
+    def __init__(self) -> None:
+        self.chosen: list[str] = []
+        self.fault: Exception | None = None
+
+    def choose(self, device: Any) -> None:
+        self.chosen.append(device.uuid)
+        if self.fault is not None:
+            raise self.fault
+
+
 @pytest.fixture(autouse=True)
-def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeDriver:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # for lock files
     monkeypatch.setitem(sys.modules, "cupy", cupy(1))
+    fake = FakeDriver()
+    monkeypatch.setattr("workers.measure.prepared.driver", lambda kind: fake if kind == "cuda" else object())
+    return fake
 
 
-def test_reference_that_needs_the_gpu_is_not_computed_in_advance(tmp_path: Path) -> None:
-    prepared = Prepared.ahead(request(tmp_path, 1e12))
+def is_free(uuid: str) -> bool:
+    with exclusive_if_free(uuid) as free:
+        return free
+
+
+def test_reference_that_needs_the_gpu_is_computed_in_advance_if_the_gpu_is_free(
+    tmp_path: Path, gpu: FakeDriver
+) -> None:
+    asked = request(tmp_path, 1e12)
+    prepared = Prepared.ahead(asked)
+    assert prepared is not None
+    assert prepared.golden is not None
+    uuid = asked.terms.device.uuid
+    assert gpu.chosen == [uuid]
+    assert is_free(uuid), "the lock is released"
+
+
+def test_gpu_is_locked_while_references_are_computed_in_advance(tmp_path: Path) -> None:
+    asked = request(tmp_path, 1e12)
+    with Claim(asked.terms.device) as claim:
+        assert is_free(asked.terms.device.uuid), "nothing has needed the GPU yet"
+        assert claim.succeeds()
+        assert claim.succeeds()
+        assert not is_free(asked.terms.device.uuid)
+    assert is_free(asked.terms.device.uuid)
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("no such GPU"), None])
+def test_unusable_gpu_and_other_kinds_of_devices_do_not_compute_references_in_advance(
+    tmp_path: Path, gpu: FakeDriver, fault: Exception | None
+) -> None:
+    asked = request(tmp_path, 1e12)
+    gpu.fault = fault
+    asked.terms.device.kind = "cpu" if fault is None else "cuda"
+    prepared = Prepared.ahead(asked)
+    assert prepared is not None
+    assert prepared.golden is None
+    assert is_free(asked.terms.device.uuid)
+
+
+def test_reference_that_needs_the_gpu_is_not_computed_in_advance_on_a_locked_gpu(tmp_path: Path) -> None:
+    asked = request(tmp_path, 1e12)
+    with exclusive(asked.terms.device.uuid):
+        prepared = Prepared.ahead(asked)
     assert prepared is not None
     assert prepared.golden is None
     complete = prepared.complete()
@@ -70,6 +135,7 @@ def test_expected_outputs_that_need_no_gpu_are_computed_once(tmp_path: Path, mon
     unpatched = Reference._compute
     monkeypatch.setattr(Reference, "_compute", compute)
     asked = request(tmp_path, "problem['FLOPS']")
+    asked.terms.device.kind = "cpu"
     sizes = {"large": 1e12, "small": 1.0, "smaller": 0.0}
     asked.terms.cases = [replace(plan(), name=name, problem={"N": 5, "FLOPS": size}) for name, size in sizes.items()]
     prepared = Prepared.ahead(asked)
@@ -84,7 +150,8 @@ def test_expected_outputs_that_need_no_gpu_are_computed_once(tmp_path: Path, mon
 
 def test_expected_outputs_are_not_computed_in_advance_if_inputs_need_the_gpu(tmp_path: Path) -> None:
     asked = request(tmp_path, 1e12, "from evo.reference.library import array_library; array_library(1e12)")
-    assert Prepared.ahead(asked) is None
+    with exclusive(asked.terms.device.uuid):
+        assert Prepared.ahead(asked) is None
     assert Prepared.of(asked.terms).golden is not None
 
 

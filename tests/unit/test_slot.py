@@ -237,6 +237,17 @@ def test_binary_measured_by_a_second_worker_is_not_measured_again(
     )
 
 
+@pytest.mark.parametrize(("own", "activity"), [(True, "working"), (False, "waiting")])
+def test_device_locked_by_an_own_runner_counts_as_working(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, own: bool, activity: str
+) -> None:
+    monkeypatch.setattr("workers.daemon.slot.descends_from_here", lambda pid: own and pid == 7)
+    slot = SlotSetup(tmp_path, monkeypatch).slot
+    slot._busy(7)
+    assert slot.report.activity == activity
+    assert slot.report.detail == ("running reference.py" if own else "process 7 holds the device")
+
+
 def test_revoked_job_is_interrupted_and_neither_reported_nor_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

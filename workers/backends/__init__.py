@@ -472,6 +472,19 @@ class Driver(Protocol):
         ...
 
 
+@runtime_checkable
+class ReferenceDriver(Protocol):
+    """Driver of devices on which functions of reference.py can compute."""
+
+    def choose(self, device: Device) -> None:
+        """Let the functions of reference.py use this device in the current process.
+
+        Raises:
+            DeviceUnfitError: the device is no longer present.
+        """
+        ...
+
+
 def driver(kind: DeviceKind) -> Driver:
     """Return the driver of a device kind.
 

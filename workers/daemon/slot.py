@@ -26,6 +26,7 @@ from workers.delivery.shipping import Shipping
 from workers.jobs.evaluation import Duplicates, Performer, Preparation
 from workers.jobs.stopwatch import Status
 from workers.runner.pool import TroubleError, UnfitError
+from workers.system.descendants import descends_from_here
 from workers.system.device_lock import GaveUp, exclusive, log_busy
 from workers.system.exhaustion import MachineExhausted, is_exhaustion
 
@@ -249,6 +250,10 @@ class Slot:
         return Performed(report=report, lock_s=lock_s, proof_s=proof_s)
 
     def _busy(self, holder: int | None) -> None:
+        if holder is not None and descends_from_here(holder):
+            self._status.say("running reference.py")
+            self._doing = ("working", None)
+            return
         log_busy(holder)
         who = "another process" if holder is None else f"process {holder}"
         self._doing = ("waiting", f"{who} holds the device")

@@ -1,17 +1,22 @@
 """Inputs and expected outputs of a problem, which a runner computes before or after it opens the device."""
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from typing import Self
 
-from evo.reference.library import GpuNeededError, without_gpu
+from evo.device import Device
+from evo.reference.library import GpuNeededError, gpu_if
+from workers.backends import ReferenceDriver, driver
 from workers.build.cache import Cache
 from workers.measure.family.expected_output import Arrays, ExpectedOutput
 from workers.measure.family.reference import Reference
 from workers.runner.protocol import Open, Prepare
+from workers.system.device_lock import exclusive_if_free
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +37,14 @@ class Prepared:
     def ahead(cls, request: Prepare) -> "Prepared | None":
         """Compute inputs and, if possible, expected outputs while another process may be measuring on the GPU.
 
-        Return None if even the inputs need the GPU.
+        The GPU is used only if no other process has locked it. Return None if even the inputs need the GPU.
 
         Raises:
             FamilyError: reference.py violates its contract.
         """
-        with without_gpu(), suppress(GpuNeededError), _importing(request.terms.modules):
-            prepared = cls._begun(request.terms)
+        terms = request.terms
+        with Claim(terms.device) as claim, gpu_if(claim.succeeds), suppress(GpuNeededError), _importing(terms.modules):
+            prepared = cls._begun(terms)
             try:
                 return prepared.complete()
             except GpuNeededError:
@@ -65,11 +71,50 @@ class Prepared:
 
         Raises:
             FamilyError: reference.py violates its contract.
-            GpuNeededError: ``reference()`` needs a GPU, but this method was called inside `without_gpu`.
+            GpuNeededError: ``reference()`` needs a GPU that `gpu_if` does not allow it to use.
         """
         if self.golden is not None:
             return self
         return replace(self, golden=self.reference.goldens(self.terms.cases, self.drawn))
+
+
+class Claim:
+    """Locks a device at the first request, if it is free then. Later requests get the same answer.
+
+    As a context manager, it releases the device at the end of the block.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._deciding = threading.Lock()
+        self._succeeded: bool | None = None
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def succeeds(self) -> bool:
+        """Return True if this process may use the device until the block ends."""
+        with self._deciding:
+            if self._succeeded is None:
+                self._succeeded = self._is_locked()
+            return self._succeeded
+
+    def _is_locked(self) -> bool:
+        chosen = driver(self._device.kind)
+        if not isinstance(chosen, ReferenceDriver):
+            return False
+        if not self._held.enter_context(exclusive_if_free(self._device.uuid)):
+            return False
+        try:
+            chosen.choose(self._device)
+        except Exception:  # noqa: BLE001 - libraries raise various exceptions; opening the device states the reason
+            self._held.close()
+            return False
+        return True
 
 
 @contextmanager

@@ -101,7 +101,7 @@ class Open:
 class Prepare:
     """Request to compute inputs and expected outputs for a later `Open` request, while another runner may measure.
 
-    The runner uses only CPU cores.
+    The runner uses a GPU only if no other process has locked it.
     """
 
     terms: Open

@@ -62,6 +62,13 @@ def _is_own(pid: int) -> bool:
     return not Path("/proc/self").exists()
 
 
+def descends_from_here(pid: int) -> bool:
+    """Return True if this process, or one of its descendants, has started a running process."""
+    with contextlib.suppress(psutil.Error):
+        return any(parent.pid == os.getpid() for parent in psutil.Process(pid).parents())
+    return False
+
+
 def started_by(pid: int) -> list[int]:
     """Return the ids of a process's child processes, including zombies; empty on systems other than Linux."""
     found: list[int] = []

@@ -73,6 +73,28 @@ def exclusive(
 
 
 @contextmanager
+def exclusive_if_free(device_uuid: str) -> Iterator[bool]:
+    """Lock a device for the duration of the block if no process has locked it or waits for it.
+
+    Yield True if the device is locked, and False if it is in use or no lock file can be opened.
+    """
+    with _opened(f"{device_uuid}.queue") as queue, _opened(device_uuid) as device:
+        if queue is None or device is None or not _is_locked(queue):
+            yield False
+            return
+        free = _is_locked(device)
+        fcntl.flock(queue, fcntl.LOCK_UN)
+        if not free:
+            yield False
+            return
+        _sign(device, str(os.getpid()))
+        try:
+            yield True
+        finally:
+            _sign(device, "")
+
+
+@contextmanager
 def _opened(name: str) -> Iterator[int | None]:
     """Open a lock file that all users share, and yield its descriptor, or None if it cannot be opened.
 

@@ -17,6 +17,7 @@ from evo.device import ENERGY, Device, DeviceKind, without_meter
 from evo.device.gpu import capability, ceilings, limits
 from evo.device.separation import SANDBOX
 from evo.family import Launch
+from evo.reference.library import use_gpu
 from evo.trial.objective import Objective
 from workers.backends import Buffers, CallMode, LaunchError, Timer
 from workers.backends.cuda.buffers import DeviceBuffers, GuardedBuffer
@@ -73,7 +74,9 @@ class CudaSession:
         self.cold_bytes = int(device.limits["l2_bytes"])
         try:
             with cuda_errors():
-                cupy.cuda.Device(index_of(device.uuid)).use()
+                index = index_of(device.uuid)
+                cupy.cuda.Device(index).use()
+                use_gpu(index)
                 self._stream = cupy.cuda.Stream(non_blocking=True)
         except LaunchError as error:
             users = f"; it is in use by {', '.join(found)}" if (found := nvml.strangers(device.uuid)) else ""
@@ -287,6 +290,9 @@ class CudaDriver:
 
     def profiler(self) -> NcuProfiler:
         return NcuProfiler.here()
+
+    def choose(self, device: Device) -> None:
+        use_gpu(index_of(device.uuid))
 
     def open(self, device: Device, objective: Objective, folder: Path) -> CudaSession:
         return CudaSession(device, folder, self.compiler())

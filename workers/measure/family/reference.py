@@ -114,7 +114,7 @@ class Reference:
 
         Raises:
             FamilyError: reference.py violates its contract.
-            GpuNeededError: ``reference()`` needs a GPU, but this function was called inside `without_gpu`.
+            GpuNeededError: ``reference()`` needs a GPU that `gpu_if` does not allow it to use.
         """
         asked = _cases_and_seeds(plans)
         self._most_kept_bytes = LIMIT_BYTES // (_CACHE_SHARE * len(asked))
@@ -130,7 +130,7 @@ class Reference:
         return {plan.name: tuple(golden for golden in made if golden.case == plan.name) for plan in plans}
 
     def _golden_if_allowed(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays) -> ExpectedOutput | None:
-        """Return the expected output for one set of inputs, or None if it needs the GPU inside `without_gpu`."""
+        """Return the expected output for one set of inputs, or None if it needs a GPU that it may not use now."""
         with suppress(GpuNeededError):
             if (plan.name, seed) not in self._ready:
                 self._ready[plan.name, seed] = self.golden(plan, seed, inputs)
