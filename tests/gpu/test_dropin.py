@@ -112,7 +112,7 @@ def test_kernels_are_correct_on_non_default_streams_and_in_cuda_graphs(fast: Any
     torch.testing.assert_close(captured, torch.nn.functional.rms_norm(x, (4096,), weight, 1e-5), rtol=0.03, atol=0.03)
 
 
-def test_gradients_on_a_gpu_equal_the_gradients_of_pytorch(fast: Any) -> None:
+def test_gradients_on_a_gpu_equal_those_of_pytorch(fast: Any) -> None:
     import torch
 
     found = []
@@ -124,7 +124,7 @@ def test_gradients_on_a_gpu_equal_the_gradients_of_pytorch(fast: Any) -> None:
     torch.testing.assert_close(*found, rtol=0.05, atol=0.05)
 
 
-def test_host_time_per_call_is_close_to_the_host_time_of_pytorch(fast: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_host_time_per_call_is_close_to_that_of_pytorch(fast: Any, capsys: pytest.CaptureFixture[str]) -> None:
     import torch
 
     with torch.no_grad():

@@ -179,7 +179,7 @@ def test_fault_is_found_after_another_case_in_the_same_run(gpu: Device, tmp_path
     assert found[tool].findings, found
 
 
-def test_correct_faster_kernel_passes_sanitizers_and_all_confirmation_processes_and_is_promoted(
+def test_correct_faster_kernel_passes_all_checks_and_is_promoted(
     workshop: Workshop,
 ) -> None:
     report, verdict = workshop.confirmed("none")

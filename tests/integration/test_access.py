@@ -279,7 +279,7 @@ def test_session_cookie_has_the_secure_flag_over_tls_and_ends_with_its_token(cal
 @pytest.mark.parametrize(
     "wanted", ["https://evil.example", "//evil.example", "/\\evil.example", "/\t/evil", "javascript:x"]
 )
-def test_sign_in_never_redirects_to_a_foreign_site(callers: Callers, wanted: str) -> None:
+def test_sign_in_never_redirects_to_another_site(callers: Callers, wanted: str) -> None:
     entered = callers.service.client(address="10.1.0.1").post(
         "/sign-in", data={"token": callers.token("viewer"), "next": wanted}
     )
@@ -460,7 +460,7 @@ def test_every_response_has_security_headers(callers: Callers) -> None:
         assert path.startswith("/static") or headers["cache-control"] == "no-store"
 
 
-def test_network_service_does_not_start_without_tokens(tmp_path: Path) -> None:
+def test_service_on_a_network_address_does_not_start_without_tokens(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     settings = Settings(db=path, host="0.0.0.0")
     database = Database.open(path)

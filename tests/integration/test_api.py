@@ -518,7 +518,7 @@ def test_requests_with_foreign_host_or_origin_headers_are_refused(
     assert read.status_code == (421 if status == 421 else 200)
 
 
-def test_network_service_accepts_any_host_header_but_no_foreign_origin(tmp_path: Path) -> None:
+def test_service_on_a_network_address_accepts_any_host_but_no_foreign_origin(tmp_path: Path) -> None:
     with served(tmp_path / "evo.db", host="0.0.0.0") as url, client_of(url) as client:
         assert client.get("/health", headers={"Host": "box:8765"}).status_code == 200
         away = {"Host": "box:8765", "Origin": "http://evil.example"}

@@ -191,7 +191,7 @@ def test_transaction_in_another_database_does_not_delay_events(stage: Stage, req
         assert current_position(stage) > before
 
 
-def test_event_position_that_a_restored_backup_lacks_is_unknown(stage: Stage) -> None:
+def test_event_position_missing_in_a_restored_backup_is_unknown(stage: Stage) -> None:
     """A restored database assigns the event numbers after the backup a second time."""
     stage.submit()
     lost = current_position(stage)

@@ -191,7 +191,7 @@ def test_markup_in_names_and_logs_is_escaped_on_every_page(stage: Stage, page: h
         assert all((script.get("src") or "").startswith("/static/") for script in Outline(html).every("script"))
 
 
-def test_pages_have_no_inline_code_and_no_content_from_foreign_hosts(stage: Stage, page: httpx.Client) -> None:
+def test_pages_have_no_inline_code_and_no_content_from_other_hosts(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit(budget={"trials": 5})
     list(stage.play())
     for path in ("/", f"/searches/{search}", "/champions", "/workers", "/families", "/searches/99", "/nowhere"):

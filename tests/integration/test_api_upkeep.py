@@ -166,7 +166,7 @@ def test_webhooks_to_private_networks_are_refused(address: str) -> None:
         target_of("https://innocent.example/x", private=False, resolve=lambda *_: given)
 
 
-def test_webhook_is_sent_to_the_checked_address() -> None:
+def test_webhook_is_sent_to_the_ip_address_that_was_checked() -> None:
     found = target_of(
         "https://name.example/p", private=False, resolve=lambda *_: [ipaddress.ip_address("2606:4700::1111")]
     )

@@ -96,7 +96,7 @@ def test_remedy_for_a_constant_named_like_a_tunable_compiles(
 
 
 @pytest.mark.parametrize("language", ["c++", "cuda"])
-def test_advice_for_restrict_in_cpp_is_the_keyword_with_underscores(
+def test_advice_suggests_underscored_restrict_for_cpp_and_cuda_sources(
     cc: CCompiler, nvrtc: NvrtcCompiler, language: str
 ) -> None:
     compiler, base = (cc, replace(C, language="c++")) if language == "c++" else (nvrtc, CUDA)

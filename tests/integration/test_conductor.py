@@ -627,7 +627,7 @@ def test_error_names_the_invalid_field_of_a_search_request(
 
 
 @pytest.mark.parametrize(("from_default", "block"), [(False, 16), (True, 4)])
-def test_search_begins_with_a_family_start_or_with_the_default_if_from_default_is_set(
+def test_search_begins_with_a_family_start_unless_from_default_is_set(
     stage: Stage, from_default: bool, block: int
 ) -> None:
     start = {"expression": "N >= 1", "config": {"BLOCK": 16}, "because": "it was fast elsewhere"}

@@ -206,7 +206,7 @@ def test_trials_with_the_same_binary_share_the_confirmed_time(stage: Stage) -> N
     )
 
 
-def test_warning_about_slower_confirmation_is_in_view_and_report(stage: Stage) -> None:
+def test_view_and_report_warn_about_a_slower_confirmation(stage: Stage) -> None:
     view = confirmed_search(stage)
     assert view.warnings and "30.0× as long" in view.warnings[0]
     assert len(view.warnings) <= 2, "several challenges of one kind must be summarised"
@@ -331,7 +331,7 @@ def test_plots_and_report_use_only_quick_times_of_valid_kernels(stage: Stage) ->
         assert {each.number: each.time_us for each in few if each.time_us is not None}.items() <= quick.items()
 
 
-def test_progress_and_start_of_a_search_are_equal_on_page_rest_and_report(stage: Stage) -> None:
+def test_page_rest_and_report_show_the_same_progress_and_start_of_a_search(stage: Stage) -> None:
     search = stage.submit(budget={"cost": 1.0, "cost_per_hour": 3600.0, "trials": 100})
     with stage.database.read() as session:
         catalogue = stage.conductor.catalogue
@@ -506,7 +506,7 @@ def test_trials_of_another_objective_have_no_paired_comparison(stage: Stage) -> 
         assert pair_of(session, challenger, elsewhere) is None
 
 
-def test_search_view_needs_the_same_number_of_sql_statements_for_any_confirmations(stage: Stage) -> None:
+def test_search_view_needs_a_constant_number_of_sql_statements(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 8}, strategy="portfolio", policy=policy(challenge_every=1))
     list(stage.play())
 
@@ -578,7 +578,7 @@ def _paired_us(text: str, trial: int) -> float:
     return float(shown)
 
 
-def test_gain_of_the_search_is_in_view_report_and_terminal(stage: Stage) -> None:
+def test_view_report_and_terminal_show_the_gain_of_the_search(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 8}, strategy="portfolio")
     list(stage.play())
     view = stage.view(search)
@@ -597,7 +597,7 @@ def test_gain_of_the_search_is_in_view_report_and_terminal(stage: Stage) -> None
     assert "Gain of the search" in text and "as fast as the default config (trial 0)" in text
 
 
-def test_pages_and_reports_explain_times_above_the_limit(tmp_path: Path) -> None:
+def test_pages_and_reports_explain_more_than_100_percent_of_the_limit(tmp_path: Path) -> None:
     """The peak rates were measured on a busy machine: the best trial reaches 122 % of the limit."""
     stage = Stage(tmp_path / "evo.db")
     search = stage.submit(budget={"trials": 3})

@@ -161,7 +161,7 @@ def test_call_without_an_in_place_argument_is_refused(adding: Path, given: dict[
         loaded().Kernel(adding)(x=np.ones(N, np.float32), **given)
 
 
-def test_fixed_problem_field_is_refused_with_its_value(adding: Path) -> None:
+def test_error_for_passing_a_fixed_problem_field_states_its_value(adding: Path) -> None:
     described = json.loads((adding / "config.json").read_text())
     (adding / "config.json").write_text(json.dumps({**described, "problem": {"k": 256}}))
     kernel, y = loaded().Kernel(adding), np.ones(N, np.float32)

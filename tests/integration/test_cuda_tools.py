@@ -265,7 +265,7 @@ def test_kernel_program_frees_the_buffers_of_a_case_before_the_next_case(
     assert [each for each in calls if each in case] == case * 2
 
 
-def test_cuda_tools_are_found_in_the_folder_of_cuda_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_tools_are_found_in_cuda_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").mkdir()
     tool = tmp_path / "bin" / "compute-sanitizer"
     tool.write_text("#!/bin/sh\n")

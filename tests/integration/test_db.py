@@ -312,7 +312,7 @@ def test_error_names_the_missing_postgresql_database(postgresql: Server) -> None
     postgresql.take_back(location)
 
 
-def test_postgresql_database_with_foreign_tables_is_refused(postgresql: Server) -> None:
+def test_postgresql_database_with_tables_of_another_program_is_refused(postgresql: Server) -> None:
     location = postgresql.create()
     with psycopg.connect(**parameters(location), autocommit=True) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
@@ -329,7 +329,7 @@ def test_text_with_nul_is_refused_by_postgresql(postgresql: Server) -> None:
     postgresql.take_back(location)
 
 
-def test_sqlite_database_with_foreign_tables_is_refused_unchanged(tmp_path: Path) -> None:
+def test_sqlite_database_with_tables_of_another_program_is_refused_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "100% foreign?.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")

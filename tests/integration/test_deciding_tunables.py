@@ -80,7 +80,7 @@ def log_of(folder: Path, config: Mapping[str, int]) -> str | None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_configs_with_equal_values_of_the_deciding_tunables_all_fail(tmp_path: Path, seed: int) -> None:
+def test_configs_with_equal_values_of_the_reported_tunables_all_fail(tmp_path: Path, seed: int) -> None:
     files = program(random.Random(seed))
     for name, text in files.items():
         (tmp_path / name).write_text(f"{text}\n")

@@ -625,7 +625,7 @@ def test_call_with_more_threads_than_the_kernel_was_tuned_for_falls_back_to_pyto
     assert (served(fast), reasons(fast)) == (0, ["PyTorch uses 2 threads, but the kernel was tuned for 1"])
 
 
-def test_rms_norm_gradients_equal_the_gradients_of_pytorch(fast: Any) -> None:
+def test_rms_norm_gradients_equal_those_of_pytorch(fast: Any) -> None:
     import torch
 
     gradients = []

@@ -95,7 +95,7 @@ def test_uploaded_files_must_match_the_digest_in_the_address(callers: Callers) -
         author.upload_family(FAMILY.digest, b"PK\x03\x04 junk")
 
 
-def test_search_uploads_its_family_if_allowed_and_otherwise_registers_the_path(tmp_path: Path) -> None:
+def test_search_uploads_its_family_if_permitted_and_otherwise_registers_the_path(tmp_path: Path) -> None:
     request = Request.of(family=str(SAXPY), problem="", policy="default", device="cpu")
     for allowed in (True, False):
         with serving(tmp_path / f"{allowed}.db", allow_family_upload=allowed) as service:

@@ -93,7 +93,7 @@ def asked(session: HostSession, folder: Path, calls: Sequence[str], *flags: str)
     return [int(result) for result in buffers.read("y")[: len(calls)]]
 
 
-def test_kernel_reads_libraries_of_the_system(session: HostSession, tmp_path: Path, user: str) -> None:
+def test_kernel_can_read_system_libraries(session: HostSession, tmp_path: Path, user: str) -> None:
     library = next(Path(path) for path in ("/usr/lib", "/lib64", "/usr/lib64") if any(Path(path).rglob("libc.so.6")))
     library = next(library.rglob("libc.so.6"))
     calls = [f'reads("{path}", 0)' for path in (library, "/dev/zero", "/dev/urandom")]
@@ -132,7 +132,9 @@ def test_kernel_cannot_read_files_of_the_worker_or_the_system(
         assert result in (-errno.EACCES, -errno.EISDIR, -errno.EBADF)
 
 
-def test_access_finds_files_in_private_folders(session: HostSession, private: Path, tmp_path: Path, user: str) -> None:
+def test_access_system_call_finds_files_in_private_folders(
+    session: HostSession, private: Path, tmp_path: Path, user: str
+) -> None:
     if user == "another user" and not kernels_may_enter(FULL):
         pytest.skip("programs of root lack the capability CAP_DAC_READ_SEARCH")
     asks = [f'access("{private}/{name}", 0) ? -1 : 0' for name in ("evo.db", "missing")]
@@ -171,7 +173,7 @@ def test_kernel_process_of_root_has_no_capability_except_entering_private_folder
     assert "0" not in status["Uid"].split()
 
 
-def test_device_controls_are_refused(session: HostSession, tmp_path: Path, user: str) -> None:
+def test_ioctl_calls_of_a_kernel_are_refused(session: HostSession, tmp_path: Path, user: str) -> None:
     assert (
         asked(session, tmp_path, [f"ask(SYS_ioctl, {file}, 0x5401, (long)kept)" for file in (0, 1)])
         == [-errno.EPERM] * 2

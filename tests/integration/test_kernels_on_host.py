@@ -71,7 +71,7 @@ def test_default_config_is_correct_in_every_execution_order(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", one_in(8, FOUND), ids=lambda each: each.id)
-def test_wrong_variant_is_found_in_some_execution_order(variant: WrongVariant, tmp_path: Path) -> None:
+def test_wrong_variant_is_detected_in_at_least_one_execution_order(variant: WrongVariant, tmp_path: Path) -> None:
     place = tmp_path / variant.kernel
     shutil.copytree(KERNELS / variant.kernel, place)
     text = (place / variant.file).read_text()

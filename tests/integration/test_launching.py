@@ -119,7 +119,7 @@ def test_launch_bounds_and_parameters_are_parsed_from_ptx(compiler: NvrtcCompile
         ("void __block_size__((32, 1, 1)) f(const float *x) {}", {"grid": (3, 1, 1)}, None),
     ],
 )
-def test_launch_bounds_declared_by_the_kernel_apply(
+def test_launch_beyond_the_launch_bounds_of_its_kernel_is_refused(
     compiler: NvrtcCompiler, kernel: str, launch: dict[str, tuple[int, int, int]], said: str | None
 ) -> None:
     found = refusal(ptx(compiler, kernel), replace(LAUNCH, **launch), (X,), H100)  # type: ignore[arg-type]

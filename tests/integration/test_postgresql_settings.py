@@ -255,7 +255,7 @@ def test_write_refused_by_a_database_trigger_or_function_gives_503_with_a_remedy
     assert listed.status_code == 200
 
 
-def test_connection_is_given_up_and_replaced_if_the_server_does_not_answer(
+def test_connection_to_an_unresponsive_server_is_closed_and_replaced(
     postgresql: Server, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hanging server or pooler keeps its connections open, and does not enforce the time limit of statements."""

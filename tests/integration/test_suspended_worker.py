@@ -31,7 +31,7 @@ with ThreadPoolExecutor() as pool:
 
 
 @pytest.mark.slow
-def test_child_process_is_not_timed_out_because_the_worker_was_suspended(tmp_path: Path) -> None:
+def test_suspension_of_the_worker_does_not_time_out_its_child_processes(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path), str(LIMIT_S)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None

@@ -272,7 +272,7 @@ def test_killed_worker_is_replaced_and_no_trial_is_lost_or_counted_twice(bench: 
 
 
 @pytest.mark.long
-def test_search_finishes_all_trials_although_its_runners_are_killed(bench: Bench, mixed: Package) -> None:
+def test_search_finishes_all_trials_despite_killed_runners(bench: Bench, mixed: Package) -> None:
     with bench.working():
         search = bench.search(mixed, problem="N=4096", budget={"trials": 9})
         for finished in (1, 5):

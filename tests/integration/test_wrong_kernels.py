@@ -265,7 +265,7 @@ SOUND: set[str] = set()
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wrong", one_in(12, WRONG, of=lambda wrong: WRONG[wrong][0]))
-def test_wrong_kernel_is_detected_by_some_case_of_its_family(wrong: str, tmp_path: Path) -> None:
+def test_wrong_kernel_is_detected_by_a_case_of_its_family(wrong: str, tmp_path: Path) -> None:
     name, text, change, file, sound, instead = WRONG[wrong]
     files = package(name).files
     broken = files[file].decode().replace(sound, instead)

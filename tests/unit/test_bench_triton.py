@@ -176,7 +176,9 @@ def test_triton_baseline_reuses_the_config_that_autotune_chose(place: Path, monk
     assert (place / "autotuned").read_text() == "once\n"
 
 
-def test_stored_choice_that_matches_no_autotune_config_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_choice_that_matches_no_autotune_config_raises_an_error(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (place / "choices.json").write_text(json.dumps({"launched": {"BLOCK": 64, "num_warps": 4}}))
     with pytest.raises(ValueError, match="launched has 0 configs like its choice"):
         baseline(place, monkeypatch)

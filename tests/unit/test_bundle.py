@@ -179,6 +179,6 @@ def test_family_name_is_not_used_as_a_path(tmp_path: Path) -> None:
             Families(tmp_path).get(FamilyRef(name=name, digest="0" * 64))
 
 
-def test_family_toml_much_larger_than_any_family_is_refused_before_it_is_read() -> None:
+def test_oversized_family_toml_is_refused_before_it_is_read() -> None:
     with pytest.raises(InvalidInput, match="is larger than 256 KiB; move data into another file of the bundle"):
         family_of({"family.toml": b"[[a]]\n" * 60_000})

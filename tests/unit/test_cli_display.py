@@ -212,7 +212,7 @@ def test_report_shows_champion_verdict_and_next_steps() -> None:
         assert part in text
 
 
-def test_report_explains_a_champion_above_the_limit() -> None:
+def test_report_explains_a_champion_above_100_percent_of_the_limit() -> None:
     def shown(floor_us: float) -> str:
         limit = RooflineView(floor_us=floor_us, bound="compute", share_of_best=floor_us / 810)
         return " ".join(reported(replace(finished(), roofline=limit), [], "", "sdpa").split())

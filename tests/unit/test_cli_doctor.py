@@ -47,7 +47,7 @@ def test_doctor_lists_usable_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         ("none", False, "level none: none", "run workers as root"),
     ],
 )
-def test_doctor_states_the_separation_level_and_the_missing_parts_of_a_higher_level(
+def test_doctor_states_the_separation_level_and_what_a_higher_level_needs(
     monkeypatch: pytest.MonkeyPatch, held: str, found: bool, detail: str, remedy: str
 ) -> None:
     monkeypatch.setattr(support, "separation_here", lambda *_: held)

@@ -151,7 +151,7 @@ def test_follow_mentions_silent_workers_once(monkeypatch: pytest.MonkeyPatch) ->
     assert screen.notes[0].startswith("No worker has sent a message for 90 s")
 
 
-def test_follow_mentions_once_that_a_foreign_process_uses_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_mentions_once_that_another_process_uses_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     script = Script(view(), view(), finished())
     script.activity = "waiting"

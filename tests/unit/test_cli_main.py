@@ -92,7 +92,7 @@ def test_expected_error_prints_one_line_and_sets_the_exit_code(
     assert capsys.readouterr() == ("", f"Error: {error}\n".replace("problem.S", "--problem S"))
 
 
-def test_unexpected_error_is_reported_as_bug_and_its_traceback_stored(
+def test_unexpected_error_is_reported_as_a_bug_and_its_traceback_is_stored(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -112,7 +112,7 @@ def test_unexpected_error_is_reported_as_bug_and_its_traceback_stored(
     assert len(list(tmp_path.glob("kernel-evo-*.log"))) == entry.KEPT_CRASHES
 
 
-def test_truncated_bytecode_is_not_reported_as_an_interruption(
+def test_truncated_bytecode_is_reported_with_a_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def load() -> None:

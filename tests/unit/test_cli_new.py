@@ -34,7 +34,7 @@ def test_scaffold_with_a_different_name_is_a_valid_family(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["int", "class", "main", "errno", "memcpy", "printf", "sin", "y0"])
-def test_entry_of_a_scaffold_named_like_a_c_keyword_or_function_ends_in_kernel(tmp_path: Path, name: str) -> None:
+def test_scaffold_named_like_a_c_keyword_or_function_has_an_entry_ending_in_kernel(tmp_path: Path, name: str) -> None:
     write_scaffold(tmp_path / name)
     assert f"void {name}_kernel(" in (tmp_path / name / "kernel.c.j2").read_text()
     assert registry.find(str(tmp_path / name)).family.implementation("cpu").entry == f"{name}_kernel"

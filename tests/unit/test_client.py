@@ -110,7 +110,7 @@ def test_edit_search_sends_the_etag_of_the_state_that_was_read() -> None:
     assert json.loads(service.asked[0].content) == {"notes": "", "archived": False}
 
 
-def test_text_that_utf8_cannot_represent_is_refused_before_it_is_sent() -> None:
+def test_text_that_cannot_be_encoded_in_utf8_is_refused_before_sending() -> None:
     service = Service()
     with pytest.raises(InvalidInput, match="unpaired surrogate"):
         service.client().edit_search(3, notes="a\ud800b", archived=False, seen='"abc"')

@@ -127,7 +127,7 @@ def test_references_in_device_memory_are_kept_up_to_a_limit() -> None:
     assert runtime.uploads == 6
 
 
-def test_reference_larger_than_the_limit_is_kept_alone() -> None:
+def test_reference_larger_than_the_limit_replaces_all_other_references() -> None:
     runtime = HostRuntime()
     before, references = runtime.free_bytes, DeviceReferences(runtime, 100)
     small, large = np.zeros(2), np.zeros(1000)

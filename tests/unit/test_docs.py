@@ -140,7 +140,7 @@ def test_links_in_the_documentation_lead_to_files_and_headings(path: Path) -> No
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_rows_of_a_table_in_the_documentation_have_equally_many_cells(path: Path) -> None:
+def test_rows_of_documentation_tables_have_the_same_number_of_cells(path: Path) -> None:
     columns = 0
     for line in FENCE.sub("", path.read_text(encoding="utf-8")).splitlines():
         row = line.strip()

@@ -229,7 +229,7 @@ def test_tunable_used_only_in_a_comment_has_no_effect(tmp_path: Path) -> None:
     assert "[cuda.tunables]" in found
 
 
-def test_effect_check_omits_debug_flags_and_skips_a_failing_default(tmp_path: Path) -> None:
+def test_effect_check_omits_debug_flags_and_is_skipped_if_the_default_fails(tmp_path: Path) -> None:
     compiler = Preprocessor()
     assert len(warnings(tmp_path / "a", compiler, "f(TILE, UNROLL)")) == 1
     assert {unit.flags for unit in compiler.units} == {("-Iinclude",)}

@@ -221,7 +221,7 @@ def test_non_finite_values_are_refused(value: object) -> None:
     assert "`a`" in refusal("a", a=value)
 
 
-def test_operations_that_mix_texts_and_numbers_are_refused() -> None:
+def test_operations_that_mix_strings_and_numbers_are_refused() -> None:
     assert "compares a string with a number" in refusal("dtype == 1", dtype="float32")
     assert "needs numbers" in refusal("dtype * 2", dtype="float32")
     assert "one is a string" in refusal("'a' if n else 1", n=np.array([0, 1]))
@@ -255,7 +255,7 @@ def test_inlined_expression_size_is_limited() -> None:
             chain[f"y{level}"] = parse(f"y{level - 1} + 1").inline(chain)
 
 
-def test_integer_and_numeric_evaluation_refuse_values_of_wrong_type() -> None:
+def test_integer_and_numeric_evaluation_refuse_values_of_the_wrong_type() -> None:
     assert parse("S / 2").whole({"S": 8}) == 4
     assert parse("S / 2").number({"S": 7}) == 3.5
     with pytest.raises(InvalidInput, match="must be whole"):
@@ -397,7 +397,7 @@ def test_expression_that_cannot_be_corrected_is_refused_without_a_suggestion(wri
 
 
 @pytest.mark.parametrize("written", ["'a' in A", "'a' not in A"])
-def test_substring_test_is_refused(written: str) -> None:
+def test_in_operator_on_a_string_is_refused(written: str) -> None:
     with pytest.raises(InvalidInput, match="is not available") as raised:
         Expression.parse(written, "here")
     assert "(A,)" not in raised.value.reason
@@ -470,7 +470,7 @@ def test_error_for_a_comparison_without_a_similar_choice_lists_the_choices() -> 
 
 
 @pytest.mark.parametrize("written", ['ORDER == "rows"', 'PINNED == "b"', 'ANY == "x"', "N == 3", 'ORDER < "s"'])
-def test_comparison_with_a_possible_choice_is_accepted(written: str) -> None:
+def test_comparison_with_a_valid_choice_is_accepted(written: str) -> None:
     accepted = Expression.parse(written, "here").check_names(CHOICES)
     assert set(accepted.names) == {written.partition(" ")[0]}
 

@@ -105,7 +105,7 @@ def test_error_for_an_option_and_value_in_one_flag_shows_two_flags() -> None:
     check_flags(['-DTEXT="a b"'], "cpu", "flags")
 
 
-def test_folder_with_a_blank_in_one_flag_is_accepted() -> None:
+def test_flag_with_a_space_in_its_folder_is_accepted() -> None:
     check_flags(["-Imy headers", "-Lmy libraries", "-isystemmy headers"], "cpu", "flags")
     with pytest.raises(InvalidInput, match='write two flags, "-Iinclude", "-O3"'):
         check_flags(["-Iinclude -O3"], "cpu", "flags")

@@ -44,7 +44,7 @@ def test_only_the_better_of_two_variants_continues(mine: float, expected: bool) 
     assert continues(progress(*[mine] * 8), [progress(*[5.0] * 8)]) is expected
 
 
-def test_variants_are_compared_after_equally_many_trials() -> None:
+def test_variants_are_compared_after_the_same_number_of_trials() -> None:
     late = [9.0] * 8 + [1.0] * 8
     assert continues(progress(*[5.0] * 8), [progress(*late)])
 
@@ -79,7 +79,7 @@ def test_stagnating_search_continues_a_slow_variant_of_a_new_niche() -> None:
     assert continues(slow, fast, stagnating=True)
 
 
-def test_stagnating_search_keeps_half_of_the_new_variants_of_a_niche() -> None:
+def test_stagnating_search_continues_half_of_the_new_variants_of_a_niche() -> None:
     field = [progress(*[float(time)] * FIRST) for time in range(1, 9)]
     others = [[each for each in field if each is not mine] for mine in field]
     survivors = [
@@ -88,7 +88,7 @@ def test_stagnating_search_keeps_half_of_the_new_variants_of_a_niche() -> None:
     assert survivors == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_stagnating_search_keeps_older_variants_only_if_they_lead_their_niche() -> None:
+def test_stagnating_search_continues_older_variants_only_if_they_lead_their_niche() -> None:
     count = FIRST * GROWTH
     leader, second, third = (progress(*[time] * count) for time in (1.0, 2.0, 3.0))
     assert continues(leader, [second, third], stagnating=True)

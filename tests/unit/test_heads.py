@@ -26,7 +26,7 @@ def test_most_attention_rows_have_one_dominant_key_or_only_low_scores(queries: i
     assert np.all(found.argmax(axis=-1)[towers] >= 64)
 
 
-def test_every_attention_head_has_a_different_late_key() -> None:
+def test_dominant_late_keys_differ_between_attention_heads() -> None:
     found = scores({"q": (2, 8, 64, 32), "k": (2, 8, 512, 32), "v": (2, 8, 512, 32)}, seed=2)
     late = [
         set(head.argmax(axis=-1)[head.max(axis=-1) > 0.8 * EXTREME].tolist()) for head in found.reshape(16, 64, 512)

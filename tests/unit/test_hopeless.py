@@ -318,7 +318,7 @@ def test_error_that_depends_on_one_tunable_ends_the_search_after_all_of_its_valu
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("error", CHECKS)
-def test_search_continues_until_every_combination_of_the_deciding_tunables_failed(strategy: str, error: str) -> None:
+def test_search_continues_until_all_combinations_of_the_relevant_tunables_failed(strategy: str, error: str) -> None:
     """The source has a clause ``#if A == 8 && B == 5``, and an error in its ``#else``."""
 
     def outcome(config: Config) -> Outcome:

@@ -172,7 +172,7 @@ def test_import_adds_a_dimension_for_the_components_of_a_vector_type(
         ("const float x[]", ("H", "W", "ROWS")),
     ],
 )
-def test_import_takes_extents_from_the_brackets_of_a_parameter(parameter: str, shape: tuple[str, ...]) -> None:
+def test_import_takes_extents_from_the_array_bounds_of_a_parameter(parameter: str, shape: tuple[str, ...]) -> None:
     text = f"#define H 8\n#define W 4\nvoid f({parameter}, float *y, int rows) {{ y[H * W] = x[0][0]; }}"
     found = draft(text).arguments[0]
     assert (found.role, found.shape) == ("input", shape)
@@ -1042,7 +1042,7 @@ def toml(body: str, macros: str = "", parameters: str = "const float *a, const f
     return family_toml(draft(text), name="f", file="f.c")
 
 
-def test_imported_extents_have_different_defaults_and_all_change_in_the_case_tail() -> None:
+def test_imported_extents_have_different_defaults_and_all_change_in_case_tail() -> None:
     found = draft("void f(const float *x, float *y, int m, int n, int k, int steps) { y[0] = x[m * n * k * steps]; }")
     assert [each.default for each in found.fields] == [1024, 768, 512, 1]
     document = tomllib.loads(family_toml(found, name="f", file="f.c"))
@@ -1156,7 +1156,7 @@ def test_entry_with_a_return_value_or_a_structure_argument_is_refused_with_a_rem
         draft("struct s { int n; };\nvoid f(const struct s *p, float *y) { y[0] = p->n; }")
 
 
-def test_proposed_work_counts_the_bytes_of_each_array_once_and_of_an_inout_twice() -> None:
+def test_proposed_work_counts_bytes_once_per_array_and_twice_per_inout_array() -> None:
     body = "for (int i = 0; i < n; ++i) { sums[0] += x[i]; y[i] += x[i]; }"
     text = family_toml(draft(f"void f(const float *x, double *y, int *sums, int n) {{ {body} }}"), name="f", file="f.c")
     work = text.partition("# [work]")[2].partition("[cpu]")[0]
@@ -1175,7 +1175,7 @@ def test_import_guards_macro_definitions_after_any_file_header(head: str) -> Non
     assert source.compilable({"CHUNK"}) == f"{head}#ifndef CHUNK\n#define CHUNK 32\n#endif\n{body}"
 
 
-def test_source_without_an_entry_names_its_last_function_not_a_macro_or_main() -> None:
+def test_error_for_a_source_without_an_entry_suggests_its_last_function() -> None:
     text = (
         "#define POWER(x) ((x) * (x))\nstatic void solve(float *x) { *x = POWER(*x); }\nint main(void) { return 0; }\n"
     )

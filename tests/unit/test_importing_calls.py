@@ -189,7 +189,7 @@ def test_family_of_several_kernels_can_be_loaded(tmp_path: Path) -> None:
     assert re.findall(r'extern "C" __global__ void (\w+)', (place / "split.cu").read_text()) == ["add"]
 
 
-def test_several_c_functions_get_a_function_that_calls_them_in_order(tmp_path: Path) -> None:
+def test_import_adds_an_entry_that_calls_several_c_functions_in_order(tmp_path: Path) -> None:
     functions = (
         "#define UNROLL 4\n"
         "void squares(const float *x, float *y, int n) { for (int i = 0; i < n; ++i) y[i] = x[i] * x[i]; }\n"

@@ -60,7 +60,7 @@ def test_nvrtc_gets_code_other_than_host_functions_unchanged(code: str) -> None:
     assert under_nvrtc(f"{code}{KERNEL}") == f"{code}{KERNEL}"
 
 
-def test_nvrtc_gets_replacements_of_headers_that_it_lacks() -> None:
+def test_headers_missing_in_nvrtc_are_replaced() -> None:
     text = (
         "#include <stdint.h>\n#include <cuda_fp16.h>\n#include <cuda.h>\n#include <cub/cub.cuh>\n#include <iostream>\n"
     )
@@ -131,7 +131,7 @@ def constraints(found: Draft) -> list[str]:
     return [each.expression for each in found.constraints]
 
 
-def test_block_has_at_most_the_threads_of_the_device_and_of_the_launch_bounds() -> None:
+def test_imported_block_is_within_the_limits_of_device_and_launch_bounds() -> None:
     assert constraints(
         launched("void f() { k<<<r, dim3(T, U)>>>(p, r, c); }", macros="#define U 4\n", body="x[U] = 1;")
     ) == ["T * U <= max_threads"]
@@ -169,7 +169,7 @@ def test_loop_without_a_check_of_the_remainder_requires_divisible_extents(body: 
     assert constraints(drafted(read_source(f"{macros}void f(float *x, int cols) {{ {body} }}", "c"))) == expected
 
 
-def test_loop_step_in_a_template_parameter_is_replaced_by_the_template_argument() -> None:
+def test_loop_step_in_a_template_parameter_is_replaced_with_the_template_argument() -> None:
     text = """#define TILE 16
 template <typename T, int S> __global__ void k(T *x, int n) { for (int i = 0; i < n; i += S) x[i] = 1; }
 void f() { k<float, TILE><<<1, 32>>>(p, n); }

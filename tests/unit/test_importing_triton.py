@@ -263,7 +263,7 @@ def scan(x, y, T, D: tl.constexpr, BD: tl.constexpr):
     assert {each.name: each.shape for each in found.arguments} == {"x": ("B", "T", "D"), "y": ("T",)}
 
 
-def test_parameter_that_heuristics_compute_is_not_a_tunable() -> None:
+def test_parameter_computed_by_heuristics_is_not_a_tunable() -> None:
     decorator = "@triton.heuristics({'BLOCK': lambda args: 2 * args['n']})"
     found = draft(decorators=f"{decorator}\n@triton.autotune(configs=CONFIGS, key=['n'])")
     assert [each.name for each in found.tunables] == []

@@ -51,7 +51,7 @@ def test_report_without_killed_processes_is_unchanged() -> None:
     assert undisturbed(attempts(wrong)) is wrong
 
 
-def test_job_whose_kernel_crashed_is_not_repeated() -> None:
+def test_job_with_a_crashed_kernel_is_not_repeated() -> None:
     assert undisturbed(attempts(crashed(OWN_FAULT))).outcome == OWN_FAULT
 
 

@@ -94,7 +94,7 @@ def test_pareto_front_of_two_metrics_ignores_the_time() -> None:
         (["time_us"], "compared with itself"),
     ],
 )
-def test_too_many_or_equal_metrics_for_a_pareto_front_are_refused(metrics: list[str], said: str) -> None:
+def test_pareto_front_of_too_many_or_equal_metrics_is_refused(metrics: list[str], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         weighed(TRIALS, metrics, PROBLEM, "--metric")
 

@@ -36,7 +36,7 @@ def report(*results: Result) -> str:
     return " ".join(mission_report(MISSION, results, [WORK] * len(results), ["ncu, for profiles: install it"]).split())
 
 
-def test_mission_report_marks_goals_reached_open_or_impossible() -> None:
+def test_mission_report_marks_goals_as_reached_open_or_impossible() -> None:
     text = report(result(18.0))
     for part in (
         "| 47 µs | PyTorch's attention, from earlier notes | reached |",

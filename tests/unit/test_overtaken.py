@@ -184,7 +184,7 @@ def changing_with(session: Session, size: int, budget_s: float = 0.0) -> Changin
     )
 
 
-def test_kernel_that_keeps_the_outputs_of_many_inputs_is_slower_if_inputs_change() -> None:
+def test_kernel_that_caches_outputs_of_many_inputs_is_slower_if_inputs_change() -> None:
     found = changing_with(WritingSession([150]), size=5000)
     assert found is not None
     assert found.different.median_us / found.same.median_us == 4.0

@@ -139,7 +139,7 @@ def test_error_for_an_ambiguous_option_ends_with_an_accepted_example(
         ("champion list", "champion show"),
     ],
 )
-def test_unknown_command_is_refused_with_a_command_that_exists(
+def test_error_for_an_unknown_command_suggests_an_existing_command(
     wrong: str, pasted: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert entry.main(wrong.split()) == 2

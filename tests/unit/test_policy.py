@@ -20,7 +20,7 @@ def test_policy_document_overrides_fields_of_its_base() -> None:
     assert policy.max_shared_memory_bytes == POLICIES["l4-notes"].max_shared_memory_bytes
 
 
-def test_threshold_of_a_rule_is_from_the_policy_or_its_default(declared: None) -> None:
+def test_rule_threshold_comes_from_the_policy_or_is_the_default(declared: None) -> None:
     assert policy_from({"thresholds": {"rounds": 9}}).threshold("rounds") == 9
     assert Policy().threshold("rounds") == 3
 

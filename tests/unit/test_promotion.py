@@ -584,7 +584,7 @@ def test_unusual_first_process_causes_a_warning_and_does_not_dominate_the_estima
     assert result.speedup.estimate < 1.4
 
 
-def test_processes_rule_states_the_possible_slowdown_in_a_single_process() -> None:
+def test_processes_rule_states_the_possible_slowdown_of_a_single_process() -> None:
     shaky = verdict(repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.5, 1.1, 1.4, 1.05))
     assert "a single process may take up to " in rule(shaky, "processes").text
     steady = verdict(repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.24, 1.25, 1.26, 1.25))

@@ -161,7 +161,7 @@ def test_recording_with_two_results_of_one_config_is_refused(document: Document,
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2])
-def test_recording_with_two_values_of_one_key_is_refused(cut: int) -> None:
+def test_recording_with_two_values_for_one_key_is_refused(cut: int) -> None:
     text = json.dumps(cache(cache={"16,row": {**ONE, "time": 1.0}, "16,col": {**ONE, "time": 2.0, "layout": "col"}}))
     twice = text.replace('"16,col"', '"16,row"')
     with pytest.raises(InvalidInput, match=r"tiny: the key '16,row' occurs twice .+; keep one"):
@@ -194,7 +194,7 @@ def test_t4_tunable_values_are_the_recorded_values_in_order() -> None:
 
 
 @pytest.mark.parametrize("unit", ["", "GFLOP/s"])
-def test_t4_results_with_an_objective_other_than_time_are_searched_by_their_times(unit: str) -> None:
+def test_t4_results_with_another_objective_are_ranked_by_their_times(unit: str) -> None:
     slow, fast = result(block=1, value=9.0), result(block=2, value=1.0)
     for each, speed in ((slow, 100.0), (fast, 900.0)):
         each["measurements"].append({"name": "GFLOP/s", "value": speed, "unit": unit})
@@ -539,7 +539,7 @@ def test_error_for_a_recorded_config_without_a_tunable_names_the_field() -> None
         ('{"tune_params": {"A": [1]}, "cache": {"1": [1]}}', "tiny: cache['1']", "must be an object of names and"),
     ],
 )
-def test_error_about_a_recording_with_another_structure_states_a_remedy(text: str, field: str, reason: str) -> None:
+def test_error_for_a_recording_with_an_unknown_structure_states_a_remedy(text: str, field: str, reason: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         parse_recording(text, "tiny")
     assert raised.value.field == field
@@ -549,7 +549,7 @@ def test_error_about_a_recording_with_another_structure_states_a_remedy(text: st
 @pytest.mark.parametrize(
     "text", ['[{"A": 1, "time": 0.5}, {"A": 2, "time": 1}]', '{"A": 1, "time": 0.5}\n{"A": 2, "time": 1}\n']
 )
-def test_error_about_a_list_of_results_shows_a_result_that_can_be_read(text: str) -> None:
+def test_error_for_an_unreadable_list_of_results_shows_a_valid_result(text: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         parse_recording(text, "tiny")
     example = json.loads(raised.value.reason.partition("e.g. ")[2])

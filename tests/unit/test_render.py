@@ -149,13 +149,13 @@ def test_only_macros_that_the_source_uses_are_defined(tmp_path: Path, source: st
     assert set(re.findall(r"^#define (\w+) ", text.partition("#line")[0], re.MULTILINE)) == defined
 
 
-def test_used_names_include_names_in_template_includes_and_imports(tmp_path: Path) -> None:
+def test_used_template_names_include_names_in_includes_and_imports(tmp_path: Path) -> None:
     template = '{% set own = TILE %}{{ own }}{% include "a.h" %}{% for i in range(COLS) %}{{ i }}{% endfor %}'
     found = package(tmp_path, template, a__h='{% import "b.h" as b with context %}{{ step }}', b__h="{{ ORDER }}")
     assert used_names(found, "cpu") == {"TILE", "COLS", "step", "ORDER"}
 
 
-def test_used_names_include_names_in_conditional_includes(tmp_path: Path) -> None:
+def test_used_template_names_include_names_in_conditional_includes(tmp_path: Path) -> None:
     template = '{% include "a.h" if TILE > 1 else "b.h" if UNROLL else "a.h" %}'
     found = package(tmp_path, template, a__h="{{ ORDER }}", b__h="{{ step }}")
     assert used_names(found, "cpu") == {"TILE", "UNROLL", "ORDER", "step"}

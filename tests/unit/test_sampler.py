@@ -116,7 +116,7 @@ def test_second_sampler_continues_an_optuna_study_without_repeats() -> None:
     assert study.best_value == 1
 
 
-def test_optuna_sampler_samples_an_exhausted_space_again() -> None:
+def test_optuna_sampler_repeats_configs_of_an_exhausted_space() -> None:
     space: dict[str, BaseDistribution] = {"x": IntDistribution(0, 3)}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
     with pytest.warns(UserWarning, match=r"`y` is not declared: it is sampled at random") as warned:
@@ -126,7 +126,7 @@ def test_optuna_sampler_samples_an_exhausted_space_again() -> None:
     assert len({trial.params["y"] for trial in study.trials}) == 6
 
 
-def test_optuna_sampler_warns_of_a_parameter_that_differs_from_its_declaration() -> None:
+def test_optuna_sampler_warns_about_a_parameter_that_differs_from_its_declaration() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler({"x": IntDistribution(0, 100)}, seed=0))
     with pytest.warns(UserWarning, match=r"`x` is suggested as .*high=60, .* but declared as .*high=100") as warned:
         study.optimize(lambda trial: trial.suggest_int("x", 40, 60), n_trials=3)
@@ -291,7 +291,7 @@ def test_optuna_sampler_refuses_unsupported_spaces(space: Any, options: dict[str
         KernelEvoSampler(space, **options)
 
 
-def test_optuna_sampler_warns_of_a_constraint_on_an_unknown_parameter() -> None:
+def test_optuna_sampler_warns_about_a_constraint_on_an_unknown_parameter() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler(constraints=["BLOK <= 64"], seed=0))
     with pytest.warns(
         UserWarning,

@@ -232,7 +232,7 @@ def test_search_without_a_budget_continues(space: Space) -> None:
 
 @pytest.mark.parametrize("field", ["trials", "minutes", "stagnation"])
 @pytest.mark.parametrize("limit", [0, -1])
-def test_budget_must_be_above_zero(field: str, limit: int) -> None:
+def test_budget_must_be_greater_than_zero(field: str, limit: int) -> None:
     with pytest.raises(InvalidInput, match=f"budget.{field}"):
         Budget(**{field: limit})
 

@@ -96,7 +96,7 @@ def problems(draw: st.DrawFn) -> tuple[list[Tunable], list[str]]:
 
 @settings(max_examples=300)
 @given(problem=problems())
-def test_valid_configs_equal_the_configs_of_brute_force_in_lexicographic_order(
+def test_valid_configs_equal_a_brute_force_enumeration_in_lexicographic_order(
     problem: tuple[list[Tunable], list[str]],
 ) -> None:
     tunables, texts = problem
@@ -146,7 +146,7 @@ def test_interval_bounds_never_report_a_satisfiable_expression_as_false(
             assert can_hold(Expression.parse(text, "here"), known, free)
 
 
-def test_interval_bounds_use_values_and_conditions_that_are_already_known() -> None:
+def test_interval_bounds_use_already_bound_values_and_conditions() -> None:
     decided = Expression.parse("(8 * N if MODE == 'wide' else N) <= (16 if FAST else 4)", "here")
     bound = {"MODE": np.array(["wide", "wide", "narrow", "narrow"]), "FAST": np.array([True, False, True, False])}
     assert can_hold(decided, bound, {"N": (2.0, 16.0)}).tolist() == [True, False, True, True]
@@ -384,7 +384,7 @@ def test_sampling_finds_rare_valid_configs(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(space.draw(rng(3), 100)) == 100
 
 
-def test_repair_moves_configs_equally_far_in_sampled_and_enumerated_spaces(gemm: Space) -> None:
+def test_repair_distance_is_equal_in_sampled_and_enumerated_spaces(gemm: Space) -> None:
     drawn = draw_instead_of_list(gemm)
     generator = rng(8)
     for _ in range(20):
@@ -435,7 +435,7 @@ def test_default_is_the_declared_config_or_the_nearest_valid_config() -> None:
     assert Space(tunables, [constraint("N < 8")]).default() == {"N": 4, "MODE": "a", "X": False}
 
 
-def test_config_keys_have_the_form_of_kernel_tuner_and_are_parsed_back(gemm: Space) -> None:
+def test_config_keys_have_the_kernel_tuner_format_and_are_parsed_back(gemm: Space) -> None:
     config = gemm.sample(rng(6), 1)[0]
     assert gemm.key(config) == ",".join(str(value) for value in config.values())
     assert gemm.config(gemm.key(config)) == config
@@ -562,7 +562,7 @@ def test_duplicate_unknown_or_invalid_names_of_a_space_are_refused() -> None:
         tunable("A-1", [1])
 
 
-def test_config_distance_counts_ranks_of_ordinal_and_differences_of_categorical_tunables() -> None:
+def test_config_distance_adds_rank_differences_and_categorical_mismatches() -> None:
     space = Space([tunable("N", [1, 2, 4, 8, 16]), tunable("M", ["a", "b"]), tunable("O", [1, 2, 3], ordinal=False)])
     assert space.distance({"N": 1, "M": "a", "O": 1}, {"N": 8, "M": "b", "O": 3}) == pytest.approx(0.75 + 1 + 1)
     assert space.distance({"N": 1, "M": "a", "O": 1}, {"N": 1, "M": "a", "O": 1}) == 0.0

@@ -235,7 +235,7 @@ def test_error_rate_bound_without_checked_outputs_is_one() -> None:
 
 @pytest.mark.parametrize("confidence", [0.9, 0.95, 0.999])
 @pytest.mark.parametrize("count", [2, 3, 40])
-def test_bootstrap_intervals_equal_the_intervals_of_scipy(count: int, confidence: float) -> None:
+def test_bootstrap_intervals_equal_those_of_scipy(count: int, confidence: float) -> None:
     a, b = (np.random.default_rng(seed).lognormal(size=count + seed) for seed in (0, 5))
     settings: dict[str, Any] = {
         "n_resamples": RESAMPLES,
@@ -257,5 +257,5 @@ def test_bootstrap_intervals_equal_the_intervals_of_scipy(count: int, confidence
 
 @pytest.mark.parametrize("freedom", [1, 4, 14, 99])
 @pytest.mark.parametrize("level", [0.5, 0.025, 0.001, 1e-5])
-def test_quantiles_of_students_t_equal_the_quantiles_of_scipy(level: float, freedom: int) -> None:
+def test_student_t_quantiles_equal_those_of_scipy(level: float, freedom: int) -> None:
     assert upper_quantile(level, freedom) == pytest.approx(scipy.stats.t.isf(level, freedom), rel=1e-9, abs=1e-12)

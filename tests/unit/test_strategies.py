@@ -153,7 +153,7 @@ def test_initial_design_avoids_known_configs() -> None:
 
 
 @pytest.mark.parametrize("name", ["portfolio", "evolution"])
-def test_strategy_without_measured_trials_proposes_only_the_default_and_the_initial_design(name: str) -> None:
+def test_strategy_without_measured_trials_proposes_only_default_and_initial_design(name: str) -> None:
     space = mixed()
     strategy = build(name, Context(space=space))
     trials = advance(History(), strategy, space, ending("compile_failed"), DESIGN + 10)

@@ -207,11 +207,11 @@ def test_unseen_problem_gets_the_config_of_its_nearest_neighbour() -> None:
     assert one.worst is not None and one.worst > 1.3
 
 
-def test_leave_one_out_evaluation_counts_configs_that_were_not_measured_on_a_problem() -> None:
+def test_leave_one_out_evaluation_counts_unmeasured_configs() -> None:
     unseen = leave_one_out(measurements({"a": {0: 1.0}, "b": {1: 1.0}}, a=1, b=2), 1)
     assert (unseen.loss, unseen.judged, unseen.unmeasured) == (None, 0, 2)
 
 
-def test_problem_distance_counts_doublings_and_differences() -> None:
+def test_problem_distance_adds_log2_ratios_and_mismatches() -> None:
     assert distance({"S": 64, "causal": True}, {"S": 256, "causal": False}) == 3.0
     assert distance({"S": 64}, {"S": 64, "window": 0}) == 1.0

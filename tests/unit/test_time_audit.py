@@ -112,7 +112,7 @@ def test_short_batches_are_joined_before_they_are_checked() -> None:
         assert (audit().overused([long] * LEAST_BATCHES, MOST_DISAGREEMENT) is not None) is refused
 
 
-def test_batches_joined_from_short_batches_are_not_refused_for_their_elapsed_time() -> None:
+def test_joined_batches_are_not_refused_for_their_elapsed_time() -> None:
     assert audit().overused([joined(SLEEPS, SLEEPS)] * LEAST_BATCHES, MOST_DISAGREEMENT) is None
 
 

@@ -44,7 +44,7 @@ RNG = np.random.default_rng
     ("cache_bytes", "held", "sets"),
     [(32 << 20, 2 << 20, 81), (1 << 20, 64 << 20, 2), (0, 1 << 20, 2), (1 << 40, 1 << 20, 1024), (32 << 20, 8, 4096)],
 )
-def test_cold_buffer_sets_exceed_five_times_the_cache_within_limits(cache_bytes: int, held: int, sets: int) -> None:
+def test_cold_buffer_sets_exceed_five_times_the_cache_if_limits_permit(cache_bytes: int, held: int, sets: int) -> None:
     assert cold_sets(cache_bytes, held, memory_bytes=4 << 30) == sets
 
 
@@ -69,13 +69,13 @@ def test_candidate_clearly_slower_than_the_elites_takes_fewer_samples() -> None:
     assert (taken, proven) == (Taken(samples_us=(8.0,) * 9), [8])
 
 
-def test_disturbed_first_samples_do_not_shorten_sampling() -> None:
+def test_disturbed_first_samples_do_not_end_sampling_early() -> None:
     samples = [*[8.0] * 5, *[5.0] * 35]
     assert len(take(ScriptedTimer(samples), 40, bars=Bars(shorten_us=7.0)).samples_us) == 40
 
 
 @pytest.mark.parametrize("samples", [1, 2])
-def test_sampling_does_not_exceed_a_small_number_of_samples(samples: int) -> None:
+def test_sampling_takes_exactly_a_small_requested_number_of_samples(samples: int) -> None:
     assert len(take(ScriptedTimer([8.0]), samples, bars=Bars(shorten_us=7.0)).samples_us) == samples
 
 
@@ -174,7 +174,7 @@ class RingTimer:
 @pytest.mark.parametrize(
     ("noise", "rounds"), [([1.0], USUAL_ROUNDS), ([0.3, 1.0, 1.0, 1.0], MOST_ROUNDS)], ids=["quiet", "noisy"]
 )
-def test_overwrite_check_adds_rounds_until_its_ratio_is_known(noise: list[float], rounds: int) -> None:
+def test_overwrite_check_adds_rounds_until_its_ratio_is_conclusive(noise: list[float], rounds: int) -> None:
     sets = [TimedBuffers() for _ in range(3)]
     sources = {"answered": TimedBuffers(2 * ROUND_US), "poisoned": TimedBuffers(6 * ROUND_US)}
     seen: list[Buffers] = []

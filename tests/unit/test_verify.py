@@ -59,7 +59,7 @@ def judged(kernel: Kernel, *, dtype: str = "float32", deterministic: bool = True
     return session
 
 
-def test_correct_kernel_is_launched_as_often_as_requested() -> None:
+def test_correct_kernel_is_launched_the_requested_number_of_times() -> None:
     assert judged(good).launches == 3
 
 

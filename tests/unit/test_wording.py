@@ -24,7 +24,7 @@ from evo.text.wording import (
 @pytest.mark.parametrize(
     ("fraction", "explained"), [(None, False), (0.5, False), (1.0, False), (1.05, False), (1.06, True), (1.25, True)]
 )
-def test_share_above_the_limit_is_explained(fraction: float | None, explained: bool) -> None:
+def test_share_above_100_percent_of_the_limit_is_explained(fraction: float | None, explained: bool) -> None:
     reason = over_limit_text(fraction)
     assert bool(reason) == explained == ("restart its worker" in reason)
     assert isinstance(FILTERS["share"](fraction), Markup) == explained
