@@ -351,7 +351,7 @@ def _runs(view: SearchView, ranking: Sequence[TrialView]) -> Runs:
 
 
 def _speedup_cell(view: SearchView, trial: TrialView) -> str:
-    """Return a trial's speed-up. The baseline is named if the column's title names a different one."""
+    """Return a trial's speed-up, with the name of the baseline if the column's title names a different baseline."""
     speedup = trial.speedup(view.baselines)
     if speedup is None:
         return "–"

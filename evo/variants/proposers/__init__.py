@@ -37,7 +37,7 @@ def build(text: str, context: Context) -> Proposer:
     """Return the proposer for a string of the form ``KIND:ARGUMENT``, as in the option ``--proposer``.
 
     Args:
-        context: input of the proposer. The argument in `text` replaces `context.argument`.
+        context: arguments for the proposer. The argument in `text` replaces `context.argument`.
 
     Raises:
         InvalidInput: the kind is unknown, or the argument is missing or not accepted by the proposer.

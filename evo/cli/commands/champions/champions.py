@@ -116,7 +116,7 @@ def export(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Write a folder that works without kernel-evo. It contains source, binary, loader, config, evidence and report.
+    """Export a champion as a folder that works without kernel-evo: source, binary, loader, config, evidence and report.
 
     For several champions, the folder contains a folder for each champion, and dispatch.py and dispatch.json, which
     select the kernel by shape. With --top, the folder contains a folder for the champion and for each runner-up, with

@@ -215,7 +215,7 @@ def brief(
 
 
 def waited(connection: "Connection", view: "VariantView") -> "VariantView":
-    """Wait until the trials of a variant have ended."""
+    """Wait until the trials of a variant have ended, and return its new state."""
     search_id, number = view.search_id, view.number
     while not view.ended:
         time.sleep(LOOK_S)
