@@ -52,6 +52,7 @@ _BROKEN = (
 """Exceptions that `zipfile` raises for invalid ZIP files."""
 
 WHERE = "bundle"
+_FEWER = "remove files that the family does not need"
 
 
 def pack(package: Package) -> bytes:
@@ -88,7 +89,7 @@ def unpack(content: bytes) -> dict[str, bytes]:
     except InvalidInput:
         raise
     except DirectoryTooLarge:
-        raise InvalidInput(WHERE, f"contains more than {MAX_FILES} files") from None
+        raise InvalidInput(WHERE, f"contains more than {MAX_FILES} files; {_FEWER}") from None
     except _BROKEN as error:
         raise InvalidInput(WHERE, f"is not a valid ZIP file: {error}") from error
     for name in (SPEC, REFERENCE):
@@ -121,7 +122,7 @@ def family_of(files: Mapping[str, bytes]) -> Family:
     family = Family.from_document(document, SPEC)
     for kind, implementation in family.implementations.items():
         if implementation.file not in files:
-            raise InvalidInput(f"{SPEC}: {kind}", f"the file {implementation.file} is missing in the bundle")
+            raise InvalidInput(f"{SPEC}: {kind}", f"the file {implementation.file} is missing in the bundle; add it")
     return family
 
 
@@ -143,14 +144,15 @@ def check_sources(family: Family, files: Mapping[str, bytes]) -> None:
 
 def _check_entries(entries: list[zipfile.ZipInfo]) -> None:
     if len(entries) > MAX_FILES:
-        raise InvalidInput(WHERE, f"contains more than {MAX_FILES} files")
+        raise InvalidInput(WHERE, f"contains more than {MAX_FILES} files; {_FEWER}")
     if sum(entry.file_size for entry in entries) > MAX_FOLDER_BYTES:
-        raise InvalidInput(WHERE, f"unpacks to more than {MAX_FOLDER_BYTES >> 20} MiB")
+        raise InvalidInput(WHERE, f"unpacks to more than {MAX_FOLDER_BYTES >> 20} MiB; {_FEWER}")
     for entry in entries:
         if stat.S_IFMT(entry.external_attr >> 16) not in {0, stat.S_IFREG}:
             raise InvalidInput(WHERE, f"{entry.filename!r:.100} is not a regular file; remove it")
         if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} or entry.flag_bits & 1:
-            raise InvalidInput(WHERE, f"{entry.filename!r:.100} is encrypted, or compressed by an unsupported method")
+            wrong = f"{entry.filename!r:.100} is encrypted, or compressed by an unsupported method"
+            raise InvalidInput(WHERE, f"{wrong}; use the method deflate without encryption")
     _check_names([entry.filename for entry in entries])
 
 
@@ -167,7 +169,7 @@ def _check_names(names: Mapping[str, bytes] | list[str]) -> None:
     for name in names:
         for folder in PurePosixPath(name.casefold()).parents:
             if str(folder) in taken:
-                raise InvalidInput(WHERE, f"{name!r:.100} is below a path that is a file")
+                raise InvalidInput(WHERE, f"{name!r:.100} is below a path that is a file; rename one of them")
 
 
 def _read(archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> Iterator[tuple[str, bytes]]:

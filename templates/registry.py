@@ -184,7 +184,7 @@ def _package_folder(name: str, module: str) -> Path:
     try:
         found = importlib.util.find_spec(module)
     except ImportError as error:
-        raise NotFound(f"family {name}: its package {module} cannot be imported: {error}") from error
+        raise NotFound(f"family {name}: its package {module} cannot be imported ({error}); reinstall it") from error
     for location in (found.submodule_search_locations or []) if found else []:
         if any((Path(location) / name).is_file() for name in (SPEC, PYTHON_SPEC)):
             return Path(location)
@@ -310,7 +310,7 @@ def _check_files(package: Package) -> None:
     names = {kind: implementation.file for kind, implementation in package.family.implementations.items()}
     for where, name in [*((f"{SPEC}: {kind}", name) for kind, name in names.items()), (package.family.name, REFERENCE)]:
         if name not in package.files:
-            raise InvalidInput(where, f"the file {name} is missing in {package.path}")
+            raise InvalidInput(where, f"the file {name} is missing in {package.path}; add it")
 
 
 def _check_instances(package: Package) -> None:

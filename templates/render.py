@@ -72,7 +72,7 @@ def check(package: Package, kind: DeviceKind) -> None:
     for name in tunables:
         if name not in used | implementation.reach(used):
             remedy = "use it in the template, the launch, or a derived value that is used; or remove it"
-            raise RenderError(f"{implementation.file}: the tunable {name} changes nothing; {remedy}")
+            raise RenderError(f"{implementation.file}: the tunable {name} has no effect; {remedy}")
 
 
 def check_source(package: Package, kind: DeviceKind) -> None:
@@ -215,7 +215,7 @@ def _rendered(package: Package, name: str, variables: Mapping[str, Value]) -> st
             parts.append(part)
             length += len(part)
             if length > MAX_SOURCE_CHARACTERS:
-                raise RenderError(f"{name}: renders to more than {MAX_SOURCE_CHARACTERS >> 20} MiB of text")
+                raise RenderError(f"{name}: renders to more than {MAX_SOURCE_CHARACTERS >> 20} MiB; shorten its loops")
     except RenderError:
         raise
     except TemplateSyntaxError as error:

@@ -40,7 +40,7 @@ def _read(path: Path, name: str) -> Suite:
     try:
         content = path.read_bytes()
         if len(content) > MAX_BYTES:
-            raise InvalidInput("--suite", f"{path} is larger than {MAX_BYTES >> 20} MiB, too large for a suite")
+            raise InvalidInput("--suite", f"{path} is larger than {MAX_BYTES >> 20} MiB; a suite file must be smaller")
         document = read_toml(utf8_text(content))
     except OSError as error:
         raise InvalidInput("--suite", f"{path} cannot be read: {error.strerror}") from None

@@ -199,7 +199,7 @@ def _check_files(files: Mapping[str, str]) -> None:
     if len(files) > MAX_FILES:
         raise InvalidInput("files", f"has {len(files)} files; at most {MAX_FILES} are accepted")
     if sum(len(text.encode()) for text in files.values()) > MAX_BYTES:
-        raise InvalidInput("files", f"contain more than {MAX_BYTES >> 20} MiB")
+        raise InvalidInput("files", f"contain more than {MAX_BYTES >> 20} MiB; submit smaller files")
     for name in files:
         if len(name) > 100 or not _FILE.fullmatch(name):
             raise InvalidInput("files", f"{name!r:.120} is not accepted; {_NAMES}")

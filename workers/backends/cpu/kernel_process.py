@@ -417,7 +417,7 @@ class KernelProcess:
             number, address, writes = values[:3]
             self._trespassed(number, address, writes, text)
         if status == FAILED:
-            raise LaunchError(text or "the kernel process refused the request")
+            raise LaunchError(text or "the kernel process rejected the request")
         return tuple(values)
 
     def _trespassed(self, number: int, address: int, writes: int, system_call: str) -> None:

@@ -160,7 +160,7 @@ def support_binary(compiler: NvrtcCompiler, architecture: str, folder: Path) -> 
         return kept
     made = compiler.compile(Unit(source=source, architecture=architecture, entry="checksum"), timeout_s=60)
     if isinstance(made, CompileFailed):
-        raise CudaUnusableError(f"the support kernels do not compile: {made.log}")
+        raise CudaUnusableError(f"kernel-evo's own kernels (support.cu) do not compile: {made.log}")
     cache.put(key, made.binary)
     return made.binary
 

@@ -70,7 +70,8 @@ class TritonCompiler:
                 "environment, e.g. pip install 'triton>=3.6'"
             )
         if _ARCHITECTURE.fullmatch(unit.architecture) is None:
-            raise NoTritonError(f"{self.version} compiles for sm_80, sm_90 etc., not for {unit.architecture}")
+            able = f"{self.version} compiles only for NVIDIA architectures, e.g. sm_90"
+            raise NoTritonError(f"{able}, not for {unit.architecture}; choose an NVIDIA GPU")
         question = {"source": unit.source, "architecture": unit.architecture}
         answer = self._processes.of(unit).answer(question, timeout_s)
         if isinstance(answer, CompileFailed):
