@@ -65,7 +65,7 @@ _PARTS = "it replaces parts of the compiler, so the record of a measurement woul
 _PRINTS = "with this flag, the compiler prints information instead of compiling"
 _SHARED = "kernels are linked as shared libraries that Python loads"
 _MACHINE = "a CPU kernel is compiled for the machine that runs it"
-_SANITIZED = "a confirmation runs the winner under the compiler's sanitizers, in a build that is not timed"
+_SANITIZED = "a confirmation runs the kernel under the compiler's sanitizers, in a separate build that is not timed"
 _INSTRUMENTED = "it adds calls to the kernel, which would increase its time"
 _UNOPTIMISED = (
     "it turns off optimisations, so times would say nothing about the optimised kernel; remove it (`-g` and "
@@ -309,7 +309,7 @@ def _check_file(option: Option, kind: DeviceKind, field: str, before: str) -> No
         return
     if option.flags[0].startswith("@"):
         return
-    files = ", or name objects and libraries (.o, .a, .so)" if kind_of(kind).sources == "c" else ""
+    files = ", or list object files and libraries (.o, .a, .so)" if kind_of(kind).sources == "c" else ""
     value = f". If it is the value of `{before:.50}`, write `{before:.50}={option.value:.100}`"
     raise InvalidInput(
         field,
