@@ -317,7 +317,7 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 
 
 def to_json(value: object, shape: Any) -> Any:
-    """Return a value as JSON data for httpx."""
+    """Convert a value of type `shape` to JSON data for httpx."""
     return _adapter(shape).dump_python(value, mode="json")
 
 

@@ -140,8 +140,8 @@ def _undecided(family: str) -> "Iterator[None]":
 def _print_undecided(family: str, failure: str) -> None:
     """Print to standard error the unchecked lines of a family that may have caused a failure.
 
-    An imported family marks its unchecked lines with a comment. If the failure names a file, or a table of family.toml,
-    that contains such lines, only these are printed, otherwise all; in both cases, at most `UNDECIDED` lines.
+    An imported family marks its unchecked lines with a comment. Only the lines in the file, or in the table of
+    family.toml, that the failure names are printed; if there are none, all. At most `UNDECIDED` lines are printed.
     """
     from evo.family.importing.writing import MARK
 

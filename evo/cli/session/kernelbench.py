@@ -1,6 +1,6 @@
 """Runs a proposer on KernelBench problems.
 
-Like an external proposer, the proposer uses only two requests: it reads the brief, and submits variants.
+Like an external program, the proposer sends only two kinds of requests: it reads the brief, and submits variants.
 """
 
 import time
@@ -27,7 +27,7 @@ LOOK_S = 0.5
 
 @dataclass(kw_only=True)
 class Work:
-    """Progress of one problem from its file to its result."""
+    """State of the run on one problem: its file, its remaining steps, and its result so far."""
 
     file: Path
     result: Result

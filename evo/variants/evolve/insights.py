@@ -24,7 +24,7 @@ class Log:
     variants: Sequence[VariantView]
 
     def tested(self) -> Iterator[tuple[ProposalView, VariantView]]:
-        """Yield each proposal whose variant has ended all trials, with this variant, latest first."""
+        """Yield each proposal with its variant, latest first, if all trials of the variant have ended."""
         by_number = {each.number: each for each in self.variants}
         for proposal in reversed(self.proposals):
             variant = None if proposal.variant is None else by_number.get(proposal.variant)
