@@ -57,7 +57,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_on_on
 WorkerId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "worker_id"))]
 DeviceId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "device_uuid"))]
 MAX_NAMES, MAX_PROBLEM, MAX_DEVICES = 200, 10_000, 256
-"""Maximum number of names in one object, of characters of a problem, and of devices of one worker."""
+"""Maximum numbers of names per object, characters per problem, and devices per worker."""
 
 
 GivenConfig: TypeAlias = Annotated[dict[Name, OneValue], Field(max_length=MAX_NAMES)]

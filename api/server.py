@@ -35,8 +35,8 @@ GRACE_S = 5
 
 KEEP_ALIVE_S = 150
 """Seconds that an idle connection stays open. This time is longer than the defaults of proxies (nginx 60, Traefik 90,
-Caddy 120). If the service closed a connection first, a proxy could still send a request on it, and then answer with
-status 502."""
+Caddy 120). If the service closed a connection first, a proxy could still send a request on it, and would then answer
+its client with status 502."""
 
 
 class CannotListen(EvoError, OSError):

@@ -44,7 +44,7 @@ LONGEST_ADDRESS = 64
 
 ANONYMOUS = Rate(per_s=20, burst=100)
 FAILURES = Rate(per_s=0.1, burst=10)
-"""Limit of invalid tokens per address, in requests and sign-in forms: a burst of ten, then one every ten seconds."""
+"""Rate limit on invalid tokens from one address, in requests and forms: a burst of ten, then one every ten seconds."""
 
 
 class Admission:

@@ -35,7 +35,7 @@ HOST_HEADERS = ("host", "x-forwarded-host")
 """Headers that contain the host name to which the client sent the request."""
 
 FORWARDED = re.compile(r"(?:^|[;,])\s*(for|host)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", re.IGNORECASE)
-"""The parameters of `Forwarded` (RFC 7239) that contain a client or a host."""
+"""Matches the parameters of `Forwarded` (RFC 7239) that contain a client or a host."""
 
 
 def sign_of_outside(headers: Headers) -> str | None:

@@ -22,7 +22,7 @@ LOOK_S = 10.0
 """Seconds between checks for work while a request waits. Notifications from other processes can be lost."""
 
 STALE = timedelta(hours=12)
-"""Age from which the age of an artefact is reset when a report names it, so that it is not deleted."""
+"""If a report names an artefact that is older than this, the artefact's age is reset, so that it is not deleted."""
 
 MOST_NAMED = 4 * MAX_RESULTS
 """Maximum number of artefacts that are looked up per request. A report names one to five artefacts."""

@@ -19,7 +19,7 @@ from evo.text.wording import value_text
 from evo.trial import Value
 
 FORM = re.compile(r"\s*(\w+)\s*(!=|<=|>=|==|=|<|>)\s*(\S.*?)\s*")
-"""One condition, e.g. ``BLOCK_M>=32``."""
+"""Matches one condition, e.g. ``BLOCK_M>=32``."""
 
 
 def tunables_of(session: Session, catalogue: Catalogue, search_id: int) -> tuple[Tunable, ...]:

@@ -113,7 +113,7 @@ class Commands:
         reason = {"stop": lifecycle.STOPPED, "cancel": "cancelled"}.get(command)
         lifecycle.change_state(transaction, command, self._clock(), reason=reason)
         announce(transaction.session, WORK)
-        log.info("command for a search", search=transaction.active.id, command=command)
+        log.info("user command executed", search=transaction.active.id, command=command)
         lifecycle.follow(transaction, self._clock())
 
 

@@ -28,8 +28,8 @@ ORDERS: Mapping[str, str] = {
     "-outcome": "by outcome, in reverse order",
     "origin": "by strategy",
     "-origin": "by strategy, in reverse order",
-    "overhead": "least overhead first",
-    "-overhead": "most overhead first",
+    "overhead": "lowest overhead first",
+    "-overhead": "highest overhead first",
 }
 """Labels of the sort keys of every leaderboard. Tunables are additional sort keys."""
 

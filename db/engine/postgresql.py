@@ -28,7 +28,7 @@ log = structlog.get_logger("database")
 
 CHANNEL = "kernel_evo"
 UPGRADE_LOCK = 0x6B65726E656C
-"""Key of the advisory lock that a process takes to upgrade the schema."""
+"""Key of the advisory lock that a process acquires before it upgrades the schema."""
 PRESENCE_LOCK = UPGRADE_LOCK + 1
 """Key of the advisory lock that every service process holds in shared mode while it runs."""
 NUMBERING_LOCK = UPGRADE_LOCK + 2

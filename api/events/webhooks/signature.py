@@ -6,7 +6,7 @@ import hmac
 from datetime import datetime
 
 PREFIX = "whsec_"
-"""Prefix of a secret in base64."""
+"""Prefix of a base64 secret."""
 
 
 def signing_key(secret: str) -> bytes:

@@ -25,7 +25,7 @@ send one of any length, and every link of a page would repeat this prefix."""
 ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+")
 """Matches a client address with brackets or a port, which must be removed."""
 ABSOLUTE = re.compile(rb"https?://([A-Za-z0-9.:\[\]-]+)(?=/|$)", re.IGNORECASE)
-"""Scheme and authority of a request target in absolute form, without user name and percent-encoded characters."""
+"""Matches the scheme and host of a request target in absolute form, without user name and percent-encoding."""
 PORT = re.compile(r"[1-9][0-9]{0,4}")
 PAIR = re.compile(r"(for|host|proto)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", re.IGNORECASE)
 

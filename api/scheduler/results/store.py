@@ -34,7 +34,7 @@ from evo.trial.outcome import Crashed, Estimated, Impossible, Measured, Outcome,
 from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 
 Ruling: TypeAlias = Verdict | tuple[Effect | None, ...] | None
-"""Verdict of a confirmation, or effects of an ablation, computed from the samples of its report. Otherwise None."""
+"""Verdict of a confirmation, or effects of an ablation, computed from its report. None for other reports."""
 
 
 def settle(transaction: SearchTransaction, attempt: AttemptRow, report: Report, ruling: Ruling, now: datetime) -> None:

@@ -88,7 +88,7 @@ def _check_incumbent(report: ConfirmReport, job: Confirm) -> None:
         return
     if job.incumbent is not None and report.incumbent is None:
         remedy = "time both, or report a `failure` with `failed`"
-        raise InvalidInput("report.incumbent", f"this job compares the challenger with an incumbent; {remedy}")
+        raise InvalidInput("report.incumbent", f"is missing, but this job has an incumbent to compare with; {remedy}")
     if job.incumbent is None and report.incumbent is not None:
         raise InvalidInput("report.incumbent", "this job has no incumbent; omit the field")
 
@@ -144,7 +144,9 @@ def _check_repeats(report: ConfirmReport) -> None:
         raise InvalidInput("report.repeated_against", "must be `incumbent`, because this report has an incumbent")
     if against not in (None, "incumbent", *report.baselines):
         known = ", ".join(report.baselines) or "none"
-        raise InvalidInput("report.repeated_against", f"{against} is not one of the report's baselines: {known}")
+        raise InvalidInput(
+            "report.repeated_against", f"{against} is not a baseline of the report; its baselines: {known}"
+        )
     if against == "incumbent" and report.incumbent is None:
         raise InvalidInput("report.repeated_against", "is `incumbent`, but the report has no samples of an incumbent")
     for index, repeat in enumerate(report.repeats):

@@ -10,8 +10,7 @@ CONTEXT = 3
 """Number of unchanged lines shown before and after a change."""
 
 JUNK_FROM = 3000
-"""In texts with more lines, lines that occur often are not used to find equal passages, because that would take too
-long."""
+"""Number of lines above which frequent lines are not used to find equal passages, to save time."""
 
 Kind: TypeAlias = Literal["same", "changed", "removed", "added"]
 

@@ -121,7 +121,7 @@ READINGS: Mapping[str, Reading] = {
         unit=_share,
         side=">",
         figure="less time than the incumbent",
-        threshold="by which two series of one kernel may differ",
+        threshold="possible difference between two series of one kernel",
     ),
     "rework": Reading(
         unit=_share,
@@ -159,7 +159,7 @@ READINGS: Mapping[str, Reading] = {
 SPREAD = Reading(
     unit=_share,
     side="≤",
-    figure="by which two series of one kernel may differ",
+    figure="possible difference between two series of one kernel",
     threshold="the minimum gain of the policy",
 )
 """Format of the noise rule for a first champion, which has no incumbent to compare with."""

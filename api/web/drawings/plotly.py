@@ -30,5 +30,5 @@ def packed_script() -> bytes:
 def _path() -> Path:
     found = find_spec("plotly")
     if found is None or found.origin is None:
-        raise FileNotFoundError("the package plotly is not installed")
+        raise FileNotFoundError("the Python package plotly is not installed; install it")
     return Path(found.origin).parent / "package_data" / "plotly.min.js"

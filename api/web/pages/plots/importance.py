@@ -18,7 +18,9 @@ def importances(landscape: Landscape, *, estimated: bool = False) -> Plot:
     If the search only estimates times, the plot only states why importances are not computed.
     """
     if estimated:
-        return nothing("Importances of estimates would describe the estimate, not the time on a GPU.")
+        return nothing(
+            "Importances are not computed from estimates: they would describe the estimate, not the time on a GPU."
+        )
     points = landscape.even(TRIALS)
     if len(points) < FEWEST or len(varied(points)) < 2:
         return nothing(f"Importances need at least {FEWEST} measured trials with different settings.")

@@ -20,7 +20,7 @@ def slices(landscape: Landscape) -> Plot:
     fastest = landscape.fastest(FASTEST)
     names = varied(points)
     if not names:
-        return nothing("A slice needs measured trials with different settings.")
+        return nothing("Slice plots need measured trials with different settings.")
     every = {point.number: point for point in [*points, *fastest]}
     shown = list(every.values())
     axis = time_axis([point.time_us for point in shown])
@@ -44,7 +44,7 @@ def contour(landscape: Landscape, x: str | None, y: str | None) -> Plot:
     shown = list(points.values())
     names = varied(shown)
     if len(names) < 2:
-        return nothing("A contour needs two tunables with different values among the measured trials.")
+        return nothing("A contour plot needs two tunables with different values among the measured trials.")
     x = _valid_name("x", x, names, next(name for name in names if name != y))
     y = _valid_name("y", y, names, next(name for name in names if name != x))
     columns, lines = values_of(x, shown), values_of(y, shown)

@@ -20,8 +20,8 @@ from evo.report import Document, Example, Found, Material, Spent
 from evo.trial.explain import detail_text, headline
 
 TRIALS_COMPARED = 6000
-"""Maximum number of trials compared in a report. Half of them are the fastest trials, half are an even sample of the
-others."""
+"""Maximum number of trials compared in a report. Half of them are the fastest trials, half are an evenly spaced
+sample of the others."""
 
 
 @dataclass(frozen=True, kw_only=True)

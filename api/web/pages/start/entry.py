@@ -229,7 +229,7 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
             label="Priority",
             read=whole("0", least=-1000, most=1000),
             usual="0",
-            hint="workers serve the highest first",
+            hint="searches with a higher priority get workers first",
         ),
         Entry(name="notes", label="Notes", read=words("text", NOTES), long=True),
     ),
