@@ -1,6 +1,6 @@
 """Runs a proposer on KernelBench problems.
 
-Like an external program, the proposer sends only two kinds of requests: it reads the brief, and submits variants.
+The proposer uses only the REST client, like an external program.
 """
 
 import time
