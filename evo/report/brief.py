@@ -114,7 +114,7 @@ def _limited(text: str, most: int) -> str:
 
 
 def _weight(text: str) -> int:
-    """Return the number of characters that a string uses of the limit on tokens.
+    """Return how many characters of the token limit a string uses.
 
     Each byte of a non-ASCII character counts as a whole token (`CHARACTERS_PER_TOKEN` characters), because a tokenizer
     may need that many tokens.

@@ -16,8 +16,8 @@ class Saving:
         reached_us: the kernel's time in µs.
         baseline_us: the baseline's median in µs, from the rounds that also timed the kernel. If these samples are not
             stored or nothing was confirmed, the median is from the job that timed the baselines at the start.
-        factor: the confirmed speed-up, which is computed by round and may differ from the ratio of the two times.
-            Without a confirmation, the ratio of the two times.
+        factor: the confirmed speed-up, which is computed by round and may differ from the ratio of the two times. If
+            nothing was confirmed, it is the ratio of the two times.
         source: text that states how the two times were measured, e.g. ``by quick samples``.
         verdict: verdict with the confirmed speed-up; None if nothing was confirmed.
     """
@@ -50,7 +50,7 @@ class Saving:
 
     @property
     def as_fast(self) -> str:
-        """Text with the speed-up, e.g. ``2.4× (2.3 to 2.5) as fast as numpy over 5 processes``."""
+        """The speed-up as text, e.g. ``2.4× (2.3 to 2.5) as fast as numpy over 5 processes``."""
         return f"{self._ratio} as fast as {self.baseline} {self._where}"
 
     @property

@@ -139,8 +139,7 @@ def _unclear(default: Tried, figure: str, basis: str, quick: float) -> str:
 
 
 def _confirmed_ratio(best: Best, default: Tried) -> tuple[Interval, str] | None:
-    """Return the confirmed speed-up over the default config, and the source of the number as text; None if not
-    confirmed.
+    """Return the confirmed speed-up over the default config, with its source as text; None if there is none.
 
     A paired comparison of both configs is preferred. Otherwise, the configs were confirmed in different runs, and their
     speed-ups over the same baseline are compared.
@@ -231,7 +230,7 @@ class Progress:
 
 
 def expected_gain(progress: Progress, goal: Goal) -> float:
-    """Return the expected saving of one more slice of budget.
+    """Return the saving that is expected from one more slice of the budget.
 
     The saving is in µs for the goal ``time``, and the logarithm of a speed-up for other goals. The goal ``worst``
     ignores weights.

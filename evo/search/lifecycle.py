@@ -253,7 +253,7 @@ def _failure_of_all_pairs(ended: Sequence[Trial], coverage: Coverage) -> str | N
 
 
 def _cause(outcome: Outcome) -> str:
-    """Return the error of an outcome: the first one of a compiler, else the description of the outcome."""
+    """Return the first compiler error of an outcome or, if it has none, the description of the outcome."""
     if isinstance(outcome, CompileFailed):
         return _first_error(outcome.log) or headline(outcome.log)
     return detail_text(outcome)

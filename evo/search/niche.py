@@ -19,7 +19,7 @@ class Niche:
     Attributes:
         mechanisms: hardware mechanisms that the binary uses, and the problem fields over which its blocks are
             distributed. Empty if unknown.
-        bound: what bounds the quick time. None if neither a limit nor a profile is known.
+        bound: what bounds the quick time: a resource or latency. None if neither a limit nor a profile is known.
     """
 
     mechanisms: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def read_json(text: str | bytes, where: str = "body", *, kind: type[dict[str, Any]] = dict) -> Any:
-    """Return the value of a JSON text.
+    """Parse a JSON text.
 
     Args:
         where: name of the document in errors.
@@ -98,7 +98,7 @@ def _repeated(value: Any) -> Iterator[str]:
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """Return the table of a TOML text.
+    """Parse a TOML text, and return its top-level table.
 
     Raises:
         ValueError: the text is not TOML, is nested too deeply, or has a key of more than `LONGEST_KEY` parts.

@@ -39,15 +39,14 @@ class CaseError:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Correct on every case, and timed.
+    """The kernel is correct on every case, and was timed.
 
     Attributes:
         timing: times in the cache mode of the objective; trials are ranked by these times.
         other: times in the other cache mode (hot instead of cold, or cold instead of hot); None if not measured.
         mechanisms: hardware mechanisms that the binary's instructions use, e.g. ``mma`` or ``SIMD 512``; empty if the
             instructions cannot be read.
-        cost: number that ranks the trial if the search has a metric (`evo.promotion.goal`). None if trials are ranked
-            by time.
+        cost: cost under the search's metric (`evo.promotion.goal`). None if trials are ranked by time.
         second_cost: cost under the search's second objective, None if the search has only one objective.
     """
 
@@ -63,7 +62,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimated:
-    """Compiled for a target GPU but never run: its results are not verified, and its time is an estimate.
+    """The kernel was compiled for a target GPU but never run: nothing was verified, and the time is an estimate.
 
     Attributes:
         time_us: time estimated by `evo.device.estimate`. It is comparable only with estimates for the same problem and
@@ -84,7 +83,7 @@ class Estimated:
 
 @dataclass(frozen=True, kw_only=True)
 class Pruned:
-    """Stopped early because it was much slower than the best trials.
+    """The trial was stopped early because its kernel was much slower than the best trials.
 
     Attributes:
         timing: samples taken until the trial was stopped.
@@ -101,7 +100,7 @@ class Pruned:
 
 @dataclass(frozen=True, kw_only=True)
 class InvalidConfig:
-    """Refused before compilation because the config violates a constraint or the template cannot be rendered."""
+    """The config was rejected before compilation: it violates a constraint, or the template cannot be rendered."""
 
     reason: str
     kind: Literal["invalid_config"] = "invalid_config"

@@ -1,4 +1,4 @@
-"""A promoted trial (champion) with its evidence and history."""
+"""View of a promoted trial (champion) with its evidence and history."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -26,7 +26,7 @@ class SlotView:
     """One device of a worker, as last reported by the worker.
 
     Attributes:
-        activity: what the slot does; None before the first heartbeat.
+        activity: state of the slot; None before the first heartbeat.
         quarantined_at: time at which the device was quarantined; None if it is not in quarantine.
     """
 

@@ -119,7 +119,7 @@ class ProvingView:
         planned: expected number of confirmations in the series. It grows if confirmed times are longer than quick
             times, and shrinks if a trial is promoted.
         left_s: expected seconds until the job ends, from the times of earlier confirmations. None if the job is queued,
-            or if nothing is known.
+            or if no estimate is possible.
         all_left_s: expected seconds until all planned confirmations have ended.
         detail: the worker's last reported step, or a note that the worker is busy with another job.
     """
@@ -209,7 +209,7 @@ class WebhookView:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchView(Deferred):
-    """One search.
+    """A search with its settings, state and results.
 
     Attributes:
         source: the family's name, or the path of its folder, for commands; None if the family's files were uploaded.

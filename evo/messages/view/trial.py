@@ -1,4 +1,4 @@
-"""Trials and their leases."""
+"""Views of trials and of their leases."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class AttemptView:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialView(Deferred):
-    """One trial.
+    """A trial with its results.
 
     Attributes:
         time_us: time in µs: the confirmed time if this trial or its binary was confirmed, else the median of the quick
@@ -99,7 +99,7 @@ class TrialView(Deferred):
 
 
 def same_binary(trials: Sequence[TrialView]) -> dict[int, int]:
-    """Return the trials that have the same binary as an earlier trial.
+    """Find the trials that have the same binary as an earlier trial.
 
     The result maps the number of such a trial to the lowest number of a given trial with the same binary.
     """

@@ -1,4 +1,4 @@
-"""Variants of a search, the brief for their proposers, and requests to language models for new variants."""
+"""Views of a search's variants, of the brief for proposers, and of requests to language models for new variants."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

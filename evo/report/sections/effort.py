@@ -33,7 +33,7 @@ def cost_of(material: Material, terms: Terms) -> float | None:
 
 
 def effort_blocks(material: Material, terms: Terms) -> Iterator[Block]:
-    """Yield the time by stage and kind of job, and the cost if an hourly rate is known."""
+    """Yield a table of the time by stage and kind of job, with the cost if an hourly rate is known."""
     search, cost = material.search, cost_of(material, terms)
     paid = "" if cost is None else f", which cost {significant(cost)}"
     done = f"{count_text(search.finished, 'trial')} in {duration_text(search.elapsed_s)}{paid}."

@@ -59,7 +59,7 @@ def sample_blocks(material: Material) -> Iterator[Block]:
 
 
 def verdict_blocks(material: Material) -> Iterator[Block]:
-    """Yield the verdicts of all challenges and their unmet rules.
+    """Yield tables of the verdicts of all challenges and of the rules that were not met.
 
     All rules are listed for the promotion or, if no challenger was promoted, for the last challenge.
     """
@@ -70,7 +70,7 @@ def verdict_blocks(material: Material) -> Iterator[Block]:
     rows = tuple((str(each.trial), each.verdict.summary) for each in challenges)
     yield Listed(("trial", "verdict"), rows)
     decisive = next((each for each in reversed(challenges) if each.verdict.promote), challenges[-1])
-    yield Text(f"The rules on trial {decisive.trial}:")
+    yield Text(f"All rules for trial {decisive.trial}:")
     yield _ruled(decisive.verdict.rules)
     for each in challenges:
         if each is not decisive and each.verdict.unmet:

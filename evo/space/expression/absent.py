@@ -17,8 +17,7 @@ def absent_name(name: str, scope: Collection[str]) -> bool:
 
 
 def without_absent(node: ast.expr, choices: Mapping[str, Sequence[Value]]) -> ast.expr | None:
-    """Rewrite a comparison or call without None, null and NaN, or as a constant. Return None if it contains none of
-    them.
+    """Rewrite a comparison or call that contains a missing value to one without it. Return None if it contains none.
 
     ``N == None`` is false. If a value of N is the text ``none`` or the number 0, which may stand for a missing value,
     N is compared with this value instead. Comparisons with NaN are false, except ``!=``.

@@ -45,7 +45,7 @@ def column(value: object) -> Array:
     """Return a scalar or array as an array of bool, int64, float64 or strings.
 
     Raises:
-        OperationError: the value has a different type, is a whole number of 63 bits or more, or contains an infinity or
+        OperationError: the value has a different type, is a whole number of 2**62 or more, or contains an infinity or
             NaN.
     """
     array = np.asarray(value)
@@ -55,7 +55,7 @@ def column(value: object) -> Array:
         return array.astype(np.float64, copy=False)
     if array.dtype.kind == "i" or (array.dtype.kind == "u" and (array < INTEGER_LIMIT).all()):
         return _checked(array.astype(np.int64, copy=False), np.asarray(True))
-    raise OperationError("is not a finite number of less than 63 bits, a bool or a string")
+    raise OperationError("must be a finite number below 2**62, a bool or a string")
 
 
 def is_text(value: Array) -> bool:

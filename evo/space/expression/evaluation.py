@@ -102,7 +102,7 @@ def _remedy(node: ast.expr, fault: OperationError, environment: Environment, mea
 
 
 class Evaluation:
-    """One evaluation of a checked tree with given values of its names."""
+    """Evaluates a checked tree with given values of its names."""
 
     def __init__(self, *, field: str, environment: Environment) -> None:
         self.field = field

@@ -241,8 +241,8 @@ class Expression:
 
         Raises:
             InvalidInput: a name has no value, a string is used as a number, a divisor is zero, or a result is not a
-                finite number of less than 63 bits. The message contains the faulty part of the expression, and the
-                values of its names.
+                finite number below 2**62. The message contains the faulty part of the expression, and the values of its
+                names.
         """
         if all(type(environment.get(name)) in SCALARS for name in self.names):
             try:

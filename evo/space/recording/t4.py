@@ -89,7 +89,7 @@ def _outcome(result: Mapping[str, Any], costs: Costs, unit: str, where: str) -> 
 
 
 def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | LaunchFailed:
-    """Return a config's outcome from its first objective if this is a time, else from the measurement ``time``."""
+    """Return a config's outcome. Its time is the first objective if this is a time, else the measurement ``time``."""
     objectives = read_list(result.get("objectives", []), f"{where}.objectives")
     found = _measurements(result, f"{where}.measurements")
     for name in (*map(str, objectives[:1]), TIME):

@@ -88,7 +88,7 @@ class Relinking:
 
     @property
     def starts(self) -> Indices:
-        """Random valid rows of every mechanism, at which paths start.
+        """Random valid rows at which paths start. They cover every mechanism.
 
         All searches of a space use the same rows, so that a restarted search continues identically.
         """
