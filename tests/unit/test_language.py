@@ -28,7 +28,7 @@ def test_files_with_other_suffixes_are_c(file: str) -> None:
     ],
 )
 def test_error_names_the_unsupported_language(file: str, language: str) -> None:
-    with pytest.raises(InvalidInput, match=rf"{language}.*C \(\.c\) and C\+\+ \(\.cpp") as refused:
+    with pytest.raises(InvalidInput, match=rf"{language}.*C \(\.c\) or C\+\+ \(\.cpp") as refused:
         language_of("cpu", file, "family.toml: cpu.source")
     assert refused.value.field == "family.toml: cpu.source"
 
