@@ -137,7 +137,7 @@ def test_kernel_that_can_start_processes_is_refused(workshop: Workshop, fault: s
             ("peaked", "case nominal with a lone largest element: `y` differs from the reference"),
             ("rounded", "case nominal: `y` differs from the reference by rel_l2"),
             ("straggler", "case nominal: still writes its outputs after it returned"),
-            ("thread", "case nominal: leaves 1 thread running after it returned, and the objective allows 1 thread"),
+            ("thread", "case nominal: leaves 1 thread running after it returned; the objective allows 1 thread"),
             ("late", "10 of 10 verified timed calls are wrong; verified call 1: `y` differs from the reference"),
             ("read", "case nominal: reads out of bounds: 0 bytes after `x`"),
         ],

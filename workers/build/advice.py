@@ -349,7 +349,7 @@ def _pragmas(locations: Iterable[_Place], macros: Macros | None) -> Iterator[str
         names = [] if pragma is None else [name for name in macros.kinds if re.search(rf"\b{name}\b", pragma[1])]
         if pragma is not None and names:
             yield (
-                f"{location.file}:{location.line}: the compiler does not replace the macro {names[0]} in this pragma. "
+                f"{location.file}:{location.line}: the compiler does not expand the macro {names[0]} in this pragma. "
                 f"Write `PRAGMA({pragma[1].strip()})` instead, and above it "
                 "`#define TEXT(x) #x` and `#define PRAGMA(x) _Pragma(TEXT(x))`."
             )

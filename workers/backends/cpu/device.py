@@ -241,7 +241,7 @@ class CpuSession:
                 return None
             time.sleep(0.001)
         left = f"leaves {count_text(extra, 'thread')} running after it returned"
-        return f"{left}, and the objective allows {count_text(self._threads, 'thread')}"
+        return f"{left}; the objective allows {count_text(self._threads, 'thread')} in total"
 
     def _written_since(self) -> str | None:
         """Return a description of the fault if a thread wrote outputs after the last call returned, else None.
