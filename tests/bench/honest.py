@@ -116,7 +116,7 @@ class Part:
     numbers: tuple[int, ...]
     confirmed: int
     until_s: float
-    """Time of `time.monotonic` after which no further config is evaluated."""
+    """Time of `time.monotonic` after which no more configs are evaluated."""
 
 
 def judged(part: Part) -> list[Finding]:
@@ -306,7 +306,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--confirm", type=int, default=0, help="number of configs per family to confirm (default: 0)")
     parser.add_argument("--jobs", type=int, default=1, help="number of parallel processes (default: %(default)s)")
     parser.add_argument(
-        "--within", type=float, default=float("inf"), help="seconds after which no further config is evaluated"
+        "--within", type=float, default=float("inf"), help="seconds after which no more configs are evaluated"
     )
     parser.add_argument("--file", type=Path, help="file that collects the outcomes of several runs")
     parser.add_argument("--seed", type=int, default=0)

@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=3, help="number of pairs of searches (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first pair; it increases by 1 for each pair")
     parser.add_argument(
-        "--within", type=float, default=float("inf"), help="seconds after which no further pair is started"
+        "--within", type=float, default=float("inf"), help="seconds after which no more pairs are started"
     )
     asked = parser.parse_args()
     ratios, began_s = list[float](), time.monotonic()

@@ -167,7 +167,7 @@ def test_job_of_an_expired_lease_goes_to_a_waiting_worker(tmp_path: Path) -> Non
         assert rest.report(again).status_code == 200
 
 
-def test_result_of_released_lease_is_refused_and_repeated_result_is_accepted_once(rest: Rest) -> None:
+def test_result_of_a_released_lease_is_refused_and_a_repeated_result_counts_once(rest: Rest) -> None:
     rest.prepare()
     rest.submit()
     lease = rest.claim()[0]

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 
 TESTS = Path(__file__).parents[1]
 FOLDERS = (TESTS / "bench" / "operations" / "problems", TESTS / "data" / "kernelbench")
-"""Models: the ten operations of the benchmarks, and further operations of KernelBench's level 1."""
+"""Models: the ten operations of the benchmarks, and more operations of KernelBench's level 1."""
 
 PROBLEMS = sorted(path for folder in FOLDERS for path in folder.glob("*.py"))
 MODEL = (

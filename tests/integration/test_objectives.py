@@ -23,7 +23,7 @@ BY_BLOCK = {"metric": "time_us * BLOCK"}
 """Objective whose minimum is at BLOCK=1, UNROLL=2. The shortest time of the toy family is at BLOCK=8, UNROLL=2."""
 
 
-def test_search_by_metric_promotes_the_best_metric_without_replacing_the_champion_by_time(stage: Stage) -> None:
+def test_champion_by_metric_does_not_replace_the_champion_by_time(stage: Stage) -> None:
     search = stage.submit(objective=BY_BLOCK)
     list(stage.play())
     stage.submit()

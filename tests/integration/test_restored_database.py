@@ -66,7 +66,7 @@ def test_running_search_continues_after_an_older_backup_is_restored(location: Lo
     stage.database.close()
 
 
-def test_sequences_behind_their_tables_are_advanced_at_the_start(location: Location) -> None:
+def test_database_sequences_behind_their_tables_are_advanced_at_startup(location: Location) -> None:
     """Logical replication, and restores of rows alone, do not copy the state of sequences."""
     stage = Stage(location)
     search = stage.submit(budget={"trials": VALID})

@@ -91,7 +91,7 @@ def test_prediction_interval_covers_95_percent_with_noise_only_between_rounds(un
     assert predicted(source, 5, 400, Policy(), 0).share == pytest.approx(0.95, abs=0.03)
 
 
-def test_interval_of_a_rate_is_binomial() -> None:
+def test_confidence_interval_of_a_rate_is_binomial() -> None:
     assert Rate(hits=0, tried=1000).bounds == pytest.approx((0, 0.00368), abs=1e-5)
     assert Rate(hits=50, tried=50).bounds == pytest.approx((0.9289, 1), abs=1e-4)
     assert str(Rate(hits=1, tried=4)).startswith("1 of 4 (25.00%; 95 % interval ")

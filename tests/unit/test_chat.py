@@ -429,7 +429,7 @@ AMBIENT = {
     "ANTHROPIC_BASE_URL": "http://ambient.invalid",
     "ANTHROPIC_CUSTOM_HEADERS": "X-Api-Key: ambient-c\nX-Other: ambient-d",
 }
-"""Environment variables that the SDKs read by themselves."""
+"""Environment variables that the SDKs read by default."""
 
 
 @PROTOCOLS

@@ -57,9 +57,7 @@ def test_doctor_states_the_separation_level_and_what_a_higher_level_needs(
 
 
 @pytest.mark.parametrize(("held", "works"), [("Landlock, seccomp", True), ("bubblewrap", False), ("", False)])
-def test_doctor_states_the_compiler_sandbox_or_the_remedy(
-    monkeypatch: pytest.MonkeyPatch, held: str, works: bool
-) -> None:
+def test_doctor_names_the_compiler_sandbox_or_a_remedy(monkeypatch: pytest.MonkeyPatch, held: str, works: bool) -> None:
     monkeypatch.setattr(sandbox, "sandbox_here", lambda: held)
     monkeypatch.setattr(CCompiler, "sandbox", held if works else "")
     finding = doctor._sandbox()

@@ -150,7 +150,7 @@ def evolved(chat: Chat, memory: Memory, **limits: Any) -> str:
     return evolution.run()
 
 
-def test_ideas_of_the_model_become_variants_with_prompt_and_cost() -> None:
+def test_model_ideas_become_variants_that_store_prompt_and_cost() -> None:
     memory = Memory()
     with model(GOOD, {**GOOD, "name": "next"}) as (chat, script):
         assert evolved(chat, memory, proposals=2) == "proposals"

@@ -90,7 +90,7 @@ def test_pipeline_on_few_cores_builds_a_batch_before_measuring(monkeypatch: pyte
     with pipeline("cpu", 2, monkeypatch) as (line, builds):
         assert line.room == 4
         add(line, builds, 1, 2)
-        assert line.room == 0  # no further build may start before the batch is measured
+        assert line.room == 0  # no other build may start before the batch is measured
         builds.gates[2].set()
         taken: list[int] = []
         taking = threading.Thread(target=lambda: taken.append(number_of(line)))

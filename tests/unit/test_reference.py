@@ -161,7 +161,9 @@ def test_tolerance_of_an_exact_yardstick_still_allows_rounding_errors(tmp_path: 
 
 
 @pytest.mark.parametrize(("ratio", "allowed"), [(4.0, 3.0), (1.0, 0.0)])
-def test_norm_tolerance_limits_outliers_of_few_elements(tmp_path: Path, ratio: float, allowed: float) -> None:
+def test_relative_norm_tolerance_also_limits_errors_of_single_elements(
+    tmp_path: Path, ratio: float, allowed: float
+) -> None:
     exact = reference(tmp_path, WHOLE.replace("+ 0.25", "")).golden(plan(max_abs_ratio=ratio, rel_l2=1e-3), (1, 2))
     largest = float(np.abs(exact.reference["y"]).max())
     limit = exact.limits["y"].max_abs

@@ -193,7 +193,7 @@ def test_separate_buffer_sets_fit_in_a_small_part_of_the_last_level_cache(bytes_
 
 
 @pytest.mark.parametrize(("call_us", "sets"), [(0.1, 64), (2.0, 50), (6.25, 16), (1e4, 16)])
-def test_number_of_new_input_sets_grows_for_short_calls(call_us: float, sets: int) -> None:
+def test_shorter_calls_get_more_buffer_sets_for_new_inputs(call_us: float, sets: int) -> None:
     assert series_sets(call_us) == sets
 
 

@@ -551,7 +551,7 @@ def test_default_that_is_not_among_the_values_of_a_tunable_is_refused(default: A
         tunable("A", [1, 2], default=default)
 
 
-def test_duplicate_unknown_or_invalid_names_of_a_space_are_refused() -> None:
+def test_duplicate_unknown_or_invalid_names_in_a_space_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"tunables\.A: the name is used by another"):
         Space([tunable("A", [1]), tunable("A", [2])])
     with pytest.raises(InvalidInput, match=r"tunables\.A: the name is used by another"):

@@ -41,7 +41,7 @@ def test_timing_batches_of_a_consistent_kernel_are_accepted(each: Batch) -> None
 
 
 @pytest.mark.parametrize("each", [SECOND_CORE, SLOW_CLOCK])
-def test_processor_time_beyond_the_claimed_time_is_refused(each: Batch) -> None:
+def test_kernel_with_more_processor_time_than_claimed_time_is_refused(each: Batch) -> None:
     assert audit().contradicts(each)
     assert "more processor time" in (audit([each] * LEAST_BATCHES).contradiction() or "")
 
@@ -141,7 +141,7 @@ BUSY, RESTS, SHORT = (
         ([BUSY] * 40, 2, False),
     ],
 )
-def test_processor_time_in_long_pauses_between_batches_is_refused(
+def test_kernel_that_computes_in_long_pauses_between_batches_is_refused(
     pauses: list[Pause], threads: int, refused: bool
 ) -> None:
     reason = audit(threads=threads, pauses=pauses).works_in_pauses()

@@ -36,11 +36,11 @@ def at(seconds: float) -> Any:
         (replace(WORKER, note="the disk is full"), 1, "connected; the disk is full"),
     ],
 )
-def test_worker_text_states_connection_draining_and_note(worker: WorkerView, after_s: float, text: str) -> None:
+def test_worker_status_text_shows_connection_draining_and_note(worker: WorkerView, after_s: float, text: str) -> None:
     assert worker_text(worker, at(after_s)) == text
 
 
-def test_slot_text_states_the_activity_or_the_quarantine_reason() -> None:
+def test_slot_status_text_shows_the_activity_or_the_quarantine_reason() -> None:
     assert slot_text(SLOT) == "working"
     assert slot_text(replace(SLOT, activity="waiting", detail="process 7 holds it")) == "waiting: process 7 holds it"
     assert slot_text(ASIDE) == "quarantined: Xid 79"

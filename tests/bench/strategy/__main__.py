@@ -160,7 +160,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_share,
         default=SHARE,
         metavar="S",
-        help="fraction of the way to the optimum at the end of the time axis (default: %(default)s)",
+        help="fraction of the gap to the optimum that random search closes until the end (default: %(default)s)",
     )
     parser.add_argument(
         "--jobs",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tests.bench.strategy.ground import Floats, Ground
 
 SHARE = 0.9
-"""Fraction of the way from the median time to the optimum that random search covers until the time axis ends."""
+"""Fraction of the gap between median time and optimum that random search has closed at the end of the time axis."""
 
 
 def expected_us(falling_us: Floats, evaluations: Floats) -> Floats:

@@ -61,7 +61,7 @@ def test_new_trials_appear_without_moving_focus_selection_or_scroll_position(
         plots.hover()
         expect(ended).to_have_text("4", timeout=SLOW_MS)
         with page.expect_response("**/live", timeout=SLOW_MS) as latest:
-            pass  # a response that arrives while the pointer is pressed is not shown, and no further request follows it
+            pass  # a response that arrives while the pointer is pressed is not shown, and no other request follows it
         latest.value.finished()
         with page.expect_response("**/live", timeout=SLOW_MS):
             page.mouse.down()
