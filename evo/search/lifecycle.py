@@ -87,7 +87,7 @@ _FAILED: Mapping[str, str] = {
     "impossible": "are faster than the device allows",
     "invalid_measurement": "cannot be measured",
 }
-"""Verb phrase for configs with each outcome that is a failure of the config, for messages."""
+"""Verb phrase for each kind of failure that a config can cause, for messages."""
 
 _ERROR = re.compile(
     r"\berror\b\s*+(?:#?+[A-Z]*+\d++(?:-D)?+\s*+)?+:\s*(?P<what>.+)"

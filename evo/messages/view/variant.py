@@ -175,7 +175,7 @@ ProposalState: TypeAlias = Literal["asked", "abandoned", "refused", "failed", "a
 ABANDONED = "the program that sent the request ended before the answer arrived"
 NO_SCHEMA = "the model's service accepts no schema for answers; the next request is the same without a schema"
 UNCOUNTED: Mapping[ProposalState, str] = {"abandoned": ABANDONED, "refused": NO_SCHEMA}
-"""States of requests that were not answered through no fault of the model, each with its error."""
+"""Errors of requests that do not count as failures of the model, by the state of the request."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ FAILURES = (
     *("wrong_answer", "invalid_measurement", "impossible"),
     *("compile_failed", "over_resources", "launch_failed", "timed_out", "crashed"),
 )
-"""Outcomes that the config can cause."""
+"""Kinds of failures that the config can cause."""
 
 FEW = 6
 """Minimum number of pairs for a 95 % interval of the median. With fewer pairs, the range of their ratios is reported.

@@ -15,10 +15,10 @@ MIN_MEASURED = 2
 """Number of trials with a time that must precede the first proposal based on results."""
 
 ADVICE = "advice"
-"""Origin of proposals that are configs of the advice."""
+"""Origin of proposals that are advised configs."""
 
 BEFORE = 2
-"""Number of configs of the advice that are tried before the warm starts."""
+"""Number of advised configs that are tried before the warm starts."""
 
 FIRST, SHARE = 8, 0.5
 """Limit of pending trials: `FIRST`, or the fraction `SHARE` of the ended trials if this is more. The limit exists
@@ -26,10 +26,10 @@ because trials that are pending at the same time cannot use each other's results
 """
 
 CANDIDATES = 16
-"""Number of random configs. The config that is farthest from all earlier trials is proposed."""
+"""Number of random configs, of which the one farthest from all earlier trials is proposed."""
 
 CANDIDATES_OF_PAIRS = 64
-"""Number of random configs. The config with the most new pairs of values is proposed."""
+"""Number of random configs, of which the one with the most new pairs of values is proposed."""
 
 LATEST = 1_000
 """Maximum number of earlier trials (the latest ones) with which a new config is compared. The limit matters if all
@@ -64,11 +64,11 @@ class InitialDesign:
     def start(self, seen: Observations, *, advice: bool = True) -> Proposal | None:
         """Return the next warm start, default or advised config that was not proposed yet; None if all were proposed.
 
-        The order is: two configs of the advice, the warm starts, the default config, the remaining advice.
+        The order is: two advised configs, the warm starts, the default config, the remaining advised configs.
 
         Args:
             seen: observations of the trials so far.
-            advice: False to skip the remaining advice.
+            advice: False to skip the remaining advised configs.
         """
         for key, config, origin in self._starts:
             if key not in seen.keys and (advice or origin != ADVICE):
