@@ -233,5 +233,5 @@ def test_variant_source_that_redefines_a_macro_of_the_family_is_refused() -> Non
 
 
 def test_triton_variant_of_a_cpu_kernel_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="Triton, which runs on cuda"):
+    with pytest.raises(InvalidInput, match="is a Triton source, which needs device kind cuda"):
         variant_files(TRITON, {"kernel.py": KERNEL})
