@@ -28,7 +28,7 @@ class Times:
     """Times of one kernel, as written by an exported package.
 
     Attributes:
-        champion: number of the champion in the database from which it was exported.
+        champion: number of the champion in the service that exported it.
         machine: name of the device that ran the kernel.
         kernel_us: confirmed time of the champion in µs, as measured by its search.
         called_us: time of a call of the package's function, in µs.

@@ -72,8 +72,8 @@ class Compiled:
         source: source of the kernel.
         library: binary compiled from `source`.
         ptx: PTX of a CUDA kernel; None if it was not stored.
-        headers: contents of the headers that `source` includes, by the names defined in `evo.export.headers`. Headers
-            of the system and of CUDA are not included.
+        headers: contents of the headers that `source` includes, by the paths defined in `evo.export.headers`. System
+            and CUDA headers are omitted.
     """
 
     search: SearchView
@@ -84,7 +84,12 @@ class Compiled:
     headers: Mapping[str, bytes] = field(default_factory=dict)
 
     def working_files(self, config: Config, **facts: Any) -> dict[str, bytes]:
-        """Return the content of each file, by file name. `facts` are added to config.json."""
+        """Return the files that are needed to call and to rebuild the kernel, by name.
+
+        Args:
+            config: config of the kernel.
+            facts: more entries for config.json.
+        """
         folder = files(__package__) / "loader"
         return {
             self.source_name: self.source,
@@ -182,7 +187,7 @@ def _launch(launch: Launch, ptx: str) -> dict[str, Any]:
 
 
 def _initial(operand: Operand) -> dict[str, Any]:
-    """Return the initial value of a buffer as stored in memory, under the key ``init``; empty if it has none."""
+    """Return a buffer's initial value, as stored in memory, under the key ``init``; an empty dict if it has none."""
     if operand.init is None:
         return {}
     code = encoded(np.asarray([operand.init]), operand.dtype).astype(stored(operand.dtype))[0].item()

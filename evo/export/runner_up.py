@@ -196,7 +196,7 @@ def runner_up_schema() -> dict[str, Any]:
 def ranking_files(
     champion: Mapping[str, bytes], own: TrialView, first: str, others: Sequence[RunnerUp]
 ) -> dict[str, bytes]:
-    """Return the content of each file, by path, of an export of a search's champion and runners-up.
+    """Return the files of an export of a search's champion and runners-up, by path.
 
     The champion and each runner-up have a folder; ``ranking.md`` is a table of all of them.
 

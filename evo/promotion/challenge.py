@@ -138,9 +138,9 @@ class Challenge:
 
 
 class Challengers:
-    """Challengers of one search.
+    """Selects the challengers of one search.
 
-    The class selects trials from the search's history, and replaces quick times if a confirmation found longer times.
+    If a confirmation finds a longer time than the quick time of a trial, the confirmed time replaces the quick time.
     """
 
     def __init__(self, history: History, policy: Policy, goal: Goal | None = None) -> None:

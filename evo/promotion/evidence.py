@@ -25,7 +25,7 @@ class RequiredEvidence:
             comparison of calls on overwritten outputs with calls on outputs that already hold the result; the
             comparison of calls on new inputs with calls on known inputs, if the kernel has inputs; and the
             findings of sanitizers, or the reason why none ran.
-        processes: True if the report must contain as many fresh processes as the policy demands.
+        processes: True if the report must contain the number of fresh processes that the policy demands.
         environment: keys that `ConfirmReport.environment` must contain.
     """
 

@@ -65,8 +65,8 @@ class Policy:
             `min_calls_per_error`. With None, the excluded error rate is only reported.
         max_ring_ratio: largest accepted time of a call on separate outputs, relative to repeated calls on the same
             outputs.
-        max_ring_ratio_of_caches: replaces `max_ring_ratio` if one set of buffers fits in a faster cache, but all
-            sets together do not. If they fill more than half of the cache, the limit lies between the two.
+        max_ring_ratio_of_caches: replaces `max_ring_ratio` if one buffer set fits in a faster cache than all sets in
+            total. If the sets fill more than half of a cache, the limit lies between the two.
         maximum_quick_gap: relative difference between the confirmed and the quick time above which the verdict contains
             a warning (0.25 means a quarter more or less time). None disables the warning.
         session_share: controls which cause the warning of `maximum_quick_gap` names. If the fastest baseline's time

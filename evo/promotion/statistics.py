@@ -64,7 +64,7 @@ CONFIDENCE = 0.95
 
 
 def at_most_one_in(right: int, confidence: float) -> int:
-    """Return the largest N for which `right` correct calls, and no wrong call, show an error rate below 1 in N.
+    """Return the largest N such that `right` correct calls, and no wrong call, prove an error rate below 1 in N.
 
     N is computed from the exact binomial bound. With 95 % confidence, it is about a third of `right`.
 

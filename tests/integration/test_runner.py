@@ -123,7 +123,7 @@ def test_measure_request_before_an_open_request_is_refused(child: Child) -> None
 def test_runner_that_misses_its_deadline_is_ended(child: Child, device: Device, folder: Path) -> None:
     prove(child, device, folder)
     runner_of(child).suspend()
-    with pytest.raises(ChildTimeoutError, match=r"no answer within 0\.2 s"):
+    with pytest.raises(ChildTimeoutError, match=r"no reply within 0\.2 s"):
         child.ask(Compare(series={}, rounds=1, baselines=False, budget_s=1), 0.2)
     assert not psutil.pid_exists(child.pid)
 

@@ -17,7 +17,7 @@ from workers.daemon.idle_clock import IdleClock
 from workers.delivery.outbox import Outbox
 
 POLL_S = 2.0
-"""Maximum seconds that a request for jobs waits for the service. An idle slot needs up to this time to stop."""
+"""Maximum seconds that the service holds a request while it has no jobs. An idle slot may need this time to stop."""
 
 UNABLE_S = 30.0
 """After a search's family could not be loaded, no jobs of the search are requested for this many seconds. A user may

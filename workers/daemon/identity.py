@@ -18,7 +18,7 @@ class IdentityError(EvoError, OSError):
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """A worker id that is reserved for this process while the file `descriptor` is open."""
+    """A worker id that is reserved for this process until the file descriptor `descriptor` is closed."""
 
     worker_id: str
     descriptor: int

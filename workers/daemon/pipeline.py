@@ -33,9 +33,9 @@ ENOUGH = 6
 """Number of built jobs above which the pipeline shrinks, because it contains more jobs than the device needs."""
 
 DEEPER, SHALLOWER = 2, 1
-"""Number of jobs by which the pipeline grows after the device waited for a job, and number by which it shrinks while
-too many built jobs wait. In a simulation with 15 compilers that take 0.5 s and trials that take 0.14 s, the pipeline
-contains 8 jobs, and the device is idle for 1 % of the time."""
+"""The pipeline grows by `DEEPER` jobs after the device waited for a job, and shrinks by `SHALLOWER` jobs while too many
+built jobs wait. In a simulation with 15 compilers that take 0.5 s and trials that take 0.14 s, the pipeline contains 8
+jobs, and the device is idle for 1 % of the time."""
 
 
 @dataclass(frozen=True, kw_only=True)

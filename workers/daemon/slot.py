@@ -118,7 +118,7 @@ class Slot:
 
     @property
     def report(self) -> SlotReport:
-        """Return the slot's report for a heartbeat."""
+        """Return the state of the slot for a heartbeat."""
         activity, detail = self._doing
         with self._lock:
             attempt_id = None if self._current is None else self._current.attempt_id

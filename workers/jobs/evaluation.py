@@ -51,7 +51,7 @@ _ABOUT_TIMES = ("work", "inputs")
 """Rules that compare times of calls, and may therefore fail by chance."""
 
 _OTHER_SHARE = 4
-"""Factor by which the quick gate takes fewer samples in the cache mode that the objective does not use."""
+"""In the cache mode that the objective does not use, the quick gate divides the number of samples by this factor."""
 
 _SIDES: tuple[Side, ...] = ("challenger", "incumbent")
 

@@ -35,7 +35,7 @@ def sanitized(
         kernels: kernels by case name.
         subject: function that stores the inputs of a case in files. Several threads may call it concurrently.
         searched: name of the case that is the searched problem.
-        limit_s: time limit for all cases together in seconds.
+        limit_s: total time limit for all cases in seconds.
     """
     cases, began_s = case_order(kernels, searched=searched), time.monotonic()
     if sanitizer.together:
@@ -105,7 +105,7 @@ def examine_cases(
     Args:
         cases: case names in order.
         examine: function that takes a case name and a time limit in seconds, and returns one result per tool.
-        limit_s: time limit for all cases together in seconds.
+        limit_s: total time limit for all cases in seconds.
         at_once: number of cases that are examined concurrently, each in its own thread.
 
     Returns:

@@ -29,8 +29,8 @@ _FAR_BELOW = 0.1
 """An error is far below its limit if it is at most this fraction of the limit."""
 
 _KEPT_ELEMENTS = 1 << 22
-"""A first result with at most this many elements is copied to the host, so that the elements in which a later result
-differs can be counted.
+"""Outputs of the first call with at most this many elements are copied to the host, so that differing elements of later
+calls can be counted.
 """
 
 

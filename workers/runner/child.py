@@ -138,7 +138,7 @@ class Child:
                 ready = [key.fileobj for key, _ in countdown.until(selector.select)]
                 if not ready:
                     self.kill()
-                    raise ChildTimeoutError(f"no answer within {timeout_s:g} s")
+                    raise ChildTimeoutError(f"no reply within {timeout_s:g} s")
                 if stdout not in ready:
                     raise EOFError
                 chunk = os.read(stdout.fileno(), 1 << 16)

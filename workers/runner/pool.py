@@ -39,7 +39,7 @@ machine.
 """
 
 SPARE_THREADS = 1
-"""Number of threads of the standby runner. The number cannot be changed later, and most searches need this one."""
+"""Number of threads of the standby runner. It cannot be changed later, and most searches need this number."""
 
 SLOW_OPEN_S = 5.0
 """Seconds after which a log line states why a runner is not ready yet."""

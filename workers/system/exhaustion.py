@@ -40,6 +40,6 @@ def refuse_noexec(folder: Path) -> None:
     """
     if os.statvfs(folder).f_flag & os.ST_NOEXEC:
         raise MachineExhausted(
-            f"{folder} is on a file system with `noexec`, from which compiled kernels cannot be loaded; set TMPDIR "
-            "to a folder of another file system"
+            f"{folder} is on a file system that is mounted `noexec`, so compiled kernels cannot be loaded from it; set "
+            "TMPDIR to a folder on another file system"
         )

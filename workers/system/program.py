@@ -106,7 +106,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def python_path(base: Mapping[str, str]) -> str:
-    """Return a ``PYTHONPATH`` with which Python finds this package first."""
+    """Return a ``PYTHONPATH`` that makes Python find this package first."""
     package = str(Path(__file__).resolve().parents[2])
     return os.pathsep.join(filter(None, (package, base.get("PYTHONPATH", ""))))
 

@@ -15,13 +15,13 @@ import torch
 
 SCALARS = {"int32": ctypes.c_int32, "int64": ctypes.c_int64, "float32": ctypes.c_float, "float64": ctypes.c_double}
 CPU_ALIGNMENT, GPU_ALIGNMENT = 64, 16
-"""Alignment of the addresses of inputs on a CPU and on a GPU, in bytes."""
+"""Required alignment of input addresses on a CPU and on a GPU, in bytes."""
 
 MAX_DYNAMIC_SHARED = 8
 """``CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES``."""
 
 KEPT_LAUNCHES = 256
-"""Maximum number of cached launches of a kernel. Launches differ in scalars and shapes of outputs."""
+"""Maximum number of cached launches of a kernel. They differ in scalar values and output shapes."""
 
 KEPT_MAPS = 256
 """Maximum number of tensor maps that are cached by address; a program has only a few buffers."""
@@ -50,7 +50,7 @@ class Kernel:
         arguments: descriptions of all arguments in call order.
         inputs, outputs: descriptions of the input and of the output arguments.
         scalars: names of the scalar arguments.
-        results: shape, strides and dtype of each output for which the kernel was compiled.
+        results: shape, strides and dtype of each output, as compiled into the kernel.
         alignments: required alignment of each input's address, in bytes.
     """
 

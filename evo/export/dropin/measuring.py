@@ -26,7 +26,7 @@ class Measured:
     """Times of one kernel.
 
     Attributes:
-        champion: number of the kernel's champion in the database from which it was exported.
+        champion: number of the champion in the service that exported it.
         model: model of the device on which the champion was confirmed.
         machine: name of this machine's device.
         kernel_us: time of the kernel alone in µs, as confirmed by its search on `model`.

@@ -32,7 +32,7 @@ class Plan:
         count: record that counts the calls.
         launch: launches the kernel; None if PyTorch computes the call.
         alignments: required alignment, in bytes, of each address that the kernel reads.
-        threads: maximum number of PyTorch's threads for which the plan is valid; 0 if there is no limit.
+        threads: the plan is valid if PyTorch uses at most this number of threads; 0 if there is no limit.
         convert: functions that convert inputs which the kernel cannot read directly, by the index of the input.
         copies: True if the conversions are copies to the kernel's layout, which the report counts.
         offsets: byte offset of each input from the first one, if the inputs are views of one tensor that the kernel
@@ -119,7 +119,7 @@ def strict(on: bool = True) -> None:
 def key_of(name: str, inputs: Sequence[torch.Tensor | None], terms: tuple[Any, ...]) -> Key | None:
     """Return the cache key of a call; None if a tensor has no strides.
 
-    The key contains everything on which the plan depends, except for addresses, gradients and the number of threads.
+    The key contains everything that the plan depends on, except addresses, gradients and the number of threads.
 
     Args:
         name: name of the function.

@@ -17,7 +17,7 @@ Key = tuple[str, str, frozenset[tuple[str, Any]]]
 
 NO_KERNEL = "no kernel for this problem"
 MORE_THREADS = "PyTorch uses "
-"""Beginning of the reason for a fallback that depends on the number of PyTorch's threads."""
+"""Prefix of the reason for a fallback that depends on PyTorch's number of threads."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Entry:
         folder: folder with the kernel's files, relative to the package.
         device: device type in PyTorch, ``cpu`` or ``cuda``.
         threads: on a CPU, the number of threads of the PyTorch baseline. With more threads, PyTorch computes the call.
-        champion: number of the champion in the database from which it was exported.
+        champion: number of the champion in the service that exported it.
         model: model of the device that timed the champion.
         time_us: the kernel's confirmed time in µs.
         speedup, baseline: the kernel's speed-up over the fastest baseline, and the name of this baseline.

@@ -24,7 +24,7 @@ class Contents:
     """Fills buffer sets with one of several *contents* (sets of input values), and records each set's content.
 
     Args:
-        sources: one buffer set per content, from which the content is copied, in the order of the contents' numbers.
+        sources: buffer sets that provide the contents, in the order of the contents' numbers.
         rng: random generator that draws the next content.
         held: number of the current content of each buffer set. Objects that fill the same sets share this mapping.
     """
@@ -41,10 +41,7 @@ class Contents:
         return self._held.get(buffers, 0)
 
     def source(self, content: int) -> Buffers:
-        """Return the buffer set from which the content is copied to other sets.
-
-        Kernels may also be called on this set.
-        """
+        """Return the buffer set that provides a content. Kernels may also be called on this set."""
         return self._sources[content]
 
     def note(self, buffers: Buffers, content: int) -> None:

@@ -36,8 +36,8 @@ _FEW = 16
 """Maximum number of differing elements that are written one by one."""
 
 _PIECES = 8
-"""Number of pieces in which a whole input is written, in random order. If they were written in order, a kernel that
-reads in the same order, and faster, could read a complete old input.
+"""Number of pieces of an input that is written as a whole. The pieces are written in random order. If their order were
+ascending, a kernel that reads faster, in the same order, could read the complete old input.
 """
 
 _DRAWS = 20

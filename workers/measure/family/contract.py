@@ -13,7 +13,7 @@ from workers.backends.distance import EXACT_INTEGERS
 from workers.measure.family.expected_output import Arrays, FamilyError
 
 _SQUARABLE = 1e-150, 1e150
-"""Range of magnitudes for which float64 can represent sums of squares. Relative L2 errors need these sums."""
+"""Range of magnitudes whose squares float64 can sum without overflow or underflow, as relative L2 errors require."""
 
 
 def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role], *, case: str, maker: str) -> None:

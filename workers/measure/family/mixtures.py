@@ -22,12 +22,12 @@ from workers.measure.family.expected_output import Arrays
 
 _EQUAL_SHARES = (0.125, 0.875)
 """Fractions of the elements of a row that become equal or zero. A kernel that takes a shortcut for sparse or constant
-rows is wrong for rows in which most elements are equal.
+rows fails if most, but not all, elements of a row are equal.
 """
 
 _LONG_ROW, _PIECES = 16, 16
-"""Minimum number of elements of a row in which most elements become equal, and number of pieces of a vector that are
-treated like rows. A short row would become constant, and rounding errors of a normalised constant row are large.
+"""Minimum length of a row in which most elements become equal, and number of pieces of a vector that are treated like
+rows. A shorter row would become constant, and normalising a constant row causes large rounding errors.
 """
 
 _NEAR, _NEAREST, _FARTHEST = 0.125, 16.0, 512.0

@@ -129,7 +129,7 @@ class ReferenceModule:
             raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}{remedy}") from error
 
     def _refuse_timers(self, function: str, left: frozenset[int]) -> None:
-        """Reject a function that leaves timers running, whose signals would look like a fault of a kernel."""
+        """Reject a function that leaves timers running. Their signals would later be attributed to a kernel."""
         for which in left:
             signal.setitimer(which, 0.0)
         if left:
@@ -176,7 +176,7 @@ def _key_advice(error: BaseException | None, arguments: tuple[object, ...]) -> s
 
 
 def _declaration_advice(function: Callable[..., Any], name: str) -> str:
-    """Return the parameters with which a function is called if it declares other names, else an empty string."""
+    """Return advice on the parameters of a function if it declares other parameters, else an empty string."""
     parameters = _PARAMETERS.get(name)
     with suppress(ValueError):  # functions that are implemented in C have no signature
         if parameters is None or ", ".join(inspect.signature(function).parameters) == parameters:

@@ -59,8 +59,8 @@ _DEPENDENCIES = "dependencies"
 """Name of the array in a cache entry with the states of the files that `dependencies` returned."""
 
 _READ_BYTES_S = 2e8
-"""Bytes per second at which cache entries are read and checked. Outputs that can be computed faster than read are not
-cached."""
+"""Speed of reading and checking a cache entry, in bytes per second. Outputs that are faster to compute than to read are
+not cached."""
 
 _CACHE_SHARE = 2
 """Maximum size of the expected outputs of one problem: the cache size divided by this number. Otherwise they could
@@ -253,7 +253,7 @@ class Reference:
         for each in measured:
             if each.name not in yardstick:
                 raise FamilyError(
-                    f"{self._module.maker('yardstick')}: returns no output `{each.name}` for case {plan.name}"
+                    f"{self._module.maker('yardstick')} must return the output `{each.name}` for case {plan.name}"
                 )
             with self._module.blame(f"yardstick(), output `{each.name}`"):
                 values = array_of(yardstick[each.name], each, self._module.maker("yardstick"))
@@ -341,7 +341,7 @@ def _limit(output: Operand, stored: Arrays, *, few: bool) -> Limit:
     """Return the error limits of an output. See `Reference.golden` for `few`."""
     tolerance = output.tolerance
     if tolerance is None:
-        raise FamilyError(f"family.toml gives no tolerance for output `{output.name}`")
+        raise FamilyError(f"output `{output.name}` has no tolerance; set rel_l2 for it in family.toml")
     if tolerance.max_abs is not None:
         return Limit(rel_l2=tolerance.rel_l2, max_abs=tolerance.max_abs)
     if tolerance.max_abs_ratio is None:
