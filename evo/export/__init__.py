@@ -1,1 +1,1 @@
-"""Export of a champion: composes the files of its folder and the report. This package writes no files."""
+"""Composes the files of an exported champion, including the report. This package writes no files."""

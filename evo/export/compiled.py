@@ -24,7 +24,7 @@ TENSOR_MAP = "tensor_map.py"
 """Loader file of exports whose kernel takes tensor maps."""
 
 FLOAT_CONTROL = "float_control.py"
-"""Loader file of exports that run on the caller's thread."""
+"""Loader file of CPU exports. Their kernels run on the caller's thread, and may change its floating-point state."""
 
 
 _SOURCES: Mapping[Language, str] = {"c++": "kernel.cpp", "triton": "triton_kernel.py"}

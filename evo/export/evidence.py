@@ -100,13 +100,13 @@ def evidence_schema() -> dict[str, Any]:
 
 
 def series(champion: ChampionView) -> Iterator[tuple[str, int, Timing]]:
-    """Yield name, process number (from 1) and samples of each series of the champion's confirmation."""
+    """Yield the name, the process number (from 1) and the samples of each series of the champion's confirmation."""
     if champion.report is not None:
         yield from confirmed_series(champion.report, "champion")
 
 
 def confirmed_series(report: ConfirmReport, own: str) -> Iterator[tuple[str, int, Timing]]:
-    """Yield name, process number (from 1) and samples of each series of a confirmation.
+    """Yield the name, the process number (from 1) and the samples of each series of a confirmation.
 
     Args:
         own: name to use for the challenger's series.

@@ -47,7 +47,7 @@ def unpack_headers(content: bytes) -> dict[str, bytes]:
     """Return the files of a ZIP that a worker sent, after checking names and sizes.
 
     Raises:
-        InvalidInput: the content is not a ZIP, is too large, or contains a path outside the folders of headers.
+        InvalidInput: the content is not a ZIP, is too large, or contains a path outside the header folders.
     """
     try:
         with open_zip(content, most_files=MOST_FILES) as archive:
@@ -82,7 +82,7 @@ def laid_out(headers: Mapping[str, bytes], file: str) -> dict[str, bytes]:
 
 
 def flags_at(headers: Mapping[str, bytes], flags: Sequence[str], file: str) -> tuple[str, ...]:
-    """Return a family's compiler flags, changed so that they find the headers at the paths of `laid_out`."""
+    """Return a family's compiler flags, adapted to the header paths that `laid_out` returns."""
     if not headers:
         return tuple(flags)
     family = f"{NAME}/{FAMILY}"

@@ -140,7 +140,7 @@ def verdict_section(verdict: Verdict) -> str:
 
 
 def use_section(build: str, kind: str) -> str:
-    """Return a section: how to call the kernel, and how to compile it for another machine of the same kind."""
+    """Return the section on calling the kernel, and on compiling it for another machine of the same kind."""
     return f"{_CALLS[kind]}\n\nOn another {_MACHINES[kind]}, compile the source again:\n\n```\n{build}\n```"
 
 
@@ -166,7 +166,7 @@ HEAD = ("case", "output", "relative L2", "allowed", "largest error", "allowed", 
 
 
 def correctness_section(cases: Sequence[CaseError], uncovered: Mapping[str, str]) -> str:
-    """Return a table of the output errors in each case, with the tolerances, and the cases that were not run."""
+    """Return a table of the output errors and tolerances in each case, and a list of the cases that were not run."""
     left_out = [f"No kernel for {name}: {reason}" for name, reason in uncovered.items()]
     return "\n\n".join([table(HEAD, [_row(each) for each in cases]), *left_out])
 

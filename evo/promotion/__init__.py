@@ -1,4 +1,4 @@
-"""Decides whether a confirmed challenger becomes champion. Every rule reports its measured value and its threshold."""
+"""Decides whether a challenger becomes the champion. Every rule reports its measured value and its threshold."""
 
 from evo.promotion.evidence import RequiredEvidence, decide, required, void_reason
 from evo.promotion.judgement import judge, promising, so_far, undecided

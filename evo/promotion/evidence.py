@@ -18,7 +18,7 @@ from evo.trial.results import ConfirmReport
 
 @dataclass(frozen=True, kw_only=True)
 class RequiredEvidence:
-    """The parts that a confirmation report from a device of one kind must contain for a promotion.
+    """What a confirmation report must contain before a promotion. It depends on the device kind.
 
     Attributes:
         proof: True if the report must contain: the correctness cases; the check of the outputs of timed calls; the
@@ -157,7 +157,7 @@ def void_reason(verdict: Verdict | None, objective: Objective, *, refuted: str |
     Args:
         verdict: verdict of the champion's own confirmation; None if there is none.
         objective: the objective with which the champion was measured.
-        refuted: reason why a later confirmation found the kernel wrong; None if no confirmation did.
+        refuted: reason why a later confirmation found that the kernel is wrong; None if none did.
     """
     if refuted is not None:
         return f"a later confirmation found its kernel wrong: {refuted}"

@@ -27,7 +27,7 @@ _ADVICE = (
 
 
 def promising(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
-    """Return True if the samples so far would lead to a promotion, provided that sanitizers and profiler find nothing.
+    """Return True if the samples so far would lead to a promotion if sanitizers and the profiler found no fault.
 
     If the result is False after the last process, sanitizers and the profiler do not run.
     """

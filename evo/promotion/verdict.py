@@ -17,7 +17,7 @@ INVALIDATING = ("correct", "answers", "work", "inputs", "sanitizers")
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Result of one promotion rule. It is reported whether the rule is met or not.
+    """Result of one promotion rule. Both met and unmet rules are reported.
 
     Attributes:
         figure: measured value, in the unit of `threshold` (µs, a fraction, a probability or a count).
@@ -87,7 +87,7 @@ class Verdict:
 
     @property
     def quick_gap(self) -> Rule | None:
-        """The rule that compares quick and confirmed time, if it failed; else None."""
+        """The rule that compares the quick and the confirmed time, if this rule failed; else None."""
         return next((rule for rule in self.rules if rule.name == QUICK_GAP and not rule.passed), None)
 
     @property
@@ -103,8 +103,7 @@ class Verdict:
 
     @property
     def processes(self) -> int:
-        """Number of fresh processes from which `speedup` is computed, or `baseline_speedup` if there is no
-        incumbent."""
+        """Number of fresh processes that `speedup` or, without an incumbent, `baseline_speedup` is computed from."""
         return 1 if self.prediction is None or self.prediction.overall is None else len(self.prediction.found)
 
     @property

@@ -58,7 +58,7 @@ class Slot:
 
     Args:
         status: object with the current step of a long job. The `Performer` sets the step, and heartbeats report it.
-            None creates a new object.
+            If None, a new object is created.
     """
 
     def __init__(

@@ -305,7 +305,7 @@ class Evaluator:
         return undisturbed(lambda: Ablation(self._runners, self._status, work, job, built).report())
 
     def prove(self, work: Assignment) -> None:
-        """Open the runner for the next trial, which first runs a known-good kernel."""
+        """Open the runner for the next trial. The runner first runs a known-good kernel."""
         self._runners.drop(work)
         self._runners.of(work)
 

@@ -66,7 +66,7 @@ def evaluate_config(
         problem: complete problem, as `Family.problem` returns it.
         device: a CPU or GPU of this machine.
         folder: cache folder of the worker.
-        baselines: True to time also the baselines of the family.
+        baselines: True to also time the baselines of the family.
         on_busy: function that is called if another process has locked the device. Its argument is the id of that
             process, or None if unknown.
         on_step: function that is called at the start of each step that may take long, with a description.

@@ -67,7 +67,7 @@ class Prepared:
         return cls(terms=terms, reference=reference, drawn=reference.drawn(terms.cases), golden=None)
 
     def complete(self) -> "Prepared":
-        """Return a copy in which no expected outputs are missing.
+        """Compute the missing expected outputs, and return a copy that contains them.
 
         Raises:
             FamilyError: reference.py violates its contract.

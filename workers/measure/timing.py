@@ -40,19 +40,19 @@ class ReferenceTimers:
         self._floor = session.floor()
 
     def now(self) -> "Moment":
-        """Measure the anchor and the empty call now. Their times show the current speed of the device."""
+        """Time the anchor and the empty kernel. The times show the current speed of the device."""
         return Moment(anchor_us=_median_of(self._anchor), floor_us=_median_of(self._floor))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """Times of the anchor and the empty call in µs. They show the speed of the device during a measurement."""
+    """Times of the anchor and of an empty kernel in µs. They show the speed of the device during a measurement."""
 
     anchor_us: float
     floor_us: float
 
     def timing(self, samples_us: Sequence[float], calls: int) -> Timing:
-        """Return a timing of the given samples, with the times of the anchor and the empty call."""
+        """Return a timing of the given samples, with the times of the anchor and the empty kernel."""
         return Timing(
             samples_us=tuple(samples_us), calls_per_sample=calls, anchor_us=self.anchor_us, floor_us=self.floor_us
         )

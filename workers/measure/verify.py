@@ -68,9 +68,9 @@ class WrongAnswerError(EvoError, ValueError):
 
 
 class ResidueError(WrongAnswerError):
-    """Raised if a candidate left threads, processes, memory or a changed process state.
+    """Raised if a candidate left threads, processes or memory behind, or changed the state of its process.
 
-    Its results were not compared.
+    The outputs of the candidate have then not been compared.
     """
 
 
@@ -80,7 +80,7 @@ class VerifiedCase:
 
     Attributes:
         errors: errors of the outputs of the first call, one per output.
-        durations_us: time in µs from the request for each call to the end of the call.
+        durations_us: duration of each call in µs, including the time to request the call.
     """
 
     errors: tuple[CaseError, ...]
@@ -255,7 +255,8 @@ def _launch(
     """Call the kernel once, and return the duration of the call in µs. See `verify` for `brief`.
 
     Raises:
-        WrongAnswerError: the kernel accessed forbidden memory, or left threads, processes or a changed process state.
+        WrongAnswerError: the kernel accessed forbidden memory, left threads or processes behind, or changed the state
+            of its process.
     """
     began_ns = time.perf_counter_ns()
     try:

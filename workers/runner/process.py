@@ -1,8 +1,8 @@
 """The runner process: imports a family's reference.py, and loads, verifies and times candidates.
 
 The guardian (`workers.runner.guardian`) forks the runner. The runner answers one request at a time until the end of its
-input. It may crash, hang or be killed at any time, so its data can all be computed again. CPU kernels run in separate
-processes (`workers.backends.cpu.kernel_process`).
+input. It may crash, hang or be killed at any time, so it holds no data that cannot be recomputed. CPU kernels run in
+separate processes (`workers.backends.cpu.kernel_process`).
 """
 
 import os

@@ -122,7 +122,7 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _sign(descriptor: int, text: str) -> None:
-    """Write the id of this process, which holds the lock, to the file, unless another user owns the file."""
+    """Write `text`, the id of this process or nothing, to the lock file, unless another user owns the file."""
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)

@@ -19,7 +19,7 @@ def is_exhaustion(error: BaseException) -> bool:
 
 
 def refuse_exhaustion(said: str) -> None:
-    """Check the output of a program that failed for signs of a disk problem. The program must have run in the C locale.
+    """Check the output of a failed program for signs of a full or read-only disk. The program must use the C locale.
 
     Raises:
         MachineExhausted: the output shows that the disk is full or read-only.

@@ -1,4 +1,4 @@
-"""Creates command lines for a sandbox, in which a command can access only given folders, and no network."""
+"""Creates command lines that run a command in a sandbox, with access only to given folders and without a network."""
 
 import os
 import shutil

@@ -59,7 +59,7 @@ class Countdown:
         """Call a function until its result is true or the time limit is reached, and return its last result.
 
         Args:
-            wait: function that waits at most the given number of seconds. It is last called with 0 seconds.
+            wait: function that waits at most the given number of seconds. The last call passes 0 seconds.
         """
         while True:
             step_s = min(TICK_S, self.left_s())

@@ -391,8 +391,8 @@ def torch_dtype(name: str) -> torch.dtype:
 def check_gpu(built_for: str, capability: tuple[int, int]) -> None:
     """Check that a GPU can run a cubin.
 
-    GPU and cubin must have the same major version, and the GPU's minor version must not be lower. A cubin for sm_90a
-    runs only on sm_90.
+    The major versions of the GPU and the cubin must be equal, and the GPU's minor version must not be lower. A cubin
+    for sm_90a runs only on sm_90.
 
     Raises:
         Unfit: the GPU cannot run the cubin.

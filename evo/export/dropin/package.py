@@ -12,8 +12,8 @@ The package needs only this folder and PyTorch.
 
 Each function has the signature of the function with the same name in `torch.nn.functional`, and the same result within
 the precision of its dtype. PyTorch computes a call if there is no kernel for its shape or layout, or if the kernel was
-not built for this machine. `report` counts these calls by reason, and ``report().suite()`` is a suite file with which a
-search can add the missing kernels. After ``strict(True)``, such calls raise an exception instead.
+not built for this machine. `report` counts these calls by reason, and ``report().suite()`` is a suite file for tuning
+the missing kernels. After ``strict(True)``, such calls raise an exception instead.
 
 Gradients: only the forward pass uses the kernels. The backward pass recomputes the call with PyTorch and differentiates
 the result. Under torch.compile, each call is one custom operator with a fake implementation; PyTorch computes calls

@@ -20,7 +20,7 @@ _REFUSED = (AttributeError, TypeError, RuntimeError, ValueError)
 
 
 def patch(model: torch.nn.Module) -> dict[str, int]:
-    """Make a model call this package's functions, in place.
+    """Change a model in place, so that it calls this package's functions.
 
     The following modules and functions are replaced:
 

@@ -74,8 +74,8 @@ class Report:
     """Numbers of calls that kernels and PyTorch have computed so far.
 
     Attributes:
-        served: number of calls of each kernel, by family and problem as text.
-        copied: number of calls of each kernel for which keys or values were first copied to the kernel's layout.
+        served: number of calls that each kernel computed. The keys are family and problem as text.
+        copied: number of these calls for which keys or values were first copied to the kernel's layout.
         missed: records of the calls that PyTorch computed.
     """
 

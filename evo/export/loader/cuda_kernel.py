@@ -229,8 +229,8 @@ def _refuse_beyond(each: dict[str, Any], least: int, most: int) -> None:
 def _check_architecture(built_for: str, capability: str, build: str) -> None:
     """Check that a GPU can run a cubin.
 
-    GPU and cubin must have the same major version, and the GPU's minor version must not be lower. A cubin for sm_90a
-    runs only on sm_90.
+    The major versions of the GPU and the cubin must be equal, and the GPU's minor version must not be lower. A cubin
+    for sm_90a runs only on sm_90.
     """
     number = built_for.removeprefix("sm_")
     exact = not number.isdigit()

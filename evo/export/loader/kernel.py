@@ -67,8 +67,8 @@ class Kernel:
 
         Raises:
             TypeError: an argument is missing or unknown, or is not an array of its dtype.
-            ValueError: an array has another shape than the kernel was compiled for, or contains a value beyond the
-                argument's limits, or an output is read-only or shares memory with another array.
+            ValueError: an array does not have the shape for which the kernel was compiled, or contains a value outside
+                the argument's limits. Or an output is read-only, or shares memory with another array.
         """
         arrays = {name: array for name, array in arrays.items() if array is not None}
         inputs = {each["name"] for each in self._of("input", "inout")}

@@ -55,8 +55,7 @@ class Known:
     """Facts about the challenger and the incumbent that the confirmation's report does not contain.
 
     Attributes:
-        rolled_back: name of the champion with the challenger's kernel that was rolled back, with the reason; None if
-            there is none.
+        rolled_back: if a champion with the challenger's kernel was rolled back, its name and the reason; else None.
         before: timing of the incumbent in its own confirmation; None if unknown or if there is no incumbent.
         quick: measurements of the search before the confirmation; None if unknown.
         costs: converts times of the two kernels to costs; None if the search has no metric.

@@ -1,4 +1,4 @@
-"""The rule that a challenger does not become slower after many calls."""
+"""The rule that a challenger must not become slower after many calls."""
 
 import math
 

@@ -79,7 +79,7 @@ def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("inputs", about="kernel", rank=50)
 def inputs_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Refuse a kernel that is faster on inputs that it got before, because it may return stored results.
+    """Refuse a kernel that is faster on inputs that it received before, because it may return stored results.
 
     On a busy machine, calls on new inputs may be slow for other reasons. If the times vary too much, the rule is
     undecided.

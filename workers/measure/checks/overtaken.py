@@ -7,8 +7,8 @@ This call must compute the outputs for the changed inputs. The kernel cannot kno
 a kernel that reads its inputs only in every second call is also detected. Some changes affect a single element, so a
 kernel must read all elements.
 
-Some inputs are invalid while they are half written, such as indices beyond an array. These inputs are changed between
-two calls, while the loop waits. A kernel that measures the time between its calls can detect this pause.
+Some inputs, such as indices into an array, may be invalid while they are partly written. These inputs are changed
+between two calls, while the loop waits. A kernel that measures the time between its calls can detect this pause.
 """
 
 import itertools

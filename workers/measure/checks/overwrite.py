@@ -61,7 +61,7 @@ counts calls is always detected.
 """
 
 _MIXED_BYTES = 64 << 20
-"""Maximum size in bytes of more than two buffer sets that do not share inputs."""
+"""Maximum total size in bytes of buffer sets that do not share inputs. A pair of sets may be larger."""
 
 SHORT_ROUNDS, _SHORT_BATCH_US = 12, 100.0
 """Number of rounds that compare short batches with batches of the timed length, and duration of a short batch in µs."""

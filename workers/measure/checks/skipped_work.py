@@ -137,7 +137,7 @@ def _overwrite_check(
     moment: Moment,
     request: Compare,
 ) -> OverwriteCheck:
-    """Run the overwrite check, and the checks with changing and with new inputs. Return all results together."""
+    """Run the overwrite check, and the checks with changing and with new inputs. Return the combined result."""
     mode, contents = bench.terms.objective.cache, bench.buffers.contents(candidate.arguments)
     sets = bench.buffers.sets(mode, candidate.arguments)
     content = contents.of(sets[0])

@@ -183,7 +183,7 @@ def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.
 
 
 def _is_held(values: NDArray[np.float64], dtype: str) -> NDArray[np.bool_]:
-    """Return a mask of the values that a floating-point dtype can store as finite numbers. 8-bit dtypes saturate."""
+    """Return a mask of the values that stay finite in a floating-point dtype. Large values saturate in 8-bit dtypes."""
     with np.errstate(over="ignore"):
         return np.isfinite(decoded(encoded(values, dtype), dtype))
 

@@ -20,7 +20,7 @@ class FamilyError(EvoError, RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """Absolute error limits of one output of one case on one set of inputs."""
+    """Error limits for one output, for one set of inputs of a case."""
 
     rel_l2: float
     max_abs: float

@@ -73,7 +73,7 @@ def mixtures(
     - equal elements and zeros. This kind is omitted if an output contains integers such as indices, because equal
       elements then permit several correct outputs.
 
-    Nothing is yielded if inputs would become invalid by exchanging elements (symmetric matrices, rows or elements in
+    Nothing is yielded if exchanging elements would make an input invalid (symmetric matrices, rows or elements in
     ascending order), if all inputs are integers, if the inputs are too large, or if `others` is empty. These inputs are
     left unchanged:
 

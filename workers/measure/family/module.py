@@ -176,7 +176,7 @@ def _key_advice(error: BaseException | None, arguments: tuple[object, ...]) -> s
 
 
 def _declaration_advice(function: Callable[..., Any], name: str) -> str:
-    """Return advice on the parameters of a function if it declares other parameters, else an empty string."""
+    """Return advice if a function declares other parameters than it is called with, else an empty string."""
     parameters = _PARAMETERS.get(name)
     with suppress(ValueError):  # functions that are implemented in C have no signature
         if parameters is None or ", ".join(inspect.signature(function).parameters) == parameters:
@@ -209,7 +209,7 @@ def _import_advice(error: BaseException, path: Path) -> str:
 
 
 def _encoding_fault(path: Path) -> str:
-    """Return how to correct a Python file that is not UTF-8; empty if there is no such fault."""
+    """Return advice on a Python file that is not valid UTF-8; an empty string if it is valid."""
     try:
         content = path.read_bytes()
         python_text(content)
