@@ -216,8 +216,8 @@ def ranking_files(
         made |= {f"{folder}/{name}": content for name, content in each.files().items()}
     made["ranking.md"] = (
         f"{table(('folder', '', 'time', 'config'), rows)}\n\nOnly the champion was promoted. "
-        "Quick samples of different trials come from different sessions, so trials with similar times may be in any "
-        "order. The reports of the champion and of refused challengers give the results of their confirmations.\n"
+        "Quick samples of different trials come from different sessions, so the order of trials with similar times is "
+        "not reliable. The reports of the champion and of refused challengers contain their confirmations.\n"
     ).encode()
     return made
 

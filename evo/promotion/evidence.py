@@ -160,7 +160,7 @@ def void_reason(verdict: Verdict | None, objective: Objective, *, refuted: str |
         refuted: reason why a later confirmation found that the kernel is wrong; None if none did.
     """
     if refuted is not None:
-        return f"a later confirmation found its kernel wrong: {refuted}"
+        return f"a later confirmation found that its kernel is wrong: {refuted}"
     if verdict is None or verdict.challenger is None:
         return "nothing was measured for its promotion"
     if not verdict.promote:

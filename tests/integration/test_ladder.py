@@ -409,7 +409,7 @@ def test_compile_failure_is_reported_while_the_device_is_locked(device: Device, 
                 r"reference.py: the process that runs inputs\(\) and reference\(\) crashed: ended with status 3",
             ),
             ("raise SystemExit(3)", r"reference.py, import \(line 1\): SystemExit: 3"),
-            (SHORT, r"reference.py, reference\(\): `y` of case nominal has shape \(2,\); family.toml says"),
+            (SHORT, r"reference.py, reference\(\): `y` of case nominal has shape \(2,\); family.toml declares"),
         ],
     ),
 )

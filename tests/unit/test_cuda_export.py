@@ -217,7 +217,7 @@ def test_export_loader_error_names_the_invalid_argument(folder: Path, cupy: Simp
         ({"x": array(x, "float16")}, TypeError, "x must be a CuPy array of float32, not one of float16"),
         ({"x": x[:9]}, ValueError, r"x must have shape \(256,\), not \(9,\)"),
         ({"x": array(np.arange(2 * N))[::2]}, ValueError, "x must be C-contiguous"),
-        ({"x": elsewhere}, ValueError, "x is on device 1, the kernel on device 0"),
+        ({"x": elsewhere}, ValueError, "x must be on the kernel's device 0, not on device 1"),
         ({"x": array(np.arange(N + 1))[1:]}, ValueError, r"is not aligned to 16 bytes; pass x.copy\(\)"),
         ({"x": x, "y": x}, ValueError, "y overlaps x in memory"),
     ):

@@ -214,7 +214,7 @@ def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, mon
         ),
         (
             WHOLE.replace("np.float32", "np.float64", 1),
-            r"family.toml says float32 \(\d+,\); return np\.asarray\(\w+, dtype=np\.float32\)$",
+            r"family.toml declares float32 \(\d+,\); return np\.asarray\(\w+, dtype=np\.float32\)$",
         ),
         (
             WHOLE.replace('return {"y": 2', 'return {"z": 2'),

@@ -66,7 +66,8 @@ class Spool:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
             self.trouble = (
-                f"results are kept only in memory, because {self._folder} cannot be written ({error.strerror})"
+                f"results are kept only in memory, because {self._folder} cannot be written ({error.strerror}); "
+                "free disk space, or make the folder writable"
             )
             _LOG.warning("result.only_in_memory", folder=str(self._folder), reason=error.strerror)
         else:

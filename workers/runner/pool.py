@@ -31,7 +31,7 @@ verifying one candidate.
 """
 
 LEAST_OPEN_S = 60.0
-"""Minimum in seconds of the limit that follows from `OPEN_SHARE`. Imports take seconds on a busy machine."""
+"""Minimum of the time limit that `OPEN_SHARE` determines, in seconds. Imports take seconds on a busy machine."""
 
 PROVE_S = 60.0
 """Time limit in seconds for opening the device and running a known-good kernel. A GPU's driver takes seconds on a busy

@@ -180,7 +180,7 @@ class Kernel:
         if not given.flags.c_contiguous:
             raise ValueError(f"{name} must be C-contiguous; pass cupy.ascontiguousarray({name})")
         if given.device.id != self.device.id:
-            raise ValueError(f"{name} is on device {given.device.id}, the kernel on device {self.device.id}")
+            raise ValueError(f"{name} must be on the kernel's device {self.device.id}, not on device {given.device.id}")
         if given.data.ptr % ADDRESSES:
             raise ValueError(f"{name} is not aligned to {ADDRESSES} bytes; pass {name}.copy()")
         if ("min" in each or "max" in each) and not cp.cuda.get_current_stream().is_capturing():

@@ -60,7 +60,7 @@ def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
             place = "a CUDA device" if DEVICE == "cuda" else "the CPU"
             raise ValueError(f"{name} must be on {place}, not on {given.device}")
         if given.device != inputs[0].device:
-            raise ValueError(f"{name} is on {given.device}, {INPUTS[0]['name']} on {inputs[0].device}")
+            raise ValueError(f"{name} must be on {inputs[0].device}, like {INPUTS[0]['name']}, not on {given.device}")
         if "min" in each or "max" in each:
             _refuse_beyond(each, given)
     return inputs[0].device

@@ -89,7 +89,7 @@ def sanitizer_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     if findings:
         text = f"Sanitizers found {len(findings)} fault{'s' * (len(findings) > 1)}, first {findings[0]}."
     elif ran:
-        text = f"Sanitizers found nothing: {', '.join(map(_ran_text, ran))}."
+        text = f"Sanitizers found no fault: {', '.join(map(_ran_text, ran))}."
     else:
         reasons = "; ".join(f"{each.tool}: {each.skipped}" for each in report.sanitizers) or "this device has none"
         text = f"No sanitizer ran ({reasons})."

@@ -17,7 +17,7 @@ from workers.measure.bench import Candidate
 from workers.measure.checks.contents import Contents
 
 _MOST_SETS = 16
-"""Maximum number of buffer sets in a run. All but one of them are used in a single call."""
+"""Maximum number of buffer sets in a run. All but one of them are used by one call each."""
 
 _LONGEST = 2.0
 """Number of calls of the longest run, relative to a timed sample."""

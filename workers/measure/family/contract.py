@@ -52,7 +52,7 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
     array, where = array_of(made, operand, maker), f"{maker}: returns `{operand.name}` of case {case}"
     expected = stored(operand.dtype)
     if array.shape != operand.shape or array.dtype.newbyteorder("=") != expected:
-        declared = f"family.toml says {expected.name} {operand.shape}{_codes(operand)}"
+        declared = f"family.toml declares {expected.name} {operand.shape}{_codes(operand)}"
         same = array.shape == operand.shape and not _codes(operand)
         remedy = f"; return np.asarray({operand.name}, dtype=np.{expected.name})" if same else ""
         raise FamilyError(f"{where} as {array.dtype.name} {array.shape}; {declared}{remedy}")
@@ -73,7 +73,7 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
     if array.shape != operand.shape:
         shorter = array.ndim == 1 == len(operand.shape) and array.size < operand.shape[0]
         remedy = ". If the inputs determine its length, declare `init` and `verified = true`, and write verify()"
-        raise FamilyError(f"{where} has shape {array.shape}; family.toml says {operand.shape}{remedy * shorter}")
+        raise FamilyError(f"{where} has shape {array.shape}; family.toml declares {operand.shape}{remedy * shorter}")
     if is_floating(operand.dtype):
         _refuse_rounded(operand, array, where)
         return _of_floats(operand, array, where)

@@ -139,7 +139,7 @@ class ReferenceModule:
     def _load(self, name: str) -> ModuleType:
         spec = importlib.util.spec_from_file_location(name, self.path)
         if spec is None or spec.loader is None:
-            raise FamilyError(f"{self.path} is not a Python file")
+            raise FamilyError(f"{self.path} must be a Python file with the suffix .py")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module  # torch.compile, dataclasses and pickle look for the module here
         try:

@@ -297,7 +297,7 @@ class Reference:
             )
         found = distance(check_yardstick(output, values, where), reference)
         if found.not_finite == found.elements:
-            raise FamilyError(f"{where} contains only NaN or infinities, so no error can be computed")
+            raise FamilyError(f"{where} contains only NaN or infinities; return finite numbers")
         size = norm(reference)
         if is_floating(output.dtype) and size and found.squares >= size * size:
             reason = (

@@ -62,7 +62,7 @@ class Verification:
         """
         if all(self(self._filled(byte)) is None for byte in (0, POISON)):
             reason = f"accepts outputs of zeros and outputs of bytes {POISON:#x} for case {self.plan.name}"
-            raise FamilyError(f"{self.maker}: {reason}, so it would accept every kernel")
+            raise FamilyError(f"{self.maker}: {reason}, so it would accept every kernel; check the values of `outputs`")
 
     def _filled(self, byte: int) -> Arrays:
         return {each.name: _filled(each, byte) for each in (*self.plan.outputs, *self.plan.verified)}
