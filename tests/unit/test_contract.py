@@ -169,11 +169,11 @@ def test_distance_of_an_integer_output_uses_the_unrounded_reference() -> None:
         (
             "float32",
             [0, 1, 2],
-            r"has shape \(3,\); family\.toml says \(4,\)\. If the inputs determine its length, declare",
+            r"has shape \(3,\); family\.toml declares \(4,\)\. If the inputs determine its length, declare",
         ),
-        ("float32", [0, 1, 2, 3, 4], r"has shape \(5,\); family\.toml says \(4,\)$"),
-        ("float32", [[0, 1, 2, 3]], r"has shape \(1, 4\); family\.toml says \(4,\)"),
-        ("float32", 1.0, r"has shape \(\); family\.toml says \(4,\)"),
+        ("float32", [0, 1, 2, 3, 4], r"has shape \(5,\); family\.toml declares \(4,\)$"),
+        ("float32", [[0, 1, 2, 3]], r"has shape \(1, 4\); family\.toml declares \(4,\)"),
+        ("float32", 1.0, r"has shape \(\); family\.toml declares \(4,\)"),
         ("float32", [1j, 0, 0, 0], "has dtype complex128; return real numbers"),
         ("float32", ["a", "b", "c", "d"], "return real numbers"),
         ("float32", [None] * 4, "has dtype object; return real numbers"),
@@ -229,10 +229,10 @@ def test_inputs_are_converted_to_native_byte_order(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("dtype", "made", "reason"),
     [
-        ("float32", np.zeros(4), r"returns `y` of case tail as float64 \(4,\); family\.toml says float32 \(4,\)"),
-        ("float32", np.zeros(5, np.float32), r"as float32 \(5,\); family\.toml says float32 \(4,\)"),
+        ("float32", np.zeros(4), r"returns `y` of case tail as float64 \(4,\); family\.toml declares float32 \(4,\)"),
+        ("float32", np.zeros(5, np.float32), r"as float32 \(5,\); family\.toml declares float32 \(4,\)"),
         ("float32", [1.0, 2.0, 3.0, 4.0], "as float64"),
-        ("int32", np.zeros(4, np.int64), r"as int64 \(4,\); family\.toml says int32"),
+        ("int32", np.zeros(4, np.int64), r"as int64 \(4,\); family\.toml declares int32"),
         ("uint8", np.zeros(4, bool), "as bool"),
         (
             "bfloat16",
