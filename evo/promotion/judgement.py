@@ -238,7 +238,7 @@ def _summary(
     names = ", ".join(rule.name for rule in failed)
     if _cannot_tell(rules):
         noise = f"the noise leaves these rules undecided: {names}"
-        return f"Not promoted. The measurements do not show which is better: {compared}, but {noise}. {_ADVICE}"
+        return f"Not promoted. This machine cannot tell which is better: {compared}, but {noise}. {_ADVICE}"
     return f"Not promoted: {compared}; not met: {names}."
 
 

@@ -395,7 +395,7 @@ def test_verdict_is_undecided_if_processes_differ() -> None:
     assert (result.promote, result.cannot_tell, open_rule.conclusive) == (False, True, False)
     assert open_rule.result == "too noisy to tell"
     assert result.summary.startswith(
-        "Not promoted. The measurements do not show which is better: 18.0% less time than the incumbent"
+        "Not promoted. This machine cannot tell which is better: 18.0% less time than the incumbent"
     )
     assert "`most_processes`" in result.summary
     promoted = verdict(many)
@@ -490,7 +490,7 @@ def test_challenger_with_a_gain_below_the_skipped_work_is_not_promoted(rework: f
         (
             (0.8, 0.9, 0.8, 0.9),
             True,
-            "Not promoted. The measurements do not show which is better: 8.9% more time than the incumbent",
+            "Not promoted. This machine cannot tell which is better: 8.9% more time than the incumbent",
         ),
         ((0.8,) * 7, False, "Not promoted: 18.1% more time than the incumbent; not met: gain, processes."),
     ],
