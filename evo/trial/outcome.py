@@ -126,7 +126,7 @@ class OverResources:
 
     Attributes:
         decided_by: tunables in the expression `shared_memory` of the launch if its value alone exceeds the limit. None
-            if other causes are possible.
+            in all other cases.
     """
 
     resource: str

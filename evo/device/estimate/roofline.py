@@ -14,7 +14,7 @@ CLOCK_TOLERANCE = 0.2
 Bound: TypeAlias = Literal["memory", "arithmetic", "latency"]
 
 BUSY = 0.6
-"""Minimum share of the roofline at which a kernel counts as bound by memory or compute instead of latency."""
+"""Minimum share of the roofline, or of a counter's peak, at which a resource and not latency bounds a kernel's time."""
 
 MOST_COLD_SETS = 4096
 """Maximum number of buffer sets through which cold calls rotate."""

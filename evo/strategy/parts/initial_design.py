@@ -76,7 +76,7 @@ class InitialDesign:
         return None
 
     def fruitless(self, seen: Observations) -> bool:
-        """Return True if the initial design has ended and all its configs failed."""
+        """Return True if the initial design has ended and no config has worked so far."""
         return len(seen.rows) >= DESIGN and not seen.worked
 
     def spread(self, seen: Observations, rng: np.random.Generator) -> Proposal | None:
