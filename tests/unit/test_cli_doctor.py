@@ -97,7 +97,7 @@ def test_doctor_reports_a_noexec_temporary_folder_as_missing(monkeypatch: pytest
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
     finding = doctor._temporary()
     assert (finding.found, finding.detail) == (False, str(tmp_path))
-    assert "set TMPDIR to a folder of another file system" in finding.remedy
+    assert "set TMPDIR to a folder on another file system" in finding.remedy
 
 
 def test_doctor_reports_a_missing_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
