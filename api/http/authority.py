@@ -32,7 +32,7 @@ CLIENT_HEADERS = ("x-forwarded-for", "x-real-ip", "x-client-ip", "true-client-ip
 """Headers in which proxies list the addresses of the client and of earlier proxies."""
 
 HOST_HEADERS = ("host", "x-forwarded-host")
-"""Headers that contain the host name to which the client sent the request."""
+"""Headers with the host name in the URL that the client requested."""
 
 FORWARDED = re.compile(r"(?:^|[;,])\s*(for|host)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", re.IGNORECASE)
 """Matches the parameters of `Forwarded` (RFC 7239) that contain a client or a host."""

@@ -26,8 +26,7 @@ from evo.search.lifecycle import transition
 from evo.trial.results import AblateReport
 
 CHANGES_AT_ONCE = 4
-"""Maximum number of changes per job, which share one process start. Each change takes as many rounds as a confirmation.
-"""
+"""Maximum number of changes per job. They share one process start. Each takes as many rounds as a confirmation."""
 
 
 def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: bool, now: datetime) -> None:

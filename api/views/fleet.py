@@ -57,7 +57,7 @@ def shared_text(device: Device, others: Sequence[WorkerRow]) -> str:
     named = " and ".join(f"{each.name} on {each.host} (id {each.id})" for each in others)
     return (
         f"{device.model} ({device.uuid}) is also offered by worker {named}: their measurements may overlap and "
-        "disturb each other (workers of one machine with the same temporary folder measure in turn); stop all "
+        "disturb each other (workers on one machine that use the same temporary folder take turns); stop all "
         "workers of this device except one"
     )
 

@@ -1,4 +1,4 @@
-"""Chooses the searches from which a slot gets jobs."""
+"""Chooses the searches whose jobs are leased to a slot."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime

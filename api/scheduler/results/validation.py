@@ -55,7 +55,7 @@ def check_answer(report: Report, job: Job, terms: SearchTerms) -> None:
         InvalidInput: a field of the report does not fit.
     """
     _check_kind(report, terms.device.runs)
-    if terms.device.runs != "recordings":  # recordings keep the protocol with which they were measured
+    if terms.device.runs != "recordings":  # recordings keep the protocol version of their measurement
         _check_protocol(report, terms.objective.protocol)
     if isinstance(report, ConfirmReport) and isinstance(job, Confirm):
         _check_incumbent(report, job)

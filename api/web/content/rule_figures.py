@@ -70,7 +70,7 @@ READINGS: Mapping[str, Reading] = {
     "wrong calls": Reading(
         unit=_bare,
         side="≥",
-        figure="calls, of which on average fewer than one is wrong",
+        figure="calls with on average fewer than one wrong call",
         threshold="calls are required",
     ),
     "separation": Reading(

@@ -8,8 +8,7 @@ from pathlib import Path
 
 EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 MAP_STYLE = "'sha256-ji27qzEtxXZW+7dun6UwjHXJ18e6WAin1VvNtkzIE/o='"
-"""Hashes of the two style elements that Plotly creates: an empty element to which Plotly adds rules, and an element for
-maps."""
+"""Hashes of the style elements that Plotly creates: an empty one, which Plotly fills with rules, and one for maps."""
 
 
 def address() -> str:

@@ -1,6 +1,6 @@
 // Helpers for scripts: the path prefix, and the elements of the page.
 
-/** The path prefix under which a proxy shows the service; usually empty. */
+/** The path prefix of the service behind a proxy; usually empty. */
 export const root = document.documentElement.dataset.root || "";
 
 /** Returns the first element that a selector matches. Throws if there is none.

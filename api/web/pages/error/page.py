@@ -1,4 +1,4 @@
-"""Error page, with the reason and links to pages on which the user can continue."""
+"""Error page, with the reason and links to other pages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class ErrorPage:
     """Content of an error page.
 
     Attributes:
-        links: URL and text of links to pages on which the user can continue, most specific page first.
+        links: (URL, text) of links to other pages, most specific page first.
     """
 
     title: str

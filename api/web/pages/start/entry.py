@@ -110,7 +110,7 @@ class Entry:
     Attributes:
         name: name of the field, which is also the field's path in the REST body, e.g. ``budget.minutes``.
         read: function that parses a non-empty text. Empty fields are not parsed.
-        options: options from which the user chooses. If None, the field contains free text. Options for devices are
+        options: options to choose from. If None, the field contains free text. Options for devices are
             added when the form is shown.
         usual: default value.
         long: True for text of several lines.

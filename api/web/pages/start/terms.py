@@ -109,7 +109,7 @@ def _faults(service: Service, body: dict[str, Any]) -> dict[str, str]:
 
 
 def _nearest(field: str) -> str:
-    """Return the form field to which a fault belongs: ``requirements.toolkit`` for ``requirements.toolkit.cuda``."""
+    """Return the form field that shows a fault: ``requirements.toolkit`` for ``requirements.toolkit.cuda``."""
     inside = [name for name in ENTRIES if field.startswith(f"{name}.")]
     return max(inside, key=len, default=field)
 

@@ -27,7 +27,7 @@ from evo.trial.results import ConfirmReport
 from evo.trial.timing import Power, Timing
 
 ROLES = ("parent", "champion")
-"""Names of related trials with which a trial can be compared."""
+"""Names of related trials that a trial can be compared with."""
 
 
 @dataclass(frozen=True, kw_only=True)

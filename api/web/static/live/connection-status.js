@@ -21,7 +21,7 @@ export class Refused extends Error {
     const [message, link] = MESSAGES[answer.status] ?? [`The service answered with an error (${answer.status}).`, null];
     super(message);
     this.status = answer.status;
-    /** Text of the link to a page on which the reader can continue. null if a later request may succeed. */
+    /** Text of a link to another page. null if a later request may succeed. */
     this.link = link;
     /** Minimum number of seconds until the next request. */
     this.wait_s = Number(answer.headers.get("Retry-After")) || 0;

@@ -98,7 +98,7 @@ async function drawPlot(exhibit, plot) {
   await drawFigures(exhibit.element, plot.figures, plot.summary);
 }
 
-/** Adds lists from which the reader chooses the tunables of a plot, unless the plot already has them.
+/** Adds lists for choosing the tunables of a plot, unless the plot already has them.
  * @param {Exhibit} exhibit
  * @param {Plot} plot */
 function addChooser(exhibit, plot) {
