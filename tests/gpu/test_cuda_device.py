@@ -189,7 +189,7 @@ def test_cold_timing_sample_calls_the_kernel_on_every_buffer_set(bench: Workbenc
     assert all(np.array_equal(each.read("out"), 2 * INPUTS["x"]) for each in sets)
 
 
-def test_one_shot_timer_calls_the_kernel_once_on_the_current_content_of_each_buffer_set(
+def test_one_shot_timer_calls_the_kernel_once_on_each_rewritten_buffer_set(
     bench: Workbench, session: CudaSession
 ) -> None:
     """The kernel adds to its outputs, so the outputs show the number of calls and the initial content."""

@@ -111,7 +111,7 @@ def test_cancelled_ablation_can_be_requested_again(stage: Stage) -> None:
         remove_search(session, search)
 
 
-def test_ablation_is_refused_if_the_search_is_running_or_has_no_champion_or_no_switch(stage: Stage) -> None:
+def test_ablation_requires_an_ended_search_with_its_own_champion_and_a_switch(stage: Stage) -> None:
     running = stage.submit()
     with pytest.raises(Conflict, match="cannot ablate a search that is running"):
         stage.conductor.orders.ablate(running)

@@ -151,7 +151,7 @@ def _unavailable(*_: object, **__: object) -> None:
     raise StoreUnavailable("database: it is unavailable")
 
 
-def test_failed_postgresql_commit_may_have_taken_effect_only_if_the_connection_was_lost() -> None:
+def test_only_a_lost_postgresql_connection_leaves_the_outcome_of_a_commit_unknown() -> None:
     lost = OperationalError("COMMIT", {}, Exception("gone"), connection_invalidated=True)
     refused = OperationalError("COMMIT", {}, Exception("no"))
     assert PostgreSQL.may_have_committed(None, lost)  # type: ignore[arg-type]

@@ -305,9 +305,7 @@ def test_garbage_collection_deletes_workers_and_invalid_tokens_after_their_age_l
     assert expired != valid
 
 
-def test_garbage_collection_keeps_the_last_token_so_that_access_control_stays_enabled(
-    stage: Stage, tmp_path: Path
-) -> None:
+def test_garbage_collection_keeps_the_last_token_to_preserve_access_control(stage: Stage, tmp_path: Path) -> None:
     with stage.database.write() as session:
         issued = [Tokens(session).issue(Terms(name="t"), by="me", now=stage.now)[1].id for _ in range(3)]
         for token_id in issued:
@@ -402,7 +400,7 @@ def test_artefact_that_cannot_be_deleted_does_not_block_other_artefacts(
 
 
 @pytest.mark.parametrize("damage", ["7", '{"another": "shape"}', "[7"])
-def test_unreadable_evidence_does_not_block_garbage_collection_and_its_files_are_kept(
+def test_garbage_collection_keeps_files_of_unreadable_evidence_and_continues(
     stage: Stage, tmp_path: Path, damage: str
 ) -> None:
     if damage == "[7" and stage.database.shared:

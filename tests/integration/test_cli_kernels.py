@@ -294,9 +294,7 @@ def broken(folder: Path, change: tuple[str, str]) -> Path:
 
 
 @pytest.mark.slow
-def test_measure_labels_its_times_as_quick_and_reports_work_skipped_in_repeated_calls(
-    line: CommandLine, policy: Path
-) -> None:
+def test_measure_labels_times_as_quick_and_reports_skipped_work(line: CommandLine, policy: Path) -> None:
     """Without `[work]`, no limit of the device shows that the time is impossible."""
     assert line.run("new", "lazy").code == 0
     folder = line.home / "lazy"

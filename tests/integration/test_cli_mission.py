@@ -14,9 +14,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 @pytest.mark.long
-def test_mission_rehearsal_writes_a_report_and_replaces_an_earlier_report_only_with_force(
-    line: CommandLine, tmp_path: Path
-) -> None:
+def test_mission_rehearsal_writes_a_report_and_replaces_it_only_with_force(line: CommandLine, tmp_path: Path) -> None:
     path = tmp_path / "report.md"
     done = line.run("mission", "--rehearse", "--device", "cpu", "--to", str(path), "--cost-per-hour", "0.68")
     assert (done.code, done.err) == (0, "")

@@ -727,9 +727,7 @@ def test_matrix_product_is_correct_and_equal_in_every_execution_order(family: st
 @pytest.mark.slow
 @pytest.mark.parametrize("keep", one_in(2, ["registers", "packed", "shared", "reload"]))
 @pytest.mark.parametrize("distribution", ["peaked", "offset"])
-def test_softmax_of_masked_rows_and_rows_with_a_dominant_element_is_correct_on_the_host(
-    keep: str, distribution: str
-) -> None:
+def test_softmax_of_masked_and_dominated_rows_is_correct_on_the_host(keep: str, distribution: str) -> None:
     package = find("softmax")
     problem = package.family.problem("rows=5,cols=200", "cuda")
     config = {**declared(package), "KEEP": keep, "THREADS_PER_ROW": 32, "ROWS_PER_BLOCK": 2, "VECTOR": 4}

@@ -322,9 +322,7 @@ def test_writes_continue_after_checkpoints_of_another_program(living: Database) 
 
 
 @pytest.mark.parametrize("kept", [0, 50, 4096, 20_000])
-def test_truncation_of_an_open_database_is_reported_immediately_and_at_the_next_start(
-    living: Database, kept: int
-) -> None:
+def test_truncation_of_an_open_database_is_reported_immediately_and_on_restart(living: Database, kept: int) -> None:
     path = file_of(living)
     os.truncate(path, kept)
     for use in (write, Database.check, write):

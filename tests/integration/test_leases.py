@@ -45,7 +45,7 @@ def test_report_with_a_wrong_token_is_refused_as_stale(stage: Stage) -> None:
         stage.conductor.report(999, lease.token, answer(lease))
 
 
-def test_job_of_an_expired_lease_goes_to_the_next_worker_and_the_late_report_is_refused(stage: Stage) -> None:
+def test_job_of_an_expired_lease_goes_to_another_worker_and_late_reports_are_refused(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     late = stage.one()

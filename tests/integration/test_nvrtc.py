@@ -396,7 +396,7 @@ STARTED = [
 
 
 @pytest.mark.slow
-def test_table_of_compiled_configs_contains_every_initial_config_of_the_builtin_families() -> None:
+def test_compiled_configs_include_every_initial_config_of_builtin_families() -> None:
     begun = {
         (package.family.name, str(start.config))
         for package in builtin()

@@ -152,7 +152,7 @@ def test_leaderboard_of_a_search_by_metric_shows_its_pareto_front(stage: Stage) 
 JOINT = {"metric": "gb_s", "direction": "maximise", "second_metric": "BLOCK * UNROLL"}
 
 
-def test_two_objective_search_shows_its_pareto_front_and_promotes_by_the_first_objective(stage: Stage) -> None:
+def test_two_objective_search_shows_a_front_and_promotes_by_its_first_objective(stage: Stage) -> None:
     search = stage.submit(objective=JOINT)
     list(stage.play())
     (champion,) = stage.champions()

@@ -73,7 +73,7 @@ def test_prediction_interval_of_drawn_processes_covers_95_percent(processes: int
     assert predicted(normal(0.02), processes, 400, Policy(), 0).share == pytest.approx(0.95, abs=0.03)
 
 
-def test_work_rule_on_a_busy_machine_accepts_correct_kernels_and_refuses_skipped_work() -> None:
+def test_work_rule_on_a_busy_machine_refuses_only_kernels_that_skip_work() -> None:
     busy = Noise.load(RECORDED / "sdpa-256-Xeon-busy.json.gz")
     sound, skipping = worked(busy, 1.0, 50, 0), worked(busy, 3.0, 50, 0, slow=True)
     assert (sound.met.hits, sound.undecided.hits, skipping.met.hits) == (50, 0, 0)

@@ -178,7 +178,7 @@ def warnings(folder: Path, compiler: Preprocessor, source: str, device: Device =
 
 
 @pytest.mark.parametrize(("separation", "warned"), [("another user, Landlock, seccomp", False), ("another user", True)])
-def test_file_in_a_private_folder_gives_a_warning_unless_kernels_may_enter_the_folder(
+def test_file_in_a_private_folder_causes_a_warning_if_kernels_cannot_enter_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, separation: str, warned: bool
 ) -> None:
     (folder := tmp_path / "private").mkdir(mode=0o700)

@@ -889,7 +889,7 @@ def test_macro_that_is_the_extent_of_an_argument_becomes_a_field(guard: str, val
     assert {each.name: each.shape for each in found.arguments}["w"] == ("TAPS",)
 
 
-def test_macro_without_a_plausible_second_value_becomes_a_problem_field_but_no_extent() -> None:
+def test_macro_without_a_plausible_second_value_becomes_a_field_but_no_extent() -> None:
     found = draft("#define GAIN 7\n" + TAPS.format("++", "y[i] = x[i] * GAIN;"))
     assert [(each.name, each.flag) for each in found.fields] == [("GAIN", True), ("N", False)]
     assert {each.shape for each in found.arguments if each.role != "scalar"} == {("N",)}

@@ -183,7 +183,7 @@ def test_one_shot_timer_sends_no_order_of_buffer_sets() -> None:
     assert (process.first, process.order, timer.last) == (0, b"", 6)
 
 
-def test_visits_repeat_the_first_set_and_use_each_other_set_once_at_a_random_position() -> None:
+def test_visits_repeat_the_first_buffer_set_and_use_each_other_set_once() -> None:
     visits = Visits(16, np.random.default_rng(0))
     orders = [visits.next(400) for _ in range(50)]
     for order in orders:

@@ -98,7 +98,7 @@ def test_gpu_is_locked_while_references_are_computed_in_advance(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("no such GPU"), None])
-def test_unusable_gpu_and_other_kinds_of_devices_do_not_compute_references_in_advance(
+def test_large_references_are_not_prepared_on_unusable_gpus_or_for_other_devices(
     tmp_path: Path, gpu: FakeDriver, fault: Exception | None
 ) -> None:
     asked = request(tmp_path, 1e12)

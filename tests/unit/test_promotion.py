@@ -349,7 +349,7 @@ def test_challenger_with_a_gain_of_five_percent_is_promoted_in_57_of_60_simulati
     assert sum(verdict(confirmation(rng, challenger_us=95)).promote for _ in range(60)) >= 57
 
 
-def test_sanitizer_findings_forbid_promotion_and_missing_sanitizers_depend_on_the_policy() -> None:
+def test_sanitizer_findings_forbid_promotion_and_the_policy_may_require_sanitizers() -> None:
     clean = confirmation(np.random.default_rng(1), challenger_us=80)
     found = replace(clean, sanitizers=(Sanitized(tool="address", findings=("heap-buffer-overflow kernel.c:3",)),))
     absent = replace(clean, sanitizers=(Sanitized(tool="address", skipped="no such library"),))
@@ -466,7 +466,7 @@ def test_incumbent_slower_than_in_its_own_confirmation_is_not_replaced(before_us
     assert told or result.summary.endswith("stays that slow, roll the incumbent back.")
 
 
-def test_confirmation_without_an_incumbent_runs_the_number_of_processes_of_the_policy() -> None:
+def test_policy_sets_the_number_of_processes_of_a_confirmation_without_incumbent() -> None:
     report = confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=80)
     assert undecided(repeated(report, 0.9, 0.88, 0.5, against="numpy"), POLICY)
     assert not undecided(repeated(report, 0.9, 0.88, 0.5, 0.7, against="numpy"), POLICY)
@@ -513,7 +513,7 @@ def constant(challenger_us: float) -> ConfirmReport:
 
 
 @pytest.mark.parametrize(("challenger_us", "more"), [(95.0, True), (99.0, True), (100.5, True), (101.5, False)])
-def test_first_process_refuses_a_challenger_only_if_its_bound_excludes_the_minimum_gain(
+def test_first_process_refuses_a_challenger_only_if_it_excludes_the_minimum_gain(
     challenger_us: float, more: bool
 ) -> None:
     report = constant(challenger_us)
@@ -535,7 +535,7 @@ def test_later_processes_promote_a_challenger_with_a_small_first_gain() -> None:
     assert verdict(report).promote
 
 
-def test_verdict_is_undecided_after_five_processes_if_only_later_processes_show_a_gain() -> None:
+def test_verdict_is_undecided_if_only_later_processes_show_a_gain() -> None:
     """The rules about the rounds of the first process are unmet, so additional processes cannot promote the
     challenger."""
     report = repeated(constant(100.0), 1.1, 0.95, 1.15, 1.05)

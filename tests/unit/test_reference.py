@@ -497,7 +497,7 @@ def test_expected_outputs_include_mixtures_of_the_inputs_of_all_cases(tmp_path: 
     ]
 
 
-def test_two_seeds_of_the_first_case_are_mixed_if_all_other_cases_have_other_problems(tmp_path: Path) -> None:
+def test_seeds_of_the_first_case_are_mixed_if_all_other_cases_have_other_problems(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}) == []
     found = mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}, seeds=((1, 2), (1, 4)))
     assert found == [NEAR, FEW, "nominal with a lone largest element", "nominal with a lone smallest element", EQUAL]

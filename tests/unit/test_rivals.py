@@ -51,7 +51,7 @@ def heads() -> dict[str, Any]:
     return {name: rng.standard_normal(shape).astype(np.float16) for name, shape in shapes.items()}
 
 
-def test_flash_attention_baseline_gets_tensors_with_tokens_before_heads_and_the_window_size(
+def test_flash_attention_baseline_gets_bshd_tensors_and_the_window_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for window, terms in ((0, {"causal": True}), (3, {"causal": True, "window_size": (2, 0)})):

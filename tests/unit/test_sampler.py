@@ -301,7 +301,7 @@ def test_optuna_sampler_warns_about_a_constraint_on_an_unknown_parameter() -> No
     assert len({trial.params["BLOCK"] for trial in study.trials}) == 3
 
 
-def test_parameter_names_that_are_invalid_for_tunables_are_renamed_without_collisions() -> None:
+def test_invalid_parameter_names_are_renamed_to_distinct_tunable_names() -> None:
     space: dict[str, BaseDistribution] = {"a b": IntDistribution(0, 3), "parameter_0": IntDistribution(0, 3)}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
     study.optimize(lambda trial: sum(trial.suggest_int(name, 0, 3) for name in space), n_trials=16)

@@ -21,7 +21,7 @@ def kernel(elements: int) -> KernelFile:
     )
 
 
-def test_sanitizers_run_the_smallest_case_then_the_searched_problem_then_cases_by_size() -> None:
+def test_sanitizers_run_the_smallest_case_first_and_the_searched_problem_second() -> None:
     kernels = {"nominal": kernel(64), "large": kernel(100), "tail": kernel(3), "odd": kernel(7)}
     assert case_order(kernels, searched="nominal") == ["tail", "nominal", "odd", "large"]
     assert case_order({"nominal": kernel(1)}, searched="nominal") == ["nominal"]

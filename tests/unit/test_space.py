@@ -354,7 +354,7 @@ def test_space_without_mechanisms_is_sampled_uniformly(gemm: Space) -> None:
     assert np.array_equal(gemm.varied(rng(1), 9), gemm.draw(rng(1), 9))
 
 
-def test_samples_are_distinct_exclude_given_configs_and_end_when_the_space_is_exhausted(gemm: Space) -> None:
+def test_samples_are_distinct_and_exclude_given_configs(gemm: Space) -> None:
     everything = gemm.sample(rng(), 20_000)
     keys = [gemm.key(config) for config in everything]
     assert len(keys) == len(set(keys)) == gemm.valid_count

@@ -104,7 +104,7 @@ def test_small_error_with_a_low_precision_reference_suggests_checking_the_refere
     assert (advice in wrong.value.outcome.reason) == advised
 
 
-def test_wrong_answer_that_exceeds_one_of_two_tolerances_names_the_tolerance_to_raise() -> None:
+def test_wrong_answer_names_the_only_tolerance_that_it_exceeds() -> None:
     buffers, golden = doubled("float32")
     for rel_l2, max_abs, advice in (
         (

@@ -34,7 +34,7 @@ def test_every_plot_is_drawn_without_violating_the_content_security_policy(site:
     assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
 
 
-def test_range_brushed_on_the_parallel_plot_filters_the_trials_and_is_stored_in_the_url(site: Site, page: Page) -> None:
+def test_range_brushed_on_the_parallel_plot_filters_trials_and_is_kept_in_the_url(site: Site, page: Page) -> None:
     page.goto(f"/searches/{site.recorded}/plots#parallel")
     drawn(page, "parallel")
     axis = page.locator("#parallel .grip").first
