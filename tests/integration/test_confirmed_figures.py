@@ -248,7 +248,7 @@ def test_final_table_lists_confirmed_trials_before_baselines_and_quick_times(sta
     assert RANKING in " ".join(out.file.getvalue().split())
 
 
-def test_final_table_states_the_confirmation_in_which_each_time_was_measured(stage: Stage) -> None:
+def test_final_table_names_the_confirmation_that_measured_each_time(stage: Stage) -> None:
     view = confirmed_search(stage, policy=policy(challenge_every=1))
     trials = sorted(stage.trials(view.id), key=lambda each: each.time_us or 0.0)
     runs = {each.trial: number for number, each in enumerate(view.challenges, 1)}

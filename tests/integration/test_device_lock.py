@@ -106,7 +106,7 @@ def test_device_lock_works_without_a_temporary_folder(tmp_path: Path, monkeypatc
         assert waited_s == 0.0
 
 
-def test_device_is_locked_at_once_only_if_it_is_free() -> None:
+def test_exclusive_if_free_locks_only_a_free_device() -> None:
     with exclusive_if_free("one") as free:
         assert free
         with exclusive_if_free("one") as again:
@@ -122,7 +122,7 @@ def test_device_is_locked_at_once_only_if_it_is_free() -> None:
         assert waited_s < 0.5, "the queue is free"
 
 
-def test_only_running_descendants_of_this_process_descend_from_it() -> None:
+def test_ended_child_and_parent_process_are_not_descendants() -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
         assert descends_from_here(holder.pid)
         holder.kill()

@@ -68,9 +68,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_kernel_whose_memory_grows_with_the_number_of_calls_is_refused(
-    session: HostSession, tmp_path: Path, kind: str
-) -> None:
+def test_kernel_with_growing_memory_is_refused(session: HostSession, tmp_path: Path, kind: str) -> None:
     body, refused = LISTS[kind]
     reason = fault_of_rounds(session, source(kind, f"{body} spend(3000);"), tmp_path)
     assert ("keeps more and more memory" in reason) is refused, reason

@@ -35,7 +35,7 @@ def test_countdown_of_a_running_process_ends_at_its_limit(limit_s: float) -> Non
 
 
 @pytest.mark.parametrize("stopped_s", [LONGEST_TICK_S, 60.0, 86_400.0])
-def test_countdown_ignores_time_in_which_the_process_was_stopped(stopped_s: float) -> None:
+def test_countdown_ignores_time_while_the_process_is_stopped(stopped_s: float) -> None:
     clock = Clock()
     countdown = Countdown(10.0, clock)
     steps_s: list[float] = []

@@ -192,7 +192,7 @@ def test_request_refused_for_its_schema_costs_nothing_and_is_repeated_without_it
     assert ["response_format" in each["body"] for each in script.requests] == [True, False, False, False]
 
 
-def test_answer_in_the_shape_of_the_schema_becomes_a_variant() -> None:
+def test_answer_that_follows_the_schema_becomes_a_variant() -> None:
     text = json.dumps({**GOOD, "table": "[tunables]\nSTEP = [1, 2]\n", "files": [{"name": "k.c", "text": "good"}]})
     idea = read_idea(text)
     assert idea.document("m")["tunables"] == {"STEP": [1, 2]}

@@ -23,7 +23,7 @@ class Clock:
         self.now_s += seconds
 
 
-def test_idle_clock_counts_only_seconds_in_which_no_thread_works() -> None:
+def test_idle_clock_counts_only_seconds_without_a_working_thread() -> None:
     clock = Clock()
     meter = IdleClock(clock)
     clock.pass_(1)

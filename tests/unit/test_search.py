@@ -450,7 +450,7 @@ def test_prune_ratio_applies_only_once_there_are_eight_elites(space: Space) -> N
     assert search.bars() == Bars(prune_us=1.5 * slowest, shorten_us=1.25 * slowest, hopeless_us=4 * slowest)
 
 
-def test_policy_without_prune_and_shorten_ratio_takes_all_samples(space: Space) -> None:
+def test_all_samples_are_taken_without_prune_and_shorten_ratio(space: Space) -> None:
     search = start(space, policy=Policy(prune_ratio=None, shorten_ratio=None, hopeless_ratio=None))
     run(search, [1] * 2 * ELITES)
     assert search.bars() == Bars()

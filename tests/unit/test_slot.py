@@ -238,7 +238,7 @@ def test_binary_measured_by_a_second_worker_is_not_measured_again(
 
 
 @pytest.mark.parametrize(("own", "activity"), [(True, "working"), (False, "waiting")])
-def test_device_locked_by_an_own_runner_counts_as_working(
+def test_slot_counts_as_working_if_its_own_runner_holds_the_device_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, own: bool, activity: str
 ) -> None:
     monkeypatch.setattr("workers.daemon.slot.descends_from_here", lambda pid: own and pid == 7)
@@ -283,9 +283,7 @@ def test_job_revoked_before_its_start_is_not_performed(tmp_path: Path, monkeypat
     assert list(scene.service.reports) == [1]
 
 
-def test_slot_does_not_report_a_crash_during_the_stop_and_keeps_no_lease(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopping_slot_reports_no_crash_and_keeps_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped_meanwhile(job: Job) -> Report:
         scene.stopping.set()
         return CRASHED
@@ -296,7 +294,7 @@ def test_slot_does_not_report_a_crash_during_the_stop_and_keeps_no_lease(
     assert scene.held.leases == []
 
 
-def test_job_is_not_started_after_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slot_starts_no_job_after_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = SlotSetup(tmp_path, monkeypatch, evaluation(1), digest="same")
     monkeypatch.setattr(scene.service, "find_duplicate", lambda *_: scene.stopping.set())
     monkeypatch.setattr(
@@ -335,7 +333,7 @@ def test_worker_that_signed_off_does_not_register_again(tmp_path: Path, monkeypa
     assert scene.play().service.registered == 0
 
 
-def test_result_finished_during_the_stop_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_finished_while_the_slot_stops_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped_meanwhile(job: Job) -> Report:
         scene.stopping.set()
         return GOOD

@@ -62,7 +62,7 @@ def test_slow_later_samples_do_not_prune_a_fast_candidate() -> None:
     assert (len(taken.samples_us), taken.pruned) == (40, False)
 
 
-def test_candidate_clearly_slower_than_the_elites_takes_fewer_samples() -> None:
+def test_candidate_clearly_slower_than_the_elites_gets_fewer_samples() -> None:
     timer, proven = ScriptedTimer([8.0]), list[int]()
     bars = Bars(prune_us=9.0, shorten_us=7.0)
     taken = take(timer, 40, bars=bars, before_last=lambda: proven.append(len(timer.asked)))
@@ -212,7 +212,7 @@ def test_much_slower_baseline_is_omitted_with_the_reason() -> None:
     assert baselines.unavailable == {"naive": "left out: 81 µs, more than 20 times the 4 µs of the fastest candidate"}
 
 
-def test_fastest_baseline_always_takes_part_in_the_rounds() -> None:
+def test_fastest_baseline_is_omitted_only_if_an_incumbent_is_compared() -> None:
     request = Compare(series={}, rounds=100, baselines=True, budget_s=48.0)
     timers = {"challenger": ScriptedTimer([4.0])}
     noisy = Baselines(timers={"flash": ScriptedTimer([6.0]), "naive": ScriptedTimer([900.0, 70.0, 70.0])})

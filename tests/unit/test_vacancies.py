@@ -22,7 +22,7 @@ def test_missing_paths_include_the_header_in_every_earlier_include_folder(folder
     assert vacancies([f"{three}/a.h"], [], folders) == [f"{one}/a.h", two]
 
 
-def test_copies_of_a_header_in_later_folders_give_no_missing_path(folders: list[str]) -> None:
+def test_header_copies_in_later_folders_add_no_missing_path(folders: list[str]) -> None:
     one, two, three = folders
     Path(one, "a.h").touch()
     Path(three, "a.h").touch()
@@ -37,7 +37,7 @@ def test_missing_path_is_reduced_to_the_topmost_missing_folder(folders: list[str
     assert vacancies([f"{three}/x/y/a.h", f"{three}/x/y/b.h"], [], folders) == [f"{one}/x", two]
 
 
-def test_files_outside_the_include_folders_give_no_missing_path(folders: list[str], tmp_path: Path) -> None:
+def test_files_outside_the_include_folders_add_no_missing_path(folders: list[str], tmp_path: Path) -> None:
     assert vacancies([str(tmp_path / "elsewhere.h")], [], folders) == []
 
 
