@@ -176,7 +176,7 @@ def test_embed_directives_find_files_in_the_include_folders(tmp_path: Path) -> N
         assert ctypes.CDLL(str(path)).f() == value
 
 
-def test_flag_embed_dir_is_passed_only_to_compilers_that_support_embed(tmp_path: Path) -> None:
+def test_embed_dir_flag_is_passed_only_to_compilers_that_support_embed(tmp_path: Path) -> None:
     compiler, unit_ = CCompiler(find_compiler()), Unit(source="", architecture="", entry="f", folders=(tmp_path,))
     for embeds, expected in ((False, [f"-I{tmp_path}"]), (True, [f"-I{tmp_path}", f"--embed-dir={tmp_path}"])):
         compiler.embeds = embeds

@@ -90,7 +90,7 @@ def test_exported_folder_contains_kernel_loaders_evidence_and_report(exported: P
     assert "://" not in page
 
 
-def test_export_with_option_top_marks_the_next_fastest_kernels_as_not_promoted(
+def test_export_with_the_top_option_marks_runner_up_kernels_as_not_promoted(
     line: CommandLine, searched: Ended, tmp_path: Path
 ) -> None:
     """Each runner-up has its own folder with its evidence, and is marked as not promoted."""

@@ -100,7 +100,7 @@ else: raise AssertionError("N=9")
 
 
 @pytest.mark.slow
-def test_option_detach_is_refused_for_several_shapes(line: CommandLine, searched: Ended) -> None:
+def test_detach_option_is_refused_for_several_shapes(line: CommandLine, searched: Ended) -> None:
     refused = line.run("search", "./saxpy", "--problem", "N=1,2", "--detach", "--url", "http://127.0.0.1:9")
     assert refused.code != 0
     assert "several shapes" in refused.err

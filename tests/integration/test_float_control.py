@@ -150,7 +150,7 @@ def test_loading_a_library_built_with_mpc_flags_keeps_the_x87_precision(
     assert FloatControl().changes(before) == ()
 
 
-def test_flag_fast_math_still_changes_the_arithmetic_of_a_kernel(compiler: CCompiler, tmp_path: Path) -> None:
+def test_fast_math_flag_still_changes_the_arithmetic_of_a_kernel(compiler: CCompiler, tmp_path: Path) -> None:
     source = "double f(double x) { return (x + 1e300) - 1e300; }"
     strict, fast = (library(compiler, tmp_path, source, flag).read_bytes() for flag in ("-O3", "-ffast-math"))
     assert strict != fast

@@ -18,7 +18,7 @@ def test_confirmation_steps_of_later_processes_are_summed_separately() -> None:
     assert found == {"start": (1.0, 0.75), "rounds": (4.0, 0.0), "sanitizers": (0.0, 3.0)}
 
 
-def test_confirmation_table_shows_unattributed_time_in_the_column_other() -> None:
+def test_confirmation_table_shows_unattributed_time_in_the_other_column() -> None:
     repeat = Repeat(challenger=Timing(samples_us=(1.0,)), other=None)
     report = ConfirmReport(steps=STEPS, repeats=(repeat, repeat))
     text = shown(Timed(label="softmax", total_s=10.0, report=report, summary="Promoted."))

@@ -191,7 +191,7 @@ def test_error_for_a_failing_autotune_choice_gives_the_reason(place: Path) -> No
         choose(place)
 
 
-def test_slow_autotune_choice_is_stopped(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_autotuning_of_a_tutorial_is_stopped_at_its_time_limit(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = place / "reference.py"
     path.write_text(f"{path.read_text()}\nimport time\ntime.sleep(60)\n")
     monkeypatch.setattr(triton_tutorials, "CHOOSING_S", 0.2)

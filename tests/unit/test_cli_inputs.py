@@ -106,7 +106,9 @@ def test_webhook_secret_without_a_webhook_is_refused(capsys: pytest.CaptureFixtu
         ("cpu", "sm_89", "--compile-only: runs no kernel, so --device cpu does not apply"),
     ],
 )
-def test_option_compile_only_requires_a_target_and_refuses_a_device(device: str, target: str | None, said: str) -> None:
+def test_compile_only_option_requires_a_target_and_excludes_a_device(
+    device: str, target: str | None, said: str
+) -> None:
     with pytest.raises(InvalidInput) as refusal:
         search(context(), "sdpa", device=device, target=target, compile_only=True)
     assert said in str(refusal.value)
@@ -119,7 +121,7 @@ def test_option_compile_only_requires_a_target_and_refuses_a_device(device: str,
         ({"ablate": True}, "--ablate: needs a champion, and --compile-only promotes none"),
     ],
 )
-def test_options_threads_and_ablate_are_refused_with_compile_only(terms: dict[str, Any], said: str) -> None:
+def test_threads_and_ablate_options_are_refused_with_compile_only(terms: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         search(context(), "sdpa", target="sm_89", compile_only=True, **terms)
     assert said in str(refusal.value)

@@ -181,7 +181,7 @@ def test_error_about_an_unreachable_service_names_the_proxy(
     assert route.proxy_of(url) == proxy
 
 
-def test_error_names_the_proxy_that_refused_and_the_variable_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_names_the_proxy_that_refused_and_the_no_proxy_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("HTTP_PROXY", "http://me:secret@127.0.0.1:9")

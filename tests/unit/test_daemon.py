@@ -229,7 +229,7 @@ def test_heartbeat_renews_the_leases_of_unsent_results(tmp_path: Path) -> None:
     assert service.said == ["heartbeat [5, 7]"]
 
 
-def test_setting_exit_when_idle_s_ends_a_worker_without_jobs(tmp_path: Path) -> None:
+def test_exit_when_idle_s_setting_ends_a_worker_without_jobs(tmp_path: Path) -> None:
     service = Service()
     this, stopping = worker(tmp_path, service, exit_when_idle_s=0.02)
     this.run()
@@ -237,7 +237,7 @@ def test_setting_exit_when_idle_s_ends_a_worker_without_jobs(tmp_path: Path) -> 
     assert service.said[-1] == "leave w"
 
 
-def test_setting_drain_after_s_stops_claims_and_ends_the_worker(tmp_path: Path) -> None:
+def test_drain_after_s_setting_stops_claims_and_ends_the_worker(tmp_path: Path) -> None:
     service = Service()
     this, _ = worker(tmp_path, service, drain_after_s=0.0)
     this.run()

@@ -1042,7 +1042,7 @@ def toml(body: str, macros: str = "", parameters: str = "const float *a, const f
     return family_toml(draft(text), name="f", file="f.c")
 
 
-def test_imported_extents_have_different_defaults_and_all_change_in_case_tail() -> None:
+def test_imported_extents_have_different_defaults_and_all_change_in_the_tail_case() -> None:
     found = draft("void f(const float *x, float *y, int m, int n, int k, int steps) { y[0] = x[m * n * k * steps]; }")
     assert [each.default for each in found.fields] == [1024, 768, 512, 1]
     document = tomllib.loads(family_toml(found, name="f", file="f.c"))
@@ -1054,7 +1054,7 @@ def test_imported_extents_have_different_defaults_and_all_change_in_case_tail() 
     }
 
 
-def test_case_tail_of_a_square_problem_is_not_square() -> None:
+def test_tail_case_of_a_square_problem_is_not_square() -> None:
     text = toml("y[0] = a[ROWS * COLS - 1];", "#define ROWS 512\n#define COLS 512\n", "const float *a, float *y")
     assert '\nproblem = { ROWS = "ROWS // 2 + 3", COLS = "COLS // 2 + 5", M = ' in text
 
@@ -1066,7 +1066,7 @@ def test_default_extents_are_multiples_of_a_large_tile() -> None:
     assert [each.expression for each in found.constraints] == ["N % TILE == 0"]
 
 
-def test_case_tail_satisfies_the_constraints_of_the_imported_family() -> None:
+def test_tail_case_satisfies_the_constraints_of_the_imported_family() -> None:
     body = "for (int i = 0; i < m; i += TI) for (int j = 0; j < n; ++j) y[i * n + j] = a[i * n + j];"
     text = toml(body, "#define TI 16\n")
     assert 'expression = "M % TI == 0"' in text
@@ -1078,13 +1078,13 @@ def test_case_tail_satisfies_the_constraints_of_the_imported_family() -> None:
     assert '"tail"' not in text
 
 
-def test_family_without_extents_has_no_case_tail() -> None:
+def test_family_without_extents_has_no_tail_case() -> None:
     text = family_toml(draft("void f(const float *x, float *y) { y[0] = x[0]; }"), name="f", file="f.c")
     assert '"tail"' not in text
     assert "No case is\n# generated, because the source shows no extents\n" in text
 
 
-def test_comment_of_case_tail_names_extents_that_remain_multiples() -> None:
+def test_comment_on_the_tail_case_names_extents_that_remain_multiples() -> None:
     body = "for (int i = 0; i < m; i += TI) for (int j = 0; j < n; ++j) y[i * n + j] = a[i * n + j];"
     text = toml(body, "#define TI 16\n")
     assert "# decide: odd extents, if the kernel handles them; " in text

@@ -293,7 +293,7 @@ def collect(x, out, n, BLOCK: tl.constexpr):
     assert rows("", kernel).deterministic is deterministic
 
 
-def test_case_tail_keeps_power_of_two_extents_of_blocks() -> None:
+def test_tail_case_keeps_power_of_two_extents_of_blocks() -> None:
     kernel = (
         "@triton.jit\n"
         "def rows(x_ptr, y_ptr, n_rows, HEAD_DIM: tl.constexpr):\n"

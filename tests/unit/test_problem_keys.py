@@ -25,7 +25,7 @@ def test_problem_key_omits_later_fields_at_their_default(name: str, given: str, 
     assert family.problem(family.problem_key(problem), "cpu") == problem
 
 
-def test_key_omit_default_requires_a_default_value() -> None:
+def test_omit_default_key_requires_a_default_value() -> None:
     made = document()
     made["problem"]["extra"] = {"type": "int", "omit_default": True}
     with pytest.raises(InvalidInput, match=r"problem\.extra\.omit_default: applies only to fields with a default"):

@@ -226,7 +226,7 @@ def test_suite_call_without_a_suitable_device_is_listed_with_the_reason(service:
     assert document["families"]["softmax"]["table"] == {"r8": 0}
 
 
-def test_suite_without_any_search_exits_with_the_code_nothing_found(service: Service) -> None:
+def test_suite_without_any_search_exits_with_the_nothing_found_code(service: Service) -> None:
     found = searched((999,), Shared(trials=4))
     assert found.exit is Exit.NOTHING_FOUND
 

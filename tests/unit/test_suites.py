@@ -162,7 +162,7 @@ def test_config_set_serves_the_problem_with_the_larger_weight() -> None:
     assert best_set(heavy, 1).members == (1,)
 
 
-def test_goal_worst_minimises_the_largest_loss_of_any_call() -> None:
+def test_worst_goal_minimises_the_largest_loss_of_any_call() -> None:
     times = {"a": {0: 10.0, 1: 15.0}, "b": {0: 10.0, 1: 14.0}, "c": {0: 20.0, 1: 14.0}, "d": {0: 10.0, 1: 14.0}}
     measured = measurements(times, a=1, b=2, c=3, d=4)
     assert (best_set(measured, 1).members, best_set(measured, 1).worst) == ((0,), pytest.approx(20 / 14))
@@ -177,7 +177,7 @@ def test_goal_worst_minimises_the_largest_loss_of_any_call() -> None:
     )  # the calls without c choose config 0, which is slow for c
 
 
-def test_goal_worst_ignores_the_weights_of_calls() -> None:
+def test_worst_goal_ignores_the_weights_of_calls() -> None:
     heavy, light = (Progress(weight=weight, best=(10.0, 9.0)) for weight in (50, 1))
     assert expected_gain(heavy, "worst") == expected_gain(light, "worst") == expected_gain(light, "ratio")
 

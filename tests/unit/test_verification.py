@@ -82,7 +82,7 @@ def test_verify_function_also_gets_outputs_with_a_tolerance() -> None:
     assert seen == [["count", "order"]] * len(seen)
 
 
-def test_output_with_the_key_verified_needs_no_tolerance() -> None:
+def test_output_with_the_verified_key_needs_no_tolerance() -> None:
     made = document()
     out = made["arguments"][3]
     del out["rel_l2"], out["max_abs_ratio"]
@@ -94,7 +94,7 @@ def test_output_with_the_key_verified_needs_no_tolerance() -> None:
     assert (operand.name, operand.tolerance) == ("out", None)
 
 
-def test_key_verified_is_refused_for_an_input_argument() -> None:
+def test_verified_key_is_refused_for_an_input_argument() -> None:
     made = document()
     made["arguments"][0]["verified"] = True
     with pytest.raises(InvalidInput, match=r"arguments\[0\]\.verified"):

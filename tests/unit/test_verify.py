@@ -261,7 +261,7 @@ def test_kernel_that_leaves_part_of_an_earlier_output_in_place_is_wrong() -> Non
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
-def test_error_for_a_kernel_that_adds_to_an_output_suggests_the_role_inout(dtype: type) -> None:
+def test_error_for_a_kernel_that_adds_to_an_output_suggests_the_inout_role(dtype: type) -> None:
     wanted: NDArray[Any] = np.array([3, 0, 7, 1], dtype=dtype)
     buffers = FakeBuffers({}, {"y": np.zeros_like(wanted)})
     _, golden = doubled()
