@@ -64,7 +64,9 @@ class NotKept(EvoError, OSError):
 
 
 def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) -> str | None:
-    """Return the worker token. At the first start with a join token, exchange the join token for a worker token.
+    """Return the worker token; None if the settings contain no token.
+
+    At the first start with a join token, the join token is exchanged for a worker token.
 
     Args:
         given: worker token or join token from the settings, or None. Later starts may pass the same join token.
