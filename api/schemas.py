@@ -280,7 +280,10 @@ class LeaseRequest(Body):
 
 
 class LeaseReply(BaseModel):
-    """Leases for a slot. `waited_s` is the time in seconds that the request waited for work."""
+    """Leases for a slot. `waited_s` is the time in seconds that the request waited for work.
+
+    If `drain` is True, the worker gets no more jobs.
+    """
 
     leases: list[Lease]
     drain: bool
@@ -362,7 +365,7 @@ class Rollback(Body):
 
 
 class Called(Body):
-    """Times in µs per call, measured from PyTorch: of a champion's exported kernel, and of PyTorch's own function."""
+    """Times in µs of calls from PyTorch: one of a champion's exported kernel, one of PyTorch's own function."""
 
     called_us: float = Field(gt=0, allow_inf_nan=False)
     torch_us: float = Field(gt=0, allow_inf_nan=False)

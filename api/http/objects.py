@@ -52,7 +52,7 @@ def _object_of(
     """Return a validator that refuses values other than objects, and unknown fields, which Pydantic would ignore.
 
     Args:
-        kind: the dataclass.
+        kind: dataclass with the known fields.
         example: a valid object.
         read: function that converts a string to the object that the client probably meant, or returns None.
     """

@@ -118,9 +118,10 @@ class Collector:
     def run(self) -> None:
         """Delete expired rows, and the searches and artefacts that exceed the limits in the settings.
 
-        If a step fails, the remaining steps still run.
+        If a step fails, the remaining steps still run, unless the database is unavailable.
 
         Raises:
+            StoreUnavailable: the database is unavailable. The remaining steps did not run.
             Exception: a step failed. The first failure is raised after all steps have run.
         """
         now = self._clock()

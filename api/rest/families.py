@@ -107,7 +107,7 @@ def get_bundle(digest: Digest, service: ServiceDep) -> Response:
 
 
 def _check_location(location: str | None) -> None:
-    """Check a location. Only authors may set one, because workers run the code at that path."""
+    """Refuse a relative path, and callers without the role `author`, because workers run the code at the location."""
     if location is None:
         return
     if not PurePath(location).is_absolute() or not location.isprintable():

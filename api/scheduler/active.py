@@ -63,7 +63,8 @@ class ActiveSearch:
         has_queued: False if no queued job can exist, so that the database need not be read.
         revision: revision of the search's row at the last update of this object.
         confirming: True if a confirmation was queued or leased at the last check.
-        unbeaten: numbers of the best trials at the last check, if all of them were too slow to challenge the champion.
+        unbeaten: numbers of the best trials at the last check if all of them were too slow to challenge the champion,
+            else None.
         challenge_from_s: running time of the search in seconds at which the budget permits the next confirmation. 0 if
             unknown.
     """

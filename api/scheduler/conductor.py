@@ -319,7 +319,7 @@ class Conductor:
         self._settled_s = lost_s
 
     def _away_s(self, now: datetime, lost_s: float) -> float:
-        """Return the seconds for which sweeps have been failing, without interruptions.
+        """Return the seconds since the last successful sweep, without time in which this process did not run.
 
         The result is 0 if the last sweep succeeded.
         """

@@ -113,10 +113,10 @@ def _view(
 
 
 def _ratio(session: Session, trial: TrialRow | None, own: TrialRow | None) -> tuple[float, Source] | tuple[None, None]:
-    """Return the ratio of two trials' times or costs, and the source of both values (quick, confirmed or estimated).
+    """Return the cost of `trial` divided by that of `own`, and the source of both (quick, confirmed or estimated).
 
     The ratio is confirmed only if a confirmation timed both trials in the same rounds, because confirmed times of
-    different runs are not comparable.
+    different runs are not comparable. Both results are None if there is no ratio.
 
     Args:
         trial: best trial of the variant.

@@ -55,7 +55,8 @@ def security(*, plotting: bool = False) -> dict[str, str]:
 
     The headers forbid other hosts and inline scripts, so that text in a page is never executed.
 
-    See `render` for `plotting`.
+    Args:
+        plotting: True to allow the styles and images that Plotly needs.
     """
     styles, images = "'self'", "'self'"
     if plotting:

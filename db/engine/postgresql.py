@@ -34,7 +34,7 @@ PRESENCE_LOCK = UPGRADE_LOCK + 1
 NUMBERING_LOCK = UPGRADE_LOCK + 2
 """Key of the advisory lock that a transaction acquires before it numbers its events, and holds until it ends."""
 CONNECTIONS = 12
-"""Maximum connections per process, without that of the listener. By default, a server allows 100 in total."""
+"""Maximum number of pooled connections per process. The listener has one more. By default, a server allows 100."""
 STALLED_S = 20
 """Seconds after which the server ends an idle transaction, so that a paused process does not block other processes."""
 LOCK_WAIT_S = 10

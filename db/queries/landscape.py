@@ -324,7 +324,7 @@ class Landscape:
         return TrialRow.number % max(1, -(-self.extent() // most)) == 0
 
     def _ranked(self) -> tuple[ColumnElement[bool], ...]:
-        """Return the condition that a trial has a rank, i.e. that no confirmation found its kernel invalid."""
+        """Return the conditions for ranked trials: they have a time, and no confirmation found their kernel invalid."""
         return TrialRow.search_id == self.search_id, TrialRow.time_us.is_not(None), TrialRow.cost.is_not(None)
 
 

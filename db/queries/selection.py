@@ -138,7 +138,7 @@ def groups_of(selection: Selection) -> tuple[ColumnElement[bool], ...]:
 
 
 def group_of(selection: Selection) -> ColumnElement[int]:
-    """Return the index of the group of a trial in `groups_of`."""
+    """Return the SQL expression for the index of a trial's group in `groups_of`."""
     groups = groups_of(selection)
     return case(*((each, index) for index, each in enumerate(groups)), else_=len(groups))
 

@@ -354,7 +354,7 @@ class Archive:
         return counted
 
     def best(self, search_id: int) -> TrialRow | None:
-        """Return the best trial of a search, or None if no trial has a time.
+        """Return the best trial of a search, or None if no trial has a cost.
 
         In order of precedence, this is the trial of the current champion (if this search found it), the best confirmed
         trial, or the best trial by quick samples. Trials whose kernel a confirmation found invalid have no cost and are

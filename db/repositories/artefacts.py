@@ -81,6 +81,7 @@ class Artefacts:
 
         Raises:
             NotFound: no artefact has this digest, or its file is missing or damaged.
+            StoreUnavailable: the file cannot be read.
         """
         row = session.get(ArtefactRow, digest) if DIGEST.fullmatch(digest) else None
         if row is None:

@@ -140,14 +140,14 @@ class Champions:
         return self.session.scalar(select(TrialRow.binary_digest).where(TrialRow.id == champion.trial_id))
 
     def counters(self, trial: TrialRow) -> Mapping[str, float]:
-        """Return the counters of a trial's latest profile (`evo.device.counters`); only promoted kernels have one."""
+        """Return the profiler counters of a promoted trial by name (`evo.device.counters`); empty for other trials."""
         champions = select(ChampionRow).where(ChampionRow.trial_id == trial.id).order_by(ChampionRow.id.desc())
         champion = self.session.scalars(champions).first()
         profile = None if champion is None else champion.evidence.report.profiles.get("challenger")
         return {} if profile is None else profile.figures
 
     def predecessor(self, champion_id: int) -> ChampionRow | None:
-        """Return the champion that would become current if the given champion was rolled back, or None."""
+        """Return the champion that would become current if the given champion were rolled back, or None."""
         return self._earlier(self.champion(champion_id))
 
     def champion(self, champion_id: int) -> ChampionRow:

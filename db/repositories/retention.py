@@ -74,7 +74,7 @@ YOUNG = timedelta(days=1)
 def collect_searches(
     session: Session, before: datetime, limit: int | None, failed: Collection[int]
 ) -> tuple[Collected, set[int]]:
-    """Delete at most `limit` searches that ended before `before`.
+    """Delete at most `limit` searches that ended before `before`. Archived searches are kept.
 
     If a search promoted a champion, delete only the evaluation jobs and reports of trials that the champion does not
     need.

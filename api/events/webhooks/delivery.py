@@ -248,7 +248,7 @@ class UnderWay:
     def wait(self, *, ended_count: int, until_s: float) -> bool:
         """Wait until more than `ended_count` deliveries have ended in total, and return True.
 
-        Return False if no delivery is running, or if the time limit is reached.
+        Return False if no running delivery is left to wait for, or if the time limit is reached.
 
         Args:
             until_s: time limit, in seconds on the monotonic clock.

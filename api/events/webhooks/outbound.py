@@ -121,7 +121,7 @@ def _ascii(name: str) -> str:
 
 
 def is_public(address: Address) -> bool:
-    """Return True if an address, and the IPv4 address embedded in it if there is one, are publicly reachable."""
+    """Return True if an address is public. For an IPv6 address with an embedded IPv4 address, the latter is checked."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
         if inner is None and address in _NAT64:

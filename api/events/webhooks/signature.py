@@ -10,10 +10,10 @@ PREFIX = "whsec_"
 
 
 def signing_key(secret: str) -> bytes:
-    """Return the signing key that a secret encodes.
+    """Return the HMAC key of a secret: the decoded base64 after `PREFIX`, or else the bytes of the whole secret.
 
     Raises:
-        ValueError: the secret cannot be decoded.
+        ValueError: the text after `PREFIX` is not base64.
     """
     if not secret.startswith(PREFIX):
         return secret.encode()

@@ -249,7 +249,7 @@ def queue_confirmation(
 
     Args:
         seen: number of trials that have ended.
-        further: see `evo.messages.job.Confirm`.
+        further: number of trials that are expected to challenge the incumbent after this one.
     """
     session, active = transaction.session, transaction.active
     search = Archive(session).search(active.id)

@@ -42,7 +42,7 @@ class RelativeTime:
 
     Attributes:
         speedup: speedup over the fastest baseline. It is the confirmed speedup if the time is confirmed.
-        share: share of the roofline limit, a fraction from 0 to 1.
+        share: roofline time divided by the time. Above 1 if the roofline is wrong; None if it is unknown.
     """
 
     speedup: float | None

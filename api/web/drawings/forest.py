@@ -11,8 +11,8 @@ from evo.report.sections.ablation import by_effect, change_text, sentence
 
 ROW, NAMES = 26.0, 330.0
 NEAR, FAR = 0.05, 6.0
-"""Minimum extent of the scale around 1, and its maximum extent as a multiple of the median change. Without the maximum,
-one slow change would compress the intervals of all others into dots."""
+"""The scale extends on each side of 1 by at most `FAR` times the median change, or by `NEAR` if that is more. Without
+this limit, one slow change would compress the intervals of all others into dots."""
 
 PLACES = {"pays": 2, "hurts": 5, "nothing": 4, "unclear": 1}
 """Index of the colour, by effect of the change. The table next to the plot also states the effect in words."""

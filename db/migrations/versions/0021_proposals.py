@@ -1,4 +1,4 @@
-"""Add proposals of language models."""
+"""Add the table of proposals made by language models."""
 
 from collections.abc import Sequence
 

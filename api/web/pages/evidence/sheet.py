@@ -47,9 +47,11 @@ class EvidenceSheet:
     """Content of a champion's page.
 
     Attributes:
-        samples: timings of the champion, its second series, the incumbent and the baselines. Sample i was taken in
-            round i.
-        slower: drawing of the series that are too slow for `drawing`. None if no series is too slow.
+        samples: timings by series: the champion, the champion again (a second series in the same rounds, which shows
+            the noise), the previous champion and the baselines. Sample i was taken in round i.
+        drawing: drawing of the series that take at most `FAR_SLOWER` times as long as the champion. None if there are
+            none.
+        slower: drawing of the other, slower series. None if there are none.
         history: champions with the same key, newest first, including this champion.
         not_exportable: reason why the champion cannot be exported. None if it can be exported.
     """

@@ -74,7 +74,7 @@ class Board:
 
     Attributes:
         spark: sparkline of the best time so far.
-        fallen: last champion from this search, if no champion from this search is current.
+        fallen: last champion from this search. None if a champion from this search is current, or if there was none.
         since: ``rolled back`` or ``retired``, by trial number, for promoted trials whose champion is no longer current.
         charts: chart of the best time so far for wide windows, and one for phones.
         trade_off: trials by two objectives, or by time and metric. None if time is the only objective.
@@ -108,7 +108,7 @@ class Board:
 
 
 def boards_of(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[Board, ...]:
-    """Return the boards of searches, with sparklines."""
+    """Return the contents of the rows in the list of searches, with sparklines. Unreadable searches are left out."""
     views = listed_views(session, rows, now)
     lows = Trends(session).lows([view.id for view in views], SPARK_POINTS)
     return tuple(Board(search=view, spark=_spark(view, lows[view.id])) for view in views)

@@ -26,7 +26,7 @@ sample of the others."""
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Data of a search for its report, and the board with its charts."""
+    """Data for the report of a search, and the content of the search's page, which contains the charts."""
 
     material: Material
     board: Board
@@ -93,7 +93,7 @@ class ImportanceBar:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSheet:
-    """Content of the template. The drawings `samples` and `slower` show series of the same rounds on two scales."""
+    """Content of the HTML report. The drawings `samples` and `slower` show series of the same rounds on two scales."""
 
     document: Document
     samples: Drawing | None

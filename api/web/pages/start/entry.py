@@ -16,7 +16,7 @@ from evo.strategy import STRATEGIES
 from evo.text.limits import MOST
 
 Reading: TypeAlias = Callable[[str], object]
-"""Parser of a non-blank text. It raises a `ValueError` that lists valid values."""
+"""Parser of a non-blank text. For invalid text, it raises a `ValueError` that states the fault and the remedy."""
 
 
 def whole(such_as: str, *, least: int = 1, most: int) -> Reading:

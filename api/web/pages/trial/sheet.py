@@ -117,7 +117,10 @@ class Sheet:
 
     @property
     def power(self) -> Power | None:
-        """Power draw, measured together with the time. None if the search's metric needs no power."""
+        """Power draw of the device, measured after the time samples in the same session.
+
+        None if the trial was not measured, or if the search's metric does not use the power.
+        """
         outcome = self.trial.outcome
         return outcome.timing.power if isinstance(outcome, Measured) else None
 
@@ -128,7 +131,7 @@ class Sheet:
 
     @property
     def share(self) -> float | None:
-        """Roofline time divided by the trial's time, 0 to 1. None if one of the times is unknown."""
+        """Roofline time divided by the trial's time. Above 1 if the roofline is wrong; None if a time is unknown."""
         return None if self.search.roofline is None else self.search.roofline.share(self.trial.time_us)
 
 

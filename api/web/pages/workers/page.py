@@ -139,8 +139,8 @@ class Member:
     """A worker with its leases and recent results.
 
     Attributes:
-        per_minute: results per minute, averaged over the last `MINUTES` minutes.
-        lost: number of leases that the worker lost within the last `LOSSES` (a time span).
+        per_minute: finished evaluations per minute, averaged over the last `MINUTES` minutes.
+        lost: number of leases that the worker lost within the last 24 hours (`LOSSES`).
     """
 
     worker: WorkerView
