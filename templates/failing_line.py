@@ -45,11 +45,11 @@ def deciding_tunables(
         log: output of the compiler.
         files: texts of the family's files by file name.
         fields: names of the problem fields, which have one value in a search.
-        folders: folders of the family's files, as in the paths of the log.
+        folders: paths of the folders with the family's files, as the compiler prints them.
 
     Returns:
         The names in declared order, or None if they are unknown, e.g. because a header outside the family may define a
-        macro of a condition.
+        macro that a condition uses.
     """
     found = _ERROR.search(log)
     if found is None or re.search(r"\berror\b", log[: found.start()], re.IGNORECASE):

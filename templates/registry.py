@@ -212,7 +212,7 @@ def _folder(path: Path, *, built_in: bool) -> Package:
 
 
 def _state(path: Path) -> tuple[tuple[str, int, int, int], ...]:
-    """Return names, times, sizes and inodes of the files below `path`.
+    """Return names, modification times, sizes and inodes of the files below `path`.
 
     The result changes if a file is edited or added.
     """
@@ -264,7 +264,7 @@ def _read_family(path: Path) -> Family:
 def _read_python(path: Path, own: Mapping[str, bytes]) -> tuple[Family, dict[str, bytes]]:
     """Return the family that a class in family.py describes, and the family's files.
 
-    Instead of family.py, the files contain those that the class generates, including family.toml.
+    In the files, family.py is replaced with the files that the class generates, including family.toml.
     """
     files = {name: content for name, content in own.items() if name != PYTHON_SPEC}
     document, made = read_family(_utf8(path / PYTHON_SPEC))

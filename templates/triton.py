@@ -22,7 +22,7 @@ MAP = "_kernel_evo_map"
 """Suffix of the name of a generated parameter for the tensor map of another parameter."""
 
 DIVISIBLE = 16
-"""Alignment of addresses in bytes that Triton uses for optimisations."""
+"""Triton optimises accesses to arrays whose address is a multiple of this number of bytes."""
 
 TYPES: Mapping[str, str] = {
     "float64": "fp64",

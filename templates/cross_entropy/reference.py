@@ -21,8 +21,8 @@ IGNORED = -100
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
     """Draw logits `x` of shape (rows, cols), and target columns of shape (rows,).
 
-    Targets include the first and the last column, but no masked column. Some rows are ignored. `logit_rows` describes
-    the distributions.
+    Targets include the first and the last column, but no masked column. Some targets are `IGNORED`; the loss of these
+    rows is 0. `logit_rows` defines the distributions.
     """
     rows, columns = problem["rows"], problem["cols"]
     x = logit_rows(rng, (rows, columns), distribution)

@@ -20,14 +20,14 @@ BETWEEN_ROWS = 1000.0
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw `a` of shape (M, K), `b` of shape (K, N) or (N, K), and `bias` of shape (N,).
+    """Draw `a` of shape (M, K), `b` of shape (K, N) or (N, K), `bias` of shape (N,), and an optional `residual` (M, N).
 
     A bias that is not used has one element. The matrices of a batch are stacked along the rows. Padding between rows is
     filled with large numbers, so that the output is wrong if a kernel reads the padding.
 
     Args:
         distribution: name of the distribution of `a` and `b`. ``normal`` draws N(0, 1). ``offset`` has means other than
-            0, so that results grow with K. ``large`` draws N(0, 16). ``unit`` gives results of N(0, 1). The bias always
+            0, so that results grow with K. ``large`` draws N(0, 16). ``unit`` gives N(0, 1) products. The bias always
             has the standard deviation of the products, so that a missing bias is detected.
     """
     deviation = {"normal": 1.0, "offset": 1.0, "large": 4.0, "unit": problem["K"] ** -0.25}[distribution]

@@ -29,7 +29,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     Args:
         distribution: ``normal`` draws N(0, 1). ``offset`` has means other than 0. ``large`` draws N(0, 16) for `a` and
             N(0, 1/16) for `b`. The scales of `a` are then larger than needed, as in static quantisation, so that many
-            codes are subnormal. ``unit`` gives results of N(0, 1).
+            codes are subnormal. ``unit`` gives N(0, 1) products.
     """
     unit = problem["K"] ** -0.25
     deviations = {"normal": (1.0, 1.0), "offset": (1.0, 1.0), "large": (4.0, 0.25), "unit": (unit, unit)}[distribution]

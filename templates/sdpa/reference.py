@@ -18,8 +18,8 @@ from evo.reference.rivals import rivals
 from evo.reference.torch_baselines import torch_on_cpu, torch_on_gpu
 
 SCORES_BYTES = 1 << 30
-"""Maximum bytes of score matrices and their temporaries. The number of heads that are computed together is limited to
-stay below this size."""
+"""Maximum size in bytes of the score matrices and their temporaries. It limits the number of heads that are computed in
+parallel."""
 
 HIDDEN_VALUE = 64.0
 """Value added to `v` beyond the length of a batch entry, so that a result that uses a padded key is wrong."""
@@ -302,7 +302,7 @@ def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array
 
 
 def _draw_slopes(problem: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Array]:
-    """Return a random slope of ALiBi for each head, from 1/64 to 0.7."""
+    """Return `slopes`, a random ALiBi slope from 1/64 to 0.7 for each head, or an empty dict without ALiBi."""
     if not problem.get("alibi"):
         return {}
     return {"slopes": np.exp2(-rng.uniform(0.5, 6.0, problem["H"])).astype(np.float32)}
@@ -327,7 +327,7 @@ def _bias(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array | Non
 
 
 def _adjustment(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Callable[[Array], Array]:
-    """Return the function that is applied to the scores before the softmax."""
+    """Return the function that caps the scores and subtracts the ALiBi bias before the softmax."""
     cap, bias = problem.get("softcap", 0.0), _bias(problem, inputs, dtype)
 
     def adjust(scores: Array) -> Array:

@@ -18,8 +18,8 @@ from evo.reference.rivals import rivals
 from evo.reference.torch_baselines import tensor_of, torch_on_cpu, torch_on_gpu
 
 LARGE_FLOPS = 5e9
-"""Minimum number of operations for which a GPU computes float16 references. The GPU needs at most a
-second, the CPU a minute."""
+"""Minimum number of operations for which a GPU computes the references of 16-bit problems. This takes a GPU at most a
+second, but a CPU up to a minute."""
 
 BEYOND = 64.0
 """Value of keys and values after the end of the cache, in the last page. It is also added to `v` beyond the length of a
@@ -32,7 +32,7 @@ errors would exceed the tolerance."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw `q` (B, H, Q, D), `k` and `v` (B, KV, S, D), and return `q`, and `k` and `v` in the problem's cache layout.
+    """Draw `q` (B, H, Q, D), `k` and `v` (B, KV, S, D). `k` and `v` are returned in the problem's cache layout.
 
     For a paged cache, `k` and `v` have shape (pages, page, KV, D), and a block table is drawn. For a ragged batch,
     lengths are also drawn.

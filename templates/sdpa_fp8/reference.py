@@ -22,8 +22,8 @@ LARGEST = 448.0
 LEAST_DEVIATION = 0.05
 HEADROOM = 2**13
 SCORES_BYTES = 1 << 30
-"""Maximum bytes of score matrices and their temporaries. The number of heads that are computed together is limited to
-stay below this size."""
+"""Maximum size in bytes of the score matrices and their temporaries. It limits the number of heads that are computed in
+parallel."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:

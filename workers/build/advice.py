@@ -77,7 +77,7 @@ def _under_c(name: str, unit: Unit) -> str:
 
 
 def _elsewhere(name: str, unit: Unit) -> str:
-    """Return advice on a missing header. Variants get no advice on flags, because they cannot specify folders."""
+    """Return advice on a missing header. Variants get no advice on flags: they may include only the family's files."""
     if unit.untrusted:
         return f"{name} was not submitted with the source; submit the header too, and include it by its file name"
     table = _table(unit)

@@ -75,7 +75,7 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
 
 
 def _question(compiler: Compiler, unit: Unit) -> str | None:
-    """Return the key of a unit's first entry, or None if there are too many files in the header folders.
+    """Return the key of the cache entry with a unit's files, or None if the header folders contain too many files.
 
     The key depends on the unit, and on the names of all files in the header folders.
     """
@@ -126,7 +126,7 @@ def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | 
     """Return the key of a unit's artefact, or None if it must not be cached.
 
     Args:
-        question: key of the unit's first entry.
+        question: key that `_question` returned for the unit.
         portable: files that the compiler read, as returned by `_portable`.
     """
     digests = digests_of_files(_places(portable, unit))

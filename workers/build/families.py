@@ -112,7 +112,7 @@ class Assignment:
 
 
 KEPT = 256
-"""Maximum number of copies that are kept. This is far more than the concurrent jobs of a worker need."""
+"""Maximum number of family copies that are kept. This is far more than the concurrent jobs of a worker need."""
 
 
 class Families:
@@ -146,7 +146,7 @@ class Families:
                 raise FamilyMismatch(reason) from error
 
     def add(self, package: Package) -> Copy:
-        """Add a family that is already loaded."""
+        """Copy the files of a family that is already loaded, and return the copy."""
         with self._finding:
             return self._copies.get(package.digest, lambda: self._copy(package))
 

@@ -33,11 +33,11 @@ def shape_advice(name: str, cases: Sequence[CaseProblem]) -> str:
 
 
 def with_shape_advice(outcome: Outcome, cases: Sequence[CaseProblem], name: str = "") -> Outcome:
-    """Return an outcome, with advice added if a case whose shape differs from the search may have caused the failure.
+    """Add advice to a failure if a case whose shape differs from the searched problem may have caused it.
 
     Args:
-        name: name of the failed case. If it is empty, the case of a wrong answer is read from its reason, and the case
-            of a crash is unknown.
+        name: name of the case whose kernel did not compile. Other outcomes do not need it: the reason of a wrong answer
+            contains the case, and the case of a crash is unknown.
     """
     match outcome:
         case WrongAnswer(reason=reason) if (found := _CASE.search(reason)) is not None:

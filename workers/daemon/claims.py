@@ -188,7 +188,7 @@ class Claims:
         return assigned
 
     def _incumbent(self, lease: Lease) -> Copy | None:
-        """Return the family of the incumbent's variant; None if incumbent and challenger have the same variant."""
+        """Return the family of a confirmation's incumbent if its variant is not the challenger's, else None."""
         family = lease.job.incumbent_family if isinstance(lease.job, Confirm) else None
         return None if family is None else self._context.families.get(family)
 

@@ -28,7 +28,7 @@ MOST_TRIES = 5
 """A result is set aside (kept, but not sent again) if the service fails in this many attempts to deliver it."""
 
 MOST_REFUSALS = 3
-"""The job of an attempt is reported as failed after the service has refused its result this many times."""
+"""A job is reported as failed after the service has refused the result of an attempt this many times."""
 
 MOST_FOLLOWED = 1000
 """Maximum number of attempts whose refused results are counted."""

@@ -54,7 +54,7 @@ def sanitized(
 def groups_of(cases: Sequence[str], kernels: Mapping[str, KernelFile]) -> list[list[str]]:
     """Divide the cases, in order, into groups. The buffers of a group have at most `TOGETHER_BYTES` bytes in total.
 
-    A case with larger buffers is a group by itself.
+    A case with larger buffers forms its own group.
     """
     groups: list[list[str]] = []
     held = 0

@@ -32,8 +32,8 @@ class EvaluatedConfig:
     Attributes:
         built: result of the build. Its files no longer exist.
         waited_s: seconds of waiting for another process that had locked the device.
-        trouble: error in reference.py, or None. reference.py is checked separately only if the build of a CPU kernel
-            failed.
+        trouble: error in reference.py that was found after the build of a CPU kernel failed, or None. After a
+            successful build, such an error is raised as an exception.
         doubt: reason why the time may be too short (see `Evaluator.doubt`), or None.
         baselines: report of the baselines, or None if baselines were not requested or the config has no time.
     """

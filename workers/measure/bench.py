@@ -96,10 +96,10 @@ class Bench:
 
     @cached_property
     def meter(self) -> EnergyMeter | None:
-        """Energy meter of the device, or None if the metric of the search needs no energy meter.
+        """Energy meter of the device, or None if the metric of the search does not use energy.
 
         Raises:
-            NoMeterError: the metric needs an energy meter, and the device has none.
+            NoMeterError: the metric uses energy, and the device has no energy meter.
         """
         if not needs_energy(self.terms.objective):
             return None
@@ -119,7 +119,7 @@ class Bench:
     def power(self, timers: Mapping[str, Timer], spans: int, *, budget_s: float = math.inf) -> Mapping[str, Power]:
         """Return the measured power of each timer's kernel, by the name of the timer.
 
-        The result is empty if the search's metric needs no power.
+        The result is empty if the search's metric does not use energy.
         """
         if self.meter is None:
             return {}

@@ -37,7 +37,8 @@ class Prepared:
     def ahead(cls, request: Prepare) -> "Prepared | None":
         """Compute inputs and, if possible, expected outputs while another process may be measuring on the GPU.
 
-        The GPU is used only if no other process has locked it. Return None if even the inputs need the GPU.
+        The GPU is used only if no other process has locked it. Return None if even drawing the inputs needs
+        a GPU that another process has locked.
 
         Raises:
             FamilyError: reference.py violates its contract.

@@ -52,7 +52,7 @@ class Moment:
     floor_us: float
 
     def timing(self, samples_us: Sequence[float], calls: int) -> Timing:
-        """Return a timing of the given samples, with the times of the anchor and the empty kernel."""
+        """Return a timing of samples of `calls` calls each, with the times of the anchor and the empty kernel."""
         return Timing(
             samples_us=tuple(samples_us), calls_per_sample=calls, anchor_us=self.anchor_us, floor_us=self.floor_us
         )

@@ -172,7 +172,7 @@ def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Dis
 
 
 def remember(buffers: Buffers, golden: ExpectedOutput) -> dict[str, Remembered]:
-    """Return copies of the current outputs, by name."""
+    """Return a copy or hash of each current output, by name."""
     return {name: buffers.remember(name) for name in golden.outputs}
 
 

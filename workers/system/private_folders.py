@@ -22,8 +22,8 @@ def all_may_enter(folder: Path) -> bool:
 def kernels_may_enter(separation: str) -> bool:
     """Return True if kernel processes may enter all folders that this process may enter.
 
-    If this process runs as root, kernel processes run as a different user. At the level ``full``, they keep the
-    capability to enter private folders, if the system grants it to the programs of root.
+    If this process runs as root, kernel processes run as a different user. At the isolation level ``full``, they
+    keep the capability to enter private folders, if the system grants it to the programs of root.
 
     Args:
         separation: isolation mechanisms of the kernel processes, as in `Device.software`.

@@ -237,7 +237,7 @@ def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> l
     One segment contains the arrays that kernels only read. A second segment contains all other arrays.
 
     Args:
-        holes: True if kernel processes cannot access the memory between two arrays.
+        holes: True to make the memory between two arrays inaccessible to kernel processes.
     """
     made: list[dict[str, GuardedArray]] = [{} for _ in range(count)]
     for writable in (False, True):

@@ -22,7 +22,7 @@ class Room:
 
     Attributes:
         start: offset in the segment in bytes, a multiple of the page size.
-        bytes: size in bytes. The room is at least two pages larger than the array.
+        bytes: size in bytes, at least two pages more than the size of the array.
     """
 
     start: int
@@ -32,7 +32,8 @@ class Room:
 class Segment:
     """An anonymous file that is mapped into this process and into kernel processes.
 
-    Neighbouring rooms are separated by one page, which may be inaccessible to kernel processes.
+    Each array has its own range of the file (`Room`), with space for its guard bands. One page separates neighbouring
+    ranges.
 
     Args:
         sizes: size of each array in bytes.
@@ -41,8 +42,9 @@ class Segment:
     Attributes:
         number: number of the segment, unique in this process.
         size: total size in bytes.
-        rooms: room of each array, in the order of `sizes`.
-        holes: offsets of the pages between rooms that are inaccessible to kernel processes.
+        rooms: range of each array, in the order of `sizes`.
+        holes: offsets of the separating pages that kernel processes cannot access. At first, these are all separating
+            pages. A caller may clear the list before a kernel process maps the segment.
     """
 
     def __init__(self, sizes: Iterable[int], *, writable: bool) -> None:
@@ -70,7 +72,7 @@ class Segment:
             os.close(file)
 
     def bytes_of(self, room: Room) -> NDArray[np.uint8]:
-        """Return a view of all bytes of a room, shape (room.bytes,)."""
+        """Return a view of all bytes of an array's range, shape (room.bytes,)."""
         return np.frombuffer(self._memory, np.uint8, room.bytes, room.start)
 
     def descriptor(self) -> int:

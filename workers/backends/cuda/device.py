@@ -143,7 +143,7 @@ class CudaSession:
         return self._support.copies(size, sets)
 
     def settle(self) -> None:
-        """Do nothing, because `residue` has no effect for GPUs."""
+        """Do nothing, because `residue` checks nothing on a GPU."""
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
         return None

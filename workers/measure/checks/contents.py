@@ -41,11 +41,11 @@ class Contents:
         return self._held.get(buffers, 0)
 
     def source(self, content: int) -> Buffers:
-        """Return the buffer set that provides a content. Kernels may also be called on this set."""
+        """Return the buffer set that provides content number `content`. Kernels may also be called on this set."""
         return self._sources[content]
 
     def note(self, buffers: Buffers, content: int) -> None:
-        """Record the content of a buffer set that the caller has filled."""
+        """Record that the caller has filled a buffer set with content number `content`."""
         self._held[buffers] = content
 
     def put(self, buffers: Buffers, content: int) -> None:

@@ -70,7 +70,7 @@ LOOKS = 3
 """Number of consecutive measurements that must show skipped work before a kernel is rejected."""
 
 PATIENCE = 3
-"""Factor by which the time limit grows while the result is too noisy to decide."""
+"""The time limit is multiplied by this factor while the result is too noisy for a decision."""
 
 
 def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> int:

@@ -26,7 +26,7 @@ USUAL_SETS, MOST_SETS = 16, 64
 """Usual number of buffer sets, and maximum number for short calls."""
 
 _LEAST_SETS_OF_GPU = 8
-"""Minimum number of buffer sets on a GPU to which the sets are reduced so that they fit in the cache."""
+"""Minimum number of buffer sets on a GPU. If fewer sets fit in the cache, `USUAL_SETS` sets are used."""
 
 _SERIES_US = 100.0
 """Minimum duration of a series of calls on all sets, in µs, unless this needs more than `MOST_SETS` sets. A kernel may

@@ -116,7 +116,7 @@ def _imported() -> Iterator[str]:
 
 
 def _attributes(module: object) -> Mapping[str, object]:
-    """Return the attributes of a module without loading it, if it loads when an attribute is read."""
+    """Return the attributes of a module. A lazy module, which loads when an attribute is read, is not loaded."""
     try:
         found: Mapping[str, object] = object.__getattribute__(module, "__dict__")
     except AttributeError:

@@ -217,7 +217,7 @@ def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] 
 def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Generator) -> dict[str, NDArray[Any]]:
     """Return the nominal inputs, with each row taken from a random distribution: the nominal one or one of `others`.
 
-    In inputs with equally many rows, corresponding rows are from the same distribution.
+    In inputs with the same number of rows, corresponding rows are from the same distribution.
     """
     choices: dict[int, NDArray[np.int64]] = {}
     found: dict[str, NDArray[Any]] = {}

@@ -176,7 +176,7 @@ def _key_advice(error: BaseException | None, arguments: tuple[object, ...]) -> s
 
 
 def _declaration_advice(function: Callable[..., Any], name: str) -> str:
-    """Return advice if a function declares other parameters than it is called with, else an empty string."""
+    """Return advice if a function's declared parameters differ from those it is called with, else an empty string."""
     parameters = _PARAMETERS.get(name)
     with suppress(ValueError):  # functions that are implemented in C have no signature
         if parameters is None or ", ".join(inspect.signature(function).parameters) == parameters:

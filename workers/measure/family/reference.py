@@ -63,8 +63,8 @@ _READ_BYTES_S = 2e8
 not cached."""
 
 _CACHE_SHARE = 2
-"""Maximum size of the expected outputs of one problem: the cache size divided by this number. Otherwise they could
-evict each other."""
+"""The expected outputs of one problem may have at most the size of the cache, divided by this number. Otherwise, they
+could evict each other."""
 
 
 def _pool_for(drawn: Sequence[Arrays]) -> ThreadPoolExecutor:

@@ -184,7 +184,7 @@ def _remedy(log: str) -> str:
 
 
 def default_flags(toolkit: tuple[int, int]) -> tuple[str, ...]:
-    """Return the flags that precede the flags of a family."""
+    """Return the NVRTC flags that kernel-evo always sets, for a CUDA version (major, minor)."""
     return (*DEFAULT_FLAGS, "--no-cache") if toolkit >= _CACHING_SINCE else DEFAULT_FLAGS
 
 
@@ -215,7 +215,10 @@ def absent(entry: str, log: str) -> str:
 
 
 def _reads(headers: object, unit: Unit) -> tuple[str, ...] | None:
-    """Return the files that NVRTC read, or all that it may have read if its version does not report them."""
+    """Return the files that NVRTC read.
+
+    If its version does not report them, return all files that it may have read, or None if there are too many.
+    """
     if isinstance(headers, list):
         return tuple(headers)
     folders = (*map(str, unit.folders), *header_folders(unit.placed_flags), *include_folders())

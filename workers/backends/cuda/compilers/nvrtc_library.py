@@ -73,7 +73,7 @@ class Nvrtc:
         return tuple(values)
 
     def compile(self, source: str, options: list[str], instances: Sequence[str] = ()) -> Compilation:
-        """Compile one source. NVRTC searches headers in quotes first in the working directory.
+        """Compile one source. NVRTC first searches the working directory for headers in quotes.
 
         Args:
             instances: template instances that the binary must contain.

@@ -39,7 +39,7 @@ def facts(uuid: str) -> Mapping[str, str]:
 
 
 def installed() -> str | None:
-    """Return a string that identifies the driver and all GPUs, or None if NVML does not respond."""
+    """Return a string that identifies the driver and all GPUs, or None if NVML finds no GPU or does not respond."""
     nvml = _library()
     driver, count = (None, None) if nvml is None else (_try(nvml.nvmlSystemGetDriverVersion), _count(nvml))
     if driver is None or not count:
