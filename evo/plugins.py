@@ -1,4 +1,4 @@
-"""Discovers strategies, proposers and rules in the project's packages and in entry points of installed packages."""
+"""Discovers extensions, e.g. strategies and device kinds, in kernel-evo's and in other installed packages."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from importlib import import_module

@@ -16,8 +16,8 @@ class Metric:
         scale: factor from the metric's base unit to the unit of the `Figure`.
         most: upper limit; larger results are reduced to it. A rate may be impossibly high, because the profiler counts
             its numerator and denominator in different runs of the kernel.
-        alternatives: the same metric for other kinds of instructions. The result is the worst value over the kinds that
-            the kernel issued.
+        alternatives: the same metric for other kinds of instructions. The result is the smallest value over the kinds
+            that the kernel issued.
     """
 
     name: str
@@ -144,4 +144,4 @@ FIGURES: Mapping[str, Figure] = {
         title="ready but not selected, cycles per instruction", metric=Metric(name=_STALLED.format("not_selected"))
     ),
 }
-"""Counters in the order of a summary. Counters that a GPU does not have are omitted."""
+"""Quantities by the names under which outcomes store them, in the order of a summary. A GPU may lack some of them."""

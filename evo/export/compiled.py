@@ -111,7 +111,7 @@ class Compiled:
 
     @property
     def source_name(self) -> str:
-        """Return the source's file name. Its suffix depends on the language."""
+        """The source's file name. Its suffix depends on the language."""
         return _SOURCES.get(self.language, self.form.source)
 
     @property

@@ -30,7 +30,7 @@ SOURCES: Mapping[str, str] = {
     "serving.py": "serving.py",
     "table.py": "table.py",
 }
-"""Source file of each module of the package."""
+"""Names of source files in `evo/export/dropin`, by the names of their copies in a package."""
 
 
 def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
@@ -61,7 +61,7 @@ def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
 
 
 def faster(champion: ChampionView) -> bool:
-    """Return True unless every baseline was faster than the champion. The package would then slow PyTorch down."""
+    """Return False if every baseline was faster than the champion, so that the kernel would slow PyTorch down."""
     return champion.verdict is None or not champion.verdict.behind_every_baseline
 
 

@@ -19,7 +19,7 @@ from evo.trial.timing import Bars
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyRef:
-    """Exact reference to a family.
+    """Reference to one version of a family.
 
     Attributes:
         digest: digest of the family's document, templates and includes. A worker refuses a lease if its own files have
@@ -135,8 +135,8 @@ class SlotReport:
     Attributes:
         detail: text with details, e.g. which process holds the device.
         attempt_id: lease of the slot's current job, which `detail` describes. The slot may hold more leases.
-        fault: reason why the device is no longer reliable. It is sent with each heartbeat until the service has
-            quarantined the device.
+        fault: reason why the device is no longer reliable; None if it is reliable. The reason is sent with each
+            heartbeat until the service has quarantined the device.
     """
 
     device_uuid: str

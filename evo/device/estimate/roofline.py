@@ -33,7 +33,7 @@ class Roofline:
         floor_us: the longest of the times for arithmetic, special operations, caches and memory; 0.0 if none is known.
             Another algorithm may need fewer special operations, e.g. if it computes exponentials with polynomials.
         bound: ``compute`` if arithmetic or special operations take longest, ``memory`` if caches or memory do.
-        tolerance: fraction by which `certain_us` may be too high.
+        tolerance: fraction by which `least_us` may be too high.
         certain_us: the longer of the times for arithmetic and main memory, which is a lower bound for every kernel.
             None if it equals `floor_us`.
 
@@ -51,7 +51,7 @@ class Roofline:
         return self.floor_us if self.certain_us is None else self.certain_us
 
     def share(self, time_us: float | None) -> float | None:
-        """Return the share of the limit that a kernel with this time reaches; see `share_of_limit`."""
+        """Return the share of the limit that a time reaches; None if unknown (see `share_of_limit`)."""
         return share_of_limit(self.floor_us, time_us)
 
     def bound_at(self, time_us: float | None) -> Bound | None:

@@ -64,7 +64,10 @@ ATTRIBUTES_BY_MODEL: Mapping[str, Mapping[str, int]] = {
     "NVIDIA H100 80GB HBM3": _HOPPER,
     "NVIDIA H200": {**_HOPPER, "l2_bytes": 60 << 20, "memory_clock_khz": 3_201_000, "memory_bus_bits": 6144},
 }
-"""GPUs by the driver's name. The first GPU of an architecture represents the architecture."""
+"""Attributes of GPUs, by the model name that the driver reports.
+
+The first GPU of an architecture represents the architecture.
+"""
 _MEMORY_GB: Mapping[str, int] = {
     "NVIDIA A100-SXM4-40GB": 40,
     "NVIDIA L4": 24,

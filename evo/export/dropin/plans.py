@@ -65,7 +65,11 @@ class Plan:
         return self.launched(inputs)
 
     def launched(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
-        """Launch the kernel and return the outputs, without a gradient check; None if an address is not suitable."""
+        """Launch the kernel and return the outputs, without a gradient check.
+
+        If an input has no memory, is not aligned, or is not at the offset that the plan requires, launch nothing and
+        return None.
+        """
         if self.convert:
             inputs = self.converted(inputs)  # this name keeps the copies alive until the launch
         addresses, low = [], 0

@@ -127,7 +127,9 @@ class Table:
         self.fallbacks: dict[tuple[str, str, str], Fallback] = {}
 
     def find(self, function: str, family: str, device: torch.device, problem: Mapping[str, Any]) -> Entry | Fallback:
-        """Load the kernel for a problem and return its entry. If no kernel is usable, return the result of `fallback`.
+        """Load the kernel for a problem, and return its entry.
+
+        If no kernel is usable, return the record that counts such calls; see `fallback`.
 
         Raises:
             LookupError: there is no kernel, and `strict` is set.

@@ -126,7 +126,7 @@ class AblationView(Deferred):
 
     Attributes:
         ablated: samples, or the reason why there are none. None if the change was not measured yet, or never will be.
-        effect: effect of the change, computed from the samples.
+        effect: effect of the change, computed from the samples; None without samples.
     """
 
     champion_id: int

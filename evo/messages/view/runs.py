@@ -34,7 +34,7 @@ class Runs:
 
     @classmethod
     def of(cls, trials: Sequence[TrialView], challenges: Mapping[int, Sequence[ChallengeView]]) -> "Runs":
-        """Return the runs of a table's trials.
+        """Return the runs that measured the trials of a table.
 
         Args:
             challenges: confirmations of each search, oldest first, by search id.

@@ -45,8 +45,8 @@ class BestView:
         cost: cost under the search's metric, lower is better; `Objective.value` converts it to the metric. None if
             trials are ranked by time.
         estimated: True if the time is an estimate and the kernel never ran.
-        interval: confidence interval of a confirmed time, in µs.
-        quick_us: median of the quick samples in µs, if `time_us` is confirmed.
+        interval: confidence interval of the time in µs; None if the time is not confirmed.
+        quick_us: median of the quick samples in µs if `time_us` is confirmed, else None.
         quick_cost: cost or time by the quick samples, or the estimate; see `evo.trial.quick_cost`.
         speedup: speed-up over the fastest baseline, from the same source as `time_us`.
     """
@@ -94,7 +94,7 @@ class RooflineView:
     share_of_best: float | None
 
     def share(self, time_us: float | None) -> float | None:
-        """Return the fraction of the limit that a time reaches; see `share_of_limit`."""
+        """Return the fraction of the limit that a time reaches; None if unknown (see `share_of_limit`)."""
         return share_of_limit(self.floor_us, time_us)
 
 
@@ -231,7 +231,7 @@ class SearchView(Deferred):
         warm_start: recorded or predicted results that the search started from.
         webhook: URL that is called when the search ends, and the state of the delivery.
         requirements: requirements that a device must meet to receive jobs of the search.
-        proving: confirmation or ablation that is queued or running.
+        proving: confirmation or ablation that is queued or running; None if there is none.
         working: current trial or baseline job with the oldest lease; None if no worker has such a job.
         unchallenged: reason why the best trial never challenged the incumbent; None if it did.
         obstacle: reason why the search's jobs wait, as last reported by a worker; None if a job has been leased or

@@ -17,7 +17,7 @@ class AttemptView:
     """One lease of one job.
 
     Attributes:
-        report: report with samples, if the job is a confirmation that has ended.
+        report: report with samples if the job is a confirmation that has ended, else None.
     """
 
     id: int
@@ -42,7 +42,7 @@ class TrialView(Deferred):
         cost: cost by which trials are ranked, lower is better: under the search's metric if there is one, else the time
             in µs.
         second_cost: cost under the search's second objective; None if the search has only one objective.
-        quick_us: median of the quick samples, if `time_us` is confirmed.
+        quick_us: median of the quick samples in µs if `time_us` is confirmed, else None.
         confirmed: result of the confirmation; None if there was none.
         suspect: True if the trial is so much faster than every baseline that a person should check it.
         overhead_ms: the search's own time for this trial, in which it neither compiles nor uses the device.
@@ -83,7 +83,7 @@ class TrialView(Deferred):
 
     @property
     def quick_cost(self) -> float | None:
-        """Cost of the trial from its quick samples or estimate; see `evo.trial.quick_cost`."""
+        """Cost of the trial from its quick samples or estimate; None without a time (see `evo.trial.quick_cost`)."""
         return quick_cost(self.outcome)
 
     def speedup(self, baselines: Mapping[str, Timing]) -> Figure | None:

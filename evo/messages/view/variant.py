@@ -63,7 +63,7 @@ class VariantView(Deferred):
             variant is faster. In a search with a metric, the ratio of the costs; below 1, the variant is better.
         ratio_source: ``confirmed`` if a confirmation timed both kernels in the same rounds, ``quick`` if the ratio is
             computed from the quick samples of both, ``estimated`` for estimates. None if there is no ratio.
-        speedup: speed-up over the fastest baseline.
+        speedup: speed-up over the fastest baseline; None if there is no time or no baseline.
         share: fraction of the roofline limit that the best trial reaches; None if no limit is known.
         tuning_gain: quick time of the first measured config divided by the shortest quick time; in a search with a
             metric, the ratio of the costs by the quick samples. Kernels that a confirmation found invalid do not count.
@@ -71,7 +71,8 @@ class VariantView(Deferred):
         mechanisms: hardware mechanisms that the best trial's binary uses, and the problem fields over which its blocks
             are distributed. Empty if unknown.
         bound: resource that bounds the quick time of the best trial (`evo.search.niche.niche_of`); None if unknown.
-        same_as: number of the first earlier variant that has a trial with the same binary as this variant's best trial.
+        same_as: number of the first earlier variant that has a trial with the same binary as this variant's best trial;
+            None if there is none.
         failures: failed trials grouped by cause. Trials whose kernel a confirmation found invalid come first, then the
             most frequent cause.
         objective: the search's objective, which ranks its variants.
@@ -190,8 +191,8 @@ class ProposalView(Deferred):
         usd: cost in US dollars; before the answer arrives, the maximum cost of the request.
         asked_s: seconds since `asked_at` on the service's clock, which may differ from the reader's clock.
         insight: what the model has learned from earlier results, as stated in its answer.
-        error: reason why the answer contained no usable variant.
-        variant: number of the submitted variant.
+        error: reason why the request failed, or why its answer contained no usable variant; None if neither happened.
+        variant: number of the submitted variant; None if none was submitted.
     """
 
     number: int
