@@ -1,7 +1,7 @@
 """The metric that a search optimises in place of the time, and the cost that ranks kernels.
 
-All rules compare costs. The cost is the metric itself if it is minimised, and its reciprocal if it is maximised, so
-metrics must be positive. Without a metric, the cost is the time in µs.
+Rules that compare the challenger with the incumbent compare costs. The cost is the metric itself if it is minimised,
+and its reciprocal if it is maximised, so metrics must be positive. Without a metric, the cost is the time in µs.
 """
 
 import math
@@ -291,7 +291,7 @@ class Costs:
     def _series(self, kernel: Kernel, timing: Timing) -> Timing:
         """Return the timing with costs in place of times.
 
-        If the metric needs energy, each cost is computed from the mean time and power of one span of calls (`Power`).
+        If the metric needs energy, each cost is computed from the mean time and power in one interval of `Power`.
         """
         if self.goal.metered and timing.power is not None:
             pairs = zip(timing.power.samples_us, timing.power.samples_w, strict=True)

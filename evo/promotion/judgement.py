@@ -160,7 +160,7 @@ def _judged(confirmation: Confirmation) -> tuple[tuple[Rule, ...], tuple[Rule, .
 
 
 def _may_gain_enough(confirmation: Confirmation) -> bool:
-    """Return True unless the upper bound of the speed-up over the incumbent is below the minimum gain.
+    """Return True if there is an incumbent, and the upper bound of the speed-up over it reaches the minimum gain.
 
     Several processes give a bound of their mean. A single process gives only the bound of its own speed-up.
     """

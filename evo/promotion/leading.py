@@ -54,12 +54,12 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmation:
-    """Result of a confirmation, whether the challenger was promoted or not.
+    """Confirmed time and speed-up of a challenger, promoted or not.
 
     Attributes:
         time: median in µs with its interval, from the first fresh process. None if the kernel was found invalid before
             it was timed.
-        speedup: speed-up over `baseline`.
+        speedup: speed-up over `baseline`; None if no baseline ran.
         baseline: the fastest baseline of the confirmation; None if no baseline ran.
         processes: number of fresh processes from which the speed-up is computed.
         refuted: reason why the kernel is invalid; None if the confirmation found no such reason.

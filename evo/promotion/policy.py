@@ -117,10 +117,11 @@ class Policy:
         untrusted: ``sandbox`` if only workers that compile in a sandbox and fully isolate CPU kernels may work for the
             search and its variants; ``allow`` if any worker may.
         min_tensor_active, min_achieved_occupancy, min_sector_efficiency: lower limits for counters of the challenger's
-            profile, as fractions.
-        min_fp8_operations: minimum number of FP8 operations in the challenger's profile; 1 for a family that must use
-            FP8.
+            profile, as fractions; None means no limit.
+        min_fp8_operations: minimum number of FP8 operations in the challenger's profile, e.g. 1 for a family that must
+            use FP8; None means no limit.
         min_l2_hit_gain, min_dram_drop: minimum change from the incumbent's profile; 0.08 means 8 percentage points.
+            None means no limit.
         max_candidate_faults: number of crashes and timeouts after which a trial is not repeated. A value above 1
             repeats trials, because a fault of the machine can have the same symptoms.
         max_worker_losses: number of lost workers after which a trial is Abandoned.

@@ -28,7 +28,7 @@ EFFECT_CAP = 1e6
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """An estimate with its confidence interval."""
+    """An estimate with its confidence or prediction interval."""
 
     low: float
     estimate: float

@@ -44,7 +44,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Result of a confirmation.
+    """Decision on a challenger, with the rules and the measurements on which it is based.
 
     Attributes:
         promote: True if all required rules passed.
@@ -54,14 +54,14 @@ class Verdict:
             compared the kernels, this is the speed-up over all processes, with its interval over processes. None if
             there is no incumbent.
         baseline: name of the fastest baseline of the confirmation; None if no baseline ran.
-        baseline_speedup: speed-up over `baseline`; above 1, the challenger is faster.
+        baseline_speedup: speed-up over `baseline`; above 1, the challenger is faster. None if no baseline ran.
         first_process: speed-up in the first process, with the interval over its rounds; None if only one process ran.
         behind_every_baseline: True if every baseline is certainly faster than the challenger: for each baseline, the
             whole confidence interval of the challenger's speed-up is below 1.
         prediction: predicted speed-up in one more process; None if only one process compared the challenger.
         cannot_tell: True if only noise prevents the promotion, and the challenger may be fast enough.
         expected: for a promotion over several processes, the speed-up that a new measurement is expected to find. It is
-            lower than `speedup`, which is too high on average because only good results are promoted.
+            lower than `speedup`, which is too high on average because only good results are promoted. Otherwise None.
         metric: the challenger's value of the search's metric, at its median time; None if the objective is the time.
     """
 

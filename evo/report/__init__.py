@@ -1,4 +1,4 @@
-"""Report of a search: results, values without gain, time and cost, and a decision."""
+"""Report of a search: results, tunable values that gave no gain, time and cost, and a decision."""
 
 from evo.report.assembly import search_report
 from evo.report.document import Code, Document, Listed, Picture, Section, Text, to_markdown

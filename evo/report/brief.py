@@ -54,8 +54,8 @@ def brief_markdown(brief: BriefView, *, most_tokens: int = MOST_TOKENS) -> str:
     """Return the brief as Markdown with at most about `most_tokens` tokens.
 
     The same brief always gives the same text. If the text is too long, sources are shortened or omitted, those of
-    failed and slow variants first. If the descriptions of the variants need more than half of the room, slow variants
-    are omitted.
+    failed and slow variants first. If the descriptions of the variants need more than half of the remaining space, slow
+    variants are omitted.
     """
     most = most_tokens * CHARACTERS_PER_TOKEN
     head = visible("\n".join(_head(brief)))
@@ -72,10 +72,11 @@ def brief_markdown(brief: BriefView, *, most_tokens: int = MOST_TOKENS) -> str:
 
 
 def _shown(summaries: Sequence[str], timed: int, room: int) -> list[int]:
-    """Return the indices of the summaries that fit into `room`: the first `FIRST`, then failed variants, then others.
+    """Return the indices of the summaries to show: the first `FIRST`, then failed variants, then others, if they fit.
 
     Args:
         timed: number of timed variants, whose summaries come before those of failed variants.
+        room: maximum total of the summaries' weights (`_weight`).
     """
     order = [*range(min(FIRST, timed)), *range(timed, len(summaries)), *range(FIRST, timed)]
     shown: list[int] = []
@@ -88,8 +89,9 @@ def _shown(summaries: Sequence[str], timed: int, room: int) -> list[int]:
 
 
 def _sections(brief: BriefView, summaries: Sequence[str], shown: Sequence[int], room: int) -> Iterator[str]:
-    """Yield the summary of each shown variant with its source. A source that would use more than half of the remaining
-    room is cut, except the first source if it fits.
+    """Yield the summary of each shown variant with its source.
+
+    A source that would use more than half of the remaining space is cut, except the first source if it fits.
     """
     variants = [*brief.tried, *brief.failed]
     for index in shown:

@@ -123,7 +123,7 @@ class Material:
 
     @property
     def saving(self) -> Saving | None:
-        """Comparison of the winner with the fastest baseline; None if nothing was measured or no baseline ran."""
+        """Comparison of the winner with the fastest baseline; None if they cannot be compared (see `saving`)."""
         return saving(self.search, self.champion, self.reached_us)
 
     @property

@@ -71,12 +71,14 @@ class Saving:
 
 
 def saving(search: SearchView, champion: ChampionView | None, reached_us: float | None) -> Saving | None:
-    """Compare the kernel with the fastest baseline. Return None if there is no baseline or no time.
+    """Compare the champion, or the best trial if there is no champion, with the fastest baseline.
 
-    The times are from the confirmation if there is one, else from quick samples.
+    The times are from the confirmation if there is one, else from quick samples. The result is None if no time or no
+    baseline was measured, or if there is a champion but no confirmed comparison with a baseline.
 
     Args:
-        reached_us: time of the kernel in µs; None if nothing was measured.
+        champion: the champion to compare; None if there is none.
+        reached_us: time in µs of the champion or best trial; None if nothing was measured.
     """
     if reached_us is None:
         return None

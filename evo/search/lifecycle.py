@@ -162,7 +162,7 @@ def common_failure(
 
 
 def _failed_checks(ended: Sequence[Trial], coverage: Coverage | None) -> str | None:
-    """Return the reason if every config fails in a check of the source, such as ``#error``, or needs too much memory.
+    """Return the reason if every config fails a check such as ``#error``, or needs too much memory; None otherwise.
 
     Two configs with equal values of the tunables in `decided_by` fail in the same way.
     """
@@ -274,7 +274,10 @@ def _unnumbered(text: str) -> str:
 
 
 def _error(trial: Trial) -> str | None:
-    """Return a trial's compile error with ``#`` in place of numbers; None if the config may have caused the error."""
+    """Return a trial's compile error with ``#`` in place of numbers.
+
+    The result is None if the trial has no compile error, or if the config may have caused it.
+    """
     if not isinstance(trial.outcome, CompileFailed):
         return None
     error = _first_error(trial.outcome.log)

@@ -268,7 +268,7 @@ class Search:
         return next(iter(self.history.elites(1)), None)
 
     def bars(self) -> Bars:
-        """Return the times above which the quick gate of a candidate is shortened or stopped."""
+        """Return the times above which the quick measurement of a candidate is shortened or stopped."""
         kernels_us = [self.history.cost(trial) or 0.0 for trial in self.history.kernels(ELITES)]
         return bars(self.policy, kernels_us, by_time=self.goal is None and self.second is None)
 

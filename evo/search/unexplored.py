@@ -37,7 +37,7 @@ BINARY: Mapping[str, str] = {
     "threads": "several threads",
     "FMA": "fused multiply and add",
 }
-"""Mechanism of a source, by the mechanism of a binary (`workers.build.kernel`) from which it follows."""
+"""Names of mechanisms in `CUDA` and `C`, by the names of the same mechanisms in a binary."""
 
 
 def mechanisms(sources: Sequence[str], *, cuda: bool) -> tuple[str, ...]:

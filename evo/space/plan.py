@@ -92,7 +92,7 @@ class CachedFunction:
     combinations of them. Threads may share an instance: they compute equal results for a combination.
 
     Args:
-        places: positions of the tunables on which the function depends, in joining order.
+        places: indices, in joining order, of the tunables on which the function depends.
         shape: number of values of each of these tunables.
         function: takes the value indices, one array per tunable, and returns a mask.
     """
@@ -253,7 +253,7 @@ class Plan:
         return can_hold(constraint.expression, bound, self._ranges)
 
     def _places(self, constraint: Constraint) -> tuple[int, ...]:
-        """Return the indices of the steps that join the constraint's tunables."""
+        """Return the indices of the steps that add the constraint's tunables to the points."""
         if id(constraint) not in self._joined_at:
             names = constraint.expression.names
             indices = [index for index, step in enumerate(self.steps) if step.tunable.name in names]

@@ -31,7 +31,7 @@ NICHE_EVERY = 3
 """Every `NICHE_EVERY`-th proposal is for a niche, until all niches have used their quotas of trials."""
 
 SUGGESTED = 100
-"""Number of configs that an arm (a generator of suggestions) suggests per proposal."""
+"""Number of configs that TPE and evolution each suggest per proposal and, if the search stagnates, also `_fresh`."""
 
 NEIGHBOUR_SHARE = 0.5
 """Fraction of proposals near working configs after the initial design, while the surrogate has too few timed trials.

@@ -50,8 +50,8 @@ class Trial:
     """A proposal with its trial number and, once the trial has ended, its outcome.
 
     Attributes:
-        binary_digest: digest of the compiled binary and its launch, None if unknown. Trials with equal digests are the
-            same kernel.
+        binary_digest: digest of the compiled binaries of all cases and their launches; None if unknown. Trials with
+            equal digests have the same kernel.
     """
 
     number: int
@@ -65,12 +65,12 @@ class Trial:
 
     @property
     def time_us(self) -> float | None:
-        """Time in µs: the measured median, or the estimate in an estimate search. None for other outcomes."""
+        """Time in µs: the median of the quick samples, or the estimate. None for other outcomes."""
         return quick_time_us(self.outcome)
 
     @property
     def cost(self) -> float | None:
-        """Cost by which trials are ranked; see `quick_cost`."""
+        """Cost from quick samples or the estimate, lower is better; None without a time. See `quick_cost`."""
         return quick_cost(self.outcome)
 
     @property

@@ -61,7 +61,7 @@ class Objective:
         launch: ``plain``, or ``pdl`` (programmatic dependent launch, sm_90).
         accumulate: dtype of the accumulator. It defines the accuracy class of the result.
         target: a known GPU (`evo.device.estimate.target`) whose limits replace those of the device when configs and
-            builds are checked. In an estimate search, times are estimated for this GPU. None if the device itself is
+            builds are checked. If no kernel is run, times are estimated for this GPU. None if the device itself is
             used.
         deterministic: True if a kernel whose output differs between runs on the same input is rejected.
         protocol: version of the timing protocol.

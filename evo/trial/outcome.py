@@ -125,8 +125,8 @@ class OverResources:
     """The kernel was compiled, but the target cannot launch it, or it exceeds a resource limit of the policy.
 
     Attributes:
-        decided_by: tunables in the expression `shared_memory` of the launch if its value alone exceeds the limit. None
-            in all other cases.
+        decided_by: tunables in the expression `shared_memory` of the launch if the value of this expression alone
+            exceeds the limit. None in all other cases.
     """
 
     resource: str

@@ -42,7 +42,7 @@ class Timing:
             anchor (replay).
         floor_us: median time of an empty call or empty kernel in the same session. It is reported but never subtracted.
         protocol: version of the timing protocol.
-        power: power measured after the samples in the same session; None if the search's metric does not need it.
+        power: power measured after the samples in the same session; None if the search's metric does not use it.
     """
 
     samples_us: tuple[float, ...]
@@ -70,7 +70,7 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class Bars:
-    """Times above which the quick gate of a candidate is shortened or stopped; None means no limit.
+    """Times above which the quick measurement of a candidate is shortened or stopped; None means no limit.
 
     Attributes:
         prune_us: a slower candidate is stopped, and its median is not used for ranking.

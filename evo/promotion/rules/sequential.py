@@ -33,10 +33,10 @@ class SequentialState:
             last decision point.
         processes: number of processes.
         mean: geometric mean of the speed-ups of the processes.
-        low: one-sided lower bound of the mean; None if no decision is due at this number of processes.
+        low: one-sided lower bound of the mean; None for a single process, or if `level` is None.
         high: one-sided upper bound of the mean at the level `Policy.futility`.
         needed: minimum mean for a promotion, from `Policy.minimum_gain`.
-        level: probability that `low` is above the true mean; None if `low` is None.
+        level: probability that `low` is above the true mean; None if no decision is due at this number of processes.
         spread: standard deviation of the logarithms of the speed-ups; 0 for a single process.
     """
 

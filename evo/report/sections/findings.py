@@ -1,4 +1,4 @@
-"""Report sections on the space: important tunables, values without gain, and values that were never measured."""
+"""Report sections on tunables (importance, values that gave no gain, values that were never measured) and outcomes."""
 
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -18,7 +18,7 @@ WORDS = {
     "unclear": "unclear: the pairs vary too much",
     "hurts": "faster",
 }
-"""How a value compares with the winner's value, by the result for the winner's value (`evo.promotion.ablation`)."""
+"""Text about a value that was compared with the winner's value, by the `Finding` about the winner's value."""
 
 
 def importance_blocks(material: Material) -> Iterator[Block]:

@@ -1,4 +1,4 @@
-"""Values without gain, found from pairs of trials that differ in a single tunable."""
+"""Finds values of tunables that gave no gain, from pairs of trials that differ in a single tunable."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A parsed and checked expression, and its operations."""
+"""Parses, checks and evaluates expressions, e.g. those of a family document."""
 
 import ast
 import copy
@@ -30,7 +30,7 @@ from evo.trial import Value
 
 @dataclass(frozen=True, kw_only=True)
 class Expression:
-    """A parsed and checked expression.
+    """An expression over named values, e.g. tunables, parsed and checked.
 
     Attributes:
         text: the expression as the author wrote it.

@@ -63,7 +63,7 @@ def _shown(outcome: Outcome) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """One recorded space.
+    """The recorded outcomes of the configs of one space.
 
     Attributes:
         device: name of the device; empty if the recording does not state it.
@@ -105,7 +105,7 @@ class Recording:
 
     @cached_property
     def optimum_us(self) -> float:
-        """Return the shortest recorded time in µs."""
+        """The shortest recorded time in µs."""
         return min(
             entry.outcome.timing.median_us for entry in self.entries.values() if isinstance(entry.outcome, Measured)
         )

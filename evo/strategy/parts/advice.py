@@ -17,7 +17,7 @@ ADVISED = "advised"
 """Origin of proposals that use the advice."""
 
 EVERY = 4
-"""While the best config is derived from the advice, one trial in `EVERY` uses the advice."""
+"""While the best config is advice or derived from advice, one trial in `EVERY` uses the advice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +97,8 @@ def _leads(observations: Observations, independent: Observations) -> bool:
 class WarmStartsFirst:
     """Proposes advice, warm starts and the default config first, and then the configs of a given strategy.
 
-    The given strategy also learns from the results of the first trials. When an independent config is as fast as the
-    best advised config (`refuted`), the remaining advice is skipped.
+    The given strategy also learns from the results of the first trials. When a config that is not advice is as fast
+    as the best advised config (`refuted`), the remaining advice is skipped.
     """
 
     def __init__(self, strategy: Strategy, context: Context) -> None:

@@ -1,4 +1,4 @@
-"""The trials of an Optuna study as a history that grows with the study."""
+"""Converts the trials of an Optuna study to a history that grows with the study."""
 
 import hashlib
 import math
@@ -24,7 +24,7 @@ config's parameters.
 
 
 class StudyReader:
-    """The history of one study over one space.
+    """Reads the trials of one Optuna study, and keeps the history of a search over one space.
 
     Objective values are converted to positive times (`PositiveTimes`). When the first non-positive value arrives, all
     values are converted again. A parameter that a trial does not use is assumed to have no effect, so the result counts

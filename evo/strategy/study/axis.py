@@ -1,4 +1,4 @@
-"""One parameter of an Optuna study as a tunable: the distribution becomes a grid of values."""
+"""Converts a parameter of an Optuna study to a tunable. Its distribution becomes a grid of values."""
 
 import bisect
 import math

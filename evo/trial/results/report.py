@@ -14,7 +14,8 @@ class EvaluateReport:
     """Report on the evaluation of a trial.
 
     Attributes:
-        binary_digest: digest of the compiled artefact. Configs with equal binaries are measured once.
+        binary_digest: digest of the compiled binaries and launches; None if the build failed. Configs with equal
+            digests are measured once.
         uncovered: reasons why the config cannot run a case, by case name.
         artefacts: digests in the artefact store by name (``source``, ``compiler.log``, ``binary``, ``headers``).
         environment: clocks, temperature and software versions during the measurement.

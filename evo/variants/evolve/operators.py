@@ -42,7 +42,7 @@ def stagnates(variants: Sequence[VariantView]) -> bool:
 
 
 def operator_of(ideas: int, variants: Sequence[VariantView]) -> Operator:
-    """Return the operator of the next idea.
+    """Return the operator with which the next idea is requested.
 
     Args:
         ideas: number of earlier proposals, without repairs.
