@@ -277,7 +277,7 @@ def test_search_page_shows_the_metric_as_plot_and_table(stage: Stage, page: http
     )
 
 
-def test_page_and_rest_return_the_pareto_front_of_two_objectives(stage: Stage, page: httpx.Client) -> None:
+def test_page_and_rest_api_return_the_pareto_front_of_two_objectives(stage: Stage, page: httpx.Client) -> None:
     timed = stage.submit()
     list(stage.play())
     search = stage.submit(objective={"second_metric": "BLOCK * 2 if UNROLL < 2 else BLOCK"})

@@ -67,7 +67,7 @@ def test_importing_strategies_loads_neither_optuna_nor_scipy() -> None:
 
 
 @pytest.mark.slow
-def test_verdict_without_an_incumbent_does_not_load_the_statistics_of_scipy() -> None:
+def test_verdict_without_an_incumbent_does_not_load_scipy_stats() -> None:
     """Importing `scipy.stats` takes a second in the service and in each worker."""
     code = (
         "import sys; from tests.unit.test_promotion import *;"

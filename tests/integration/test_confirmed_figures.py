@@ -331,7 +331,7 @@ def test_plots_and_report_use_only_quick_times_of_valid_kernels(stage: Stage) ->
         assert {each.number: each.time_us for each in few if each.time_us is not None}.items() <= quick.items()
 
 
-def test_page_rest_and_report_show_the_same_progress_and_start_of_a_search(stage: Stage) -> None:
+def test_page_rest_api_and_report_show_the_same_progress_and_start_of_a_search(stage: Stage) -> None:
     search = stage.submit(budget={"cost": 1.0, "cost_per_hour": 3600.0, "trials": 100})
     with stage.database.read() as session:
         catalogue = stage.conductor.catalogue
@@ -381,7 +381,7 @@ def test_pareto_front_compares_only_quick_costs_of_valid_kernels(stage: Stage, *
 
 
 @pytest.mark.slow
-def test_rest_exports_and_pages_state_whether_times_are_confirmed(tmp_path: Path) -> None:
+def test_rest_api_exports_and_pages_state_whether_times_are_confirmed(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         search = finished_over_rest(rest)
         document = rest.http.get(f"/searches/{search}").json()

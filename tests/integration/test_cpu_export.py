@@ -179,7 +179,7 @@ def test_arguments_that_are_none_count_as_omitted(adding: Path) -> None:
 
 
 @pytest.mark.parametrize(("timed", "passed"), [(True, 2.0), (False, 9.0)])
-def test_loader_fills_an_output_of_the_caller_only_if_the_fill_is_timed(
+def test_loader_initialises_the_output_of_a_caller_only_if_init_timed_is_set(
     adding: Path, timed: bool, passed: float
 ) -> None:
     described = json.loads((adding / "config.json").read_text())

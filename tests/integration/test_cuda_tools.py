@@ -158,7 +158,7 @@ def pretender(folder: Path, text: str) -> tuple[str, ...]:
     return (sys.executable, str(program))
 
 
-def test_every_sanitizer_tool_runs_the_kernel_program(subject: Subject, tmp_path: Path) -> None:
+def test_every_sanitizer_tool_runs_the_program_that_launches_the_kernel(subject: Subject, tmp_path: Path) -> None:
     found = CudaSanitizer(pretender(tmp_path, f"print({CLEAN!r})")).examine([subject], timeout_s=30)
     assert found == tuple(Sanitized(tool=tool) for tool in TOOLS)
     asked = sorted((tmp_path / "asked").read_text().splitlines(), key=lambda line: TOOLS.index(line.split()[1]))
@@ -193,7 +193,7 @@ def test_missing_tool_is_reported_and_slow_tool_is_stopped(subject: Subject, tmp
 
 
 @pytest.mark.slow
-def test_kernel_program_reports_a_missing_driver(subject: Subject) -> None:
+def test_program_that_runs_a_kernel_for_a_tool_reports_a_missing_driver(subject: Subject) -> None:
     """The test runs the kernel program without a sanitizer or profiler."""
     status, log = CudaSanitizer((sys.executable, "-c", RUN)).run_tool("memcheck", [subject], timeout_s=60)
     if status == 0:
@@ -205,7 +205,9 @@ def test_kernel_program_reports_a_missing_driver(subject: Subject) -> None:
 RUN = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[7:]).returncode)"
 
 
-def test_kernel_program_initialises_only_triton_scratch_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_that_runs_a_kernel_initialises_only_triton_scratch_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Other workspaces stay uninitialised, so that initcheck finds a kernel that reads them before writing."""
     written = list[int]()
 
@@ -237,7 +239,7 @@ def test_kernel_program_initialises_only_triton_scratch_memory(tmp_path: Path, m
     assert written == [sizes["triton_global_scratch"]]
 
 
-def test_kernel_program_frees_the_buffers_of_a_case_before_the_next_case(
+def test_program_that_runs_a_kernel_frees_buffers_before_the_next_case(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise, an access out of bounds could hit a buffer of another case, which no tool reports."""

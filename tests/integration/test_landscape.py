@@ -80,7 +80,7 @@ def test_queries_return_trial_ranks_and_the_history_of_a_champion(stage: Stage, 
             bundle_of(session, Artefacts(tmp_path), champion.id, stage.now)
 
 
-def test_outcomes_are_sampled_and_stage_durations_are_summed_by_job_kind(stage: Stage) -> None:
+def test_ended_trials_are_sampled_and_stage_durations_are_summed_by_job_kind(stage: Stage) -> None:
     """Plots of a short search show all outcomes; plots of a long search show the fastest ones and an even sample."""
     search = stage.submit(budget={"trials": 14})
     list(stage.play())

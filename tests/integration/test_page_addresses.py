@@ -149,7 +149,7 @@ def test_every_form_of_compare_url_redirects_to_search_and_number(stage: Stage, 
     assert "Right: trial 0 search 2" in text
 
 
-def test_search_and_champion_pages_accept_the_filters_of_rest(page: httpx.Client) -> None:
+def test_search_and_champion_pages_accept_the_filters_of_the_rest_api(page: httpx.Client) -> None:
     both = text_of(page.get("/?state=finished&sort=oldest").text)
     assert both.index("N=64") < both.index("N=32")
     assert "N=64" not in text_of(page.get("/?text=N%3D32").text)

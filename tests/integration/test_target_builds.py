@@ -141,7 +141,7 @@ def test_estimate_compiles_only_for_the_target_and_runs_no_kernel(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_estimate_for_attention_has_the_expected_components(tmp_path: Path) -> None:
+def test_estimate_for_attention_ignores_copying_warps_and_counts_padded_keys(tmp_path: Path) -> None:
     estimator = Estimator(lambda: FakeCompiler(sm_89=64), tmp_path / "cache", tmp_path)
     assignment = work(tmp_path, STAND_IN, TARGET, family="sdpa", problem="B=2,H=8,S=500,D=64")
     tile = {"BLOCK_M": 64, "WARPS_M": 4, "BLOCK_N": 64, "COPY_TOGETHER": False, "K_STAGES": 1, "V_STAGES": 1}

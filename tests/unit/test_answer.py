@@ -41,7 +41,7 @@ def test_reference_may_be_a_variable_that_holds_a_function(tmp_path: Path, value
     assert read_answer(f"{tmp_path / 'own.py'}:f").parameters == ("x", "w")
 
 
-def test_variable_that_refers_to_itself_is_refused(tmp_path: Path) -> None:
+def test_variables_that_refer_to_each_other_are_refused(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("f = g\ng = f\ndef h(x): return x\n")
     with pytest.raises(InvalidInput, match=r"defines no function f; it has h"):
         read_answer(f"{tmp_path / 'own.py'}:f")

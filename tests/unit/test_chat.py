@@ -207,7 +207,7 @@ def test_api_key_echoed_by_the_service_is_neither_stored_nor_shown() -> None:
     assert KEY[:6] not in str(failed.value)
 
 
-def test_placeholder_api_key_does_not_change_the_answer() -> None:
+def test_answer_that_contains_the_placeholder_api_key_is_unchanged() -> None:
     with answering(completion("none of them")) as chat:
         assert replace(chat, key="none").ask(HELLO).text == "none of them"
 

@@ -273,7 +273,7 @@ def test_worker_token_is_read_from_an_option_or_a_file(tmp_path: Path) -> None:
         _token("given", file)
 
 
-def test_on_service_replaces_the_where_parameter_with_service_options() -> None:
+def test_on_service_decorator_replaces_the_service_argument_with_options() -> None:
     found: list[tuple[int, ServiceRef, bool]] = []
 
     @on_service

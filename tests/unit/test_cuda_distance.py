@@ -47,7 +47,7 @@ def formats(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 @pytest.mark.parametrize("dtype", DISTANCES)
-def test_each_code_has_the_same_value_on_gpu_and_host(formats: ctypes.CDLL, dtype: str) -> None:
+def test_every_number_code_has_the_same_value_on_gpu_and_host(formats: ctypes.CDLL, dtype: str) -> None:
     bits = stored(dtype).itemsize * 8
     every = np.arange(1 << min(bits, 16), dtype=np.uint64) << max(bits - 16, 0)  # upper bits of wide numbers
     codes = every.astype(f"uint{bits}").view(stored(dtype))

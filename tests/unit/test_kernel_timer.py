@@ -175,7 +175,7 @@ def test_timer_reports_the_last_buffer_set_of_its_sample() -> None:
         assert timer.last == order[(timer.calls - 1) % len(order)]
 
 
-def test_one_shot_timer_sends_no_order_of_buffer_sets() -> None:
+def test_timer_that_calls_every_buffer_set_once_sends_no_order() -> None:
     process = Process(10.0)
     sets = cast(Any, [object() for _ in range(7)])
     timer = KernelTimer(cast(KernelProcess, process), sets, rng=np.random.default_rng(0), once=True)
@@ -183,7 +183,7 @@ def test_one_shot_timer_sends_no_order_of_buffer_sets() -> None:
     assert (process.first, process.order, timer.last) == (0, b"", 6)
 
 
-def test_visits_repeat_the_first_buffer_set_and_use_each_other_set_once() -> None:
+def test_call_order_repeats_the_first_buffer_set_and_uses_every_other_set_once() -> None:
     visits = Visits(16, np.random.default_rng(0))
     orders = [visits.next(400) for _ in range(50)]
     for order in orders:

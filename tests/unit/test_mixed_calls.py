@@ -93,7 +93,7 @@ def test_mixed_calls_stop_at_their_minimum_number_if_the_time_is_used_up() -> No
     assert wrong(lambda x: 2 * x, seed=1, sets=2, budget_s=0.0) == (0, LEAST_MIXED_CALLS)
 
 
-def test_mixing_a_single_input_leaves_the_buffers_unchanged() -> None:
+def test_mixing_a_single_set_of_inputs_leaves_the_buffers_unchanged() -> None:
     contents = Contents([NumberBuffers(1.0)], np.random.default_rng(1), WeakKeyDictionary())
     ring = [NumberBuffers(1.0), NumberBuffers(1.0)]
     contents.mix(ring)

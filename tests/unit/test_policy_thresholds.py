@@ -83,7 +83,7 @@ def test_comparison_of_two_trials_trims_the_share_of_samples_set_in_the_policy()
 
 
 @pytest.mark.parametrize(("sets", "allowed"), [(2, 1.5), (4, 3.75), (6, 6.0), (64, 6.0)])
-def test_limit_on_slower_alternating_calls_comes_from_the_policy(sets: int, allowed: float) -> None:
+def test_limit_on_the_slowdown_of_alternating_calls_comes_from_the_policy(sets: int, allowed: float) -> None:
     arguments = [Argument(name="y", role="output", dtype="float32", shape=(4096,))]
     policy = Policy(max_ring_ratio=1.5, max_ring_ratio_of_caches=6.0)
     assert most_disagreement(arguments, sets, {"l1_bytes": 128 << 10}, policy) == allowed
@@ -110,14 +110,14 @@ def test_policy_thresholds_out_of_range_are_refused(wrong: dict[str, float]) -> 
 
 
 @pytest.mark.parametrize(("sets", "limit"), [(2, 1.25), (8, 4.0)])
-def test_limit_on_slower_alternating_calls_is_higher_for_many_memory_pages(sets: int, limit: float) -> None:
+def test_limit_on_the_slowdown_of_alternating_calls_is_higher_for_many_memory_pages(sets: int, limit: float) -> None:
     arguments = [Argument(name="y", role="output", dtype="float32", shape=(8_192,))]
     assert most_disagreement(arguments, sets, {"l1_bytes": 1 << 30}, Policy()) == limit
     assert most_disagreement(arguments, sets, {"l2_bytes": 1 << 30}, Policy()) == 1.25
 
 
 @pytest.mark.parametrize(("sets", "limit"), [(10, 1.25), (20, 4.0)])
-def test_limit_on_slower_alternating_calls_of_a_gpu_counts_two_copies_of_the_data(sets: int, limit: float) -> None:
+def test_slowdown_limit_of_alternating_gpu_calls_counts_two_copies_of_the_data(sets: int, limit: float) -> None:
     arguments = [Argument(name=name, role="input", dtype="float16", shape=(512, 512)) for name in "ab"]
     arguments.append(Argument(name="c", role="output", dtype="float16", shape=(512, 512)))
     limits = {"l2_bytes": 60 << 20}

@@ -105,7 +105,7 @@ def test_report_draws_no_conclusion_from_a_single_pair() -> None:
     assert "| FAST | false | true | 1 | 1.300× | – | 1.300× | one pair: not enough |" in text
 
 
-def test_report_counts_equal_binaries_once_and_shows_the_best_config_ratio() -> None:
+def test_report_counts_equal_binaries_once_and_shows_the_ratio_to_the_best_config() -> None:
     """The binary depends on FAST but not on BLOCK. With BLOCK=9, both values of FAST give the same binary."""
     binaries = {(block, fast): f"{fast}" for block in range(3) for fast in (True, False)}
     binaries |= {(9, True): "same", (9, False): "same"}

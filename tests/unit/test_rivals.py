@@ -95,7 +95,7 @@ def test_flashinfer_baseline_gets_ragged_queries_and_pages(monkeypatch: pytest.M
     np.testing.assert_array_equal(caches[0][1, :6].numpy(), inputs["k"][1].swapaxes(0, 1))
 
 
-def test_row_and_gemm_baselines_get_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_baselines_pass_the_arguments_that_their_library_expects(monkeypatch: pytest.MonkeyPatch) -> None:
     x, weight = np.ones((3, 8), np.float16), np.ones(8, np.float16)
     plain = {"rows": 3, "cols": 8, "residual": False, "dtype": "float16"}
     called = prepared(monkeypatch, Library(), "liger", "rmsnorm", plain, x=x, weight=weight)()
@@ -103,9 +103,6 @@ def test_row_and_gemm_baselines_get_their_options(monkeypatch: pytest.MonkeyPatc
     fused = {**plain, "residual": True}
     called = prepared(monkeypatch, Library(), "quack", "rmsnorm", fused, x=x, residual=x, weight=weight)()
     assert (called[0], called[2]["prenorm"]) == ("rmsnorm", True)
-    with pytest.raises(ValueError, match="overwrites the residual input"):
-        library = SimpleNamespace(norm=Library())
-        prepared(monkeypatch, library, "flashinfer", "rmsnorm", fused, x=x, residual=x, weight=weight)
     library = SimpleNamespace(activation=Library())
     _, (both,), _ = prepared(monkeypatch, library, "flashinfer", "swiglu", plain, gate=x, up=2 * x)()
     assert (tuple(both.shape), both[0, 0].item(), both[0, -1].item()) == ((3, 16), 1.0, 2.0)
@@ -123,5 +120,15 @@ def test_row_and_gemm_baselines_get_their_options(monkeypatch: pytest.MonkeyPatc
     a, b = np.ones((3, 8), np.float32), np.arange(32, dtype=np.float32).reshape(8, 4)
     found = prepared(monkeypatch, library, "deep-gemm", "gemm", product, a=a, b=b)()
     np.testing.assert_array_equal(found.numpy(), a @ b)
+
+
+def test_library_baselines_refuse_unsupported_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight = np.ones((3, 8), np.float16), np.ones(8, np.float16)
+    fused = {"rows": 3, "cols": 8, "residual": True, "dtype": "float16"}
+    with pytest.raises(ValueError, match="overwrites the residual input"):
+        library = SimpleNamespace(norm=Library())
+        prepared(monkeypatch, library, "flashinfer", "rmsnorm", fused, x=x, residual=x, weight=weight)
+    product = {"M": 3, "N": 4, "K": 8, "b_layout": "kn", "epilogue": "bias", "dtype": "bfloat16"}
+    a, b = np.ones((3, 8), np.float32), np.ones((8, 4), np.float32)
     with pytest.raises(ValueError, match="without an epilogue"):
-        prepared(monkeypatch, library, "deep-gemm", "gemm", {**product, "epilogue": "bias"}, a=a, b=b)
+        prepared(monkeypatch, SimpleNamespace(bf16_gemm_nt=Library()), "deep-gemm", "gemm", product, a=a, b=b)

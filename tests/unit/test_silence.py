@@ -16,7 +16,7 @@ LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 WORKER = WorkerView(id="w1", name="w1", host="here", devices=(DEVICE,), seen_at=LONG_AGO, silent_s=3.0)
 
 
-def test_contact_age_stated_by_the_service_overrides_the_local_clock() -> None:
+def test_seconds_since_contact_stated_by_the_service_override_the_local_clock() -> None:
     assert silence(WORKER) == 3.0 and worker_text(WORKER) == "connected"
     earlier = replace(WORKER, silent_s=None)
     assert silence(earlier, LONG_AGO + timedelta(seconds=7)) == 7.0

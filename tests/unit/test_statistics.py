@@ -154,7 +154,7 @@ def test_order_statistic_interval_has_the_published_ranks() -> None:
     assert order_interval([1.0] * 5000, 0.95).high == 1.0
 
 
-def test_unshared_noise_excludes_a_slowdown_of_both_series() -> None:
+def test_removing_shared_slowdowns_reveals_a_hidden_effect() -> None:
     rng = np.random.default_rng(3)
     shared = rng.lognormal(0, 0.5, 200)
     first, second = (time_us * shared * rng.lognormal(0, 0.01, 200) for time_us in (95.0, 100.0))
