@@ -31,7 +31,7 @@ _CONSTANT = frozenset(
         "signed unsigned const size_t ptrdiff_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t"
     )
 )
-"""Names in an assertion that do not depend on tunables."""
+"""Keywords and types, which do not depend on tunables."""
 
 
 def deciding_tunables(
@@ -67,13 +67,13 @@ def deciding_tunables(
 class _Source:
     """Conditions and macro definitions in the files of a source.
 
-    A file name is also a name. It depends on the conditions around the ``#include`` lines of the file.
+    A file is treated like a macro: its name depends on the conditions around the ``#include`` lines of the file.
 
     Attributes:
         tunables: tunables that determine the value of each macro that kernel-evo defines, by macro.
         constants: names that do not depend on tunables.
         lines: lines of each file.
-        around: names in the conditions around each line and its file, by the line's position.
+        around: names in the conditions around each line, and the name of its file, by the line's position.
         conditions: names in the conditions around the definitions of each name.
         values: names in the definitions of each macro.
         outside: True if the source includes headers outside the family, which may define any name.

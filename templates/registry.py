@@ -103,7 +103,7 @@ def broken() -> list[Broken]:
 
 
 def recordings() -> dict[str, Path]:
-    """Return the built-in recorded spaces by name."""
+    """Return the paths of the built-in recorded spaces, by name."""
     found = {path.name.removesuffix(".json.gz"): path for path in sorted(RECORDINGS.glob("*.json.gz"))}
     return {name: path for name, path in found.items() if not name.endswith(".t4")}
 

@@ -19,7 +19,7 @@ DESCRIBED = "kernel_evo_described"
 """Name of the user's kernel in a generated source if the kernel takes tensor descriptors."""
 
 MAP = "_kernel_evo_map"
-"""Suffix of the name of a generated parameter for the tensor map of another parameter."""
+"""Suffix of generated parameters: the parameter ``x_kernel_evo_map`` takes the tensor map of the parameter ``x``."""
 
 DIVISIBLE = 16
 """Triton optimises accesses to arrays whose address is a multiple of this number of bytes."""
@@ -41,7 +41,7 @@ TYPES: Mapping[str, str] = {
     "uint8": "u8",
     "bool": "i1",
 }
-"""Triton's names of dtypes, by dtype."""
+"""Triton's names of dtypes, by kernel-evo's names."""
 
 
 def rendered(text: str, implementation: Implementation, problem: Problem, variables: Mapping[str, Value]) -> str:

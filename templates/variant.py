@@ -109,7 +109,7 @@ def composed(
     Args:
         base, base_document: files and document of the family that defines the contract.
         parent, parent_document: files and document of the variant (or base family) from which the new variant is
-            derived. Keys and files that the proposal lacks are taken from them.
+            derived. Keys and files that the proposal lacks are taken from the parent.
         proposal: the submitted variant.
         kind: device kind of the implementation.
 

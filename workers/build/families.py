@@ -106,7 +106,7 @@ class Assignment:
 
     @cached_property
     def cases(self) -> tuple[CaseProblem, ...]:
-        """All correctness cases, the searched problem first."""
+        """All correctness cases, the searched problem first; only the searched problem if `timed_only` is True."""
         cases = self.copy.family.case_problems(self.terms.problem, self.terms.device.kind)
         return cases[:1] if self.timed_only else cases
 

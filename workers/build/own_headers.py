@@ -14,8 +14,8 @@ _TOOLKIT = "cuda_runtime.h"
 """File by which the folder of a CUDA toolkit is recognised."""
 
 _NO_SOURCES = (".py", ".toml", ".md")
-"""Suffixes of files in a family's folder that are not headers. They are used if a compiler does not report the files
-that it read."""
+"""Suffixes of files that are not headers. If a compiler does not report the files that it read, such files are
+among the files that it may have read."""
 
 
 def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:

@@ -44,7 +44,7 @@ class IdleClock:
         return taken_s
 
     def excuse(self, seconds: float) -> None:
-        """Subtract seconds in which no jobs were available from the idle time."""
+        """Subtract `seconds`, in which no jobs were available, from the idle time."""
         with self._lock:
             self._settle()
             self._still_s = max(0.0, self._still_s - seconds)

@@ -118,7 +118,7 @@ class Pipeline:
         return room if PORTIONS * room >= self._most else 0
 
     def add(self, leases: Sequence[tuple[Lease, Assignment]]) -> None:
-        """Start the builds of the jobs of one claim."""
+        """Add the jobs of one claim, and start their builds."""
         claimed_s, still_s = time.monotonic(), self._meter.take() if leases else 0.0
         for lease, work in leases:
             start = partial(self._pool.submit, self._build, lease, work)
@@ -128,9 +128,9 @@ class Pipeline:
         self._started(self._eligible() if self._batches else self._queue)
 
     def next(self, stopped: Callable[[], bool] = lambda: False) -> Pending | None:
-        """Wait until a job is built, remove it from the pipeline, and return it. The pipeline must not be empty.
+        """Wait until a job, or all jobs of a batch, are built. Remove a built job from the pipeline, and return it.
 
-        Return None as soon as `stopped` returns True.
+        The pipeline must not be empty. Return None as soon as `stopped` returns True.
         """
         eligible = self._eligible()
         futures = self._started(eligible)

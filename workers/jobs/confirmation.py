@@ -120,7 +120,7 @@ class Confirmation:
         return replace(report, resources={side: dict(self._built[side].resources) for side in self._sides})
 
     def _compared_first(self, request: Compare, missing: Mapping[str, str] = MappingProxyType({})) -> ConfirmReport:
-        """Return the report of a comparison in a new process. `missing` are reasons why baselines are left out."""
+        """Return the report of a comparison in a new process. `missing` contains the reasons for omitted baselines."""
         self._suspect = "challenger"
         self._say(1, "verifying")
         with self._fresh(1) as child:

@@ -36,7 +36,7 @@ from workers.runner import confinement
 from workers.runner.protocol import Open, Prove
 
 _POWER = 2
-"""Number that is appended to the seed of the search, for the random order of energy measurements."""
+"""Number that is appended to the seed of the process, for the random order of energy measurements."""
 
 
 @dataclass(frozen=True, kw_only=True)

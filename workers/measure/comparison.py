@@ -21,7 +21,7 @@ from workers.runner.protocol import Compare, Compared
 from workers.system.seconds import Seconds
 
 _ORDERS = 1
-"""Number that is appended to the seed of the search, for the random order of the timers in each round."""
+"""Number that is appended to the seed of the process, for the random order of the timers in each round."""
 
 
 def compare(bench: Bench, request: Compare) -> Compared:

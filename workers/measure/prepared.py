@@ -80,7 +80,7 @@ class Prepared:
 
 
 class Claim:
-    """Locks a device at the first request, if it is free then. Later requests get the same answer.
+    """Locks a device at the first call of `succeeds`, if the device is free. Later calls return the same result.
 
     As a context manager, it releases the device at the end of the block.
     """

@@ -63,7 +63,7 @@ def _is_own(pid: int) -> bool:
 
 
 def descends_from_here(pid: int) -> bool:
-    """Return True if this process, or one of its descendants, has started a running process."""
+    """Return True if a running process is a descendant of this process."""
     with contextlib.suppress(psutil.Error):
         return any(parent.pid == os.getpid() for parent in psutil.Process(pid).parents())
     return False

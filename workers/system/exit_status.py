@@ -29,6 +29,6 @@ def sent_from_outside(status: int) -> bool:
 
 
 def last_line(text: str) -> str:
-    """Return the last line that contains a letter or digit, except lines that only underline source code."""
+    """Return the last line that contains a letter or digit. Lines that only underline source code are skipped."""
     said = (line.strip() for line in reversed(text.splitlines()))
     return next((line for line in said if any(map(str.isalnum, line))), "")

@@ -200,7 +200,7 @@ class DeviceBuffers:
         self._sums = self._sum(self._inputs)
 
     def write_part(self, name: str, place: int | slice, value: Any) -> None:
-        """Raise an error, because inputs of GPU kernels are not changed during calls."""
+        """Raise `NotImplementedError`, because inputs of GPU kernels are not changed during calls."""
         raise NotImplementedError
 
     def rewrite(self, source: Buffers) -> None:

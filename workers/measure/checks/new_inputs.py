@@ -10,7 +10,7 @@ from workers.measure.family.expected_output import ExpectedOutput
 from workers.measure.verify import WrongAnswerError, judge
 
 _FURTHER = 0x66
-"""Number that is appended to the seed of the search, for inputs that differ from those of the cases."""
+"""Number that is appended to the seed of the process, for inputs that differ from those of the cases."""
 
 _FURTHER_S = 0.3
 """Seconds that a process may spend on drawing inputs and verifying calls on them."""

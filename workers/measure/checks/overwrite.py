@@ -116,7 +116,7 @@ def most_disagreement(
 
     The slowdown is relative to calls that repeat on one set. The maximum is higher if one set fits, at least partly,
     into a cache that may be too small for all sets: it grows from `max_ring_ratio` to `max_ring_ratio_of_caches` while
-    the total size of the sets grows from `_WHOLLY` times to once the size of the cache.
+    the total size of the sets grows from `_WHOLLY` times the size of the cache to its full size.
 
     Args:
         sets: number of buffer sets in the rotation.

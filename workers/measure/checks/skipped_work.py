@@ -41,7 +41,7 @@ from workers.measure.verify import WrongAnswerError
 from workers.runner.protocol import Compare
 
 _NEW, _OVERTAKEN, _RUNS = 0x6E, 0x6F, 0x70
-"""Numbers that are appended to the seed of the search, for new inputs, for changes of inputs during calls, and for the
+"""Numbers that are appended to the seed of the process, for new inputs, for changes of inputs during calls, and for the
 lengths of long runs."""
 
 _REPETITION_S = 0.5
