@@ -120,7 +120,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _report_abort(error: typer.Abort) -> Exit:
-    """Return the exit code after the user aborted a prompt of typer.
+    """Return the exit code after the user aborted a Typer prompt.
 
     Typer also raises `Abort` if a bytecode file is truncated. In this case, an error is printed.
     """

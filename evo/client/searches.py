@@ -110,7 +110,7 @@ class Searches(Calls):
     def every_trial(
         self, search_id: int, *, sort: Literal["number", "rank"] = "number", outcome: str | None = None
     ) -> Iterator[TrialView]:
-        """Yield all trials of a search. Pages are requested as needed."""
+        """Yield the trials of a search. Pages are requested as needed."""
         cursor: str | None = None
         while True:
             page = self.trials(search_id, sort=sort, outcome=outcome, cursor=cursor, limit=500)
@@ -136,7 +136,7 @@ class Searches(Calls):
         sort: str = "number",
         outcome: str | None = None,
     ) -> Iterator[str]:
-        """Yield the text of a file with all trials, in chunks as they arrive."""
+        """Yield the text of a file with the trials of a search, in chunks as they arrive."""
         parameters = {"sort": sort} | ({} if outcome is None else {"outcome": outcome})
         path = f"/searches/{search_id}/trials.{form}"
         with self._transport.stream(
@@ -206,7 +206,7 @@ class Variants(Calls):
         usd: float,
         repairs: int | None = None,
     ) -> ProposalView:
-        """Store a request to a language model before it is sent. `usd` is its maximum cost in US dollars."""
+        """Store a request to a language model before it is sent. `usd` is the request's maximum cost in US dollars."""
         body: dict[str, Any] = {
             "operator": operator,
             "information": information,

@@ -22,7 +22,7 @@ ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _LONGEST_WAIT_S = 30.0
-"""Longest `Retry-After`, in seconds, after which a request is retried. A longer one is an error."""
+"""Longest `Retry-After`, in seconds, for which a request is retried. With a longer one, the request fails."""
 _LONGEST_ASKED_S = 86_400
 """Maximum result of `retry_after_s`, in seconds."""
 

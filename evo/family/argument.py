@@ -1,4 +1,4 @@
-"""Kernel arguments: declared with expressions, and resolved to shapes and values for one problem."""
+"""Kernel arguments: as declared with expressions, and with their shapes and values for one problem."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -112,7 +112,7 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """A kernel argument resolved for one problem. Workspaces and scalars also depend on the config.
+    """A kernel argument with its shape or value for one problem. Workspaces and scalars also depend on the config.
 
     Attributes:
         shape: extents in elements; empty for a scalar.
@@ -199,7 +199,8 @@ class Argument:
             scope: values of all names in the argument's expressions.
 
         Raises:
-            InvalidInput: an extent is below 1, or an expression cannot be evaluated, e.g. because of a division by 0.
+            InvalidInput: an extent is below 1, a tolerance or initial value is out of range, or an expression cannot be
+                evaluated, e.g. because of a division by 0.
         """
         dtype = str(scope.get(self.dtype, self.dtype))
         return Operand(

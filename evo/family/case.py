@@ -19,7 +19,7 @@ class Case:
     Attributes:
         inputs: name of a distribution that ``inputs()`` of reference.py implements.
         changes: new values of problem fields, by field, as expressions over the fields of the searched problem.
-        hidden: True if proposers do not see the case. Its shape is never timed.
+        hidden: True if authors of variants do not see the case. Its problem is verified, but never timed.
         instead_of: name of an earlier case. This case runs only for configs that cannot run the earlier case. None if
             the case always runs.
         mixed: True if a verification may mix elements and rows of the case's inputs with those of other cases that

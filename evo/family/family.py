@@ -242,7 +242,8 @@ class Family:
         """Check that a device can compute this problem. Device kinds that run no kernels accept every problem.
 
         Raises:
-            InvalidInput: the device does not meet a requirement, or lacks the memory that the problem needs.
+            InvalidInput: the device does not meet a requirement, does not report a limit that the family uses, or lacks
+                the memory that the problem needs; or a shape or tolerance of a case is invalid.
         """
         if device.runs == "kernels":
             check_memory(self.operands(problem), device)
@@ -360,7 +361,7 @@ class Family:
         return None if launch is None else tuple(prod(each.grid) for each in launch.each)
 
     def operands(self, problem: Problem) -> tuple[Operand, ...]:
-        """Resolve the arguments that depend only on the problem: inputs, outputs and inouts."""
+        """Evaluate the arguments that depend only on the problem: inputs, outputs and inouts."""
         return tuple(
             argument.resolve(problem) for argument in self.arguments if not argument.local and argument.present(problem)
         )
@@ -370,13 +371,13 @@ class Family:
         return None if self.work_formula is None else self.work_formula.of(problem)
 
     def case_problems(self, problem: Problem, kind: DeviceKind) -> tuple[CaseProblem, ...]:
-        """Return each case with the problem that it derives from the searched problem."""
+        """Return each case with its problem, which is derived from the searched problem."""
         return tuple(self._case_problem(case, problem, kind) for case in self.cases)
 
     def case_changes(self) -> dict[str, dict[str, Value]] | None:
-        """Return the new values of the fields that each case changes in the default problem, by case and field.
+        """Return the changes of each case to the default problem, as new values by case and field.
 
-        Return None if a field has no default, so that there is no default problem.
+        The result is None if a field has no default, so that there is no default problem.
         """
         try:
             problem = self.problem()

@@ -133,7 +133,7 @@ class Implementation:
         return {name: expression.evaluate(scope) for name, expression in self.derived.items()}
 
     def operands(self, scope: Mapping[str, Value]) -> tuple[Operand, ...]:
-        """Resolve the arguments of the call. `scope` has the values of all names in the expressions."""
+        """Evaluate the arguments of the call. `scope` has the values of all names in the expressions."""
         return tuple(argument.resolve(scope) for argument in self.arguments if argument.present(scope))
 
     def launch(self, scope: Mapping[str, Value]) -> Launch | None:

@@ -191,7 +191,10 @@ def parse_problem(
 
 
 def _example(fields: Sequence[Field], given: str) -> str:
-    """Return an example such as ``N=64``. Its field is the first with the name or a value `given`, else the first."""
+    """Return an example such as ``N=64``, for the first field that has the name or accepts the value `given`.
+
+    If there is no such field, the example is for the first field.
+    """
     for field in fields:
         if given.strip().lower() == field.name.lower():
             return problem_key({field.name: field.example})

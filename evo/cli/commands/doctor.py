@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Result of one check.
+    """Result of one check of the command ``doctor``.
 
     Attributes:
         needed_for: feature that does not work without the checked item. Empty if no feature depends on this item alone.
@@ -191,7 +191,7 @@ def _cuda() -> Finding:
 
 
 def _sharing(devices: "list[Device]") -> Iterator[Finding]:
-    """Report for each GPU of this machine which other processes use it."""
+    """Report which other processes use each GPU of this machine."""
     from workers.backends.cuda.machine import nvml
 
     for device in devices:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 UNDECIDED = 5
-"""Maximum number of printed lines that are marked as unchecked."""
+"""Maximum number of unchecked lines to print after a failure."""
 
 
 def register(app: typer.Typer) -> None:
@@ -140,8 +140,8 @@ def _undecided(family: str) -> "Iterator[None]":
 def _print_undecided(family: str, failure: str) -> None:
     """Print to standard error the unchecked lines of a family that may have caused a failure.
 
-    An imported family marks its unchecked lines with a comment. Only the lines in the file, or in the table of
-    family.toml, that the failure names are printed; if there are none, all. At most `UNDECIDED` lines are printed.
+    An imported family marks its unchecked lines with a comment. If the failure names the file or the table of some of
+    these lines, only they are printed, else all. At most `UNDECIDED` lines are printed.
     """
     from evo.family.importing.writing import MARK
 

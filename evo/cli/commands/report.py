@@ -60,7 +60,7 @@ def report(
 ) -> None:
     """Write the report of a search as report.md and report.html.
 
-    The report contains the results, the tunable values that bring no gain, the cost, and a decision whether to keep
+    The report contains the results, the tunable values that gave no gain, the cost, and a decision whether to keep
     the champion. The command reads only the database, and needs no worker.
     """
     from evo.cli.files.writing import write_file, writing_to

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 CONFIGS = 4
 MINUTES = 2.0
-"""Default time limit of a search."""
+"""Default time limit of a search, in minutes."""
 
 _STRATEGY = "Strategy that chooses the configs."
 _DEVICE = "Device"
@@ -469,7 +469,7 @@ def _objective(*, cache: str, threads: int, launch: str, any_order: bool, target
 
 
 def _requirements(memory_gb: float | None, toolkit: "Sequence[str]") -> dict[str, object]:
-    """Return the request field for the requirements on devices, after checking them."""
+    """Check the requirements on devices, and return them as a field of the request."""
     from evo.device.requirements import Requirements, parse_toolkit
 
     required = Requirements(memory_gb=memory_gb, toolkit=dict(map(parse_toolkit, toolkit)))

@@ -24,10 +24,10 @@ _PADDING = 2
 """Number of spaces on the right of each column of `facts`."""
 
 _LEAST_VALUE = 8
-"""Minimum width of a value next to its name. With less space, the value is printed below the name."""
+"""Minimum width of a value next to its name, in characters. With less space, the value is printed below the name."""
 
 _FOLDED = 16
-"""A word longer than this, such as a whole config, may continue on the next line."""
+"""A word of more characters than this, such as a whole config, may continue on the next line."""
 
 
 def console(*, stderr: bool = False) -> "Console":
@@ -59,7 +59,7 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def written(path: object, what: str = "") -> str:
-    """Return a line which reports that a file or folder was written."""
+    """Return the line that reports a written file or folder."""
     return f"wrote {one_line(str(path))}{what}"
 
 

@@ -190,7 +190,7 @@ def _remaining_text(config: Config, shared: Config) -> str:
 
 
 def gains_text(gains: Sequence[Gain]) -> RenderableType:
-    """Return the gains over the default config and over the median random config."""
+    """Return the gains of a search over the default config and over the median random config, as text."""
     grid = facts()
     for gain in gains:
         grid.add_row(f"over {gain.over}", Text(gain.words, "" if gain.ratio is not None else "dim"))
@@ -248,7 +248,7 @@ def _rules(rules: Sequence[Rule]) -> Table:
 
 
 def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
-    """Return a search's champion: its config, time, interval, and speed-up."""
+    """Return the details of a champion as text: config, time with confidence interval, speed-ups, and decisions."""
     verdict = champion.verdict
     grid = facts()
     if champion.retired_reason is not None:
@@ -294,7 +294,7 @@ def _timed(champion: ChampionView, time: str) -> Text:
 
 
 def interval_text(interval: Interval, confidence: float) -> str:
-    """Return a time with its interval: ``812.3 µs (95% interval 809.1 µs to 815 µs)``."""
+    """Return a time with its confidence interval: ``812.3 µs (95% interval 809.1 µs to 815 µs)``."""
     span = f"{time_text(interval.low)} to {time_text(interval.high)}"
     return f"{time_text(interval.estimate)} ({confidence:.0%} interval {span})"
 

@@ -24,7 +24,7 @@ class SuiteResult:
         searched: the searched calls, each with one of its two searches: the second search (which tries the champions of
             similar problems) if it found the current champion, else the first search.
         left_out: reasons why calls were not searched, by name of the call.
-        measured: by family, the times or costs of the best configs of all calls on each problem of the family.
+        measured: times or costs of the best configs of a family on each of the family's problems, by family.
         interrupted: True if the user cancelled the run with a second Ctrl-C. A first Ctrl-C only ends the run early.
     """
 
@@ -49,7 +49,7 @@ class SuiteResult:
 
 
 def print_suite(out: Console, result: SuiteResult, size: int, where: str) -> None:
-    """Print the calls with their times, then for each family a set of at most `size` configs with the calls of each."""
+    """Print the calls with their times, then for each family at most `size` configs, with the calls of each config."""
     suite = result.suite
     out.print(styled("\n", (f"Suite {suite.name}", "bold")))
     rows = table("call", "family", "problem", ">time", "over the fastest baseline", "champion")

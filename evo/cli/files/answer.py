@@ -141,7 +141,7 @@ def _is_library(path: Path) -> bool:
 
 
 def _of_library(module: str, function: str) -> Answer:
-    """Return a function of an installed library. It gets the kernel's inputs in order."""
+    """Return a function of an installed library. The function takes the kernel's inputs in order."""
     try:
         found = getattr(importlib.import_module(module), function, None)
     except ImportError as error:
@@ -161,7 +161,7 @@ def _of_library(module: str, function: str) -> Answer:
 
 
 def _required(function: object) -> int | None:
-    """Return the number of parameters without a default; None if it is unknown."""
+    """Return the number of positional parameters without a default; None if this number is unknown or 0."""
     try:
         parameters = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
     except (TypeError, ValueError):

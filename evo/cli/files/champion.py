@@ -91,7 +91,7 @@ def ranking(client: Client, bundle: Bundle, count: int) -> Ranking:
 
 
 def successor(client: Client, retired: ChampionView) -> ChampionView | None:
-    """Return the current champion with the same family, problem, device and objective, or None."""
+    """Return the current champion for the same family, problem, device model and objective; None if there is none."""
     present = client.champions(family=retired.family, problem=retired.problem_key, device=retired.device_model).items
     return next((each for each in present if each.objective == retired.objective), None)
 

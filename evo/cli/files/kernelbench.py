@@ -24,7 +24,7 @@ _KEPT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "VIRTUAL_ENV", "OMP_NU
 def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]:
     """Write a family for a problem. Return the folder of the family, and the description of the problem.
 
-    The file is executed in a separate process, with limits and without the caller's environment variables.
+    The file is executed in a separate process, with limits and only a few of the caller's environment variables.
 
     Args:
         folder: folder to create. If None, the folder is in the working directory and has the name of the file.

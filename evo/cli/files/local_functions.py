@@ -18,7 +18,7 @@ FOLDERS_ABOVE = 4
 
 
 def with_local_functions(text: str, file: Path, within: Sequence[Path] = ()) -> tuple[str, tuple[str, ...]]:
-    """Return a source in which imports from local modules are replaced by the imported functions and constants.
+    """Return a source in which the imported functions and constants replace imports from local modules.
 
     Args:
         within: files that import `file`, directly or indirectly. An import of such a file is a cycle.

@@ -47,8 +47,9 @@ class Connection:
         return self._client
 
     def ask(self, question: "Callable[[Client], T]", on_silence: "Callable[[str], None] | None" = None) -> T:
-        """Call `question` with the client, and return the result. It is called again while the service is unavailable,
-        so its requests must be idempotent.
+        """Call `question` with the client, and return the result.
+
+        While the service is unavailable, `question` is called again, so its requests must be idempotent.
 
         Args:
             on_silence: function that is called once, with a message, if the service is unavailable for `QUIET_S`.

@@ -35,7 +35,7 @@ class NotStarted(EvoError, TimeoutError):
 
 
 class Local:
-    """Keeps a service running on a database while this process needs one.
+    """Keeps a service running on a database while this process needs the service.
 
     A service that already runs is used. If this service ends, this process starts a new service, so that several
     terminals can work on one database and end in any order. Child processes that die are restarted a limited number of
@@ -188,7 +188,7 @@ class Local:
             self._start_worker(url)
 
     def _end_extra_worker(self, url: str) -> None:
-        """If a worker of another machine is connected, stop the local worker that was started early."""
+        """If another worker is connected, stop the worker that this process started early."""
         if self._worker is not None and worker_connected(url, token=self._key, other_than=WORKER):
             self._worker.stop()
             self._worker = None

@@ -121,5 +121,5 @@ class LocalDatabase:
         return self.database.with_name(f"{self.database.name}.worker")
 
     def log(self, name: str) -> Path:
-        """Return the path of a child process's log."""
+        """Return the path of the log of the child process `name`."""
         return self.database.with_name(f"{self.database.name}.{name}.log")

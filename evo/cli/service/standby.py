@@ -94,7 +94,7 @@ class Standby:
         return cls()
 
     def take(self, subcommand: str) -> StandbyProcess | None:
-        """Return the process for a subcommand, or None. Each process is returned once."""
+        """Return the process for a subcommand; None if there is none. Each process is returned only once."""
         return self.processes.pop(subcommand, None)
 
     def end(self) -> None:

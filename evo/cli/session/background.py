@@ -16,7 +16,10 @@ from evo.errors import EvoError
 from evo.text.visible import visible
 
 Tell: TypeAlias = Callable[[dict[str, Any], int], None]
-"""Function that reports the start of a background search. Its arguments are the announcement and the process id."""
+"""Function that reports the start of a background search.
+
+Its arguments are the content of the file `announce` (see `evo.cli.session.session.run`) and the process id.
+"""
 
 START_S = 120.0
 LOOK_S = 0.1

@@ -1,4 +1,4 @@
-"""The request for a new search, checked as far as this is possible without a service."""
+"""The request for a new search, checked as far as possible without a service."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

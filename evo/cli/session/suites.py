@@ -131,7 +131,7 @@ class _Conductor:
             self._slice(self._entries[name])
 
     def finish(self) -> None:
-        """End every search, with a confirmation of its best config."""
+        """End every search. Unless the user cancelled the run, the best config of each search is confirmed."""
         ending: SearchCommand = "stop" if self._session.interrupts.count < 2 else "cancel"
         for entry in self._entries.values():
             if entry.view is None or entry.view.state in TERMINAL:

@@ -23,7 +23,7 @@ MOST = 10_000
 
 
 def read_warm_start(source: str) -> dict[str, Any]:
-    """Return the value of `warm_start` in the request for a search.
+    """Read recorded configs, and return them as the field `warm_start` of a search request.
 
     Args:
         source: path of a Kernel Tuner cache or of T4 results (``.json``, also gzipped), or the storage URL of an Optuna

@@ -50,7 +50,7 @@ _LIBRARY: Mapping[str, Mapping[int, str]] = {
     "assert": {},
     "__pipeline_memcpy_async": {0: "w", 1: "r"},
 }
-"""Accesses of library functions to the memory of their arguments (see `Access.kinds`), by index of the argument."""
+"""How library functions access the memory of their arguments (see `Access.kinds`), by function and argument index."""
 _ATOMIC = re.compile(r"_*(?:atomic|sync_)\w*")
 _LOADS = re.compile(r"_mm\w*(?:load|gather|prefetch)\w*|vld\d\w*|__ld\w+")
 _STORES = re.compile(r"_mm\w*(?:store|stream)\w*|vst\d\w*|__st\w+")
@@ -65,7 +65,7 @@ class Access:
     Attributes:
         kinds: each kind of access once, in the order of the code: ``r`` reads, ``w`` overwrites, ``c`` changes
             (``+=``), ``a`` changes atomically, ``u`` passes the pointer to a function that the file does not define.
-        unknown: name of such an undefined function; empty if there is none.
+        unknown: name of the first such undefined function; empty if there is none.
     """
 
     kinds: str = ""
@@ -73,7 +73,7 @@ class Access:
 
 
 class Accesses:
-    """The accesses of a function to its parameters, including accesses in functions and macros that it calls.
+    """How a function accesses the memory of its parameters, also in functions and macros that it calls.
 
     Only functions and macros of the same file are read. The statements are assumed to run in textual order.
     """
@@ -113,7 +113,7 @@ class Accesses:
         )
 
     def _passed(self, use: "_Use") -> Access:
-        """Return the accesses of a called function to the argument that a use passes to it."""
+        """Return how a called function accesses the argument that is passed to it."""
         given = self._helpers.get(use.callee, ())
         callee = next((each for each in given if len(each.parameters) == use.count), given[0] if given else None)
         if callee is None or use.argument >= len(callee.parameters):
@@ -156,7 +156,7 @@ class _Use:
 
 
 def _use(node: Node, body: Code, *, element: bool) -> _Use | None:  # noqa: PLR0911, PLR0912 - one case per kind of node
-    """Return the use of the name at a node; None if the node does not use the memory.
+    """Return how the name at a node is used; None if its memory is not used.
 
     Args:
         element: True if the name is a reference to an element; False if it is a pointer.

@@ -27,7 +27,7 @@ _MOST_CONFIGS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class DraftConstraint:
-    """A constraint of a draft.
+    """A constraint of a drafted family.
 
     Attributes:
         decide: what a person must check about the constraint; empty if nothing.
@@ -72,7 +72,7 @@ class Known:
 def tail_problem(
     known: Known, extents: Sequence[str], constraints: Sequence[DraftConstraint], powers: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return expressions for new extents, by extent. They violate no constraint that the default extents satisfy.
+    """Return expressions for changed extents, by extent. Configs that satisfied a constraint still satisfy it.
 
     The new values are distinct if possible. An extent that cannot be changed is left out.
 
@@ -134,7 +134,7 @@ def launch_constraints(
         left = number if re.fullmatch(r"\w+", number) else f"({number})"
         right = divisor if re.fullmatch(r"\w+", divisor) else f"({divisor})"
         if _may_fail(known, f"{left} % {right} == 0", fields=True):
-            because = "the launch in the source rounds down, so a remainder would not be computed"
+            because = "the launch in the source rounds down, so the last elements would be skipped"
             yield DraftConstraint(expression=f"{left} % {right} == 0", because=because)
 
 

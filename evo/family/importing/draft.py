@@ -27,7 +27,7 @@ ROLES = ("input", "output", "inout", "workspace")
 
 @dataclass(frozen=True, kw_only=True)
 class DraftField:
-    """A problem field of a draft.
+    """A problem field of a drafted family.
 
     Attributes:
         argument: parameter of the kernel that receives the value of the field; empty if there is none.
@@ -49,13 +49,13 @@ class DraftField:
 
 @dataclass(frozen=True, kw_only=True)
 class DraftArgument:
-    """An argument of a draft.
+    """An argument of a drafted family.
 
     Attributes:
         value: expression for the value of a scalar, or of an input with one element; empty if it is unknown.
         init: True if the buffer must contain zeros before each call.
         decide: what a person must check about the argument; empty if nothing.
-        dtype_decide: what a person must check about its dtype; empty if nothing.
+        dtype_decide: what a person must check about the dtype; empty if nothing.
     """
 
     name: str
@@ -71,7 +71,7 @@ class DraftArgument:
 
 @dataclass(frozen=True, kw_only=True)
 class DraftLaunch:
-    """A launch of a draft.
+    """A launch of a drafted family.
 
     Attributes:
         entry: function to start.
@@ -98,8 +98,8 @@ class Draft:
     Attributes:
         deterministic: False if the function adds floating-point numbers atomically.
         launches: launches of a call, in order; empty for a C function.
-        wrapper: C function to add to the source, which calls several functions in order; empty if the source has the
-            entry.
+        wrapper: C function to add to the source, which calls several functions in order; empty if the source defines
+            the entry.
         derived: expressions of derived values, by name.
         starts: configs to try first.
         descriptors: block extents of arguments that a Triton kernel takes as tensor descriptors, by argument. The

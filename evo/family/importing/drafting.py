@@ -295,7 +295,7 @@ def _instantiated(source: Source, function: Function) -> tuple[Function, dict[st
 
 
 def _host_constants(source: Source) -> dict[str, int]:
-    """Return the values of constants in host functions, by name. Constants that a macro can replace are left out."""
+    """Return the values of the integer constants in functions, by name, without constants that a macro can replace."""
     macros = {each.name for each in source.macros}
     return {name: value for name, value in named_constants(source.code).items() if name not in macros}
 

@@ -48,7 +48,7 @@ _Stride = tuple[int, tuple[str, ...]]
 _Sum = dict[tuple[str, ...], int]
 """Sum of products: the numeric factor of each product of names. Names of variables begin with a dot."""
 _HARDWARE = ("blockIdx.", "threadIdx.")
-"""Prefixes of variables that the extents of the launch limit."""
+"""Prefixes of variables whose upper limits are the extents of the launch."""
 _UNKNOWN = (f".{_UNCLEAR}",)
 """Placeholder for a part of an index that is not a sum of products, such as ``i / 2`` or ``order[i]``."""
 

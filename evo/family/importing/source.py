@@ -115,7 +115,7 @@ class Macro:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A source with its functions and macros. `code` is the source without comments."""
+    """A C, C++ or CUDA source with its functions and macros. `code` is the source without comments."""
 
     text: str
     code: Code
@@ -146,7 +146,7 @@ class Source:
         return ()
 
     def only(self, function: Function, replaced: Mapping[str, str]) -> Function:
-        """Return a function whose source has no bodies of other entry functions.
+        """Return the function in a copy of the source in which the bodies of other entry functions are empty.
 
         Calls of functions that only compute a value are inlined in the function's body.
 
@@ -189,7 +189,7 @@ class Source:
 
         Args:
             names: names of the macros.
-            declared: functions that are declared ``extern "C"``.
+            declared: names of functions to declare ``extern "C"``.
         """
         lines = self.text.split("\n")
         for name, node in ((each, _declaration(each, self)) for each in declared):

@@ -34,7 +34,7 @@ _AMOUNTS = frozenset({"/", "%", "*", "<<", ">>"})
 
 @dataclass(frozen=True, kw_only=True)
 class DraftTunable:
-    """A tunable of a draft, with plausible values.
+    """A tunable of a drafted family, with plausible values.
 
     Attributes:
         decide: what a person must check about the tunable; empty if nothing.

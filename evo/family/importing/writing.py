@@ -201,8 +201,7 @@ def _argument(each: DraftArgument, loosest: str, terms: str) -> Iterator[str]:
 
     Args:
         terms: number of terms in the sums of an output; empty for none. The error of a sum grows with this number.
-        loosest: tolerance of the least precise dtype of all arrays. The function may use this dtype for all its
-            calculations.
+        loosest: tolerance of the least precise dtype of all arrays. The kernel may use this dtype for all calculations.
     """
     yield "[[arguments]]"
     yield f'name = "{each.name}"'
@@ -262,8 +261,8 @@ class Answer:
         own_inputs: True if the code also defines ``inputs()``.
         modules: contents of the modules that the code imports from its own folder, by file name.
         library: library whose arrays the function takes: ``torch`` or ``jax``; empty for NumPy.
-        in_order: True if the function takes the kernel's inputs by position, in the kernel's order, whatever its
-            parameters are called.
+        in_order: True if the function takes the kernel's inputs by position, in the kernel's order, regardless of the
+            names of its parameters.
         inputs: number of inputs that such a function takes; None for all inputs.
     """
 

@@ -27,8 +27,8 @@ class Launch:
         grid: number of blocks, as (x, y, z).
         block: number of threads per block, as (x, y, z).
         shared_memory_bytes: dynamic shared memory per block.
-        tensor_maps: tensor maps that are passed after the arguments of the call.
-        maps_at: number of arguments that are passed before the tensor maps; None if all are.
+        tensor_maps: tensor maps to pass to the kernel.
+        maps_at: number of arguments to pass before the tensor maps; None to pass the maps after all arguments.
         programmatic: True for programmatic dependent launch (`Objective.launch == "pdl"`).
         entry: function to start. If empty, the implementation's entry is used.
         arguments: names of the arguments to pass, in the order of the function's parameters. If empty, all arguments of

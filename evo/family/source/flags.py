@@ -29,7 +29,10 @@ _FOLDERS = (
     "-I",
     "-L",
 )
-"""Options whose value is a folder, longest first. The value follows directly, after ``=``, or as the next flag."""
+"""Options whose value is a folder. The value follows directly, after ``=``, or as the next flag.
+
+An option comes before other options with which it begins.
+"""
 
 _HEADERS = frozenset(_FOLDERS) - {"--library-directory", "--library-path", "-L"}
 _VALUED = (

@@ -38,8 +38,8 @@ class FoundLaunch:
     """A launch in a source. Parts that cannot be written as expressions over the known names are empty.
 
     Attributes:
-        remainders: pairs of a dividend and a divisor. The launch rounds the quotient down, so a remainder would not be
-            computed.
+        remainders: pairs of a dividend and a divisor. The launch rounds their quotient down, so the last elements would
+            be skipped if the divisor does not divide the dividend.
         values: whole numbers that the source passes to parameters of the kernel, by parameter.
         literals: other numbers that the launch states for parameters, as text without a suffix, by parameter.
     """
@@ -53,7 +53,9 @@ class FoundLaunch:
 
 
 def found_launch(code: Code, kernel: str, parameters: Collection[str], names: Mapping[str, str]) -> FoundLaunch:
-    """Return the first launch of a kernel whose grid and block can be written as expressions.
+    """Return a launch of a kernel: the first whose grid and block can be written as expressions, else the first.
+
+    The result is an empty `FoundLaunch` if the source does not launch the kernel.
 
     Args:
         kernel: name of the kernel without namespaces and template arguments.
@@ -102,7 +104,7 @@ def computed_values(
 
 
 def named_constants(code: Code) -> dict[str, int]:
-    """Return the integer constants in functions of a source, e.g. ``constexpr int WARPS = 4;``, by name."""
+    """Return the values of the integer constants in a source, e.g. ``constexpr int WARPS = 4;``, by name."""
     found = dict[str, int]()
     for node in code.nodes("init_declarator"):
         around, value = code.parent(node), part(node, "value")

@@ -134,7 +134,7 @@ class Described:
 
 
 def described(value: Mapping[str, Any]) -> Described:
-    """Convert the JSON object that a separate process printed to a description."""
+    """Return the description that a JSON object from a separate process contains."""
     tensors = {
         name: tuple(Tensor(name=each["name"], dtype=each["dtype"], shape=tuple(each["shape"])) for each in value[name])
         for name in ("inputs", "outputs")
@@ -426,7 +426,14 @@ def _measured(model: TorchModel, sample: Values, arguments: Sequence[Tensor], sh
 
 
 def _errors(model: TorchModel, sample: Values, distribution: str) -> dict[str, float] | None:
-    """Return the relative error of each output; None if an output is zero or not finite, or if the file fails."""
+    """Return the relative L2 error of each output in the model's own precision, compared with the float64 result.
+
+    The result is None if an output is zero everywhere or not finite, or if the file fails on a distribution other than
+    ``own``.
+
+    Raises:
+        InvalidInput: on the distribution ``own``, the file fails, or equal inputs give different outputs.
+    """
     try:
         inputs = model.inputs(sample, distribution, np.random.default_rng(1))
         right, again = model.reference(sample, inputs), model.reference(sample, inputs)

@@ -66,7 +66,7 @@ class _Reader:
                 self._record(each.targets[0].id, each.value)
 
     def _record(self, name: str, value: ast.expr) -> None:
-        """Record the value of a name. If it is assigned several times, keep the longest expression.
+        """Record the value of a name. If the name is assigned several times, keep the longest expression.
 
         Shorter expressions are usually for other hardware or tests.
         """

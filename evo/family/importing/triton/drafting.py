@@ -36,7 +36,7 @@ from evo.text.suggestion import unknown
 from evo.trial import Value
 
 MOST_STARTS = 12
-"""Maximum number of configs of ``@triton.autotune`` that become starts. They are chosen evenly from a longer list."""
+"""Maximum number of configs of ``@triton.autotune`` that become starts. They are evenly spaced in a longer list."""
 
 _TUNABLE = re.compile(r"BLOCK|TILE|GROUP|SPLIT|UNROLL|CHUNK|NUM_STAGES|STEPS?\b|^B[MNKHD]$", re.IGNORECASE)
 _FLAG = re.compile(r"^(is|has|use|even|causal|with)_?|_?(output|causal|specialize|bias|mask)$", re.IGNORECASE)
@@ -53,7 +53,7 @@ _SIDE = re.compile(r"^B[MNKHD]$|(?:BLOCK|TILE).*_[MNKHDXY]$", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True)
 class _Tuning:
-    """Settings from a kernel's decorators."""
+    """Settings from ``@triton.autotune`` and ``@triton.heuristics`` of a kernel."""
 
     configs: Configs = field(default_factory=lambda: Configs(values=()))
     zeroed: tuple[str, ...] = ()

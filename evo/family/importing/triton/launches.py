@@ -100,7 +100,7 @@ class _Names(ast.NodeTransformer):
 
 
 class _HostNames(_Names):
-    """Also replaces host variables: with the parameter that receives the value, with a formula, or with a new name.
+    """Like `_Names`, but also replaces host variables with kernel parameters, formulas or new names.
 
     Attributes:
         made: new names, for numbers that the kernel does not receive, such as the rows in ``kernel[(x.shape[0],)](x)``.
@@ -178,7 +178,7 @@ def _is_formula(node: ast.expr | None) -> TypeGuard[ast.expr]:
 def found_grid(
     launches: Sequence[Launch], tree: ast.Module, known: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the grid of a launch, and the names in it that the kernel does not receive; empty tuples if unclear.
+    """Return the grid of a launch, and the names in it that the kernel does not receive; both empty if unclear.
 
     A launch whose grid needs no additional names is preferred.
 

@@ -56,7 +56,7 @@ class Kernel:
     """A function that is decorated with ``@triton.jit``.
 
     Attributes:
-        decorators: calls of other decorators, e.g. ``triton.autotune(…)``.
+        decorators: Triton's decorators with arguments, e.g. ``triton.autotune(…)``.
         node: syntax tree of the function.
     """
 
