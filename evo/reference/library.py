@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 LARGE_FLOPS = 5e10
-"""Number of operations that take CPU cores several seconds."""
+"""Number of floating-point operations for which CPU cores need several seconds."""
 
 LARGE_ELEMENTS = 1 << 25
 """Total number of array elements that CPU cores need a second or more to copy and round."""

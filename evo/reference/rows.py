@@ -57,7 +57,7 @@ _LOGITS: Mapping[str, tuple[float, float]] = {
     "large": (0.0, 40.0),
     "small": (0.0, 1e-3),
 }
-"""Mean and standard deviation by distribution."""
+"""Mean and standard deviation of the drawn numbers, by distribution of `logit_rows`."""
 
 _TOWERING = 120.0
 

@@ -89,7 +89,7 @@ class Portfolio:
     def _explored(self, seen: Observations, lasting: int, rng: np.random.Generator) -> Proposal | None:
         """Return a config that is far from all trials; None if all configs were proposed.
 
-        If the initial design has ended, but too few configs work, every second proposal is near a working config.
+        If the initial design has ended, but too few configs work, about half of the proposals are near working configs.
         """
         if len(seen.keys) >= lasting and seen.measured and rng.random() < NEIGHBOUR_SHARE:
             new = _new([self._neighbours], seen, rng)

@@ -18,7 +18,7 @@ CPU_ALIGNMENT, GPU_ALIGNMENT = 64, 16
 """Required alignment of input addresses on a CPU and on a GPU, in bytes."""
 
 MAX_DYNAMIC_SHARED = 8
-"""``CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES``."""
+"""Value of ``CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`` in the CUDA driver API."""
 
 KEPT_LAUNCHES = 256
 """Maximum number of cached launches of a kernel. They differ in scalar values and output shapes."""

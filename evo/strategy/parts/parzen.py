@@ -24,7 +24,7 @@ BANDWIDTH = 0.02
 """Standard deviation of the density kernel of an ordinal tunable, as a fraction of the number of values."""
 
 MIN_BANDWIDTH = 0.5
-"""Minimum standard deviation, in value indices. At this minimum, an adjacent value gets 12 % of the weight."""
+"""Minimum standard deviation, in value indices. At this minimum, an adjacent value gets about 11 % of the weight."""
 
 GOOD_SHARE = 0.1
 MAX_GOOD = 25

@@ -31,7 +31,7 @@ ELITES = 3
 
 
 STALE = 4
-"""Number of consecutive variants without a new best variant after which the model must try different algorithms."""
+"""Number of consecutive variants without a new best variant after which every second idea must be a new algorithm."""
 
 
 def stagnates(variants: Sequence[VariantView]) -> bool:
