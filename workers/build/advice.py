@@ -102,7 +102,7 @@ def _other_case(name: str, unit: Unit) -> str | None:
 
 
 MOST = 3
-"""Maximum number of macros for which advice is given."""
+"""Maximum number of macros, and of intrinsics, for which advice is given."""
 
 _UNKNOWN_OPTION = re.compile(
     r"nvrtc: error: unrecognized option (\S+) found|"

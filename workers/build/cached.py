@@ -34,11 +34,12 @@ from workers.system.exhaustion import refuse_exhaustion
 def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
     """Return the artefact of a unit from the cache, or compile the unit.
 
-    Failures are not cached, because a busy machine can cause a timeout. An artefact is not cached in four cases:
+    Failures are not cached, because a busy machine can cause a timeout. An artefact is not cached in five cases:
 
     - The compiler does not report the files that it read.
     - One of these files changed during the compilation.
-    - The source contains assembler code that may read files.
+    - The header folders contain too many files.
+    - The source or a file that was read may make the compiler read other files, e.g. by assembler code.
     - The source tests for headers whose names only a preprocessor can determine.
 
     Raises:

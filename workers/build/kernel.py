@@ -91,7 +91,7 @@ class Argument:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelFile:
-    """A binary, with the data needed to call it for the problem of one case."""
+    """A binary, with the data needed to call it for one problem. `launch` is None if the call is a plain function."""
 
     path: str
     entry: str

@@ -97,7 +97,7 @@ def _require_hope(bench: Bench, durations_us: Sequence[float], hopeless_us: floa
     """Stop the verification of a candidate that is far slower than the best trials.
 
     Raises:
-        HopelessError: the shortest call took longer than `hopeless_us`.
+        HopelessError: the shortest call took longer than `hopeless_us` and `_LEAST_HOPELESS_US`.
     """
     if hopeless_us is None or min(durations_us) <= max(hopeless_us, _LEAST_HOPELESS_US):
         return

@@ -212,7 +212,7 @@ class Ready:
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """Reply to `Verify`: the candidate is correct on all requested cases."""
+    """Reply to `Verify`: the candidate is correct on all requested cases. `cases` has the errors of the outputs."""
 
     cases: tuple[CaseError, ...]
     kind: Literal["verified"] = "verified"
@@ -246,6 +246,7 @@ class Compared:
         series: samples by name of the series. Sample i was taken in round i.
         baselines: samples by name of the baseline.
         unavailable: reasons why other baselines were not timed, by name of the baseline.
+        overwrite_check: result of the overwrite check, or None if it was not requested.
         answers: results of the output checks, by name of the candidate. Candidates with wrong outputs are also timed.
         seconds: durations of the steps of the comparison in seconds, in order.
     """

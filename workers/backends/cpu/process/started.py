@@ -276,9 +276,9 @@ def _readable_copy(library: Path) -> int | None:
 
 
 def _new_user() -> int:
-    """Return a user id that no other kernel process has, or 0 if this process is not root.
+    """Return a user id for a new kernel process, or 0 if this process is not root.
 
-    Processes of different users cannot access each other.
+    Kernel processes normally get different ids, because processes of different users cannot access each other.
     """
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         return 0
