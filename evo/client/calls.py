@@ -36,8 +36,8 @@ class Calls:
         Args:
             repeat: True if the service may execute the request twice.
             once: True to send an idempotency key, so that the service executes a retried request only once.
-            seen: entity tag of the state that the caller knows. The service refuses the request if its state differs.
-                None if the state does not matter.
+            seen: entity tag of the state that the caller knows. The service refuses the request if the state has a
+                different tag. None skips the check.
             timeout_s: seconds to wait for the response; None for the client's default.
         """
         options: dict[str, Any] = {} if timeout_s is None else {"timeout": patience(timeout_s)}

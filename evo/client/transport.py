@@ -325,7 +325,7 @@ def from_json(text: str, shape: type[T], *, what: str) -> T:
     """Parse a JSON text, and return its value of type `shape`.
 
     Args:
-        what: noun for the text in the error.
+        what: noun that names the text in the error message.
 
     Raises:
         ServiceError: the value does not have this type.

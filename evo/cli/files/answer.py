@@ -16,7 +16,7 @@ from evo.text.encoding import not_utf8, python_text
 
 _LIBRARIES = ("torch", "jax")
 _FROM_NUMPY = frozenset({"from_numpy", "as_tensor", "tensor", "asarray", "array"})
-"""PyTorch and JAX functions that convert NumPy arrays. A reference that calls one takes NumPy arrays."""
+"""PyTorch and JAX functions that convert NumPy arrays. A reference that calls one of them takes NumPy arrays."""
 
 
 def read_answer(reference: str) -> Answer:

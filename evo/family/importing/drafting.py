@@ -273,7 +273,7 @@ def _definitions(macros: Sequence[Macro]) -> dict[str, list[int]]:
 
 
 def _instantiated(source: Source, function: Function) -> tuple[Function, dict[str, str]]:
-    """Return the function after replacing its template parameters, and the types of the source by alias.
+    """Return the function with arguments for its template parameters, and the types of the source's aliases, by alias.
 
     The template arguments are those of an instantiation or a launch in the source. A missing argument gets the
     parameter's default if there is one, else ``float`` for a type and ``1`` for a value.

@@ -279,7 +279,7 @@ INSTALL = "pip install mcp"
 
 
 class McpMissing(EvoError):
-    """The SDK of the Model Context Protocol is not installed."""
+    """The Model Context Protocol SDK is not installed."""
 
 
 @on_service

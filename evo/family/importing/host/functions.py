@@ -1,6 +1,6 @@
 """Finds the code of a CUDA source that only a host compiler understands, so that NVRTC can skip it.
 
-NVRTC compiles neither host functions nor headers of the host. NVRTC defines ``__CUDACC_RTC__``, and nvcc does not.
+NVRTC compiles neither host functions nor host headers. NVRTC defines ``__CUDACC_RTC__``, and nvcc does not.
 """
 
 import re
@@ -90,7 +90,7 @@ def _host_code(code: Code) -> Iterator[Node]:
 
 
 def _is_host_function(node: Node, device: Set[str]) -> bool:
-    """Return True if a node declares a function without device code.
+    """Return True if a node declares or defines a host function.
 
     A word in capitals may be a macro for ``__device__``, so a function with such a word is not a host function.
     """

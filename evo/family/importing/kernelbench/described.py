@@ -361,7 +361,7 @@ def _elements(shapes: Shapes) -> int:
 
 
 def _smaller(shapes: Fitted, file: _File) -> dict[str, int]:
-    """Return a problem with at most `SAMPLE` elements, or with the fewest that the file accepts, by field."""
+    """Return the fields of a problem with at most `SAMPLE` elements, or with the fewest that the file accepts."""
     values = dict(shapes.fields)
     while _elements(values_of(shapes.shapes, values)) > SAMPLE:
         for name in sorted(values, key=lambda each: -values[each]):

@@ -89,7 +89,7 @@ class Shapes:
 
     Args:
         extents: names of the problem fields that are extents, the outermost first.
-        outer: the extents in the grid.
+        outer: the names in the expressions of the grid.
     """
 
     def __init__(self, kernel: Kernel, extents: Sequence[str], outer: Collection[str]) -> None:
@@ -142,7 +142,7 @@ class Shapes:
         return found | ({*self._outer} if any(programs) else set())
 
     def _parts(self, node: ast.expr | None, stop: Collection[str]) -> Iterator[ast.AST]:
-        """Yield the parts of a value, and of the values of the variables in it that are not in `stop`."""
+        """Yield the syntax nodes of a value, and of the values of its variables, except variables in `stop`."""
         waiting, seen = [node] if node is not None else [], {*stop}
         while waiting:
             for each in ast.walk(waiting.pop()):
