@@ -208,7 +208,8 @@ class VariantDesk:
             same = _implementation(family.document) == own
             if same and _sources(files_of(session, self.artefacts, family)) == sources:
                 raise Conflict(
-                    f"variant {row.number} of search {base_id} has the same files; change them, or wait for its result"
+                    f"variant {row.number} of search {base_id} has the same files; change your files, or wait for the "
+                    "result of that variant"
                 )
 
     def _store_family(self, session: Session, made: _Composed, now: datetime) -> None:

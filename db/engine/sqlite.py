@@ -265,7 +265,7 @@ def refuse_foreign(location: str, tables: Sequence[str]) -> None:
     """
     if tables and "alembic_version" not in tables:
         raise EvoError(
-            f"database {location}: it is not a kernel-evo database (its tables: {', '.join(sorted(tables)[:3])}). "
+            f"database {location} is not a kernel-evo database (its tables: {', '.join(sorted(tables)[:3])}). "
             "Nothing was written to it. Use another --db"
         )
 

@@ -58,7 +58,7 @@ class Table:
         return list(self._content)
 
     def done(self) -> None:
-        """Refuse the keys that were not read."""
+        """Raise `InvalidInput` for the first key that was not read, if there is one."""
         for key in self.unread():
             raise InvalidInput(self.field(key), unknown(key, self._asked, "keys of this table"))
 
@@ -92,7 +92,10 @@ class Table:
         return value
 
     def line(self, key: str, default: str | None = None, *, what: str = "") -> str:
-        """Return the value of a key, which must be a string without line breaks or invisible characters."""
+        """Return the value of a key, which must be a string without line breaks or invisible characters.
+
+        See `text` for the arguments.
+        """
         return refuse_invisible(self.field(key), self.text(key, default, what=what))
 
     def choice(self, key: str, choices: Sequence[str]) -> str:

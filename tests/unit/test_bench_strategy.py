@@ -295,7 +295,7 @@ def test_published_optuna_runs_match_the_current_version_of_the_contestant(
         assert all(len(set(run.places)) == BUDGET for run in runs.values())
 
 
-def test_score_of_a_contestant_with_short_runs_uses_its_final_best_time(tmp_path: Path) -> None:
+def test_comparison_by_time_continues_a_short_run_with_its_best_config(tmp_path: Path) -> None:
     path, archive = next(paths(SPACES)), Archive(tmp_path)
     space = load(path)
     slow, quick = replace(_contestant("slow"), share=0.5, brief=True), replace(_contestant("quick"), share=0.2)

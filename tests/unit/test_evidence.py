@@ -124,7 +124,7 @@ def test_cuda_challenger_needs_no_process_separation() -> None:
     assert decided(replace(WHOLE, environment={}), "cuda", replace(POLICY, min_separation="full")).promote
 
 
-def test_challenger_on_a_replay_device_needs_only_samples() -> None:
+def test_challenger_on_a_replay_device_is_promoted_without_correctness_evidence() -> None:
     samples = ConfirmReport(challenger=FAST, challenger_again=FAST)
     assert decided(samples, "replay").promote
     assert not decided(samples, "estimate").promote

@@ -152,7 +152,7 @@ def test_kernel_that_computes_in_long_pauses_between_batches_is_refused(
 def test_batch_pauses_for_an_input_change_and_ends_after_one_more_call() -> None:
     pace, changes = SharedPace(), list[str]()
     pace.begin()
-    words = pace.segment.bytes_of(pace.segment.rooms[0]).data.cast("Q")
+    words = pace.segment.bytes_of(pace.segment.regions[0]).data.cast("Q")
     words[0], words[17] = 5, 1  # the loop waits after five calls
     assert pace.change_between(lambda: changes.append("made"), lambda: True) == 5
     assert (changes, words[16], pace.halted) == (["made"], 3, True)

@@ -185,7 +185,7 @@ def test_invalid_triton_descriptors_are_refused(tmp_path: Path, old: str, new: s
         (
             "default = 2048",
             "default = 2044",
-            "a row of `a` has 4088 bytes, but a descriptor requires a multiple of 16",
+            "a row of `a` is 4088 bytes long; its length must be a multiple of 16 bytes",
         ),
         ('of = "a"\n', 'of = "a"\nshape = ["M", "K + 8"]\n', "like `a` "),
     ],

@@ -70,7 +70,7 @@ class Runner:
         """Return the reply to one request. Failures are also replies."""
         try:
             return self._answer(request)
-        except Exception as error:  # noqa: BLE001 - a bug of kernel-evo is not reported as a crash
+        except Exception as error:  # noqa: BLE001 - a bug in kernel-evo is not reported as a crash
             return _failure(error, request)
 
     def _answer(self, request: Request) -> Reply:

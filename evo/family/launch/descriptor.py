@@ -70,7 +70,7 @@ class DescriptorFormula:
             raise InvalidInput(field, f"shape {shape} {text}")
         row = shape[-1] * stored(operand.dtype).itemsize
         if len(shape) > 1 and row % ALIGNMENT:
-            reason = f"a row of `{self.of}` has {row} bytes, but a descriptor requires a multiple of {ALIGNMENT}"
+            reason = f"a row of `{self.of}` is {row} bytes long; its length must be a multiple of {ALIGNMENT} bytes"
             raise InvalidInput(field, f"{reason}; exclude such problems with [[triton.requires]]")
         return found
 
@@ -102,7 +102,7 @@ def _read(table: Table, call: Sequence[Argument], scope: Scope) -> DescriptorFor
         raise InvalidInput(table.field("of"), unknown(made.of, list(buffers), "array arguments"))
     argument = buffers[made.of]
     if argument.alignment % ALIGNMENT:
-        reason = f"a descriptor requires that the address of `{made.of}` is a multiple of {ALIGNMENT} bytes"
+        reason = f"a descriptor requires that the address of `{made.of}` is aligned to {ALIGNMENT} bytes"
         raise InvalidInput(table.field("of"), f"{reason}; set `alignment = {ALIGNMENT}` for the argument")
     axes = len(made.shape or argument.shape)
     if not 1 <= axes <= MOST_AXES or len(made.block) != axes:

@@ -92,7 +92,8 @@ class MapFormula:
         row = found.shape[-1] * size
         if len(found.shape) > 1 and row % 16:
             raise InvalidInput(
-                self.shape[-1].field, f"a row has {row} bytes for this problem, but must have a multiple of 16"
+                self.shape[-1].field,
+                f"a row is {row} bytes long for this problem; its length must be a multiple of 16 bytes",
             )
         for expression, extent in zip(self.box, found.box, strict=True):
             if not 1 <= extent <= MOST_OF_A_BOX:

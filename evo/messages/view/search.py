@@ -114,8 +114,7 @@ class ProvingView:
         trial: the challenger's number; None for an ablation.
         since: time at which a worker started the job; None while the job is queued.
         elapsed_s: seconds since the job started.
-        number: position, from 1, of the confirmation in its series: the confirmations that began after the same number
-            of trials.
+        number: position, from 1, among the confirmations that began after the same number of trials (a series).
         planned: expected number of confirmations in the series. It grows if confirmed times are longer than quick
             times, and shrinks if a trial is promoted.
         left_s: expected seconds until the job ends, from the times of earlier confirmations. None if the job is queued,

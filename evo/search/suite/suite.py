@@ -71,9 +71,7 @@ class Suite:
         kept = tuple(call for call in self.calls if call.family == family)
         if not kept:
             families = sorted({call.family for call in self.calls})
-            raise InvalidInput(
-                "FAMILY", f"suite {self.name} has no call of this family: {unknown(family, families, 'families')}"
-            )
+            raise InvalidInput("FAMILY", f"suite {self.name}: {unknown(family, families, 'families')}")
         return replace(self, calls=kept)
 
 

@@ -783,14 +783,14 @@ static void *anywhere(void) {
 
 /* Map a segment. The payload contains the offsets of pages that become inaccessible. The file is sent as a descriptor. */
 static void map(const struct request *request) {
-    uint64_t *holes = malloc(request->bytes + 1);
+    uint64_t *pages = malloc(request->bytes + 1);
     char control[CMSG_SPACE(sizeof(int))], byte;
     struct iovec one = {&byte, 1};
     struct msghdr message = {.msg_iov = &one, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    if (!holes || recvmsg(channel, &message, 0) != 1 || !CMSG_FIRSTHDR(&message)) _exit(1);
+    if (!pages || recvmsg(channel, &message, 0) != 1 || !CMSG_FIRSTHDR(&message)) _exit(1);
     int file;
     memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof file);
-    receive(holes, request->bytes);
+    receive(pages, request->bytes);
     const size_t size = request->count;
     if (limited) allow_memory(size + 2 * APRON);
     char *whole = mmap(anywhere(), size + 2 * APRON, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -800,12 +800,12 @@ static void map(const struct request *request) {
     if (base == MAP_FAILED) {
         answer(FAILED, NULL, strerror(errno));
     } else {
-        for (size_t hole = 0; hole < request->bytes / sizeof *holes; hole++) mprotect(base + holes[hole], PAGE, PROT_NONE);
+        for (size_t index = 0; index < request->bytes / sizeof *pages; index++) mprotect(base + pages[index], PAGE, PROT_NONE);
         const uint64_t values[6] = {(uint64_t)(uintptr_t)base};
         if (request->flags & PACED) pace = (struct pace *)base;
         answer(0, values, NULL);
     }
-    free(holes);
+    free(pages);
 }
 
 /* Store the arguments of calls. The payload contains the arguments for each set, then the memory writes before calls. */

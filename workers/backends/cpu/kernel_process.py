@@ -387,9 +387,9 @@ class KernelProcess:
             raise failed
 
     def _request_map(self, segment: Segment, use: int = 0) -> None:
-        holes = struct.pack(f"={len(segment.holes)}Q", *segment.holes)
-        request = header(MAP, len(holes), segment.size, 0, use | WRITABLE * segment.writable)
-        self._process.send_file(request, segment.descriptor(), holes)
+        pages = struct.pack(f"={len(segment.guard_pages)}Q", *segment.guard_pages)
+        request = header(MAP, len(pages), segment.size, 0, use | WRITABLE * segment.writable)
+        self._process.send_file(request, segment.descriptor(), pages)
 
     def _send(self, message: bytes) -> None:
         self._require_silence()

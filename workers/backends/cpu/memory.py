@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.backends import Buffers, Placement, Remembered
-from workers.backends.cpu.segment import PAGE_BYTES, Room, Segment
+from workers.backends.cpu.segment import PAGE_BYTES, Region, Segment
 from workers.backends.distance import POISON, Distance, distance
 from workers.backends.scalars import scalar
 from workers.build.kernel import Argument
@@ -32,17 +32,17 @@ class GuardedArray:
 
     Args:
         segment: segment that contains the array. If None, a new segment is created.
-        room: range of the segment for the array. If None, the first range is used.
+        region: range of the segment for the array. If None, the first range is used.
 
     Attributes:
         offset: offset of the data in the segment.
     """
 
-    def __init__(self, argument: Argument, segment: Segment | None = None, room: Room | None = None) -> None:
+    def __init__(self, argument: Argument, segment: Segment | None = None, region: Region | None = None) -> None:
         self.argument = argument
         self.segment = segment or Segment([argument.bytes], writable=argument.written)
-        self._room = room or self.segment.rooms[0]
-        self._whole = self.segment.bytes_of(self._room)
+        self._region = region or self.segment.regions[0]
+        self._whole = self.segment.bytes_of(self._region)
         self._settle(GUARD_BYTES)
 
     def place(self, placement: Placement, number: int = 0) -> None:
@@ -78,7 +78,7 @@ class GuardedArray:
 
     def _settle(self, start: int) -> None:
         end = start + self.argument.bytes
-        self.offset = self._room.start + start
+        self.offset = self._region.start + start
         self.bytes = self._whole[start:end]
         self.values: NDArray[Any] = self.bytes.view(self.argument.stored).reshape(self.argument.shape)
         self._bands = {"before": self._whole[:start], "after": self._whole[end:]}
@@ -165,7 +165,7 @@ class HostBuffers:
 
     def siblings(self, count: int) -> list[Buffers]:
         written = [argument for argument in self.arguments if argument.written]
-        sets = guarded_sets(written, count, holes=False)
+        sets = guarded_sets(written, count, guard_pages=False)
         return [HostBuffers(self.arguments, self._inputs, arrays=arrays, sharing=self) for arrays in sets]
 
     def rewrite(self, source: Buffers) -> None:
@@ -227,17 +227,17 @@ def host_sets(arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]],
     """Return `count` buffer sets with copies of the same inputs. Two segments contain all sets."""
     originals = [_original(each) for each in arguments if each.role == "inout"]
     placed = [*(each for each in arguments if each.role != "scalar"), *originals]
-    sets = guarded_sets(placed, count, holes=count == 1)
+    sets = guarded_sets(placed, count, guard_pages=count == 1)
     return [HostBuffers(arguments, inputs, arrays=arrays) for arrays in sets]
 
 
-def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> list[dict[str, GuardedArray]]:
+def guarded_sets(arguments: Sequence[Argument], count: int, *, guard_pages: bool) -> list[dict[str, GuardedArray]]:
     """Return `count` sets of arrays by argument name.
 
     One segment contains the arrays that kernels only read. A second segment contains all other arrays.
 
     Args:
-        holes: True to make the memory between two arrays inaccessible to kernel processes.
+        guard_pages: True to make the memory between two arrays inaccessible to kernel processes.
     """
     made: list[dict[str, GuardedArray]] = [{} for _ in range(count)]
     for writable in (False, True):
@@ -245,11 +245,11 @@ def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> l
         if not chosen:
             continue
         segment = Segment([argument.bytes for _ in range(count) for argument in chosen], writable=writable)
-        if not holes:
-            segment.holes.clear()
-        rooms = iter(segment.rooms)
+        if not guard_pages:
+            segment.guard_pages.clear()
+        regions = iter(segment.regions)
         for arrays in made:
-            arrays.update({argument.name: GuardedArray(argument, segment, next(rooms)) for argument in chosen})
+            arrays.update({argument.name: GuardedArray(argument, segment, next(regions)) for argument in chosen})
     return made
 
 

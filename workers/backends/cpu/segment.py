@@ -17,7 +17,7 @@ _NUMBERS = count()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
+class Region:
     """Range of a segment for one array and the guard bands around it.
 
     Attributes:
@@ -32,8 +32,8 @@ class Room:
 class Segment:
     """An anonymous file that is mapped into this process and into kernel processes.
 
-    Each array has its own range of the file (`Room`), with space for its guard bands. One page separates neighbouring
-    ranges.
+    Each array has its own range of the file (`Region`), with space for its guard bands. One page separates neighbouring
+    regions.
 
     Args:
         sizes: size of each array in bytes.
@@ -42,22 +42,22 @@ class Segment:
     Attributes:
         number: number of the segment, unique in this process.
         size: total size in bytes.
-        rooms: range of each array, in the order of `sizes`.
-        holes: offsets of the separating pages that kernel processes cannot access. At first, these are all separating
-            pages. A caller may clear the list before a kernel process maps the segment.
+        regions: range of each array, in the order of `sizes`.
+        guard_pages: offsets of the separating pages that kernel processes cannot access. At first, these are all
+            separating pages. A caller may clear the list before a kernel process maps the segment.
     """
 
     def __init__(self, sizes: Iterable[int], *, writable: bool) -> None:
         self.number = next(_NUMBERS)
         self.writable = writable
-        self.rooms, self.holes, end = [], [], 0
+        self.regions, self.guard_pages, end = [], [], 0
         for size in sizes:
             if end:
-                self.holes.append(end)
+                self.guard_pages.append(end)
                 end += PAGE_BYTES
-            room = Room(start=end, bytes=2 * _FIRST_BYTES + -(-size // PAGE_BYTES) * PAGE_BYTES)
-            self.rooms.append(room)
-            end += room.bytes
+            region = Region(start=end, bytes=2 * _FIRST_BYTES + -(-size // PAGE_BYTES) * PAGE_BYTES)
+            self.regions.append(region)
+            end += region.bytes
         self.size = max(end, PAGE_BYTES)
         self._file = _unnamed_file()
         try:
@@ -71,9 +71,9 @@ class Segment:
         if (file := getattr(self, "_file", None)) is not None:
             os.close(file)
 
-    def bytes_of(self, room: Room) -> NDArray[np.uint8]:
-        """Return a view of all bytes of an array's range, shape (room.bytes,)."""
-        return np.frombuffer(self._memory, np.uint8, room.bytes, room.start)
+    def bytes_of(self, region: Region) -> NDArray[np.uint8]:
+        """Return a view of all bytes of a region, shape (region.bytes,)."""
+        return np.frombuffer(self._memory, np.uint8, region.bytes, region.start)
 
     def descriptor(self) -> int:
         """Return a new file descriptor of the segment, which the caller must close.

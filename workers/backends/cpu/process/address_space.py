@@ -80,8 +80,8 @@ class AddressSpace:
         for segment, base in self._bases.values():
             inside = range(base, base + segment.size)
             around = range(base - APRON_BYTES, base), range(inside.stop, inside.stop + APRON_BYTES)
-            holes = (range(base + hole, base + hole + PAGE_BYTES) for hole in segment.holes)
-            yield Fence(inside=inside, closed=(*around, *holes))
+            guard_pages = (range(base + page, base + page + PAGE_BYTES) for page in segment.guard_pages)
+            yield Fence(inside=inside, closed=(*around, *guard_pages))
 
     def _address(self, array: GuardedArray) -> int:
         return self._bases[array.segment.number][1] + array.offset

@@ -29,7 +29,7 @@ class SharedPace:
 
     def __init__(self) -> None:
         self.segment = Segment([8 * _WORDS], writable=True)
-        self._words = self.segment.bytes_of(self.segment.rooms[0]).data.cast("Q")
+        self._words = self.segment.bytes_of(self.segment.regions[0]).data.cast("Q")
         self.halted = False
         self._fence = Lock()
 
