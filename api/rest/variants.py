@@ -150,7 +150,11 @@ Tokens = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 
 class ProposalBody(Body):
-    """A request that will be sent to a language model. `usd` is its maximum cost."""
+    """A request that will be sent to a language model. `usd` is its maximum cost in US dollars.
+
+    `operator` is the kind of change that the model is asked to make. `information` is what the prompt shows: ``task``,
+    ``elites`` or ``insights``. `repairs` is the number of the failed proposal that this request repairs.
+    """
 
     operator: Name
     information: Name
@@ -161,7 +165,10 @@ class ProposalBody(Body):
 
 
 class AnswerBody(Body):
-    """The answer of a language model. If the request failed, `answer` is empty and `error` gives the reason."""
+    """The answer of a language model. If there is none, `answer` is empty.
+
+    `error` is the reason why there is no usable variant. `insight` is what the model learned from earlier results.
+    """
 
     answer: LongText = ""
     tokens_in: Tokens = 0

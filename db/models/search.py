@@ -157,6 +157,9 @@ class ProposalRow(Base):
     `number` counts the proposals of a search from 1. The row is stored before the request is sent. `usd` is first the
     maximum cost of the request, so that the cost is counted even if the program is killed. When the answer arrives,
     `usd` becomes the actual cost.
+
+    `operator` is the kind of change that the model is asked to make, and `information` is what the prompt shows:
+    ``task``, ``elites`` or ``insights``. `repairs` is the number of the failed proposal that this one repairs.
     """
 
     __tablename__ = "proposals"

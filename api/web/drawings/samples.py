@@ -75,6 +75,7 @@ class Series:
     Attributes:
         place: index that selects the colour and the shape of the points.
         base: vertical position of the histogram.
+        median, spread: median and interquartile range of the samples, as text.
         outlying: number of samples outside the drawn range.
     """
 
@@ -96,7 +97,12 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """Traces and histograms of series on a common time scale. `summary` describes them in words."""
+    """Traces and histograms of series on a common time scale. `summary` describes them in words.
+
+    Attributes:
+        time_marks, order_marks: ticks of the traces: time (vertical) and number of the sample (horizontal).
+        spread_marks: ticks of the histograms: time (horizontal).
+    """
 
     series: tuple[Series, ...]
     time_marks: tuple[Mark, ...]
