@@ -1,4 +1,7 @@
-"""Writes structured logs to standard error, with a line for each request that changed data or failed."""
+"""Writes structured logs to standard error, with a line for each request.
+
+Requests that succeed, and responses with status 404, are logged at the level debug.
+"""
 
 import io
 import logging

@@ -21,7 +21,7 @@ _BYTES = {BINARY: {"schema": {"type": "string", "format": "binary"}}}
 async def put_artefact(
     digest: Digest, request: Request, service: ServiceDep, content_type: Annotated[str, Header()] = BINARY
 ) -> ArtefactView:
-    """Store the body under its digest. Storing the same content again changes nothing."""
+    """Store the body under its digest. If the same content is already stored, only its age is reset."""
     return await run_in_threadpool(_put, service, digest, await request.body(), content_type)
 
 

@@ -64,7 +64,7 @@ def get_champion(champion_id: Id, service: ServiceDep, response: Response) -> Ch
 @router.post("/{champion_id}/rollback")
 @allow("submitter")
 def roll_back_champion(champion_id: Id, body: Rollback, service: ServiceDep, if_match: IfMatch = None) -> ChampionView:
-    """Retire the current champion and reinstate the champion that it replaced. Return the retired champion."""
+    """Retire the current champion and reinstate its predecessor, if there is one. Return the retired champion."""
     with service.database.write() as session:
         champions = Champions(session)
         require(if_match, champion_tag(champions.champion(champion_id)))

@@ -176,8 +176,8 @@ class Conductor:
     ) -> HeartbeatReply:
         """Renew the leases of a worker and store its status.
 
-        The reply contains the leases that the worker must drop and its quarantined devices, and tells the worker
-        whether to finish its jobs and stop.
+        The reply lists the leases that the worker must drop, and its quarantined devices. It also states whether the
+        worker must not request more work.
 
         Raises:
             NotFound: the worker is not registered.

@@ -171,10 +171,11 @@ def _unjudgeable(active: ActiveSearch) -> str | None:
 
 
 def challenge(transaction: SearchTransaction, now: datetime, *, ended: bool) -> bool:
-    """Queue a confirmation if one is due. Return True if a confirmation is queued or leased.
+    """Queue a confirmation if one is due. Return True if a confirmation was queued, or if an open one must end first.
 
     Args:
-        ended: True if no trial is pending and no more trials will be proposed.
+        ended: True if no trial is pending and no more trials will be proposed. If False, the result may also be False
+            while a confirmation is open.
     """
     active = transaction.active
     if not _may_challenge(active, now, ended=ended):

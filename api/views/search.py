@@ -42,7 +42,7 @@ from evo.trial.outcome import Measured, Pruned
 from evo.trial.timing import Timing
 
 EARLY = 128
-"""Only this number of trials, from the start of a search, is searched for the default config and random configs."""
+"""Number of trials from the start of a search among which the default config and random configs are looked for."""
 
 
 def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[SearchView, ...]:

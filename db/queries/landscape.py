@@ -371,7 +371,7 @@ Points = list[tuple[int, float]]
 
 
 class Trends:
-    """Reads the costs of several searches over time. Reads only an index, so it is fast for long searches."""
+    """Reads the costs of several searches over time. Only an index and confirmed trials are read, which is fast."""
 
     def __init__(self, session: Session) -> None:
         self.session = session

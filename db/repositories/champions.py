@@ -68,6 +68,8 @@ class Champions:
     def roll_back(self, champion_id: int, *, reason: str, now: datetime, by: str | None = None) -> ChampionRow | None:
         """Retire the current champion and reinstate its predecessor. Return the predecessor, or None if there is none.
 
+        The predecessor is the first champion along the chain of `replaces` that was not rolled back.
+
         Args:
             by: name of the user who requested the rollback.
 

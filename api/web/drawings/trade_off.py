@@ -9,7 +9,7 @@ from evo.trial.objective import Objective, front
 
 HEIGHT, TOP, RIGHT, BOTTOM = 330.0, 16.0, 28.0, 44.0
 CLOSE = 14.0
-"""Distance below which neighbouring trials on the Pareto front share one label."""
+"""Distance below which only the first of neighbouring trials on the Pareto front gets a label."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Parallel:
-    """All axes and lines. The slowest line comes first, so that the fastest is drawn on top."""
+    """All axes and lines of the plot. The slowest line comes first, so that the fastest is drawn on top."""
 
     summary: str
     axes: tuple[Coordinate, ...] = ()

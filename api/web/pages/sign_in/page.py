@@ -94,7 +94,7 @@ def sign_out(request: Request, service: ServiceDep) -> Response:
 
 
 def own_path(wanted: str) -> str:
-    """Return the path to open after the sign-in. URLs of other sites are replaced by the first page."""
+    """Return the path to open after the sign-in. URLs of other sites are replaced with the first page."""
     own = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and wanted.isprintable()
     return wanted if own else HOME
 
