@@ -43,7 +43,7 @@ class Champions(Calls):
         return self._transport.request("GET", f"/champions/{champion_id}/report.html").content
 
     def rollback(self, champion_id: int, *, reason: str, seen: str | None = None) -> ChampionView:
-        """Retire the current champion.
+        """Retire the current champion, reinstate the champion that it replaced, and return the retired champion.
 
         Args:
             reason: reason that is recorded.

@@ -73,7 +73,7 @@ class Searches(Calls):
         """Delete an ended search with its trials.
 
         Raises:
-            Conflict: the search is running, or a champion's evidence depends on it.
+            Conflict: the search has not ended, or a champion's evidence depends on it.
         """
         self._send("DELETE", f"/searches/{search_id}", repeat=False, seen=seen)
 
