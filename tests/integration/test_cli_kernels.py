@@ -294,7 +294,7 @@ def broken(folder: Path, change: tuple[str, str]) -> Path:
 
 
 @pytest.mark.slow
-def test_measure_labels_times_as_quick_and_reports_skipped_work(line: CommandLine, policy: Path) -> None:
+def test_measure_command_labels_times_as_quick_and_detects_skipped_work(line: CommandLine, policy: Path) -> None:
     """Without `[work]`, no limit of the device shows that the time is impossible."""
     assert line.run("new", "lazy").code == 0
     folder = line.home / "lazy"
@@ -315,7 +315,7 @@ def test_measure_labels_times_as_quick_and_reports_skipped_work(line: CommandLin
     assert line.run(*command, "--json").json["doubt"]
 
 
-def test_measure_of_an_unfinished_imported_family_reports_all_faults_together(line: CommandLine) -> None:
+def test_measure_command_lists_all_faults_of_an_unfinished_imported_family(line: CommandLine) -> None:
     source = line.home / "double.c"
     source.write_text(
         "#ifndef UNROLL\n#define UNROLL 1\n#endif\n"

@@ -70,7 +70,7 @@ def test_recording_of_an_ended_search_contains_its_trials(line: CommandLine) -> 
     assert document["environment"]["threads"] == 1
 
 
-def test_record_without_family_or_search_is_refused(line: CommandLine) -> None:
+def test_record_command_without_family_or_search_is_refused(line: CommandLine) -> None:
     assert line.run("record").code == 2
 
 

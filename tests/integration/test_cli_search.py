@@ -74,7 +74,7 @@ def test_champion_is_shown_with_its_verdict(line: CommandLine, searched: Ended) 
 
 
 @pytest.mark.slow
-def test_ablate_prints_every_change_and_refuses_a_changed_family(line: CommandLine, searched: Ended) -> None:
+def test_ablate_command_prints_every_change_and_refuses_a_changed_family(line: CommandLine, searched: Ended) -> None:
     file = line.home / "bowl.json"
     kept = file.read_bytes()
     file.write_bytes(kept + b"\n")

@@ -106,7 +106,7 @@ def test_contest_heading_names_machine_and_software() -> None:
     assert "gcc 12" in text
 
 
-def test_contest_heading_of_a_gpu_states_multiprocessors_cache_and_copy_rate() -> None:
+def test_heading_of_a_gpu_contest_states_multiprocessors_cache_and_copy_rate() -> None:
     limits = {"sm_count": 58.0, "l2_bytes": 48.0 * 2**20}
     gpu = replace(DEVICE, kind="cuda", model="Some GPU", limits=limits).copying_at(2.4e11)
     given = contest()
@@ -136,7 +136,7 @@ MATCH = Match(family="sdpa", problem="", least={"numpy": 3.0, "torch": 0.8}, wit
         (contest(numpy=301.0, torch=81.0, overhead_ms=21.0, again=True), []),
     ],
 )
-def test_contest_reports_every_missed_condition(given: Contest, missed: list[str]) -> None:
+def test_contest_lists_every_missed_condition(given: Contest, missed: list[str]) -> None:
     found = failures(given, MATCH)
     assert len(found) == len(missed)
     assert all(text.startswith(start) for text, start in zip(found, missed, strict=True))

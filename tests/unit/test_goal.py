@@ -26,7 +26,7 @@ def goal(metric: str, direction: str = "minimise", *, work: bool = True) -> Goal
 KERNEL = Kernel(config={"BLOCK": 8}, resources={"registers": 40.0})
 
 
-def test_objective_without_metric_has_no_goal() -> None:
+def test_goal_of_an_objective_without_metric_is_none() -> None:
     assert Goal.of(Objective(), {}, flops=1.0, moved=1.0) is None
     assert Objective().key == "hot,threads=1,plain,float32,deterministic,v3"
     assert Objective(metric="registers", direction="maximise").key.endswith(",v3,maximise=registers")

@@ -87,7 +87,7 @@ def test_short_timing_maps_only_buffer_sets_that_it_may_use() -> None:
 
 
 @pytest.mark.parametrize("request_us", [10.0, 40.0, 80.0])
-def test_correct_kernel_with_slow_requests_is_accepted(request_us: float) -> None:
+def test_correct_kernel_is_accepted_if_requests_to_its_process_are_slow(request_us: float) -> None:
     process = Process(request_us)
     timed(process)
     assert process.audit.contradiction() is None
@@ -133,7 +133,7 @@ def test_duration_of_samples_and_warm_ups_is_limited_if_restoring_is_slow(restor
 
 
 @pytest.mark.parametrize("factor", [1.03, 1.1, 2.0])
-def test_understated_kernel_times_are_detected_despite_slow_requests(factor: float) -> None:
+def test_understated_kernel_times_are_detected_if_requests_are_slow(factor: float) -> None:
     process = Process(45.0, factor)
     timed(process)
     assert "more processor time" in (process.audit.contradiction() or "")

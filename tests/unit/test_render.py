@@ -170,7 +170,9 @@ def test_used_template_names_include_names_in_conditional_includes(tmp_path: Pat
         ('{% include "gone.h" %}', "the included file gone.h does not exist"),
     ],
 )
-def test_check_reports_unused_and_unknown_template_names(tmp_path: Path, template: str, message: str) -> None:
+def test_error_of_the_template_check_names_unused_and_unknown_names(
+    tmp_path: Path, template: str, message: str
+) -> None:
     with pytest.raises(RenderError) as raised:
         check(package(tmp_path, template), "cpu")
     assert message in str(raised.value)
@@ -204,7 +206,9 @@ def test_rendering_depends_only_on_its_arguments(tmp_path: Path) -> None:
         ("#ifdef UNROLL\n#endif\nTILE ORDER", "the tunable UNROLL has no effect: it is always defined"),
     ],
 )
-def test_check_reports_macros_that_the_source_overrides(tmp_path: Path, source: str, message: str) -> None:
+def test_error_of_the_template_check_names_macros_that_the_source_overrides(
+    tmp_path: Path, source: str, message: str
+) -> None:
     with pytest.raises(RenderError) as raised:
         check(package(tmp_path, spec=SOURCE_SPEC, kernel__c=source), "cpu")
     assert message in str(raised.value)
@@ -253,7 +257,9 @@ def test_macro_prefix_is_added_to_every_macro(tmp_path: Path) -> None:
         ("#define TUNED_TILE 8\nint tile = TUNED_TILE;\n", "#ifndef TUNED_TILE"),
     ],
 )
-def test_check_reports_a_prefixed_macro_without_effect(tmp_path: Path, kernel: str, message: str) -> None:
+def test_error_of_the_template_check_names_a_prefixed_macro_without_effect(
+    tmp_path: Path, kernel: str, message: str
+) -> None:
     with pytest.raises(RenderError, match=message):
         check(package(tmp_path, spec=PREFIXED, kernel__c=kernel), "cpu")
 

@@ -146,7 +146,7 @@ def test_wrong_answer_of_a_variant_does_not_mention_family_toml() -> None:
 
 
 @pytest.mark.parametrize(("then", "comparisons"), [(good, 0), (a_bit, 1)])
-def test_outputs_in_other_buffers_are_compared_only_if_their_bytes_differ(
+def test_outputs_of_calls_with_moved_buffers_are_compared_only_if_their_bytes_differ(
     monkeypatch: pytest.MonkeyPatch, then: Kernel, comparisons: int
 ) -> None:
     buffers, golden = doubled()
