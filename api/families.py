@@ -111,6 +111,7 @@ def files_of(session: Session, artefacts: Artefacts, family: FamilyRow) -> dict[
 
     Raises:
         Conflict: the family was not uploaded, and its files on this machine are missing or have changed.
+        NotFound: the family was uploaded, and its files in the artefact store are missing or damaged.
     """
     if (family.location or "").startswith(BUNDLE):
         _, content = artefacts.get(session, (family.location or "").removeprefix(BUNDLE))

@@ -158,8 +158,8 @@ async def _is_open(request: Request, gate: Gate) -> bool:
 async def _identified(request: Request, gate: Gate) -> Caller | None:
     """Return the caller of a request, or None if the token of the request is invalid.
 
-    A request without token and session gets the caller `STRANGER`. If the database is unavailable, a request for
-    metrics is accepted if its token was valid when the database was last read.
+    A request without a token and without a valid session gets the caller `STRANGER`. If the database is unavailable, a
+    request for metrics is accepted if its token was valid when the database was last read.
     """
     if request.url.path in PROBES:
         return STRANGER

@@ -50,7 +50,7 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 
 async def check_csrf(request: Request) -> None:
-    """Refuse a request that changes data and has a session cookie, but no CSRF token in a header or form field."""
+    """Refuse a request that changes data and has a session cookie, but no valid CSRF token in a header or field."""
     expected = caller().csrf
     if expected is None or request.method in SAFE:
         return

@@ -59,7 +59,10 @@ def rules(app: FastAPI) -> Iterator[tuple[str, str, Rule | None]]:
 
 
 async def authorise(request: Request) -> None:
-    """Refuse callers that have none of the route's roles. A route without a rule refuses all callers."""
+    """Refuse callers that have none of the route's roles. A route without a rule refuses all callers.
+
+    Also check that a worker token belongs to the worker in the path, and check the CSRF token.
+    """
     rule = rule_of(request.scope.get("endpoint"))
     if rule is None:
         raise HTTPException(

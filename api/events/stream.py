@@ -69,7 +69,7 @@ def read_batch(
 def search_events(
     session: Session, search_ids: Sequence[int], now: datetime, position: EventPosition
 ) -> list[ServerEvent]:
-    """Return one event per search with its current state."""
+    """Return one event per search: its current state, or ``deleted``. Unreadable searches are left out."""
     read, unreadable = readable_items(search_ids, lambda ids: search_summaries(session, ids, now), name=int)
     events_now = {event.id: event for event in read}
     return [

@@ -147,7 +147,10 @@ def problem(status: int, detail: str, *, code: str = "", **extra: Any) -> Respon
 
 
 def wants_page(request: Request) -> bool:
-    """Return True if the client is a browser. Browsers list HTML in `Accept`, and programs accept any type."""
+    """Return True for a request of a browser outside the REST API.
+
+    Browsers list HTML in `Accept`, and programs accept any type.
+    """
     return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
 
 

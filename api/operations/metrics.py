@@ -89,7 +89,7 @@ class _StateCollector(Collector):
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Yield the metrics from the database.
 
-        If the database is unavailable, yield only the metric `up` with the value 0.
+        If the database is unavailable, yield only ``kernel_evo_database_up`` with the value 0.
         """
         try:
             census = self._census()

@@ -108,7 +108,7 @@ def cancel_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) 
 @router.get("/{search_id}/binaries/{digest}")
 @allow("viewer", "worker")
 def get_binary_report(search_id: Id, digest: str, service: ServiceDep) -> EvaluateReport:
-    """Return the report of an earlier trial with the same binary.
+    """Return the report of an earlier trial whose binary has this digest.
 
     Trials of this search are preferred. If the search has variants or tunes a variant, the trials of all variants of
     the same search are also considered.

@@ -287,7 +287,7 @@ def _best(active: ActiveSearch) -> tuple[int, ...]:
 
 
 def finish(transaction: SearchTransaction, now: datetime) -> None:
-    """End a search as finished, or as failed if none of its trials was measured."""
+    """End a search as finished, or as failed if trials ended but none was measured."""
     ended = transaction.active.search.history.finished
     if ended and transaction.active.search.best is None:
         change_state(transaction, "fail", now, reason=_nothing_measured(ended))

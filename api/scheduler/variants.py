@@ -85,7 +85,7 @@ class VariantDesk:
         Raises:
             NotFound: the search or a parent does not exist.
             InvalidInput: a key or file is invalid, or no config is valid.
-            Conflict: no connected worker has the device, or equal files were submitted before.
+            Conflict: no connected worker has the device, the name is already used, or equal files were submitted.
         """
         now = self.clock()
         renames = _MOST_RENAMED

@@ -52,7 +52,7 @@ class Leaderboard:
         return self.session.scalar(select(func.count()).select_from(found)) or 0
 
     def page(self, selection: Selection, *, offset: int = 0, limit: int) -> Sequence[TrialRow]:
-        """Return `limit` selected trials, starting at `offset`."""
+        """Return up to `limit` selected trials, starting at `offset`."""
         if len(ids := self._nearby(selection, offset=offset, limit=limit)) == limit:
             return self._rows(ids)
         ids = []

@@ -68,7 +68,8 @@ class WebhookDelivery:
         """Check a webhook and return the data to store with its search.
 
         Raises:
-            InvalidInput: the URL is not allowed, or neither the webhook nor the service has a secret.
+            InvalidInput: the URL is not allowed, the secret cannot be decoded, or neither the webhook nor the service
+                has a secret.
         """
         target_of(webhook.url, private=self._private)
         secret = webhook.secret or self._secret

@@ -79,7 +79,7 @@ class ArtefactReader:
     def of_trial(self, trial: TrialView, kind: DeviceKind) -> TrialFiles:
         """Return the files of a trial's evaluation and confirmations.
 
-        If several files have the same name, the latest is used.
+        If several files have the same name, the one of the latest evaluation is used, else the latest.
 
         Args:
             kind: device kind, which determines the language of the source.

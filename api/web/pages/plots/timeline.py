@@ -61,7 +61,11 @@ def timeline(landscape: Landscape) -> Plot:
 
 
 def bars(work: Work) -> tuple[StageBar, ...]:
-    """Return the stages of a job. Their start times are computed backwards from the arrival of the result."""
+    """Return the stages of a job.
+
+    Compiling begins when the job was leased. The start times of the other stages are computed backwards from the
+    arrival of the result.
+    """
     stages = work.stages
     building, verify_s, measure_s = (
         min(max(spent_s, 0.0), LONGEST_S)

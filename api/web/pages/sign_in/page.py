@@ -54,7 +54,8 @@ def sign_in(
     """Begin a session.
 
     Worker tokens and join tokens are refused, because they give no access to pages. After a refusal, the browser is
-    redirected to a page that can be reloaded safely. `api.auth.admission` counts these redirects as failures.
+    redirected to a page that can be reloaded safely. `api.auth.admission` counts redirects after an invalid token as
+    failures.
     """
     who = service.gate.by_token(token.strip())
     if who is None or who.token_id is None or not who.can("viewer"):
