@@ -56,7 +56,11 @@ def trials(
     ] = None,
     form: Annotated[
         Literal["table", "csv", "json", "ndjson"],
-        typer.Option("--format", help="Output format. `table` is for people; the other formats contain every trial."),
+        typer.Option(
+            "--format",
+            help="Output format. `table` is for people; the other formats contain every trial (with --outcome: every "
+            "trial of this outcome).",
+        ),
     ] = "table",
     metric: Annotated[
         list[str] | None,
