@@ -99,7 +99,7 @@ def test_stored_champion_of_a_different_device_or_space_is_refused(
 
 
 @pytest.mark.long
-def test_tunables_missing_in_a_stored_champion_get_their_defaults(
+def test_tunables_missing_in_a_stored_champion_get_default_values(
     stored_champion: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = stored_champion.read_text()

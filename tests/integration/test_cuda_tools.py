@@ -194,7 +194,7 @@ def test_missing_tool_is_reported_and_slow_tool_is_stopped(subject: Subject, tmp
 
 @pytest.mark.slow
 def test_program_that_runs_a_kernel_for_a_tool_reports_a_missing_driver(subject: Subject) -> None:
-    """The test runs the kernel program without a sanitizer or profiler."""
+    """The test runs the program without a sanitizer or profiler."""
     status, log = CudaSanitizer((sys.executable, "-c", RUN)).run_tool("memcheck", [subject], timeout_s=60)
     if status == 0:
         pytest.skip("an NVIDIA driver is installed")

@@ -97,7 +97,11 @@ def test_tensor_map_boxes_of_fp8_gemm_have_128_columns() -> None:
             "8 bytes long for this problem; its length must be a multiple of 16 bytes",
         ),
         ({"box": ["300", "64"]}, "box[0]", "`300` is 300 for this problem; a box extent must be from 1 to 256"),
-        ({"box": ["8", "ITEMS * 64"]}, "box[1]", "256 bytes wide, but its width must be a multiple of 16 up to 128"),
+        (
+            {"box": ["8", "ITEMS * 64"]},
+            "box[1]",
+            "256 bytes wide; its width must be a multiple of 16 bytes, at most 128 bytes",
+        ),
         ({"swizzle": "16", "box": ["8", "8"]}, "swizzle", "must be one of 0, 32, 64, 128"),
     ],
 )

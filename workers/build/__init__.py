@@ -46,7 +46,7 @@ class Unit:
 
     @property
     def instances(self) -> list[str]:
-        """C++ template instances among `entry` and `further`. A compiler must be told to generate them."""
+        """C++ template instances among `entry` and `further`. A compiler generates them only on request."""
         return [each for each in (self.entry, *self.further) if is_instance(each)]
 
     @property

@@ -103,8 +103,8 @@ class MapFormula:
                 )
         across = found.box[-1] * size
         if across % 16 or (found.swizzle and across > found.swizzle):
-            most = f" up to {found.swizzle}" if found.swizzle else ""
-            reason = f"a box is {across} bytes wide, but its width must be a multiple of 16{most}"
+            most = f", at most {found.swizzle} bytes" if found.swizzle else ""
+            reason = f"a box is {across} bytes wide; its width must be a multiple of 16 bytes{most}"
             raise InvalidInput(self.box[-1].field, reason)
         for one, value, values in (
             (self.swizzle, found.swizzle, SWIZZLES),
