@@ -63,5 +63,5 @@ def test_folder_proposer_continues_after_a_refused_variant(tmp_path: Path) -> No
     assert list(build(f"folder:{tmp_path}", context(said)).propose(lambda: client, 3, "p")) == [None]
     assert [line for line in said if "brief" not in line] == [
         "p: a.c was refused: a variant has that name",
-        "p: b: 1.5 µs in 2 trials, tuned 1.25×",
+        "p: b: 1.5 µs in 2 trials, tuning gain 1.25×",
     ]

@@ -6,6 +6,7 @@ from evo.client import Client
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.messages.view import VariantView
 from evo.text.shell import with_home
+from evo.text.wording import count_text
 from evo.variants.proposers.base import Context, proposer
 
 
@@ -28,7 +29,7 @@ class FolderProposer:
         for path in sorted(each for each in folder.iterdir() if not each.name.startswith(".")):
             files = self._context.read(path)
             brief = client().variant_brief(search_id)
-            say(f"{problem}: the brief has {len(brief.tried)} timed variants; submitting {path.name}")
+            say(f"{problem}: the brief has {count_text(len(brief.tried), 'timed variant')}; submitting {path.name}")
             try:
                 view = client().submit_variant(
                     search_id, files.files, document=files.document, parents=(0,), trials=self._context.trials
@@ -46,5 +47,5 @@ def _result_text(view: VariantView) -> str:
     if view.best is None:
         detail = view.failures[0].detail.strip().splitlines()[0] if view.failures else view.reason or ""
         return f"{view.name} does not work: {detail[:200]}"
-    gain = "" if view.tuning_gain is None else f", tuned {view.tuning_gain:.2f}×"
-    return f"{view.name}: {view.best.time_us:.4g} µs in {view.finished} trials{gain}"
+    gain = "" if view.tuning_gain is None else f", tuning gain {view.tuning_gain:.2f}×"
+    return f"{view.name}: {view.best.time_us:.4g} µs in {count_text(view.finished, 'trial')}{gain}"

@@ -90,7 +90,7 @@ WAYS: Ways = {
 
 
 def opposite(earlier: Earlier) -> Earlier:
-    """Return the configs with their times in opposite order."""
+    """Return the configs with their times in opposite order: the slowest config gets the shortest time, and so on."""
     ranked = sorted(earlier.results, key=lambda result: result[1])
     times_us = [time_us for _, time_us in reversed(ranked)]
     pairs = zip(ranked, times_us, strict=True)
