@@ -145,7 +145,7 @@ def test_problem_larger_than_the_memory_of_the_target_is_refused(line: CommandLi
     large = ("--problem", "B=256,H=256,S=16384,D=256", "--trials", "1")
     refused = line.run("search", "sdpa", "--target", "sm_89", "--compile-only", *large)
     assert refused.code == 2
-    assert "and NVIDIA L4 has 24.0 GB; choose a smaller problem" in " ".join(refused.err.split())
+    assert "but NVIDIA L4 has 24.0 GB; choose a smaller problem" in " ".join(refused.err.split())
 
 
 @pytest.mark.slow

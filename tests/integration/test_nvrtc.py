@@ -268,13 +268,13 @@ def test_compilation_succeeds_after_the_idle_compiler_process_was_killed(compile
     [
         (
             "import os, signal; input(); os.kill(os.getpid(), signal.SIGKILL)",
-            "without an answer: killed by SIGKILL, killed ",
+            "without a reply: killed by SIGKILL, killed ",
         ),
-        ("input(); raise SystemExit(3)", "without an answer: ended with status 3 "),
-        ("input(); print('{', end='', flush=True)", "without an answer: ended with status 0 "),
+        ("input(); raise SystemExit(3)", "without a reply: ended with status 3 "),
+        ("input(); print('{', end='', flush=True)", "without a reply: ended with status 0 "),
         (
             "input(); print('a library says hello', flush=True)",
-            "without an answer: wrote 'a library says hello' instead of an answer",
+            "without a reply: wrote 'a library says hello' instead of an answer",
         ),
         ("import time; input(); print('{', end='', flush=True); time.sleep(60)", "was stopped after 2 s"),
     ],

@@ -59,7 +59,7 @@ def test_flash_attention_baseline_gets_bshd_tensors_and_the_window_size(
         name, given, found = prepared(monkeypatch, Library(), "flash-attention-3", "sdpa", problem, **heads())()
         assert (name, found) == ("flash_attn_func", terms)
         assert [tuple(each.shape) for each in given] == [(2, 6, 4, 8), (2, 6, 2, 8), (2, 6, 2, 8)]
-    with pytest.raises(ValueError, match="16 bits"):
+    with pytest.raises(ValueError, match="16-bit dtypes"):
         prepared(monkeypatch, Library(), "flash-attention-2", "sdpa", {**ATTENTION, "dtype": "float32"}, **heads())
     with pytest.raises(ValueError, match="packed"):
         prepared(monkeypatch, Library(), "flash-attention-2", "sdpa", {**ATTENTION, "layout": "qkv"}, qkv=heads()["q"])
