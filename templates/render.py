@@ -138,7 +138,7 @@ def _check_source(package: Package, implementation: Implementation, tunables: Se
             meant = f"the {kinds[macros[macro]]} {macros[macro]}"
             raise RenderError(
                 f"{use.place}: `{use.text}` overrides {meant}, so its value has no effect on the "
-                f"kernel; write `#ifndef {macro}` in the line before and `#endif` in the line after it"
+                f"kernel; write `#ifndef {macro}` on the line before and `#endif` on the line after it"
             )
     used = {macros[macro] for macro, use in found.items() if use.state == "used"}
     used |= {macros[macro] for entry in implementation.entries for macro in macros if re.search(rf"\b{macro}\b", entry)}
@@ -160,7 +160,7 @@ def _unused(name: str, use: MacroUse | None, texts: Mapping[str, str], implement
         return f"{where}the source has `{name}`, but its macro is `{macro}`; write `{macro}`, or remove `macro_prefix`"
     subject = "it" if macro == name else f"its macro `{macro}`"
     meant = near_miss(macro, texts, implementation)
-    hint = f", did you mean `{meant}`? Use" if meant else "; use"
+    hint = f"; did you mean `{meant}`? Use" if meant else "; use"
     remedy = "it there or in the launch, or remove the tunable"
     return f"{where}{subject} does not appear in the source or its headers{hint} {remedy}"
 

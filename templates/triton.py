@@ -155,7 +155,7 @@ def _map(described: tuple[str, str, Descriptor]) -> dict[str, Any]:
 def _kernel(text: str, implementation: Implementation) -> Kernel:
     found = {each.name: each for each in kernels_of(parsed(text, implementation.file))}
     if implementation.entry not in found:
-        reason = unknown(implementation.entry, found, "functions under @triton.jit")
+        reason = unknown(implementation.entry, found, "functions decorated with @triton.jit")
         raise InvalidInput(f"{implementation.file}: entry", reason)
     return found[implementation.entry]
 
@@ -205,8 +205,9 @@ def _passed(
         names, arguments = (", ".join(each.name for each in some) or "none" for some in (passed, call))
         raise RenderError(
             f"{implementation.file}: {kernel.name} takes {len(passed)} arguments ({names}), but family.toml passes "
-            f"{len(call)} ({arguments}); list them in this order in `arguments`; "
-            "a parameter with the name of a field, tunable or derived value is a constant"
+            f"{len(call)} ({arguments}); in `arguments`, list one argument for each of these kernel parameters, in the "
+            "kernel's order; omit parameters that have the name of a field, tunable or derived value, because these "
+            "are constants"
         )
     for parameter, argument in zip(passed, call, strict=True):
         if parameter.described and argument.name not in _described(implementation):

@@ -1,4 +1,4 @@
-"""Builds the initial configs of families for a list of problems."""
+"""Builds the starting configs of families for a list of problems."""
 
 from pathlib import Path
 
@@ -39,13 +39,13 @@ PROBLEMS = {
     ),
     "gemm_fp8": ("M=4096,N=4096,K=4096",),
 }
-"""Problems by family; each has initial configs on sm_90."""
+"""Problems by family; each has starting configs on sm_90."""
 
 SEARCHED = [(family, problem) for family, problems in PROBLEMS.items() for problem in problems]
 
 
 def built_starts(family: str, problem: str, device: Device, folder: Path) -> list[Built]:
-    """Build every initial config of a problem on a device, for all cases, with this machine's NVRTC.
+    """Build every starting config of a problem on a device, for all cases, with this machine's NVRTC.
 
     Raises:
         NoNvrtcError: NVRTC is not installed.

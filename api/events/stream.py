@@ -61,7 +61,10 @@ def read_batch(
         *_trials(session, rows),
         *search_events(session, list(dict.fromkeys(row.search_id for row in rows if row.search_id)), now, end),
         *readable_items(
-            list(workers), lambda ids: [_worker(worker, end) for worker in Fleet(session).some(ids)], name=str
+            list(workers),
+            lambda ids: [_worker(worker, end) for worker in Fleet(session).some(ids)],
+            what="worker",
+            name=str,
         )[0],
     ]
 
@@ -70,7 +73,9 @@ def search_events(
     session: Session, search_ids: Sequence[int], now: datetime, position: EventPosition
 ) -> list[ServerEvent]:
     """Return one event per search: its current state, or ``deleted``. Unreadable searches are left out."""
-    read, unreadable = readable_items(search_ids, lambda ids: search_summaries(session, ids, now), name=int)
+    read, unreadable = readable_items(
+        search_ids, lambda ids: search_summaries(session, ids, now), what="search", name=int
+    )
     events_now = {event.id: event for event in read}
     return [
         ServerEvent(place=position, name="search", data=_json(SearchEvent, events_now[search_id]), search_id=search_id)
@@ -87,6 +92,7 @@ def _trials(session: Session, rows: Sequence[EventRow]) -> list[ServerEvent]:
     changes, _ = readable_items(
         [cast(int, row.trial_id) for row in ended],
         lambda ids: [(trial_id, _trial(row)) for trial_id, row in archive.trials_of(ids).items()],
+        what="trial",
         name=int,
     )
     trials = dict(changes)

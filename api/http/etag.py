@@ -37,7 +37,13 @@ def search_tag(row: SearchRow) -> str:
 
 
 def shown_tag(decided: str, view: SearchView) -> str:
-    """Return the complete tag of a search view. The tag does not change with the elapsed time or the money spent."""
+    """Return the complete ETag of a search view: the first part, followed by a digest of the view.
+
+    The digest ignores elapsed times, remaining times and the money spent.
+
+    Args:
+        decided: the first part, from `search_tag`.
+    """
     still = None if view.proving is None else replace(view.proving, elapsed_s=None, left_s=None, all_left_s=None)
     working = None if view.working is None else replace(view.working, elapsed_s=0.0)
     shown = replace(view, elapsed_s=0.0, cost=None, proving=still, working=working)

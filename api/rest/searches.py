@@ -120,7 +120,7 @@ def get_binary_report(search_id: Id, digest: str, service: ServiceDep) -> Evalua
         trial = Archive(session).trial_of_binary(own, digest)
         report = Leases(session).evaluations([trial.id]).get(trial.id)
     if report is None:
-        raise NotFound(f"search {search_id} has no report on a binary {digest}")
+        raise NotFound(f"search {search_id} has no report on the binary {digest}")
     return report
 
 

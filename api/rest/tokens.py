@@ -114,7 +114,7 @@ def rotate_token(token_id: Name, body: RotationBody, service: ServiceDep) -> Iss
 @router.delete("/tokens/{token_id}")
 @allow("admin")
 def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
-    """Revoke a token and end its sessions. Only the owner of the database can revoke the last admin token."""
+    """Revoke a token and end its sessions. The last admin token can be revoked only with the local database's key."""
     now = service.conductor.clock()
     with service.database.write() as session:
         tokens = Tokens(session)

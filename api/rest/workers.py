@@ -1,4 +1,4 @@
-"""REST routes of workers: registration, heartbeats, devices, and decisions of administrators."""
+"""REST routes of workers: registration, heartbeats, draining, and quarantine of devices."""
 
 from typing import Annotated
 

@@ -57,7 +57,10 @@ def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> 
 
 def listed_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> Sequence[SearchView]:
     """Return the views of listed searches. Searches whose trials, verdicts or champions are unreadable are left out."""
-    return readable_items(rows, lambda some: search_views(session, some, now), name=lambda row: row.id)[0]
+    views, _ = readable_items(
+        rows, lambda some: search_views(session, some, now), what="search", name=lambda row: row.id
+    )
+    return views
 
 
 def search_view(session: Session, search_id: int, now: datetime) -> SearchView:

@@ -19,7 +19,8 @@ def trial_views(session: Session, rows: Sequence[TrialRow], *, reported: bool = 
     If `reported` is True, they include the latest evaluation reports.
     """
     ids = [row.id for row in rows] if reported else []
-    reports = dict(readable_items(ids, lambda some: Leases(session).evaluations(some).items(), name=int)[0])
+    found, _ = readable_items(ids, lambda some: Leases(session).evaluations(some).items(), what="trial", name=int)
+    reports = dict(found)
     return tuple(_trial_view(row, reports.get(row.id), ()) for row in rows)
 
 

@@ -57,9 +57,11 @@ class Champions:
         if over is not None:
             reason = f"replaced by trial {champion.trial_number} of search {champion.search_id}"
             if not self._retire(over, champion.promoted_at, reason):
-                raise IncumbentChanged(f"champion {over} is no longer current; challenge again")
+                raise IncumbentChanged(
+                    f"champion {over} is no longer current; confirm the trial against the current champion"
+                )
         elif self._current(*_key(champion)) is not None:
-            raise IncumbentChanged("another champion of this problem was promoted first; challenge it")
+            raise IncumbentChanged("another champion of this problem was promoted first; confirm the trial against it")
         champion.current, champion.replaces = True, over
         self.session.add(champion)
         self.session.flush()

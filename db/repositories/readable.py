@@ -68,11 +68,16 @@ def readable(session: Session, query: Select[Row], *, limit: int | None = None) 
 
 
 def readable_items(
-    items: Sequence[Item], read: Callable[[Sequence[Item]], Iterable[Found]], *, name: Callable[[Item], object]
+    items: Sequence[Item],
+    read: Callable[[Sequence[Item]], Iterable[Found]],
+    *,
+    what: str,
+    name: Callable[[Item], object],
 ) -> tuple[list[Found], list[Item]]:
     """Read items together or, if this fails, one by one. Return the values, and the items that are unreadable.
 
     Args:
+        what: noun for an item in log messages.
         name: function that returns the id of an item for log messages.
 
     Raises:
@@ -84,9 +89,9 @@ def readable_items(
         raise
     except Exception as error:
         if len(items) == 1:
-            log.exception("an item cannot be read", id=name(items[0]), reason=str(error))
+            log.exception("an item cannot be read", what=what, id=name(items[0]), reason=str(error))
             return [], list(items)
-    parts = [readable_items([each], read, name=name) for each in items]
+    parts = [readable_items([each], read, what=what, name=name) for each in items]
     return [one for found, _ in parts for one in found], [each for _, failed in parts for each in failed]
 
 

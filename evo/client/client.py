@@ -58,7 +58,14 @@ class Champions(Calls):
     def store_called(
         self, champion_id: int, *, called_us: float, torch_us: float, model: str, software: str
     ) -> ChampionView:
-        """Store the times of one call from PyTorch to the champion's kernel and to PyTorch's own function, in µs."""
+        """Store how long a PyTorch program takes to call a champion's kernel, and to call PyTorch's own function.
+
+        Args:
+            called_us: time in µs of a call of the exported package's function.
+            torch_us: time in µs of a call of PyTorch's own function.
+            model: model of the device that ran both.
+            software: PyTorch with its version.
+        """
         body = {"called_us": called_us, "torch_us": torch_us, "model": model, "software": software}
         return parse(self._send("PUT", f"/champions/{champion_id}/called", body), ChampionView)
 

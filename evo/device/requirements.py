@@ -69,7 +69,7 @@ class Requirements:
 
 
 def _meant(version: str) -> str:
-    """Return the number in a malformed version such as ``>=12`` or ``v12.4``, as the end of an error."""
+    """Return the number in a malformed version such as ``>=12`` or ``v12.4``, as the last part of an error."""
     found = _VERSION.search(version[:80])
     return "" if found is None else f'; write "{found.group()[:40]}"'
 

@@ -35,7 +35,10 @@ class Limit:
 
 
 def limit_of(roofline: RooflineView | None, time_us: float) -> Limit | None:
-    """Return the roofline limit; None if the device's peak rates or the family's operation counts are unknown."""
+    """Return the roofline limit and the share of it that `time_us` reaches.
+
+    The result is None if the device's peak rates or the family's operation counts are unknown.
+    """
     if roofline is None:
         return None
     return Limit(floor_us=roofline.floor_us, bound=roofline.bound, share=roofline.share(time_us))

@@ -1,4 +1,4 @@
-"""Messages of the event stream. They contain the table columns that pages update live; clients request the rest."""
+"""Messages of the event stream. They contain the columns of the pages' live tables; clients request the rest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -162,9 +162,10 @@ def common_failure(
 
 
 def _failed_checks(ended: Sequence[Trial], coverage: Coverage | None) -> str | None:
-    """Return the reason if every config fails a check such as ``#error``, or needs too much memory; None otherwise.
+    """Return the reason if every config must fail a check such as ``#error`` or need too much shared memory; else None.
 
-    Two configs with equal values of the tunables in `decided_by` fail in the same way.
+    Configs fail in the same way if they have equal values of the tunables in the outcomes' `decided_by`. If the ended
+    trials all failed, and had every combination of these values, all other configs fail too.
     """
     first, deciding = ended[0].outcome, _decided_by(ended)
     if first is None or not all(map(_decided, ended)) or not _every_choice(ended, deciding, coverage):

@@ -94,7 +94,10 @@ class Tunable:
         return position
 
     def _meant(self, text: str) -> str:
-        """Return the value that a text probably means, as the end of an error; empty if no value is similar."""
+        """Return the last part of an error message: the value that `text` probably means, e.g. ``; write 4``.
+
+        The result is empty if no value is similar.
+        """
         number, first = number_meant(text), self.values[0]
         if isinstance(first, bool):
             truth = truth_meant(text)
@@ -106,7 +109,7 @@ class Tunable:
 
     @property
     def _instead(self) -> str:
-        """Correction of a default that is not one of the values, as the end of an error."""
+        """Last part of the error about a default that is not one of the values, e.g. ``; write default = 4``."""
         numbers = numbers_in(self.values)
         if numbers is not None and isinstance(self.default, int | float) and not isinstance(self.default, bool):
             return f"; the values are strings: write values = {as_toml(numbers)}"

@@ -20,7 +20,7 @@ def split_assignments(text: str, what: str, example: str = "A=1,B=2") -> dict[st
 
     Args:
         text: the assignments.
-        what: field for errors.
+        what: name of the field in error messages.
         example: assignments that errors suggest if the meaning of the text is unclear.
 
     Raises:
@@ -131,7 +131,7 @@ def lengths_of(text: str, where: str) -> list[int] | None:
 
     Args:
         text: the range.
-        where: field for errors.
+        where: name of the field in error messages.
 
     Raises:
         InvalidInput: the range is malformed or empty, or begins below 1.

@@ -197,7 +197,7 @@ _PYTHON = re.compile(r"(True|False|None|NaN|nan)\b")
 
 
 def _json_advice(text: str, place: int) -> str:
-    """Suggest a correction of a JSON syntax error, as the end of a message; empty if none is known."""
+    """Suggest a correction of a JSON syntax error, as the last part of the error message; empty if none is known."""
     before = text[max(0, place - 100) : place].rstrip()
     if (word := _PYTHON.match(text, place)) is not None:
         return f"; write {'null' if word[1] not in ('True', 'False') else word[1].lower()}"

@@ -116,7 +116,7 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
 
 
 def _converted(kind: str, value: object) -> str:
-    """Return the value as it should be written, as the end of an error about its type; empty if its meaning is unclear.
+    """Return the last part of an error about a value's type: how to write the value; empty if its meaning is unclear.
 
     A list of one value is taken to mean this value, and a single value to mean a list of this value.
     """

@@ -197,7 +197,7 @@ def unknown(name: str, known: Collection[str], what: str) -> str:
     """
     name = name[:MAX_SHOWN]
     meant = closest(name, known)
-    hint = "." if meant is None else f", did you mean `{meant}`?"
+    hint = "." if meant is None else f"; did you mean `{meant}`?"
     listed = ", ".join(sorted(known)) or "none"
     if meant and len(listed) > _LONG:
         return f"there is no `{name}`{hint}"

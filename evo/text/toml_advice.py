@@ -18,7 +18,7 @@ _QUOTES: Mapping[str, str] = {"“": '"', "”": '"', "„": '"', "‘": "'", "�
 
 
 def toml_advice(text: str, error: str) -> str:
-    """Suggest a correction of the faulty line, as the end of a message, e.g. ``; write `entry = "f"` ``.
+    """Suggest a correction of the faulty line, as the last part of the error, e.g. ``; write `entry = "f"` ``.
 
     The result is empty if no correction makes the document valid TOML up to the end of that line.
 

@@ -277,7 +277,10 @@ def _heads(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, 
 
 
 def _laid_out(problem: Mapping[str, Any], heads: Arrays) -> dict[str, Array]:
-    """Return the kernel's arguments for `q` (B, H, S, D), `k` and `v` (B, KV, S_KV, D). Inverse of `_heads`."""
+    """Return `q` (B, H, S, D), `k` and `v` (B, KV, S_KV, D) in the problem's layout, as kernel arguments.
+
+    Inverse of `_heads`.
+    """
     if _heads_first(problem):
         return dict(heads)
     parts = {name: np.ascontiguousarray(each.swapaxes(1, 2)) for name, each in heads.items()}

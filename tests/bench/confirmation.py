@@ -1,7 +1,7 @@
 """Measures the time of a confirmation by stage: ``make bench-confirmation``.
 
 For each problem, two configs are confirmed as in a worker's slot, but without a service: the default config, and then a
-faster config with the default as incumbent. The faster config is the family's first initial config. If there is none,
+faster config with the default as incumbent. The faster config is the family's first starting config. If there is none,
 it is the fastest of a few valid configs. The second confirmation usually ends in a promotion and then includes
 sanitizers and profiles.
 """
@@ -35,7 +35,7 @@ PROBLEMS = {
     "cpu": ("softmax:rows=1024,cols=1024",),
 }
 TRIED = 6
-"""Number of random configs that are measured to find a fast config if the family has no initial configs."""
+"""Number of random configs that are measured to find a fast config if the family has no starting configs."""
 
 SEED = 7
 
@@ -76,7 +76,7 @@ class Workshop:
         return self.space.default()
 
     def other(self) -> Config:
-        """Return the family's first valid initial config; if there is none, the fastest of `TRIED` random configs."""
+        """Return the family's first valid starting config; if there is none, the fastest of `TRIED` random configs."""
         family, terms = self.work.copy.family, self.work.terms
         starts = [{**self.default, **start} for start in family.begin(terms.problem, terms.device)]
         for start in starts:

@@ -1,7 +1,7 @@
 """Searches from the default config, and compares the results with the best known configs: ``make bench-discovery``.
 
 Each search has a new database and an empty cache. Its best config is then timed in one process, interleaved with the
-best known configs of the problem: the stored champion, the initial configs of the family and the fastest recorded
+best known configs of the problem: the stored champion, the starting configs of the family and the fastest recorded
 config. Each run of a problem with a seed is a separate process. With several GPUs, each GPU has one run at a time.
 """
 
@@ -176,7 +176,7 @@ def discover(task: Task, effort: Effort, folder: Path) -> Discovery:
 
 
 def known_configs(match: Match, family: Family, device: Device, space: Space) -> Mapping[str, Config]:
-    """Return the known valid configs of a problem by source: champion, initial configs, recordings."""
+    """Return the known valid configs of a problem by source: champion, starting configs, recordings."""
     found: dict[str, Config] = {}
     path = CHAMPIONS / f"{match.name}.json"
     if path.exists() and (stored := kept(path)).device_model == device.model:

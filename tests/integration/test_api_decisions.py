@@ -279,7 +279,7 @@ def test_warm_start_with_unknown_tunables_is_refused_with_a_suggestion(rest: Loc
     body = {"family_digest": DIGEST, "warm_start": {"source": "cache.json", "configs": configs}}
     problem = problem_of(rest.http.post("/searches", json=body), 422)
     assert "warm_start" in str(problem)
-    assert "cache.json: there is no `BLOKC`, did you mean `BLOCK`?" in str(problem)
+    assert "cache.json: there is no `BLOKC`; did you mean `BLOCK`?" in str(problem)
 
 
 def test_search_ends_when_its_cost_budget_is_used_up(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:

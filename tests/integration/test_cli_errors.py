@@ -45,7 +45,7 @@ def serving(line: CommandLine) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["search", "sdpb"], "there is no `sdpb`, did you mean `sdpa`?"),
+        (["search", "sdpb"], "there is no `sdpb`; did you mean `sdpa`?"),
         (["search", "./nowhere"], "nowhere does not exist; pass the path of a folder"),
         (["search", "sdpa", "--problem", "Z=3"], "--problem Z: there is no `Z`"),
         (["search", "sdpa", "--problem", "S=many"], "--problem S: 'many' is not a whole number"),
@@ -54,7 +54,7 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["search", "sdpa", "--problem", "S=8,,B=2"], "--problem: has nothing between two commas"),
         (["search", "sdpa", "--policy", "strict"], "--policy: there is no `strict`"),
         (["search", "sdpa", "--policy", "gone.toml"], "--policy: gone.toml cannot be read: No such file"),
-        (["measure", "sdpa", "--config", "WIDHT=8"], "--config WIDHT: there is no `WIDHT`, did you mean `WIDTH`?"),
+        (["measure", "sdpa", "--config", "WIDHT=8"], "--config WIDHT: there is no `WIDHT`; did you mean `WIDTH`?"),
         (["measure", "sdpa", "--config", "WIDTH=7"], "--config WIDTH: 7 is not one of"),
         (["measure", RECORDING], f"FAMILY: {RECORDING} is a recording, which has no source to build; replay it with "),
         (["render", RECORDING], f"`kernel-evo search {RECORDING}`"),
@@ -93,7 +93,7 @@ def test_error_names_the_unknown_field_of_a_policy_file(line: CommandLine) -> No
     policy.write_text("minimal_gain = 0.1\n")
     refused = line.run("search", "sdpa", "--policy", str(policy))
     assert refused.code == 2
-    assert "--policy minimal_gain: there is no `minimal_gain`, did you mean `minimum_gain`?" in refused.err
+    assert "--policy minimal_gain: there is no `minimal_gain`; did you mean `minimum_gain`?" in refused.err
 
 
 def test_error_for_an_empty_space_names_the_constraint_that_emptied_it(working: CommandLine, tmp_path: Path) -> None:

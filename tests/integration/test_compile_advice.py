@@ -256,7 +256,7 @@ def remedy(nvrtc: NvrtcCompiler, name: str) -> str:
     said = advised(made.log, unit, None).splitlines()[0]
     assert said.startswith(f"NVRTC has no C++ standard library, so <{name}> cannot be included; ")
     instead = re.search(r"write `(#include <[^>]+>)`", said)
-    assert instead or "put `#ifndef __CUDACC_RTC__` in the line before" in said
+    assert instead or "put `#ifndef __CUDACC_RTC__` on the line before" in said
     return instead[1] if instead else f"#ifndef __CUDACC_RTC__\n#include <{name}>\n#endif"
 
 

@@ -392,11 +392,11 @@ STARTED = [
     ("sdpa", "B=1,H=16,KV=8,S=2048,D=256,causal=true,dtype=bfloat16", {}, "sm_80"),
     ("sdpa", "B=2,H=16,S=1024,D=192", {}, "sm_89"),
 ]
-"""Initial configs to compile: family, problem, changed tunables and architecture."""
+"""Starting configs to compile: family, problem, changed tunables and architecture."""
 
 
 @pytest.mark.slow
-def test_compiled_configs_include_every_initial_config_of_builtin_families() -> None:
+def test_compiled_configs_include_every_starting_config_of_builtin_families() -> None:
     begun = {
         (package.family.name, str(start.config))
         for package in builtin()
@@ -418,7 +418,7 @@ def begin(family: Family, text: str, architecture: str = "sm_90") -> list[Config
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "text", "change", "architecture"), one_in(18, STARTED, of=itemgetter(0)))
-def test_initial_configs_compile_without_spills_or_serialised_wgmma(
+def test_starting_configs_compile_without_spills_or_serialised_wgmma(
     compiler: NvrtcCompiler, family: str, text: str, change: Config, architecture: str
 ) -> None:
     package, device = find(family), known(architecture)

@@ -1,4 +1,4 @@
-"""Each initial config of a family can be built for every case, including untimed cases."""
+"""Each starting config of a family can be built for every case, including untimed cases."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from workers.backends.cuda.compilers.nvrtc import NoNvrtcError
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "problem"), one_in(9, SEARCHED))
-def test_initial_configs_can_be_built_for_every_case(family: str, problem: str, tmp_path: Path) -> None:
+def test_starting_configs_can_be_built_for_every_case(family: str, problem: str, tmp_path: Path) -> None:
     try:
         starts = built_starts(family, problem, known("sm_90"), tmp_path)
     except NoNvrtcError as error:

@@ -136,7 +136,7 @@ def test_measuring_search_refuses_estimates_and_estimating_search_refuses_times(
             "^objective.threads: applies to CPU kernels only; omit it",
         ),
         ({"device": "estimate"}, InvalidInput, "objective.target: is missing"),
-        ({"device": "estimate", "objective": {"target": "sm_12"}}, InvalidInput, "there is no `sm_12`, did you mean"),
+        ({"device": "estimate", "objective": {"target": "sm_12"}}, InvalidInput, "there is no `sm_12`; did you mean"),
         (
             {"device": "cpu", "objective": FOR_L4},
             InvalidInput,

@@ -389,7 +389,7 @@ def test_advice_from_similar_problems_improves_the_mean_result_of_a_recorded_sea
     assert "champions of other problems" in tables.problems(found)
 
 
-def test_initial_config_is_rated_by_the_time_of_the_nearest_recorded_config() -> None:
+def test_starting_config_is_rated_by_the_time_of_the_nearest_recorded_config() -> None:
     results = [({"x": 1, "y": 1}, 4.0), ({"x": 2, "y": 1}, 2.0), ({"x": 2, "y": 2}, 3.0), ({"x": 3, "y": 3}, 8.0)]
     recorded = Recorded(family="f", model="m", problem="", results=results)
     exact = starts.looked_up(recorded, "start 1", {"x": 2, "y": 2, "z": 0})
@@ -399,7 +399,7 @@ def test_initial_config_is_rated_by_the_time_of_the_nearest_recorded_config() ->
 
 
 @pytest.mark.parametrize("path", one_in(3, recordings().values()), ids=list(recordings()))
-def test_initial_configs_are_faster_than_the_default_in_recordings(path: Path) -> None:
+def test_starting_configs_are_faster_than_the_default_in_recordings(path: Path) -> None:
     default, *found = starts.worths(read(path))
     assert all(each.ratio < default.ratio for each in found)
     assert not [each.label for each in found if not each.differs and each.ratio > 1.15]

@@ -55,7 +55,7 @@ def test_zoo_run_continues_with_the_stored_results(tmp_path: Path) -> None:
         Results(path)
 
 
-def test_zoo_search_without_confirmation_is_compared_in_one_process(
+def test_zoo_times_the_best_config_and_baselines_in_one_process_without_a_confirmation(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ratio = Interval(low=1.1, estimate=1.2, high=1.3)

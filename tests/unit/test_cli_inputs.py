@@ -55,7 +55,7 @@ def test_empty_config_text_gives_a_valid_config_if_the_defaults_are_invalid() ->
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("BLOK=4", "config.BLOK: there is no `BLOK`, did you mean `BLOCK`?"),
+        ("BLOK=4", "config.BLOK: there is no `BLOK`; did you mean `BLOCK`?"),
         ("BLOCK=5", "config.BLOCK: 5 is not one of 4, 8, 16"),
         ("BLOCK", "`BLOCK` is not of the form NAME=VALUE"),
         ("BLOCK=16,UNROLL=2", "BLOCK=16, UNROLL=2 violates `BLOCK * UNROLL <= 16` (registers)"),

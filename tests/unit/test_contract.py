@@ -208,7 +208,7 @@ def test_saturating_formats_accept_references_beyond_their_range(dtype: str) -> 
         [np.uint64((1 << 63) + 1), np.int64(1), np.int64((1 << 60) + 1), 0],
     ],
 )
-def test_python_integers_of_a_reference_keep_all_digits(made: Any) -> None:
+def test_python_integers_returned_by_a_reference_keep_all_digits(made: Any) -> None:
     assert checked("uint64", made).tolist() == [int(each) for each in made]
 
 

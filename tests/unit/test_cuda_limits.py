@@ -65,4 +65,4 @@ def test_target_may_be_a_gpu_model_or_an_architecture() -> None:
 def test_error_about_a_mistyped_target_suggests_a_target(typed: str, meant: str) -> None:
     with pytest.raises(NotFound) as refusal:
         known(typed)
-    assert f"there is no `{typed}`, did you mean `{meant}`? Targets: " in str(refusal.value)
+    assert f"there is no `{typed}`; did you mean `{meant}`? Targets: " in str(refusal.value)

@@ -199,13 +199,13 @@ def test_file_in_a_private_folder_causes_a_warning_if_kernels_cannot_enter_it(
         (
             "f(TILE, UNROL, SWITCH)",
             "",
-            r"UNROLL has no effect .* toy\.c does not contain `UNROLL`, did you mean `UNROL`\?",
+            r"UNROLL has no effect .* toy\.c does not contain `UNROLL`; did you mean `UNROL`\?",
         ),
         ("f(TILE, UNROLL)", "", r"SWITCH .* toy\.c does not contain `SWITCH`; use `SWITCH` there, or remove the"),
         (
             "f(UNROLL, SWITCH)\nunused TILE",
             'include/a.h:3:9: warning: "TILE" redefined\n',
-            r"TILE .* 3 values .* include/a\.h:3 redefines `TILE`; write `#ifndef TILE` in the line before and",
+            r"TILE .* 3 values .* include/a\.h:3 redefines `TILE`; write `#ifndef TILE` on the line before and",
         ),
         ("f(UNROLL, SWITCH)\nunused TILE", "a.h:7:9: warning: 'TILE' macro redefined\n", r"a\.h:7 redefines `TILE`"),
         (

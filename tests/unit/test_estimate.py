@@ -47,15 +47,15 @@ FULL = Footprint(blocks=58 * 64, items=58 * 64, threads=256, blocks_per_sm=6)
 @pytest.mark.parametrize(
     ("megabytes", "cached"), [(4, 1.0), (24, 1.0), (36, 0.568), (50.4, 0.0), (67, 0.0), (512, 0.0)]
 )
-def test_estimated_cached_bytes_fall_with_the_size_of_the_stream(megabytes: float, cached: float) -> None:
+def test_estimated_cached_bytes_fall_with_the_number_of_bytes(megabytes: float, cached: float) -> None:
     """The L4's L2 cache holds 50.3 MB and its memory delivers 300 GB/s."""
-    stream = Work(flops=0, bytes=megabytes * 1e6, dtype="float16")
-    found = estimate(stream, L4, FULL, HOT)
-    assert found.cached_bytes == pytest.approx(cached * stream.bytes, rel=0.01)
-    assert found.floor_us >= (1 - cached) * stream.bytes / 300e9 * 1e6 * 0.99
-    cold = estimate(stream, L4, FULL, Objective(cache="cold"))
+    work = Work(flops=0, bytes=megabytes * 1e6, dtype="float16")
+    found = estimate(work, L4, FULL, HOT)
+    assert found.cached_bytes == pytest.approx(cached * work.bytes, rel=0.01)
+    assert found.floor_us >= (1 - cached) * work.bytes / 300e9 * 1e6 * 0.99
+    cold = estimate(work, L4, FULL, Objective(cache="cold"))
     assert cold.cached_bytes == 0
-    assert cold.floor_us == pytest.approx(stream.bytes / 300e9 * 1e6, rel=0.01)
+    assert cold.floor_us == pytest.approx(work.bytes / 300e9 * 1e6, rel=0.01)
     assert found.floor_us <= cold.floor_us * 1.001
 
 
@@ -158,22 +158,22 @@ def test_estimate_without_work_table_is_refused() -> None:
 WIDE = Footprint(blocks=58 * 64, items=58 * 64, threads=256, blocks_per_sm=6)
 
 
-def stream(size_bytes: float, cache: Literal["hot", "cold"] = "hot", target: Device = L4) -> Estimate:
+def transfer(size_bytes: float, cache: Literal["hot", "cold"] = "hot", target: Device = L4) -> Estimate:
     return estimate(Work(flops=1.0, bytes=size_bytes, dtype="float32"), target, WIDE, Objective(cache=cache))
 
 
 @pytest.mark.parametrize("target", [known("sm_80"), L4, known("NVIDIA H100 80GB HBM3"), known("NVIDIA H200")])
-def test_streams_larger_than_the_cache_use_the_memory_rate_on_every_target(target: Device) -> None:
+def test_transfers_larger_than_the_cache_use_the_memory_rate_on_every_target(target: Device) -> None:
     assert target.ceilings is not None
     cache, rate = target.limits["l2_bytes"], target.ceilings.bytes_per_s
     for times in (1.0, 1.1, 2, 16):
-        hot, cold = stream(times * cache, target=target), stream(times * cache, "cold", target)
+        hot, cold = transfer(times * cache, target=target), transfer(times * cache, "cold", target)
         assert hot.floor_us == cold.floor_us == pytest.approx(times * cache / rate * 1e6)
         assert hot.cached_bytes == cold.cached_bytes == 0.0
 
 
-def test_estimated_time_of_a_stream_grows_with_its_size() -> None:
-    times = [stream(share * L4.limits["l2_bytes"]).floor_us for share in np.linspace(0.05, 3.0, 200)]
+def test_estimated_lower_bound_grows_with_the_number_of_bytes() -> None:
+    times = [transfer(share * L4.limits["l2_bytes"]).floor_us for share in np.linspace(0.05, 3.0, 200)]
     assert np.diff(times).min() > 0
 
 
@@ -185,4 +185,4 @@ def test_estimated_lower_bound_is_within_25_percent_of_copies_measured_on_an_h10
 ) -> None:
     """`share` is the number of bytes divided by the 50 MiB of the cache; `measured_us` is a median of 360 launches."""
     h100 = known("NVIDIA H100 80GB HBM3")
-    assert 0.75 * measured_us < stream(share * h100.limits["l2_bytes"], target=h100).floor_us < measured_us
+    assert 0.75 * measured_us < transfer(share * h100.limits["l2_bytes"], target=h100).floor_us < measured_us

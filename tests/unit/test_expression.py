@@ -229,7 +229,7 @@ def test_operations_that_mix_strings_and_numbers_are_refused() -> None:
 
 def test_error_about_an_unknown_name_suggests_a_name() -> None:
     expression = parse("BLOK_M * 2")
-    with pytest.raises(InvalidInput, match="there is no `BLOK_M`, did you mean `BLOCK_M`"):
+    with pytest.raises(InvalidInput, match="there is no `BLOK_M`; did you mean `BLOCK_M`"):
         expression.check_names({"BLOCK_M", "S"}, "tunables")
     assert "did you mean `BLOCK_M`" in refusal("BLOK_M", BLOCK_M=1)
     assert parse("max(a, b) + a").names == {"a", "b"}

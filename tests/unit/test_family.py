@@ -199,7 +199,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("name", None, "name", "is missing; set it to a name"),
     ("name", "a b", "name", "is not a name"),
     ("name", 7, "name", "must be a name"),
-    ("titel", "x", "titel", "there is no `titel`, did you mean `title`"),
+    ("titel", "x", "titel", "there is no `titel`; did you mean `title`"),
     ("problem.ROWS.typ", "int", "problem.ROWS.typ", "did you mean `type`"),
     ("problem.ROWS.type", "integer", "problem.ROWS.type", "did you mean `int`"),
     ("problem.ROWS.min", True, "problem.ROWS.min", "must be a whole number"),

@@ -31,7 +31,7 @@ def test_first_trial_limit_of_halving_is_at_most_the_maximum() -> None:
     assert next_rung(0, most=3) == 3
 
 
-def test_only_variant_of_a_search_continues() -> None:
+def test_variant_without_competitors_continues() -> None:
     assert continues(progress(9.0, None), [])
 
 

@@ -67,7 +67,7 @@ def test_triton_import_reads_restore_value_and_notes_prune_configs_by() -> None:
         "[triton.Config(kwargs={'BLOCK': 1 << i}, num_warps=w) for i in range(6, 8) for w in [2, 4]]",
     ],
 )
-def test_triton_autotune_configs_become_tunable_values_and_initial_configs(configs: str) -> None:
+def test_triton_autotune_configs_become_tunable_values_and_starting_configs(configs: str) -> None:
     found = draft(configs)
     assert {each.name: each.values for each in found.tunables} == {"BLOCK": (64, 128), "num_warps": (2, 4)}
     assert found.starts[0] == {"BLOCK": 64, "num_warps": 2}

@@ -29,7 +29,7 @@ def test_rule_threshold_comes_from_the_policy_or_is_the_default(declared: None) 
     ("thresholds", "message"),
     [
         (7, "policy.thresholds: expected a table of numbers by rule, not 7"),
-        ({"round": 7}, "policy.thresholds.round: there is no `round`, did you mean `rounds`?"),
+        ({"round": 7}, "policy.thresholds.round: there is no `round`; did you mean `rounds`?"),
         ({"rounds": "many"}, "policy.thresholds.rounds: expected a number, not 'many'"),
         ({"rounds": True}, "policy.thresholds.rounds: expected a number, not true"),
         ({"rounds": -1}, "policy.thresholds.rounds: must be at least 0; not -1"),
@@ -55,9 +55,9 @@ def test_policy_round_trips_through_a_document() -> None:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ("defualt", "policy: there is no `defualt`, did you mean `default`? Policies: default, l4-final, l4-notes"),
+        ("defualt", "policy: there is no `defualt`; did you mean `default`? Policies: default, l4-final, l4-notes"),
         ({"base": "l4"}, "policy: there is no `l4`."),
-        ({"minimal_gain": 0.1}, "policy.minimal_gain: there is no `minimal_gain`, did you mean `minimum_gain`?"),
+        ({"minimal_gain": 0.1}, "policy.minimal_gain: there is no `minimal_gain`; did you mean `minimum_gain`?"),
         ({"quick_samples": "forty"}, "policy.quick_samples: expected a whole number, not 'forty'"),
         ({"quick_samples": 40.0}, "policy.quick_samples: expected a whole number, not 40.0"),
         ({"seeds": True}, "policy.seeds: expected a whole number, not true"),

@@ -42,7 +42,7 @@ def test_passed_defaults_override_field_defaults_of_a_problem() -> None:
 @pytest.mark.parametrize(
     ("given", "field", "reason"),
     [
-        ("S=1,s=2", "problem.s", "there is no `s`, did you mean `S`"),
+        ("S=1,s=2", "problem.s", "there is no `s`; did you mean `S`"),
         ("S=1,heads=2", "problem.heads", "Fields: B, S, causal, dtype, offset"),
         ("S=1,S=2", "problem.S", "given twice"),
         ("B=1", "problem.S", "missing and has no default; accepted: 1 … 4096"),

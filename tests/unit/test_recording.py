@@ -210,7 +210,7 @@ def test_t4_results_may_contain_the_time_as_objective_and_as_measurement() -> No
     assert parse(t4(each | {"objectives": ["kernel"]})).optimum_us == pytest.approx(2.0)
 
 
-def test_equal_t4_results_of_a_config_count_once() -> None:
+def test_identical_t4_results_of_a_config_count_once() -> None:
     recording = parse(t4(result(block=1, value=0.5), result(block=1, value=0.5)))
     assert recording.optimum_us == pytest.approx(500.0)
 

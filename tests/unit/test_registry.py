@@ -81,7 +81,7 @@ def test_error_for_a_family_name_with_a_problem_shows_the_problem_option(text: s
 
 def test_error_for_an_unknown_family_suggests_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_builtin_folders", lambda: {"softmax": folder, "sdpa": folder})
-    with pytest.raises(NotFound, match=r"there is no `sofmax`, did you mean `softmax`\? Families: sdpa, softmax$"):
+    with pytest.raises(NotFound, match=r"there is no `sofmax`; did you mean `softmax`\? Families: sdpa, softmax$"):
         registry.find("sofmax")
     for blank in ("", " ", ":", "=", "sdpa:"):
         with pytest.raises(NotFound, match=r"^there is no `[^`]*`.* Families: sdpa, softmax$"):

@@ -164,7 +164,7 @@ def test_used_template_names_include_names_in_conditional_includes(tmp_path: Pat
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("{{ TILE }}{{ UNROLL }}{{ ORDER }}{{ PARTS }}", "there is no `PARTS`, did you mean `parts`"),
+        ("{{ TILE }}{{ UNROLL }}{{ ORDER }}{{ PARTS }}", "there is no `PARTS`; did you mean `parts`"),
         ("{{ TILE }}{{ ORDER }}", "the tunable UNROLL has no effect; use it in the template"),
         ("{{ TILE", "kernel.c.j2:1: "),
         ('{% include "gone.h" %}', "the included file gone.h does not exist"),

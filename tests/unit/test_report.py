@@ -175,7 +175,7 @@ def test_savings_in_the_report_use_times_of_the_same_rounds() -> None:
     assert "Other missed targets: b (1.62×). Target c is below what this device can do" in less
 
 
-def test_report_escapes_text_of_users() -> None:
+def test_report_escapes_user_supplied_text() -> None:
     noted = written(Material(search=finished(notes="<b>x</b> [y](z) `<kept>` a|b"), best=None))
     assert r"| notes | \<b>x\</b> \[y](z) `<kept>` a\|b |" in noted
 

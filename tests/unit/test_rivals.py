@@ -14,7 +14,7 @@ from templates.registry import find
 ATTENTION = {"B": 2, "H": 4, "KV": 2, "S": 6, "S_KV": 0, "D": 8, "causal": True, "window": 0, "dtype": "float16"}
 
 
-def test_every_library_baseline_belongs_to_a_family_under_a_unique_name() -> None:
+def test_library_baselines_have_unique_names_and_existing_families() -> None:
     assert len({(each.family, each.name) for each in RIVALS}) == len(RIVALS)
     for each in RIVALS:
         family = find(each.family).family

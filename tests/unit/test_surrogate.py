@@ -279,7 +279,7 @@ def test_computation_on_one_thread_restores_the_number_of_blas_threads() -> None
     assert threads() == before
 
 
-def test_expected_improvement_is_relative_to_the_predicted_best_time() -> None:
+def test_expected_improvement_is_relative_to_the_predicted_best_observation() -> None:
     space = plane()
     noise = rng().normal(1.0, 0.05, (12, 12))
     noisy = observed(space, {(x, y): (10.0 + bowl(x, y) / 50) * noise[x, y] for x in range(12) for y in range(12)})

@@ -95,7 +95,7 @@ def test_functions_of_the_triton_language_are_accepted(used: str) -> None:
 
 
 def test_error_for_an_unknown_triton_entry_lists_the_kernels_of_the_file() -> None:
-    with pytest.raises(InvalidInput, match=r"did you mean `scale`\? Functions under @triton.jit: scale, twice"):
+    with pytest.raises(InvalidInput, match=r"mean `scale`\? Functions decorated with @triton.jit: scale, twice"):
         sliced(FILE, "scales", "kernel.py")
 
 

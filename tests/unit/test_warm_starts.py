@@ -29,7 +29,7 @@ def champion(number: int, model: str, s: int, block: int) -> Any:
 
 @pytest.fixture
 def family() -> Any:
-    """Return a fake family with two initial configs, one of which is outside the space."""
+    """Return a fake family with two starting configs, one of which is outside the space."""
     return SimpleNamespace(begin=lambda problem, device: [{"BLOCK": 128}, {"BLOCK": 64}])
 
 

@@ -106,7 +106,7 @@ class FakeLandscape:
     fastest = even
 
 
-def test_plot_data_contain_no_markup_of_users() -> None:
+def test_plot_data_contains_no_html_from_user_supplied_names_and_values() -> None:
     hostile = "<script>alert(1)</script>"
     configs: list[dict[str, Value]] = [{hostile: hostile if at % 2 else "b", "N": at % 3} for at in range(20)]
     told: Any = FakeLandscape(*(point(at, 10.0 + at, **config) for at, config in enumerate(configs)))

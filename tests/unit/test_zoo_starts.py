@@ -1,4 +1,4 @@
-"""Each call of the suite `zoo` has valid initial configs, and only its first case may have large inputs."""
+"""Each call of the suite `zoo` has valid starting configs, and only its first case may have large inputs."""
 
 import math
 
@@ -15,7 +15,7 @@ CALLS = suite("zoo").calls
 
 
 def starts(call: Call, architecture: str) -> list[Config]:
-    """Return the initial configs that are valid for a call on an architecture, completed by declared defaults."""
+    """Return the starting configs that are valid for a call on an architecture, completed by declared defaults."""
     family, device = find(call.family).family, known(architecture)
     problem = family.problem(call.text, "cuda")
     tunables = family.implementation("cuda").tunables

@@ -59,7 +59,7 @@ def _under_nvrtc(name: str, unit: Unit) -> str:
             way = "install CUDA's C++ libraries for your CUDA version, e.g. pip install 'cuda-toolkit[cccl]'"
             return f"<{name}> is not installed; {way}"
         return _elsewhere(name, unit)
-    guarded = "put `#ifndef __CUDACC_RTC__` in the line before and `#endif` in the line after"
+    guarded = "put `#ifndef __CUDACC_RTC__` on the line before and `#endif` on the line after"
     other = counterpart(name)
     if name in BUILT_IN:
         instead = f"its device functions are built in, so remove the `#include`, or {guarded}"
@@ -385,7 +385,7 @@ def _declared_in(macros: Macros) -> list[str]:
 def _collision(name: str, where: str, unit: Unit, macros: Macros, *, needless: Collection[str]) -> str:
     constant = _constant(name, macros) if needless else None
     if constant is not None:
-        way = f"write `#ifndef {name}` in the line before and `#endif` in the line after it"
+        way = f"write `#ifndef {name}` on the line before and `#endif` on the line after it"
         return _renamed(name, f"{constant} defines a constant {name}: {way}", unit, macros, instead=True)
     text = _renamed(name, f"{where} uses {name} for something else", unit, macros)
     if not needless:

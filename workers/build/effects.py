@@ -220,14 +220,14 @@ def _remedy(name: str, package: Package, implementation: Implementation, log: st
     for found in REDEFINED.finditer(log):
         if macro in (found["gcc"], found["nvrtc"]):
             place = f"{found['file']}:{found['a'] or found['b']}"
-            guard = f"write `#ifndef {macro}` in the line before and `#endif` in the line after"
+            guard = f"write `#ifndef {macro}` on the line before and `#endif` on the line after"
             return f"{place} redefines `{macro}`; {guard}"
     if not implementation.becomes_macro(name):
         return f"It is not in the list `macros` of family.toml; add it to this list, or remove it from {table}"
     used = used_names(package, implementation.kind)
     if macro not in used and name not in implementation.reach(used):
         meant = get_close_matches(macro, sorted(used), n=1, cutoff=0.7)
-        hint = f", did you mean `{meant[0]}`? Use" if meant else "; use"
+        hint = f"; did you mean `{meant[0]}`? Use" if meant else "; use"
         return f"{file} does not contain `{macro}`{hint} `{macro}` there, or remove the tunable from {table}"
     kept = "If the tunable has an effect in other configs, keep it"
     return f"Make {file} depend on its value, or remove the tunable from {table}. {kept}"

@@ -184,7 +184,7 @@ class Evaluator:
 
     @contextmanager
     def _undisturbed_by_preparations(self) -> Iterator[None]:
-        """Context manager: no runner starts or computes expected outputs while a job is performed in the block.
+        """Context manager: no runner starts or computes expected outputs while a job runs inside the `with` block.
 
         It first waits for the runners that are starting or computing. It does nothing on devices whose measurements
         these runners do not disturb.

@@ -20,7 +20,7 @@ def measure(bench: Bench, request: Measure) -> Sampled:
     """Return the samples of the quick gate.
 
     Samples are taken in the cache mode of the objective. Candidates that may be the fastest are also sampled in the
-    second cache mode.
+    other cache mode.
     """
     candidate = bench.candidates[request.candidate]
     ranking, moment = bench.terms.objective.cache, bench.reference_timers.now()

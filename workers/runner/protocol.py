@@ -151,7 +151,7 @@ class Measure:
 
     Attributes:
         samples: number of samples in the cache mode of the objective (hot or cold).
-        other_samples: number of samples in the second cache mode.
+        other_samples: number of samples in the other cache mode.
         bars: times of a call above which sampling is shortened or stopped.
     """
 
@@ -226,7 +226,7 @@ class Sampled:
 
     Attributes:
         timing: samples in the cache mode of the objective (hot or cold).
-        other: samples in the second cache mode, or None if fewer samples were taken.
+        other: samples in the other cache mode, or None if fewer samples were taken.
         pruned: True if sampling was stopped because the candidate is slower than `Bars.prune_us`.
         environment: facts about the machine during the samples, and about the checks that the candidate passed.
     """

@@ -118,7 +118,9 @@ class WebhookDelivery:
                     self._under_way.start(due, partial(self._deliver, claimed[number]))
                 except RuntimeError as error:  # the message is retried when its claim expires
                     log.warning(
-                        "a webhook message waits for a free thread", search=claimed[number].search_id, reason=str(error)
+                        "cannot start a thread for a webhook message; the delivery is retried when its claim expires",
+                        search=claimed[number].search_id,
+                        reason=str(error),
                     )
 
     def _note(self, session: Session, ended: Unannounced, now: datetime) -> None:

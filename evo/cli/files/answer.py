@@ -1,4 +1,7 @@
-"""Reads the Python function that ``kernel-evo import --reference`` names, without running its file."""
+"""Reads the Python function that ``kernel-evo import --reference`` names.
+
+A user's file is parsed but not run. An installed library is imported.
+"""
 
 import ast
 import importlib

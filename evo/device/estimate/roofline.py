@@ -80,12 +80,12 @@ def share_of_limit(floor_us: float, time_us: float | None) -> float | None:
 
 
 KEPT_WHOLE, KEPT_NOTHING = 0.5, 1.0
-"""Sizes of a stream, as fractions of a GPU's L2 cache. Up to the first size, the whole stream stays in the cache until
-the next call; from the second size upwards, no part of the stream stays.
+"""Sizes of data that a kernel reads once in address order, as fractions of a GPU's L2 cache. Up to the first size, all
+of the data stay in the cache until the next call; from the second size upwards, none stay.
 
 Repeated copies and reads on an H100 (50 MiB of L2) reached 4.3 TB/s at half the size of the cache, 3.5 TB/s at 0.7 of
 its size, 2.8 TB/s at its size, and 2.7 to 3.0 TB/s at 1.1 to 16 times its size. The memory alone reaches 3.0 TB/s. With
-least-recently-used replacement, each byte of a longer stream is evicted before the next call reads it again.
+least-recently-used replacement, each byte of larger data is evicted before the next call reads it again.
 """
 
 
@@ -155,8 +155,8 @@ def device_roofline(device: Device, work: Work | None, objective: Objective) -> 
 def stream_roofline(target: Device, work: Work | None, objective: Objective) -> Roofline | None:
     """Return the roofline on a GPU for a kernel that reads each byte once, in address order.
 
-    The result is an expectation for estimates, not a bound. In hot measurements, only a stream that fits into the L2
-    cache is read at the cache's rate. The result is None if the work or the ceilings are unknown.
+    The result is an expectation for estimates, not a bound. In hot measurements, only data that fit into the L2
+    cache are read at the cache's rate. The result is None if the work or the ceilings are unknown.
     """
     if target.ceilings is None or work is None:
         return None
@@ -166,12 +166,12 @@ def stream_roofline(target: Device, work: Work | None, objective: Objective) -> 
     return roofline(work, target.ceilings, cached_bytes=kept, cache_bytes_per_s=rate)
 
 
-def kept_bytes(stream_bytes: float, cache_bytes: float) -> float:
-    """Return how many bytes of a stream are still in a GPU's L2 cache at the next call; see `KEPT_WHOLE`."""
+def kept_bytes(read_bytes: float, cache_bytes: float) -> float:
+    """Return how many of the bytes that a call reads are in a GPU's L2 cache at the next call; see `KEPT_WHOLE`."""
     if cache_bytes <= 0:
         return 0.0
-    share = (KEPT_NOTHING - stream_bytes / cache_bytes) / (KEPT_NOTHING - KEPT_WHOLE)
-    return stream_bytes * min(1.0, max(0.0, share))
+    share = (KEPT_NOTHING - read_bytes / cache_bytes) / (KEPT_NOTHING - KEPT_WHOLE)
+    return read_bytes * min(1.0, max(0.0, share))
 
 
 _COLD_SHARE = 4

@@ -77,7 +77,7 @@ def encode(
 
     Args:
         address: device address of the array.
-        of: name of the array, for errors.
+        of: name of the array in error messages.
         dtype: dtype of the array.
         shape: number of elements along each axis, outermost axis first.
         box: number of elements that one copy moves along each axis. Elements outside the array are copied as zeros.

@@ -351,7 +351,11 @@ def with_values(text: str, values: Mapping[str, str]) -> str:
 
 
 def _written_out(body: str, values: Mapping[str, tuple[tuple[str, ...], str]]) -> str:
-    """Return the text of a function body after inlining calls that only compute a value."""
+    """Return the text of a function body after inlining calls that only compute a value.
+
+    Args:
+        values: parameters and value of each inlined macro or function, by name.
+    """
     limit = 2 * len(body) + _MOST_WRITTEN_OUT
     for _ in range(_MOST_ROUNDS if values.keys() & _WORDS.findall(body) else 0):
         code, kept, end, size = Code(f"void _() {body}"), list[bytes](), len("void _() "), 0

@@ -79,7 +79,7 @@ def truth(value: Array) -> Mask:
 def select(condition: Mask, chosen: Array, other: Array) -> Array:
     """Return `chosen` where the condition is true, and `other` elsewhere."""
     if is_text(chosen) != is_text(other):
-        raise OperationError("must have the same type in both cases, but one is a string and one is a number")
+        raise OperationError("must have the same type in both branches, but one is a string and one is a number")
     if chosen.dtype == other.dtype or is_text(chosen):
         return np.where(condition, chosen, other)
     return np.where(condition, *numbers(chosen, other))

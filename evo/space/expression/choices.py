@@ -142,11 +142,12 @@ _OPERATORS: Mapping[type[Any], Callable[..., Any]] = {
 
 
 def by_values(node: ast.expr, choices: Mapping[str, Sequence[Value]]) -> ast.expr | None:
-    """Convert a condition on one name, written in another language, to a list of the values that satisfy it.
+    """Convert a condition that expressions do not support to a comparison with the values that satisfy it.
 
-    For example, ``ORDER.startswith("r")`` becomes ``ORDER == 'rows'``. The result is None if the condition contains no
-    unsupported operation on strings or numbers, if the values are not known, or if the condition is true for all values
-    or for none.
+    For example, ``ORDER.startswith("r")`` becomes ``ORDER == 'rows'``. The result is None if no operation of the
+    condition needs this conversion (`_is_foreign`). It is also None if the condition does not contain exactly one name
+    of `choices`, cannot be computed for one of its values, or is true for no value, for all values, or for more than
+    `_MOST_LISTED` values.
     """
     used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
     names = used.intersection(choices)

@@ -83,7 +83,7 @@ def _defined(node: ast.expr, fault: OperationError) -> ast.expr | None:
 
 
 def _remedy(node: ast.expr, fault: OperationError, environment: Environment, meant: ast.expr | None) -> str:
-    """Return how to correct a part of an expression that has no value, as the end of an error message.
+    """Return how to correct a part of an expression that has no value, as the last part of an error message.
 
     Args:
         meant: the replacement that `_defined` returned for `node`.

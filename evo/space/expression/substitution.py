@@ -19,7 +19,9 @@ def terms(tree: ast.expr, sizes: Mapping[str, int]) -> int:
 
 
 def replaced(node: Any, trees: Mapping[str, ast.expr]) -> Any:
-    """Return a copy of a tree with names replaced by the trees in `trees`. Unchanged parts are not copied.
+    """Return a copy of a tree in which names are replaced with the trees in `trees`.
+
+    The copy shares the inserted trees, and the names that are not replaced, with the arguments.
 
     Args:
         node: a syntax tree, or the value of a field of a syntax tree.

@@ -64,7 +64,7 @@ def read_columns(lists: Mapping[str, Iterable[Any]], where: str) -> tuple[Column
 
     Args:
         lists: values of each tunable, by the tunable's name in the file.
-        where: key of the lists in the file, for errors.
+        where: key of the lists in the file, as shown in error messages.
 
     Raises:
         InvalidInput: a value is a list, an object or a number that is not finite, or two different names or strings of
@@ -168,7 +168,7 @@ def read_time(value: Any, factor: float, field: str) -> Measured:
     Args:
         value: the time, or a list of times.
         factor: microseconds per unit of `value`.
-        field: position in the file, for errors.
+        field: position in the file, as shown in error messages.
     """
     samples = value if isinstance(value, list) and value else [value]
     times_us = tuple(_finite(each, field) * factor for each in samples)
@@ -187,7 +187,7 @@ def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: flo
         times: recorded times by name. A list of times is summed; infinity and NaN are ignored.
         names: possible names of the time. The first name with a value is used.
         per_second: number of units of `times` per second.
-        where: position of `times` in the file, for errors.
+        where: position of `times` in the file, as shown in error messages.
     """
     for name in names:
         if times.get(name) is not None:

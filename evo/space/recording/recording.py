@@ -45,7 +45,7 @@ def add_entry(entries: dict[str, Entry], entry: Entry, where: str) -> None:
     """Add an entry under its config's key. Repeated entries with the same outcome count as one.
 
     Args:
-        where: position of the entry in its file, for errors.
+        where: position of the entry in its file, as shown in error messages.
 
     Raises:
         InvalidInput: the config already has an entry with a different outcome.

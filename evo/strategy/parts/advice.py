@@ -58,7 +58,7 @@ class LogViews:
             self.independent = LogView(seen=hidden, surrogate=copy(surrogate))
 
     def refresh(self, history: History) -> None:
-        """Read the trials that were proposed or ended since the last call."""
+        """Read the trials that were proposed, ended or corrected since the last call."""
         self.whole.seen.refresh(history)
         if self.independent is not self.whole:
             self.independent.seen.refresh(history)

@@ -49,7 +49,7 @@ class Observations:
         self._clear()
 
     def refresh(self, history: History) -> None:
-        """Read the trials that were proposed or ended since the last call."""
+        """Read the trials that were proposed, ended or corrected since the last call."""
         if self._source is None or self._source() is not history:
             self._clear()
             self._source = ref(history)

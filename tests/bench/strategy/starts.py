@@ -1,4 +1,4 @@
-"""Finds recorded times of the initial configs (*starts*) of families: ``python -m tests.bench.strategy.starts``.
+"""Finds recorded times of the starting configs (*starts*) of families: ``python -m tests.bench.strategy.starts``.
 
 If a start has values that were not recorded, the recorded configs that differ from it in the fewest tunables are found,
 and the fastest of them is used. The table states the number of differences.

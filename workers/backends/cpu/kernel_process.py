@@ -317,7 +317,7 @@ class KernelProcess:
             self._answer()
 
     def _new_table(self, table: Table) -> bytes:
-        """Return the request that sends the arguments of the next calls, or nothing if the process already has them."""
+        """Return the request that sends the arguments of the next calls; empty if the process already has them."""
         if table.words == (self._table.words if self._table else None):
             return b""
         self._table = table

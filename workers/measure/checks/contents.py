@@ -41,15 +41,15 @@ class Contents:
         return self._held.get(buffers, 0)
 
     def source(self, content: int) -> Buffers:
-        """Return the buffer set that provides content number `content`. Kernels may also be called on this set."""
+        """Return the buffer set from which inputs number `content` are copied. The caller may run kernels on it."""
         return self._sources[content]
 
     def note(self, buffers: Buffers, content: int) -> None:
-        """Record that the caller has filled a buffer set with content number `content`."""
+        """Record that the caller has filled a buffer set with inputs number `content`."""
         self._held[buffers] = content
 
     def put(self, buffers: Buffers, content: int) -> None:
-        """Copy the inputs of content number `content` into a buffer set, unless they are already there."""
+        """Copy inputs number `content` into a buffer set, unless they are already there."""
         if self.of(buffers) != content:
             buffers.refill(self._sources[content])
             self._held[buffers] = content

@@ -137,7 +137,7 @@ class Reference:
         return self._ready.get((plan.name, seed))
 
     def _refuse_zeros(self, plans: Sequence[CasePlan], made: Sequence[ExpectedOutput]) -> None:
-        """Reject expected outputs that are zero in all cases, because a kernel that writes zeros would pass."""
+        """Reject a reference whose outputs are zero in every case, because a kernel that writes zeros would pass."""
         if any(plan.verified for plan in plans):
             return
         if not any(norm for golden in made for norm in golden.norms.values()):

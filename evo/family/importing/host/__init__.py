@@ -1,1 +1,1 @@
-"""Reads host code: kernel launches, calls of several kernels, and functions that NVRTC must skip."""
+"""Reads host code: kernel launches, sequences of launches that form one call, and functions that NVRTC must skip."""

@@ -135,7 +135,7 @@ def _chosen(kernels: Sequence[Kernel], tree: ast.Module, entries: Sequence[str])
         raise InvalidInput("--entry", f"a call of a Triton family launches one kernel, not {len(entries)}; {remedy}")
     for entry in entries:
         if entry not in names:
-            raise InvalidInput("--entry", unknown(entry, names, "functions under @triton.jit"))
+            raise InvalidInput("--entry", unknown(entry, names, "functions decorated with @triton.jit"))
         return kernels[names.index(entry)]
     inner = {
         each.func.id

@@ -261,7 +261,7 @@ def sliced(text: str, entry: str, file: str) -> str:
     tree = parsed(text, file)
     names = [each.name for each in kernels_of(tree)]
     if entry not in names:
-        raise InvalidInput(f"{file}: entry", unknown(entry, names, "functions under @triton.jit"))
+        raise InvalidInput(f"{file}: entry", unknown(entry, names, "functions decorated with @triton.jit"))
     return _needed(text, tree, [entry], file)
 
 
