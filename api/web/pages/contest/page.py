@@ -1,4 +1,4 @@
-"""Leaderboard of all searches that compete for the same champion."""
+"""Page with the leaderboard of all searches that compete for the same champion."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
