@@ -68,3 +68,12 @@ def offered(
                 f"the {noun} {entry.name} ({entry.value}) cannot be loaded ({error!r}); update or uninstall its package"
             ) from error
         yield entry, loaded
+
+
+def unloadable(group: str) -> Iterator[tuple[EntryPoint, Exception]]:
+    """Yield each entry point of a group whose object cannot be imported, with the error."""
+    for entry in entry_points(group=group):
+        try:
+            entry.load()
+        except Exception as error:  # noqa: BLE001 - the import runs code of another package
+            yield entry, error

@@ -115,7 +115,10 @@ def main(arguments: list[str]) -> int:
             traceback.print_exc()
         if isinstance(error, OSError) and (refusal := _system_refusal(error)) is not None:
             return refusal
-        complain(f"this is a bug in kernel-evo ({type(error).__name__}: {error})\n  details: {_write_log(error)}")
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}, line {place.lineno}"
+        reason = f"{type(error).__name__} in {where}: {error}"
+        complain(f"this is a bug in kernel-evo ({reason})\n  details: {_write_log(error)}")
         return Exit.BUG
 
 

@@ -22,7 +22,7 @@ def refuse_unexportable(champion: ChampionView, search: SearchView) -> None:
     """Raise NotExportable unless the champion's device is a CPU or CUDA device."""
     if search.device.kind not in FORMS:
         raise NotExportable(
-            f"champion {champion.id} was measured on a {search.device.kind} device; "
+            f"champion {champion.id} was measured on a device of kind {search.device.kind}; "
             f"only {' and '.join(FORMS)} kernels can be exported"
         )
 

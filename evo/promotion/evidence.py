@@ -105,9 +105,9 @@ def _evidence_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind, *, p
     lacking = [*_missing_samples(report, policy), *_missing_proof(report, wanted, inputs=inputs)]
     if promoted:  # a run that ends without a promotion skips the later processes
         lacking += _missing_after_the_first_process(report, policy, wanted)
-    text = f"The report contains all evidence that is required for a {kind} device."
+    text = f"The report contains all evidence that is required for a device of kind {kind}."
     if lacking:
-        text = f"The report lacks evidence that is required for a {kind} device: {'; '.join(lacking)}."
+        text = f"The report lacks evidence that is required for a device of kind {kind}: {'; '.join(lacking)}."
     return Rule(name="evidence", passed=not lacking, figure=float(len(lacking)), threshold=0.0, text=text)
 
 

@@ -96,3 +96,12 @@ LIST_PROPOSERS = "from evo.variants.proposers import PROPOSERS; print(*PROPOSERS
 def test_proposer_of_a_plugin_is_listed_by_kind(tmp_path: Path) -> None:
     ended = imported(tmp_path, "kernel_evo.proposers", "other = evo.variants.proposers.model:openai", LIST_PROPOSERS)
     assert ended.stdout.split() == [*PROPOSERS, "other"]
+
+
+@pytest.mark.slow
+def test_doctor_names_the_entry_points_that_cannot_be_loaded(tmp_path: Path) -> None:
+    program = "from evo.cli.commands.doctor import _plugins; print(*_plugins(), sep='\\n')"
+    ended = imported(tmp_path, "kernel_evo.backends", "abacus = nowhere:DRIVER", program)
+    assert "driver of the device kind abacus" in ended.stdout
+    assert "nowhere:DRIVER cannot be loaded" in ended.stdout
+    assert ended.stdout.count("Finding(") == 1

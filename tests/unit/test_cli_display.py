@@ -212,6 +212,14 @@ def test_report_shows_champion_verdict_and_next_steps() -> None:
         assert part in text
 
 
+@pytest.mark.parametrize(("kind", "offered"), [("cpu", True), ("cuda", True), ("replay", False), ("abacus", False)])
+def test_report_suggests_an_export_only_for_kinds_that_can_be_exported(kind: str, *, offered: bool) -> None:
+    view = finished()
+    text = reported(replace(view, device=replace(view.device, kind=kind)), [], "", "sdpa")
+    assert ("champion export" in text) == offered
+    assert "champion show" in text
+
+
 def test_report_explains_a_champion_above_100_percent_of_the_limit() -> None:
     def shown(floor_us: float) -> str:
         limit = RooflineView(floor_us=floor_us, bound="compute", share_of_best=floor_us / 810)

@@ -103,8 +103,9 @@ def test_unexpected_error_is_reported_as_a_bug_and_its_traceback_is_stored(
     assert entry.main([]) == Exit.BUG
     shown_error = capsys.readouterr().err
     (log,) = tmp_path.glob("kernel-evo-*.log")
+    where = f"test_cli_main.py, line {fail.__code__.co_firstlineno + 1}"
     assert shown_error == (
-        f"Error: this is a bug in kernel-evo (ZeroDivisionError: division by zero)\n  details: {log}\n"
+        f"Error: this is a bug in kernel-evo (ZeroDivisionError in {where}: division by zero)\n  details: {log}\n"
     )
     assert "Traceback" in log.read_text()
     for _ in range(entry.KEPT_CRASHES + 2):

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from evo.cli.service import devices
+from evo.errors import EvoError
 from workers.daemon import daemon
 
 
@@ -32,3 +34,31 @@ def test_machine_without_devices_is_reported(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(daemon, "driver", lambda _: SimpleNamespace(discover=lambda _: []))
     with pytest.raises(daemon.NoDevice, match="no device of kind cuda, cpu was found"):
         daemon.discover(("cuda", "cpu"), tmp_path)
+
+
+def broken_driver(kind: str) -> SimpleNamespace:
+    """Return the driver of a kind; the kind `broken` belongs to a package that cannot be imported."""
+    if kind == "broken":
+        raise EvoError("the driver of the device kind broken cannot be loaded")
+    return SimpleNamespace(discover=lambda _: [f"{kind} 0"])
+
+
+def test_worker_uses_the_devices_of_other_kinds_if_a_driver_cannot_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(daemon, "driver", broken_driver)
+    assert [str(each) for each in daemon.discover(("broken", "cpu"), tmp_path)] == ["cpu 0"]
+    with pytest.raises(EvoError, match="broken cannot be loaded"):
+        daemon.discover(("broken",), tmp_path)
+
+
+def test_commands_use_the_devices_of_other_kinds_if_a_driver_cannot_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("workers.backends.driver", broken_driver)
+    monkeypatch.setattr(devices, "implemented_kinds", lambda: ("broken", "cpu"))
+    assert [str(each) for each in devices.local_devices()] == ["cpu 0"]
+    assert "Devices of kind broken are not available: the driver" in capsys.readouterr().err
+    monkeypatch.setattr(devices, "implemented_kinds", lambda: ("broken",))
+    with pytest.raises(EvoError, match="broken cannot be loaded"):
+        devices.local_devices()

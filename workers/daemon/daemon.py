@@ -117,11 +117,26 @@ def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> 
 def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
     """Return all devices of these kinds on this machine.
 
+    A kind whose devices cannot be examined is logged and left out if devices of other kinds are found.
+
     Raises:
         NoDevice: there is no device.
+        EvoError: the devices of a kind cannot be examined, and there are no others.
     """
+    faults: list[EvoError] = []
+
+    def examined(kind: DeviceKind) -> list[Device]:
+        try:
+            return _of_kind(kind, cache)
+        except EvoError as error:
+            _LOG.warning("device_kind.left_out", kind=kind, reason=str(error))
+            faults.append(error)
+            return []
+
     with ThreadPoolExecutor(max(1, len(kinds))) as pool:  # in parallel, because each kind waits seconds for programs
-        devices = list(chain.from_iterable(pool.map(lambda kind: _of_kind(kind, cache), kinds)))
+        devices = list(chain.from_iterable(pool.map(examined, kinds)))
+    if not devices and faults:
+        raise faults[0]
     if not devices:
         raise NoDevice(
             f"no device of kind {', '.join(kinds)} was found; cpu needs a C compiler (gcc, clang, or the extra "

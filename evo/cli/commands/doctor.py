@@ -18,6 +18,7 @@ from evo.cli.service.locations import LocalDatabase
 from evo.cli.service.options import Db
 from evo.device.separation import LANDLOCK, OTHER_USER, SECCOMP, level, missing
 from evo.errors import EvoError
+from evo.plugins import unloadable
 
 if TYPE_CHECKING:
     from evo.cli.service.locations import LocalDatabase
@@ -83,6 +84,7 @@ def look_around(location: "LocalDatabase", devices: "list[Device]") -> Iterator[
     for name, provider in (("openai", "the OpenAI protocol"), ("anthropic", "Anthropic's protocol")):
         yield _package(name, needed_for=f"evolve with {provider}", remedy="pip install -e '.[evolve]'")
     yield _package("mcp", needed_for="kernel-evo mcp", remedy="pip install -e '.[mcp]'")
+    yield from _plugins()
     remedy = "make it writable; otherwise every kernel is compiled again in each run"
     yield _temporary()
     yield _folder("cache", cache_folder(), needed_for="speed", remedy=remedy)
@@ -90,6 +92,28 @@ def look_around(location: "LocalDatabase", devices: "list[Device]") -> Iterator[
     yield _folder("database", parent, needed_for="searching", remedy="make it writable, or use another --db")
     yield _service(location)
     yield from _workers(location)
+
+
+_PLUGINS = {
+    "kernel_evo.kinds": "device kind",
+    "kernel_evo.backends": "driver of the device kind",
+    "kernel_evo.strategies": "strategy",
+    "kernel_evo.proposers": "proposer",
+}
+"""Groups of entry points of other packages, with a noun for an object of the group."""
+
+
+def _plugins() -> Iterator[Finding]:
+    """Report each extension in another package that cannot be imported."""
+    for group, noun in _PLUGINS.items():
+        for entry, error in unloadable(group):
+            yield Finding(
+                what=f"{noun} {entry.name}",
+                found=False,
+                detail=f"{entry.value} cannot be loaded ({error!r:.200})",
+                needed_for=f"the {noun} {entry.name}",
+                remedy="update or uninstall its package",
+            )
 
 
 def _compiler() -> Finding:

@@ -10,6 +10,7 @@ from rich.text import Text
 from evo.cli.console.display import duplicates_text, outcomes_text
 from evo.cli.console.output import facts, table
 from evo.export.called import called_text
+from evo.export.compiled import FORMS
 from evo.messages.view import ChallengeView, ChampionView, SearchView, TrialView
 from evo.messages.view.champion import decision_text, retired_text
 from evo.messages.view.runs import RANKING, Runs
@@ -307,7 +308,7 @@ def next_steps(view: SearchView, where: str, family: str) -> RenderableType:
     """Return the commands that are useful next."""
     steps = {}
     if view.champion is not None:
-        if view.device.runs != "recordings":
+        if view.device.kind in FORMS:
             steps["export the champion"] = f"kernel-evo champion export {view.champion.id}{where}"
         steps["show it again"] = f"kernel-evo champion show {view.champion.id}{where}"
     elif view.best is not None and not view.estimated and view.device.runs != "recordings":

@@ -1,9 +1,10 @@
 """Finds the devices of this machine, for commands that need no service."""
 
+import sys
 import tempfile
 from pathlib import Path
 
-from evo.device import Device
+from evo.device import Device, DeviceKind
 from evo.device.kind import implemented_kinds
 from evo.errors import EvoError, NotFound
 from evo.family import Family
@@ -46,17 +47,30 @@ def unwritable(folder: Path) -> str | None:
 
 
 def local_devices() -> list[Device]:
-    """Return every device of this machine, except devices whose libraries are missing."""
+    """Return every device of this machine, except devices whose libraries are missing.
+
+    A kind whose devices cannot be examined is reported on standard error if devices of other kinds are found.
+
+    Raises:
+        EvoError: the devices of a kind cannot be examined, and there are no others.
+    """
     from api.operations.logs import configure
     from workers.backends import driver
 
     configure("console", "error")  # callers report missing devices themselves
     found: list[Device] = []
+    faults: dict[DeviceKind, EvoError] = {}
     for kind in implemented_kinds():
         try:
             found += driver(kind).discover(cache_folder())
         except ModuleNotFoundError:
             continue
+        except EvoError as error:
+            faults[kind] = error
+    if faults and not found:
+        raise next(iter(faults.values()))
+    for kind, fault in faults.items():
+        print(f"Devices of kind {kind} are not available: {fault}", file=sys.stderr)
     return found
 
 

@@ -9,6 +9,7 @@ from typing import cast
 
 from evo.errors import InvalidInput
 from evo.plugins import import_modules, offered
+from evo.text.suggestion import unknown
 from evo.variants.proposers.base import MARKED, Context, Factory, Proposer
 
 __all__ = ["PROPOSERS", "Context", "Proposer", "build"]
@@ -43,7 +44,9 @@ def build(text: str, context: Context) -> Proposer:
         InvalidInput: the kind is unknown, or the argument is missing or not accepted by the proposer.
     """
     kind, _, argument = text.partition(":")
-    if kind not in PROPOSERS or not argument:
+    if argument and kind not in PROPOSERS:
+        raise InvalidInput("--proposer", unknown(kind, PROPOSERS, "proposers"))
+    if not argument:
         raise InvalidInput(
             "--proposer", f"{text!r:.80} must have the form KIND:ARGUMENT; the kinds are {', '.join(PROPOSERS)}"
         )
