@@ -212,7 +212,7 @@ def test_report_shows_champion_verdict_and_next_steps() -> None:
         assert part in text
 
 
-@pytest.mark.parametrize(("kind", "offered"), [("cpu", True), ("cuda", True), ("replay", False), ("abacus", False)])
+@pytest.mark.parametrize(("kind", "offered"), [("cpu", True), ("cuda", True), ("replay", False)])
 def test_report_suggests_an_export_only_for_kinds_that_can_be_exported(kind: str, *, offered: bool) -> None:
     view = finished()
     text = reported(replace(view, device=replace(view.device, kind=kind)), [], "", "sdpa")
