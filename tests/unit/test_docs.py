@@ -62,6 +62,7 @@ WRITTEN_BY_THE_READER = {
     "tests/unit/test_rounds.py",
     "evo/variants/proposers/program.py",
     "api/rest/outcomes.py",
+    "tests/integration/test_outcomes.py",
     "api/v1/openapi.json",
 }
 """Paths that the guides ask the reader to create, and an address of the service that looks like a path."""
@@ -248,7 +249,7 @@ def answering_program(command: list[str], *, input: str, **_: Any) -> Any:
 
 def test_route_and_page_in_the_guide_accept_only_get_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     guide = (GUIDES / "rest-route.md").read_text()
-    route, page = (block for language, block in FENCE.findall(guide) if language == "python")
+    route, page, _ = (block for language, block in FENCE.findall(guide) if language == "python")
     rest = ModuleType("api.rest.outcomes")
     exec(route, rest.__dict__)
     monkeypatch.setitem(sys.modules, rest.__name__, rest)
@@ -274,7 +275,7 @@ def test_policy_in_the_guide_changes_one_threshold(tmp_path: Path) -> None:
 def rule_of_the_guide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     """Add the guide's module to the package of rules; return its policy."""
     blocks = FENCE.findall((GUIDES / "promotion-rule.md").read_text())
-    (module,) = [block for language, block in blocks if language == "python"]
+    module, _ = [block for language, block in blocks if language == "python"]
     (tmp_path / "rounds.py").write_text(module)
     monkeypatch.setattr(rules, "__path__", [*rules.__path__, str(tmp_path)])
     monkeypatch.setattr(judgement, "RULES", rules.discovered())
@@ -296,6 +297,18 @@ def test_promotion_rule_in_the_guide_is_discovered_and_applied(
 @pytest.mark.usefixtures("rule_of_the_guide")
 def test_promotion_rule_in_the_guide_is_off_by_default() -> None:
     assert rules_on_rounds(Policy(), 3) == []
+
+
+@pytest.mark.usefixtures("rule_of_the_guide")
+def test_test_of_the_promotion_rule_in_the_guide_passes() -> None:
+    blocks = FENCE.findall((GUIDES / "promotion-rule.md").read_text())
+    _, module = [block for language, block in blocks if language == "python"]
+    names: dict[str, Any] = {}
+    exec(module, names)
+    (test,) = [each for name, each in names.items() if name.startswith("test_")]
+    (cases,) = test.pytestmark
+    for case in cases.args[1]:
+        test(*case)
 
 
 def rules_on_rounds(policy: Policy, rounds: int) -> list[Rule]:
