@@ -4,6 +4,7 @@ import ctypes
 import importlib.util
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
+from math import prod
 from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
@@ -14,30 +15,36 @@ import pytest
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from numpy.typing import NDArray
 
+from evo.cli.service.devices import choose, local_devices
 from evo.device import Device
 from evo.family import Operand, coverage
-from evo.family.argument import Tolerance
+from evo.family.argument import JUDGED, Tolerance
 from evo.family.problem import Problem, problem_key
+from evo.messages.job import Evaluate, FamilyRef, SearchTerms
 from evo.reference.encoding import decoded
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
-from templates.registry import INCLUDE, Package, find
-from templates.render import render, used_names
+from evo.trial.outcome import Measured
+from templates.registry import INCLUDE, Package, builtin, find
+from templates.render import render
+from tests.bench.contest import SAMPLING, workshop
 from tests.builds import compiled
 from tests.tiers import one_in
 from workers.backends.cpu.compiler import CCompiler, find_compiler
 from workers.backends.cpu.memory import HostBuffers
 from workers.build import Artefact, Unit
-from workers.build.kernel import Argument
+from workers.build.build import call_arguments
 from workers.system import machine
 
 Array = NDArray[Any]
 Kernel = Callable[[dict[str, Array]], dict[str, Array]]
 
-FAMILIES = (
+FAMILIES = [each.family.name for each in builtin() if "cpu" in each.family.implementations]
+WITH_TORCH = {
     *("sdpa", "sdpa_fp8", "sdpa_decode", "quantize_e4m3"),
     *("softmax", "rmsnorm", "layernorm", "swiglu", "cross_entropy", "rope", "transpose", "reduce", "gemm", "gemm_fp8"),
-)
+}
+"""Families that must keep their baseline `torch`. Other families may offer it."""
 TWO_THREADS = Objective(threads=2)
 
 # The sizes leave remainders that are smaller than a vector, a tile or a block. Some head sizes need narrow vectors.
@@ -119,6 +126,9 @@ SAMPLED = (
     ("gemm", "M=50,N=90,K=70,batch=2,a_stride=77,b_stride=99"),
     ("gemm_fp8", "M=50,N=90,K=200,epilogue=bias_relu"),
 )
+UNLISTED = [name for name in FAMILIES if name not in dict(SAMPLED)]
+"""Families without problems in `SAMPLED`, such as new ones."""
+
 SMALL = {
     "rope": "B=2,S=7,H=4,KV=2,D=16",
     "sdpa_fp8": "B=1,H=2,S=40,D=32",
@@ -171,16 +181,13 @@ def kernel(name: str, problem: Problem, config: Config, folder: Path, *, instead
     candidate = family.candidate(config, problem, device(), TWO_THREADS)
     source = render(instead or package(name), "cpu", config, problem, candidate.derived)
     function = library(source, folder, family.implementation("cpu").entry)
-    arguments = [
-        Argument(name=each.name, role=each.role, dtype=each.dtype, shape=each.shape, value=each.value)
-        for each in candidate.operands
-    ]
+    arguments = call_arguments(candidate)
 
     def call(inputs: dict[str, Array]) -> dict[str, Array]:
         buffers = HostBuffers(arguments, inputs)
         function(*buffers.call_arguments)
         assert buffers.damage() is None
-        return {each.name: buffers.read(each.name) for each in arguments if each.role == "output"}
+        return {each.name: buffers.read(each.name) for each in arguments if each.judged}
 
     return call
 
@@ -222,12 +229,16 @@ def excess(
     exact, naive = by or wanted(name, problem, inputs)
     by_name = {each.name: each for each in operands(name, problem)}
     numbers = {each: decoded(out, by_name[each].dtype) for each, out in outputs.items()}
-    found = [_excess(by_name[each].tolerance, out, exact[each], naive[each]) for each, out in numbers.items()]
+    found = []
+    for each, number in numbers.items():
+        if (tolerance := by_name[each].tolerance) is not None:
+            found.append(_excess(tolerance, number, exact[each], naive[each]))
+    if any(by_name[each].verified for each in outputs):
+        found.append(np.inf if reference(name).verify(problem, inputs, outputs) else 0.0)
     return float(np.max(found))
 
 
-def _excess(tolerance: Tolerance | None, out: Array, exact: Array, naive: Array) -> float:
-    assert tolerance is not None
+def _excess(tolerance: Tolerance, out: Array, exact: Array, naive: Array) -> float:
     if tolerance.max_abs_ratio is None:
         limit = tolerance.max_abs
     else:
@@ -252,16 +263,6 @@ def test_attention_reference_is_equal_for_joint_and_separate_heads(
     monkeypatch.setattr(module, "SCORES_BYTES", 0)
     alone = [module.reference(problem, inputs)["out"], module.yardstick(problem, inputs)["out"]]
     assert all(np.array_equal(*each) for each in zip(together, alone, strict=True))
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_template_uses_all_tunables_and_only_declared_names(name: str) -> None:
-    family = package(name).family
-    tunables = {tunable.name for tunable in family.implementation("cpu").tunables}
-    used = used_names(package(name), "cpu")
-    derived = set(family.implementation("cpu").derived)
-    fields = {field.name for field in family.fields}
-    assert tunables <= used <= tunables | derived | fields
 
 
 def worst(name: str, problem: Problem, config: Config, folder: Path) -> float:
@@ -292,6 +293,31 @@ def test_sampled_cpu_configs_are_correct_on_every_case(name: str, text: str, tmp
     problem = package(name).family.problem(text, "cpu")
     for config in configs(name, problem, {"sdpa": 3, "gemm": 1, "sdpa_fp8": 0}.get(name, 2), seed=11):
         assert worst(name, problem, config, tmp_path) <= 1, config
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [pytest.param("transpose", marks=pytest.mark.long), *UNLISTED])
+def test_configs_of_a_new_cpu_family_are_correct_on_every_case_of_its_default_problem(
+    name: str, tmp_path: Path
+) -> None:
+    family = package(name).family
+    own = choose(local_devices(), "cpu", family)
+    problem = family.problem("", "cpu")
+    space = family.space(problem, own, Objective())
+    terms = SearchTerms(
+        search_id=0,
+        family=FamilyRef(name=name, digest=package(name).digest, location=package(name).location),
+        problem=problem,
+        device=own,
+        objective=family.terms(Objective()),
+        policy=SAMPLING,
+        seed=11,
+    )
+    with workshop(terms, package(name), tmp_path) as (evaluator, _, work):
+        for config in [space.default(), *space.sample(np.random.default_rng(11), 1)]:
+            built = evaluator.build(work, config)
+            outcome = evaluator.evaluate(work, Evaluate(number=0, config=config), built).outcome
+            assert isinstance(outcome, Measured), f"{name} {config}: {outcome}"
 
 
 @pytest.mark.slow
@@ -338,17 +364,29 @@ def test_attention_tolerance_rejects_an_output_without_the_last_key() -> None:
     assert excess("sdpa", problem, inputs, {"out": out.astype(np.float32)}) > 100
 
 
+def small_problem(name: str) -> tuple[Problem, str]:
+    """Return a problem and the distribution of its inputs: as listed in `SMALL`, or of the family's smallest case."""
+    family = package(name).family
+    if name in SMALL:
+        return family.problem(SMALL[name], "cpu"), "normal"
+    cases = family.case_problems(family.problem("", "cpu"), "cpu")
+    found = [(each.problem, each.case.inputs) for each in cases if each.problem is not None]
+    return min(found, key=lambda case: sum(prod(each.shape) for each in family.operands(case[0])))
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_cpu_baselines_agree_with_the_reference(name: str) -> None:
-    problem = package(name).family.problem(SMALL.get(name, "rows=4,cols=30"), "cpu")
-    inputs = reference(name).inputs(problem, "normal", np.random.default_rng(4))
-    offered = reference(name).baselines(problem)
-    outputs = [each.name for each in operands(name, problem) if each.role == "output"]
-    assert set(offered) >= {"numpy", "torch"}
+    problem, distribution = small_problem(name)
+    inputs = reference(name).inputs(problem, distribution, np.random.default_rng(4))
+    offered = reference(name).baselines(problem) if hasattr(reference(name), "baselines") else {}
+    outputs = [each.name for each in operands(name, problem) if each.role in JUDGED]
+    required = {"numpy", "torch"} if name in WITH_TORCH else {"numpy"}
+    assert set(offered) >= required, f"baselines() in reference.py of {name} must offer {sorted(required)}"
     for baseline in sorted(set(offered) - {"torch"}):
         timed = offered[baseline](inputs)
         timed()
         results = timed()
+        assert results is not None, f"the baseline {baseline} of {name} must return its outputs, to be compared"
         named = results if isinstance(results, dict) else {outputs[0]: results}
         assert excess(name, problem, inputs, named) <= 1, baseline
 
