@@ -29,9 +29,23 @@ from workers.measure.checks.overwrite import most_disagreement
 PROCEDURES = {"policy", "statistics"}
 """Modules that may have constants: the policy, and numerical procedures, whose constants set the precision."""
 
-OTHER_CONSTANTS = {"FIRST_RESULTS_S", "SHORT_MINUTES", "STEP", "LAST"}
-"""Constants that do not affect which trial becomes champion. They set when work is assigned, how often rounds are
-checked, and the order of rules."""
+OTHER_CONSTANTS = {
+    "api.scheduler.leasing.claims.FIRST_RESULTS_S": "affects only when work is assigned",
+    "api.scheduler.leasing.claims.SHORT_MINUTES": "affects only when work is assigned",
+    "evo.promotion.rules.base.LAST": "affects only the order of rules",
+    "evo.promotion.rules.profile.GATES": "its numbers are signs; the limits are fields of the policy",
+    "evo.promotion.rules.sequential.STEP": "affects only how often rounds are checked",
+    "evo.promotion.rules.sequential._MEDIAN": "a property of the normal distribution",
+    "evo.promotion.rules.sequential._QUARTILES": "a property of the normal distribution",
+    "evo.promotion.rules.steady._PARTS": "defines which rounds the rule compares; its threshold is in the policy",
+    "evo.promotion.rules.steady._LEAST_ROUNDS": "a third of fewer rounds has no useful median",
+}
+"""Numeric constants that need not be in the policy, each with the reason."""
+
+REMEDY = """Numbers that decide which trial becomes champion belong to the policy, so that a search can change them:
+- The threshold of a rule: declare it with `@rule("NAME", threshold=…)` and read `policy.threshold("NAME")`.
+- Any other number: add a field to the class `Policy` in evo/promotion/policy.py.
+A constant that does not decide is added to OTHER_CONSTANTS of this test, with the reason."""
 
 
 def deciding() -> Iterator[ModuleType]:
@@ -45,21 +59,58 @@ def deciding() -> Iterator[ModuleType]:
         yield module
 
 
-def numbers(module: ModuleType) -> Iterator[str]:
-    """Yield the names of a module's numeric constants."""
-    for node in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
-        if not isinstance(node, ast.Assign | ast.AnnAssign):
+def numbers(source: str) -> dict[str, int]:
+    """Return the line of each module-level constant whose value contains a number, by name."""
+    found: dict[str, int] = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign):
+            pairs = [pair for target in node.targets for pair in assigned(target, node.value)]
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            pairs = assigned(node.target, node.value)
+        else:
             continue
-        if isinstance(node.value, ast.Constant) and type(node.value.value) in (int, float):
-            yield ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+        found |= {ast.unparse(name): node.lineno for name, value in pairs if has_number(value)}
+    return found
 
 
-def test_promotion_modules_have_no_numeric_constants() -> None:
-    assert {name for module in deciding() for name in numbers(module)} <= OTHER_CONSTANTS
+def assigned(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """Return the names and values of an assignment. The parts of two tuples of equal length are separate pairs."""
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return list(zip(target.elts, value.elts, strict=True))
+    return [(target, value)]
 
 
-def test_numeric_constants_of_a_module_are_found() -> None:
-    assert "FIRST_RESULTS_S" in {name for module in deciding() for name in numbers(module)}
+def has_number(value: ast.expr) -> bool:
+    return any(isinstance(each, ast.Constant) and type(each.value) in (int, float) for each in ast.walk(value))
+
+
+def test_numbers_that_decide_about_a_champion_are_in_the_policy() -> None:
+    found: dict[str, str] = {}
+    for module in deciding():
+        path = Path(str(module.__file__))
+        for name, line in numbers(path.read_text(encoding="utf-8")).items():
+            found[f"{module.__name__}.{name}"] = f"{path}:{line}: the constant `{name}` is a number or contains one."
+    wrong = [found[name] for name in sorted(found.keys() - OTHER_CONSTANTS)]
+    assert not wrong, "\n".join([*wrong, REMEDY])
+    assert found.keys() >= OTHER_CONSTANTS.keys(), "remove constants that no longer exist from OTHER_CONSTANTS"
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("_TAIL = 90", {"_TAIL"}),
+        ("_TAIL: Final = 0.9", {"_TAIL"}),
+        ("_PARTS, _NAME = 3, 'steady'", {"_PARTS"}),
+        ("_LIMITS = (1.5, 2.0)", {"_LIMITS"}),
+        ("_LIMITS: dict[str, float] = {'p90': -1.1}", {"_LIMITS"}),
+        ("_NEEDED = math.log(1.02)", {"_NEEDED"}),
+        ("_FIRST = _LAST = 9", {"_FIRST", "_LAST"}),
+        ("NAME, STRICT = 'tail', True", set()),
+        ("_limit: float", set()),
+    ],
+)
+def test_numeric_constants_of_a_module_are_found(source: str, names: set[str]) -> None:
+    assert set(numbers(source)) == names
 
 
 def test_effect_rule_trims_the_share_of_samples_set_in_the_policy() -> None:
