@@ -1,6 +1,7 @@
 """The commands of the guides about variants work on this machine's CPU with the scripted model."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -26,10 +27,11 @@ def commands_of(guide: str, *beginnings: str) -> list[list[str]]:
     return [shlex.split(line) for line in lines if line.startswith(beginnings)]
 
 
-def run(arguments: list[str], folder: Path) -> str:
+def run(arguments: list[str], folder: Path, **environment: str) -> str:
     """Run a command of a guide in a folder with the guides' examples, on a new database."""
     command = [sys.executable, "-m", "evo", *arguments, "--db", str(folder / "evo.db")]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=850, check=False)
+    variables = {**os.environ, **environment}
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=850, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -52,9 +54,16 @@ def test_commands_of_the_agents_guide_work_as_written(folder: Path) -> None:
 
 
 def test_commands_of_the_proposer_guide_work_as_written(folder: Path) -> None:
+    (module,) = re.findall(r"^```python\n(.*?)^```$", (GUIDES / "proposer.md").read_text(), re.MULTILINE | re.DOTALL)
+    (folder / "guide.py").write_text(module)
+    installed = folder / "guide-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: guide\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text("[kernel_evo.proposers]\nprogram = guide:ProgramProposer\n")
     search, propose = commands_of("proposer.md", "search docs", "variant propose")
     run(search, folder)
-    assert "stepped" in run(propose, folder)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    assert run(propose, folder, PYTHONPATH=str(folder), PATH=path).startswith("saxpy: program works\n")
 
 
 def test_command_of_the_evolve_guide_works_as_written(folder: Path) -> None:
