@@ -1,5 +1,6 @@
 """Formats the result of a contest (see `contest.py`) as a Markdown table that is also readable in a terminal."""
 
+import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -108,10 +109,22 @@ def failures(contest: Contest, match: Match) -> list[str]:
         elif (speedup := _speedup(contest, baseline).estimate) < least:
             missed.append(f"the champion is {speedup:.2f}x {baseline}; the minimum is {least}x ({found.problem})")
     if not contest.again and (found.overhead_ms is None or found.overhead_ms > OVERHEAD_LIMIT_MS):
-        missed.append(
-            f"the search's overhead is {found.overhead_ms} ms per trial; the limit is {OVERHEAD_LIMIT_MS:g} ms"
-        )
+        missed.append(_overhead(contest))
     return missed
+
+
+def _overhead(contest: Contest) -> str:
+    """Return the message for an overhead that is unknown or above the limit, with the possible reasons."""
+    found, load = contest.found, contest.compared.environment.get("load")
+    spent = "unknown" if found.overhead_ms is None else f"{found.overhead_ms:.1f} ms per trial"
+    text = f"the search's overhead is {spent}; the limit is {OVERHEAD_LIMIT_MS:g} ms ({found.family} {found.problem}). "
+    if load is None:
+        return f"{text}The machine's load average is unknown"
+    cores = os.cpu_count() or 1
+    text += f"The machine's load average after the search is {float(load):.1f} on {cores} cores: "
+    if float(load) > cores:
+        return f"{text}other processes may be the reason, so repeat the benchmark on an idle machine"
+    return f"{text}it is not overloaded, so the reason may be the family's template and constraints, or too few trials"
 
 
 def _machine(device: Device) -> str:

@@ -142,6 +142,24 @@ def test_contest_lists_every_missed_condition(given: Contest, missed: list[str])
     assert all(text.startswith(start) for text, start in zip(found, missed, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [
+        ({"load": "8.25"}, "load average after the search is 8.2 on 2 cores: other processes may be the reason"),
+        ({"load": "1.04"}, "after the search is 1.0 on 2 cores: it is not overloaded, so the reason may be"),
+        ({}, "load average is unknown"),
+    ],
+)
+def test_missed_overhead_is_rounded_and_explained_by_the_load(
+    environment: dict[str, str], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    slow = contest(numpy=301.0, torch=81.0, overhead_ms=884.1981580044376)
+    (text,) = failures(replace(slow, compared=replace(slow.compared, environment=environment)), MATCH)
+    assert text.startswith("the search's overhead is 884.2 ms per trial; the limit is 20 ms (sdpa B=1,causal=false). ")
+    assert reason in text
+
+
 def test_contest_report_states_the_command_and_date_of_the_champion() -> None:
     config = "BLOCK 8, FAST True"
     assert f"Found by `{FOUND.command}`: {config}. 43 trials (40 measured). Load average" in section(contest(torch=1.0))
