@@ -67,6 +67,8 @@ class Policy:
             outputs.
         max_ring_ratio_of_caches: replaces `max_ring_ratio` if one buffer set fits in a faster cache than all sets in
             total. If the sets fill more than half of a cache, the limit lies between the two.
+        max_ring_ratio_of_memory: replaces `max_ring_ratio_of_caches`, if it is larger, for kernels that are limited by
+            memory: calls on separate outputs then load their buffers from memory, repeated calls from a cache.
         maximum_quick_gap: relative difference between the confirmed and the quick time above which the verdict contains
             a warning (0.25 means a quarter more or less time). None disables the warning.
         session_share: controls which cause the warning of `maximum_quick_gap` names. If the fastest baseline's time
@@ -160,6 +162,7 @@ class Policy:
     min_calls_per_error: int | None = None
     max_ring_ratio: float = 1.25
     max_ring_ratio_of_caches: float = 4.0
+    max_ring_ratio_of_memory: float = 10.0
     maximum_quick_gap: float | None = 0.25
     session_share: float = 0.5
     confidence: float = 0.95
@@ -302,6 +305,7 @@ _LEAST = {
     "min_calls_per_error": 1,
     "max_ring_ratio": 1.0,
     "max_ring_ratio_of_caches": 1.0,
+    "max_ring_ratio_of_memory": 1.0,
     "max_repeat_ratio": 1.0,
     "max_repeat_ratio_of_few": 1.0,
     "noisy_repeat_factor": 1.0,

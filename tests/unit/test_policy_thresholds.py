@@ -148,6 +148,7 @@ def test_limit_on_the_slowdown_of_alternating_calls_comes_from_the_policy(sets: 
         {"judged_calls": 15},
         {"max_ring_ratio": 0.9},
         {"max_ring_ratio_of_caches": 0.9},
+        {"max_ring_ratio_of_memory": 0.9},
         {"suspect_speedup": 0.5},
         {"other_unit_s": -1.0},
         {"reference_failures": 0},
@@ -174,3 +175,18 @@ def test_slowdown_limit_of_alternating_gpu_calls_counts_two_copies_of_the_data(s
     limits = {"l2_bytes": 60 << 20}
     assert most_disagreement(arguments, sets, limits, Policy(), shared_inputs=False) == limit
     assert most_disagreement(arguments, sets, limits | {"l1_bytes": 1 << 40}, Policy(), shared_inputs=False) == 1.25
+
+
+@pytest.mark.parametrize(
+    ("sets", "fast_us", "limit"),
+    [(16, 1.0, 10.0), (16, 8.0, 10.0), (16, 20.0, 1.25 * (1 + 58.0 / 20)), (16, 100.0, 4.0), (1, 1.0, 1.25)],
+)
+def test_limit_on_slower_alternating_calls_allows_for_loading_the_buffers_from_memory(
+    sets: int, fast_us: float, limit: float
+) -> None:
+    arguments = [Argument(name=name, role="input", dtype="float32", shape=(65_536,)) for name in "xy"]
+    arguments.append(Argument(name="out", role="output", dtype="float32", shape=(65_536,)))
+    caches = {"l1_bytes": 1 << 40, "l2_bytes": 2 << 20}
+    given = {"fast_us": fast_us, "bytes_per_s": 3 * 4 * 65_536 / 58e-6}
+    found = most_disagreement(arguments, sets, caches, Policy(), shared_inputs=False, **given)
+    assert found == pytest.approx(limit)

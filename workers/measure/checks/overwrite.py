@@ -111,6 +111,8 @@ def most_disagreement(
     policy: Policy,
     *,
     shared_inputs: bool = True,
+    fast_us: float = math.inf,
+    bytes_per_s: float = math.inf,
 ) -> float:
     """Return the maximum allowed slowdown of calls that rotate through several buffer sets.
 
@@ -118,11 +120,16 @@ def most_disagreement(
     into a cache that may be too small for all sets: it grows from `max_ring_ratio` to `max_ring_ratio_of_caches` while
     the total size of the sets grows from `_WHOLLY` times the size of the cache to its full size.
 
+    If loading one set from memory takes far longer than a repeated call, a higher maximum applies: `max_ring_ratio`
+    times the duration of both together, at most `max_ring_ratio_of_memory`.
+
     Args:
         sets: number of buffer sets in the rotation.
         limits: limits of the device, see `cache_sizes`.
         shared_inputs: True if the sets share their inputs. Before each sample, their outputs are then copied from two
             other sets, which also occupy the caches.
+        fast_us: time of a repeated call in µs.
+        bytes_per_s: bandwidth of the device's memory.
     """
     sizes = {each.name: each.bytes for each in arguments if each.role != "scalar"}
     written = sum(each.bytes for each in arguments if each.written)
@@ -132,8 +139,10 @@ def most_disagreement(
     if "l1_bytes" in limits:
         caches.append(_PAGES_BYTES)
     fuller = [(ring / cache - _WHOLLY) / (1 - _WHOLLY) for cache in caches if one < cache * _PARTLY]
-    evicted = min(max(fuller, default=0.0), 1.0)
-    return policy.max_ring_ratio + max(evicted, 0.0) * max(policy.max_ring_ratio_of_caches - policy.max_ring_ratio, 0.0)
+    evicted = max(min(max(fuller, default=0.0), 1.0), 0.0)
+    loading = policy.max_ring_ratio * (1 + one / bytes_per_s * 1e6 / fast_us)
+    most = max(policy.max_ring_ratio_of_caches, min(loading, policy.max_ring_ratio_of_memory))
+    return policy.max_ring_ratio + evicted * max(most - policy.max_ring_ratio, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Checks that a kernel does not skip work in timed or repeated calls."""
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -220,15 +221,14 @@ def _disagreement(
     bench: Bench, candidate: Candidate, found: OverwriteCheck, *, timed: Timing, policy: Policy
 ) -> Suspicion | None:
     """Return a suspicion that a kernel skips work in some calls, or None. A proved suspicion has precedence."""
-    sets, limits, confidence = found.poisoned.calls_per_sample, bench.terms.device.limits, policy.skip_confidence
-    limit = most_disagreement(candidate.arguments, sets, limits, policy)
+    confidence = policy.skip_confidence
+    limit = _limit(bench, candidate, found.poisoned, found.repeated, policy)
     suspicions = [disagreement(found.poisoned, found.repeated, limit, confidence)]
     if isinstance(bench.session, HostSession):  # only CPU kernels share memory with the loop that calls them
         suspicions += _of_batches(bench, bench.session, candidate, found, timed=timed, policy=policy)
     if (calls := found.repetition) is not None:
-        sets, what = calls.known.calls_per_sample, "inputs and outputs"
-        limit = most_disagreement(candidate.arguments, sets, limits, policy, shared_inputs=False)
-        suspicions.append(disagreement(calls.known, calls.same, limit, confidence, what=what))
+        limit = _limit(bench, candidate, calls.known, calls.same, policy, shared_inputs=False)
+        suspicions.append(disagreement(calls.known, calls.same, limit, confidence, what="inputs and outputs"))
     return max(filter(None, suspicions), key=lambda each: each.proved, default=None)
 
 
@@ -253,10 +253,39 @@ def _of_batches(
     }
     suspicions = [shortened(series["short"], series["timed"], policy.max_ring_ratio, confidence)]
     if mode == "hot":
-        limit = most_disagreement(arguments, len(separate), bench.terms.device.limits, policy, shared_inputs=False)
-        what = "inputs and outputs"
-        suspicions.append(disagreement(series["separate"], series["timed"], limit, confidence, what=what))
+        slow, fast = series["separate"], series["timed"]
+        limit = _limit(bench, candidate, slow, fast, policy, shared_inputs=False, sets=len(separate))
+        suspicions.append(disagreement(slow, fast, limit, confidence, what="inputs and outputs"))
     return suspicions
+
+
+def _limit(
+    bench: Bench,
+    candidate: Candidate,
+    slow: Timing,
+    fast: Timing | None,
+    policy: Policy,
+    *,
+    shared_inputs: bool = True,
+    sets: int | None = None,
+) -> float:
+    """Return the maximum allowed ratio of two times, see `most_disagreement`.
+
+    Args:
+        slow: samples of calls on separate buffers.
+        fast: samples of repeated calls, or None if no repeated calls were timed.
+        sets: number of buffer sets. If None, each call of a sample in `slow` has its own set.
+    """
+    ceilings = bench.terms.device.ceilings
+    return most_disagreement(
+        candidate.arguments,
+        slow.calls_per_sample if sets is None else sets,
+        bench.terms.device.limits,
+        policy,
+        shared_inputs=shared_inputs,
+        fast_us=math.inf if fast is None else fast.median_us,
+        bytes_per_s=math.inf if ceilings is None else ceilings.bytes_per_s,
+    )
 
 
 def _separate_sets(bench: Bench, bytes_held: int, most: int = USUAL_SETS) -> int:
