@@ -67,8 +67,8 @@ class Policy:
             outputs.
         max_ring_ratio_of_caches: replaces `max_ring_ratio` if one buffer set fits in a faster cache than all sets in
             total. If the sets fill more than half of a cache, the limit lies between the two.
-        max_ring_ratio_of_memory: replaces `max_ring_ratio_of_caches`, if it is larger, for kernels that are limited by
-            memory: calls on separate outputs then load their buffers from memory, repeated calls from a cache.
+        max_ring_ratio_of_memory: largest value of the limit that replaces `max_ring_ratio_of_caches` if the bandwidth
+            of the memory is known: the time of loading the buffers from memory then determines the limit.
         maximum_quick_gap: relative difference between the confirmed and the quick time above which the verdict contains
             a warning (0.25 means a quarter more or less time). None disables the warning.
         session_share: controls which cause the warning of `maximum_quick_gap` names. If the fastest baseline's time

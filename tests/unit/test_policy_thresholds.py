@@ -179,7 +179,7 @@ def test_slowdown_limit_of_alternating_gpu_calls_counts_two_copies_of_the_data(s
 
 @pytest.mark.parametrize(
     ("sets", "fast_us", "limit"),
-    [(16, 1.0, 10.0), (16, 8.0, 10.0), (16, 20.0, 1.25 * (1 + 58.0 / 20)), (16, 100.0, 4.0), (1, 1.0, 1.25)],
+    [(16, 1.0, 10.0), (16, 8.0, 10.0), (16, 40.0, 1.25 * (1 + 77.2 / 40)), (16, 1e6, 1.25), (1, 1.0, 1.25)],
 )
 def test_limit_on_slower_alternating_calls_allows_for_loading_the_buffers_from_memory(
     sets: int, fast_us: float, limit: float
@@ -189,4 +189,4 @@ def test_limit_on_slower_alternating_calls_allows_for_loading_the_buffers_from_m
     caches = {"l1_bytes": 1 << 40, "l2_bytes": 2 << 20}
     given = {"fast_us": fast_us, "bytes_per_s": 3 * 4 * 65_536 / 58e-6}
     found = most_disagreement(arguments, sets, caches, Policy(), shared_inputs=False, **given)
-    assert found == pytest.approx(limit)
+    assert found == pytest.approx(limit, rel=1e-3)

@@ -54,6 +54,11 @@ times as long as calls on one set (1.7 times while other programs used the GPU).
 times as long.
 """
 
+_PAGE_BYTES, _PAGE_WALK_US = 4096, 0.1
+"""Size of a memory page in bytes, and longest time in µs for translating the address of a page that is not in the TLB,
+with page tables in memory.
+"""
+
 MIXED_SETS, LEAST_MIXED_CALLS = 64, 16
 """Maximum number of calls with changing contents per sample, and minimum number of such calls in total. A kernel that
 returns a stored result in a random fifth of the calls escapes 64 calls with probability 0.8 ** 64 < 1e-6. A kernel that
@@ -120,8 +125,8 @@ def most_disagreement(
     into a cache that may be too small for all sets: it grows from `max_ring_ratio` to `max_ring_ratio_of_caches` while
     the total size of the sets grows from `_WHOLLY` times the size of the cache to its full size.
 
-    If loading one set from memory takes far longer than a repeated call, a higher maximum applies: `max_ring_ratio`
-    times the duration of both together, at most `max_ring_ratio_of_memory`.
+    If the bandwidth of the memory is known, the maximum grows instead to `max_ring_ratio` times the duration of a
+    repeated call plus the loading of one set from memory, relative to the call, at most `max_ring_ratio_of_memory`.
 
     Args:
         sets: number of buffer sets in the rotation.
@@ -140,8 +145,10 @@ def most_disagreement(
         caches.append(_PAGES_BYTES)
     fuller = [(ring / cache - _WHOLLY) / (1 - _WHOLLY) for cache in caches if one < cache * _PARTLY]
     evicted = max(min(max(fuller, default=0.0), 1.0), 0.0)
-    loading = policy.max_ring_ratio * (1 + one / bytes_per_s * 1e6 / fast_us)
-    most = max(policy.max_ring_ratio_of_caches, min(loading, policy.max_ring_ratio_of_memory))
+    most = policy.max_ring_ratio_of_caches
+    if math.isfinite(bytes_per_s):
+        loading_us = one / bytes_per_s * 1e6 + one / _PAGE_BYTES * _PAGE_WALK_US
+        most = min(policy.max_ring_ratio * (1 + loading_us / fast_us), policy.max_ring_ratio_of_memory)
     return policy.max_ring_ratio + evicted * max(most - policy.max_ring_ratio, 0.0)
 
 
