@@ -1,10 +1,10 @@
 """New content appears on a page without moving the content that the user sees."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from evo.client import Client
 from tests.e2e.web.browser import assert_accessible, reading
@@ -34,6 +34,28 @@ def puppet(url: str) -> Iterator[Puppet]:
         made.close()
 
 
+def served_while_pressed(page: Page, change: Callable[[], None]) -> None:
+    """Press the pointer, and then let the page receive the response to a request that `change` causes.
+
+    The request starts before the pointer is pressed, because the page requests nothing while it holds back an update.
+    """
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/live", hold)
+    with page.expect_request("**/live", timeout=SLOW_MS):
+        change()
+    page.mouse.down()
+    page.evaluate("getSelection().selectAllChildren(document.getElementById('progress'))")
+    with page.expect_response("**/live", timeout=SLOW_MS) as response:
+        held.pop().continue_()
+    response.value.finished()
+    page.unroute("**/live")
+    page.wait_for_timeout(300)  # in this time, the page could wrongly show the update
+
+
 def test_new_trials_appear_without_moving_focus_selection_or_scroll_position(
     puppet: Puppet, url: str, browser: Browser
 ) -> None:
@@ -60,13 +82,7 @@ def test_new_trials_appear_without_moving_focus_selection_or_scroll_position(
         plots.scroll_into_view_if_needed()
         plots.hover()
         expect(ended).to_have_text("4", timeout=SLOW_MS)
-        with page.expect_response("**/live", timeout=SLOW_MS) as latest:
-            pass  # a response that arrives while the pointer is pressed is not shown, and no other request follows it
-        latest.value.finished()
-        with page.expect_response("**/live", timeout=SLOW_MS):
-            page.mouse.down()
-            page.evaluate("getSelection().selectAllChildren(document.getElementById('progress'))")
-            puppet.serve(1, faster(2))
+        served_while_pressed(page, lambda: puppet.serve(1, faster(2)))
         expect(ended).to_have_text("4")  # while the pointer is pressed, the content below it is not updated
         page.mouse.move(0, 0)
         page.mouse.up()
