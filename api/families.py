@@ -92,7 +92,10 @@ def second_goal_of(search: SearchRow) -> Goal | None:
 
 
 def _work(search: SearchRow, metric: str | None) -> tuple[float | None, float | None]:
-    """Return the number of operations and bytes of one call, or (None, None) for a search without a metric."""
+    """Return the numbers of operations and bytes of one call.
+
+    The result is (None, None) if `metric` is None, or if the family has no ``[work]`` table.
+    """
     work = None if metric is None else parsed(search.family.document).work(search.problem)
     return (None, None) if work is None else (work.flops, work.bytes)
 

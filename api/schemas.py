@@ -129,7 +129,7 @@ class Body(BaseModel):
 
     @classmethod
     def _meant(cls, given: object) -> object:
-        """Return the object that the client probably meant by another value, or None."""
+        """Return the object that the client probably meant by a value that is not an object; None if there is none."""
         return None
 
 
@@ -197,8 +197,8 @@ class SearchRequest(Body):
     """Settings of a new search.
 
     `device` is ``auto``, a device kind or a device model. `policy` is the name of a policy, or an object with fields
-    that override the fields of a policy. Either `family` or `family_digest` selects the family. `family` is a name, and
-    selects the latest version.
+    that override those of the policy `base` (``default`` if `base` is omitted). Either `family` or `family_digest`
+    selects the family. `family` is a name, and selects the latest version.
     """
 
     EXAMPLE = {"family": "sdpa"}
@@ -241,10 +241,10 @@ class SearchRequest(Body):
 class VariantBody(Body):
     """A variant of a search: its files as text, and the keys of family.toml that differ from its parent.
 
-    `document` may contain `name`, `author`, `idea`, and keys of the ``[cpu]`` or ``[cuda]`` table of a family:
-    `template` or `source`, `entry`, `tunables`, `constraints`, `launch` and others. Missing keys are taken from the
-    first parent. `parents` are numbers of variants. Number 0 is the family's own implementation. `trials` limits the
-    number of trials. `proposal` is the number of the proposal from which the variant was made.
+    `document` may contain `name`, `author`, `idea`, and keys of the table ``[cpu]``, ``[cuda]`` or ``[triton]`` of a
+    family: `template` or `source`, `entry`, `tunables`, `constraints`, `launch` and others. Missing keys are taken from
+    the first parent. `parents` are numbers of variants. Number 0 is the family's own implementation. `trials` limits
+    the number of trials. `proposal` is the number of the proposal from which the variant was made.
     """
 
     document: dict[str, Any] = Field(default_factory=dict, max_length=MAX_NAMES)
@@ -291,7 +291,7 @@ class LeaseReply(BaseModel):
 
 
 class Heartbeat(Body):
-    """Heartbeat of a worker: attempts to renew, the activity of its slots, and its problems (`note`)."""
+    """Heartbeat of a worker. It renews the leases of `attempts`, and reports slot activities and problems (`note`)."""
 
     attempts: list[AnyId] = Field(default_factory=list, max_length=1000)
     slots: list[SlotReport] = Field(default_factory=list, max_length=1000)

@@ -1,7 +1,7 @@
 """Identifies the caller of a request before the body is read, and applies rate limits.
 
-A request without a token or session is refused. If its body is a short form, the form's fields are kept, so that the
-sign-in page can fill them in again.
+A request that needs a token or session, but has none, is refused. If its body is a short form, the form's fields are
+kept, so that the form can be filled in again after the sign-in.
 """
 
 import ipaddress
@@ -33,8 +33,8 @@ WRONG = f"{SIGN_IN}?wrong=token"
 """Redirect target after a sign-in with an invalid token."""
 STATIC = "/static/"
 METRICS = "/metrics"
-"""Path of the metrics. Monitoring programs request this path, so a request without access gets status 401, never a
-redirect to the sign-in page."""
+"""Path of the metrics. Monitoring programs request this path, so a request without a valid token gets status 401, never
+a redirect to the sign-in page."""
 PROBES = frozenset({"/api/v1/health", "/api/v1/ready"})
 """Paths of the health checks. Their callers are not identified, because identification would need the database."""
 BEARER = "bearer "
@@ -180,7 +180,10 @@ async def _identified(request: Request, gate: Gate) -> Caller | None:
 
 
 def _unknown(request: Request, reason: str) -> Response:
-    """Redirect a browser to the sign-in page, and answer other clients with status 401."""
+    """Return the response to a caller without a valid token or session.
+
+    A page request is redirected to the sign-in page. All other requests get status 401.
+    """
     page = wants_page(request) and request.url.path != METRICS and request.method in {"GET", "HEAD"}
     if page and request.headers.get("sec-fetch-mode", "navigate") == "navigate":
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")

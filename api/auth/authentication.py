@@ -31,7 +31,8 @@ class Gate:
     """Looks up the caller of a token or session in a cache, then in the database. Thread-safe.
 
     Args:
-        key: secret that is stored next to the database. A caller that sends this secret has all roles.
+        key: secret in a file that only the service's user can read (`db.engine.key`). A caller that sends this secret
+            has all roles. None if there is no such secret.
         local: True if only this machine can reach the service. In this case, callers need no token until the first
             token exists.
     """
@@ -58,7 +59,7 @@ class Gate:
 
     @property
     def open_lately(self) -> bool:
-        """Return True if callers on this machine need no token, according to the cache."""
+        """True if the database showed in the last `KEPT_S` seconds that callers on this machine need no token."""
         lately = self._asked_s is not None and time.monotonic() - self._asked_s < KEPT_S
         return lately and self._local and not self._closed
 

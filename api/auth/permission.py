@@ -19,8 +19,8 @@ PUBLIC: Rule = frozenset()
 """Rule of routes that are open to all callers, even without sign-in. Such routes neither reveal nor change data."""
 
 REGISTERING = "PUT"
-"""HTTP method of a worker's registration. A token that is not bound to a worker may be used for this method only, and
-is then bound to the worker."""
+"""HTTP method of a worker's registration. Of the routes of one worker, a worker token that is not bound to a worker may
+call only this one. The token is then bound to the worker."""
 
 _MARK = "__access_rule__"
 

@@ -57,9 +57,9 @@ class Feed:
     async def follow(
         self, after: EventPosition, *, search_id: int | None = None
     ) -> AsyncGenerator[Sequence[ServerEvent]]:
-        """Yield batches of events after a position until the feed is closed.
+        """Yield batches of events after a position, until the feed is closed or the log is replaced.
 
-        If there are no events for a minute, an empty batch is yielded, so that the caller can check its time limit.
+        At least once a minute, a batch is yielded, so that the caller can check its time limit. Batches may be empty.
 
         Args:
             search_id: search whose events are yielded. If None, all events are yielded.

@@ -1,4 +1,4 @@
-"""Validates objects in request bodies. The error for any other value shows a corrected object or an example."""
+"""Validates objects in request bodies. If a value is not an object, the error shows a corrected value or an example."""
 
 import json
 import re

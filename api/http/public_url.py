@@ -13,10 +13,11 @@ PREFIX = re.compile(rf"(/{SEGMENT.pattern})*")
 """Matches path prefixes that need no escaping in a path, a link, a cookie or a header."""
 
 HOST = re.compile(r"(?!-)[a-z0-9_-]+(?<!-)(\.(?!-)[a-z0-9_-]+(?<!-))*\.?")
-"""Matches host names in lower case, and IPv4 addresses. Browsers interpret other characters, such as a backslash."""
+"""Matches host names in lower case, and IPv4 addresses. Browsers give other characters, such as a backslash, a special
+meaning."""
 
 MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
-"""IPv4 addresses in the form that dual-stack sockets report."""
+"""Network of IPv4-mapped IPv6 addresses. Dual-stack sockets report IPv4 clients with such addresses."""
 
 _EXAMPLE = "write one like https://evo.example.org"
 

@@ -1,7 +1,7 @@
 """Strict JSON parser for request bodies.
 
-Names must be unique, depth and size are limited, numbers must have their JSON types, and every value must be storable
-in a database.
+Names must be unique, depth and size are limited, numbers and booleans must not be sent as strings, and every value must
+be storable in a database.
 """
 
 import math

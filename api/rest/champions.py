@@ -87,9 +87,9 @@ def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_mat
 @router.put("/{champion_id}/called")
 @allow("submitter")
 def store_called_times(champion_id: Id, body: Called, service: ServiceDep) -> ChampionView:
-    """Store the measured times of calls from PyTorch to a champion's exported kernel.
+    """Store how long a PyTorch program takes to call a champion's exported kernel, and to call PyTorch's own function.
 
-    The exported package measures these times with ``python -m PACKAGE``.
+    The exported package measures both times with ``python -m PACKAGE``.
     """
     times = CalledTime(**body.model_dump(), at=service.conductor.clock(), by=caller().name)
     with service.database.write() as session:
@@ -128,7 +128,7 @@ def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) ->
 @ablation_router.get("")
 @allow("viewer")
 def get_ablation(search_id: Id, service: ServiceDep) -> tuple[AblationView, ...]:
-    """Return the changes of the search's champions with their effects so far.
+    """Return the changed values that ablations of the search's champions measure, with the effects known so far.
 
     If a change was measured several times, only the latest result is returned.
     """

@@ -76,13 +76,13 @@ def get_variant(search_id: Id, number: Ordinal, service: ServiceDep) -> VariantV
 @router.get("/{number}/source")
 @allow("viewer")
 def get_variant_source(search_id: Id, number: Ordinal, service: ServiceDep) -> VariantSource:
-    """Return the source files of a variant, and its table ``[cpu]`` or ``[cuda]`` of family.toml."""
+    """Return the source files of a variant, and its table ``[cpu]``, ``[cuda]`` or ``[triton]`` of family.toml."""
     with service.database.read() as session:
         return source_of(session, service, base_of(session, search_id), number)
 
 
 def base_of(session: Session, search_id: int) -> SearchRow:
-    """Return the base search: if a search tunes a variant, the search to which the variant was submitted."""
+    """Return the search to which a variant was submitted if `search_id` tunes this variant, else the search itself."""
     return Archive(session).search(Variants(session).base_id(Archive(session).search(search_id).id))
 
 

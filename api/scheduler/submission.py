@@ -49,7 +49,7 @@ PDL_SINCE = 90
 
 
 class Unavailable(Conflict):
-    """Raised if no connected worker has the requested device. `field` is the request field that cannot be satisfied."""
+    """Raised if no connected worker has a suitable device. `field` is the request field that cannot be satisfied."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(reason)
@@ -62,7 +62,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     Raises:
         NotFound: the family is not registered.
         InvalidInput: a field of the request is invalid, or the space is empty.
-        Unavailable: no connected worker has the requested device.
+        Unavailable: no connected worker has a suitable device.
     """
     family_row = Archive(session).family_named(request.wanted_family, registry.builtin_digests())
     family = catalogue.family(family_row)

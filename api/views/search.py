@@ -42,7 +42,7 @@ from evo.trial.outcome import Measured, Pruned
 from evo.trial.timing import Timing
 
 EARLY = 128
-"""Number of trials from the start of a search among which the default config and random configs are looked for."""
+"""Speedups over the default config and over random configs use only this number of first trials of a search."""
 
 
 def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[SearchView, ...]:
@@ -177,9 +177,9 @@ def _search_view(
 
 
 def _obstacle(session: Session, row: SearchRow) -> str | None:
-    """Return the reason why no worker can execute the jobs of a search, or None if there is no such reason.
+    """Return the reason, last reported by a worker, why it cannot execute the jobs of a search, or None.
 
-    A reported reason is ignored if a worker has executed a job of the search since then.
+    The reason is dropped if a job of the search is leased or was executed since the report, or if the search has ended.
     """
     if row.obstacle is None or row.obstacle_at is None or row.state in TERMINAL:
         return None

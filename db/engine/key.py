@@ -1,6 +1,6 @@
-"""Key file of a local database.
+"""Key file of a service, next to its SQLite file or, with PostgreSQL, next to its artefact folder.
 
-A request with the key has every role, because a user who can read the key file can also read the database.
+A request with the key has every role, because a user who can read the key file can also read the service's files.
 """
 
 import contextlib

@@ -136,7 +136,7 @@ class Database:
     Attributes:
         signals: notifies subscribers of the topics that processes announce when they commit
             (`db.engine.signals.announce`).
-        refusal: reason why the latest write transaction failed. None if it was committed.
+        refusal: error if the database refused the latest write transaction, else None.
     """
 
     def __init__(self, location: Location, engine: Engine, store: Store) -> None:

@@ -123,8 +123,8 @@ class Archive:
     def add_variant(self, family: Registration, *, base_digest: str, artefact: str, now: datetime) -> FamilyRow:
         """Store a variant as a family row, and return the row.
 
-        `base_digest` is the digest of the family that it implements. If the row exists, its location and time of
-        registration are updated.
+        `base_digest` is the digest of the family that the variant implements. If the row exists, its location and its
+        registration time are updated.
 
         Raises:
             Conflict: a family with the digest exists and is not a variant of the family `base_digest`.
@@ -380,7 +380,7 @@ class Archive:
         return [(row, reason) for row, reason in found if reason is not None]
 
     def first_of_each_failure(self, search_ids: Collection[int]) -> Sequence[TrialRow]:
-        """Return, for each search, the first trial of each kind of outcome except measured and estimated trials."""
+        """Return the first trial of each search with each outcome except ``measured`` and ``estimated``."""
         eligible = TrialRow.search_id.in_(search_ids) & TrialRow.outcome_kind.not_in(("measured", "estimated"))
         first = select(TrialRow.search_id, func.min(TrialRow.number)).where(eligible)
         each = first.group_by(TrialRow.search_id, TrialRow.outcome_kind)

@@ -121,7 +121,10 @@ class Champions:
         return champion
 
     def store_called(self, champion_id: int, times: CalledTime) -> ChampionRow:
-        """Replace the stored times of calls from PyTorch to a champion's exported kernel. Return the champion."""
+        """Store the times of calls from PyTorch to a champion's exported kernel and to PyTorch's own function.
+
+        Earlier times are replaced. Return the champion.
+        """
         champion = self.champion(champion_id)
         champion.called = times
         self.session.flush()

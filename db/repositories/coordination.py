@@ -100,7 +100,7 @@ class Coordination:
         JSON documents of the search are not read, because an unreadable document may be why the search ends.
 
         Args:
-            ended: end of the search. None if the search had ended before, and only its ablation ends now.
+            ended: reason and time of the end. None if the search had ended before, and only its ablation ends now.
         """
         values = {}
         if ended is not None:

@@ -224,5 +224,5 @@ def _unchecked(rule: Rule) -> bool:
 
 
 def _noise_unknown(rule: Rule) -> bool:
-    """Return True if the noise of the process is unknown, because no second series was measured."""
+    """Return True if the measurement noise is unknown, because no second series of the challenger was measured."""
     return rule.name == "noise" and rule.threshold == 1.0

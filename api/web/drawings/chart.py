@@ -44,7 +44,7 @@ class Confirmed:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """Coordinates of a chart. `summary` describes the chart in words.
+    """Coordinates of a best-so-far chart. `summary` describes the chart in words.
 
     Attributes:
         star: position of the best trial at its confirmed cost. None if it is not confirmed.

@@ -32,7 +32,7 @@ class Spot:
 
 @dataclass(frozen=True, kw_only=True)
 class TradeOff:
-    """Coordinates of a drawing. `summary` describes the drawing in words.
+    """Coordinates of a plot of trials by two objectives. `summary` describes the plot in words.
 
     Attributes:
         dots: positions of the trials that are not on the Pareto front.

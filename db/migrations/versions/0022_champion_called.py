@@ -1,4 +1,4 @@
-"""Add `champions.called`: the time of a call of the exported kernel from PyTorch."""
+"""Add `champions.called`: the times of calls from PyTorch to the exported kernel and to PyTorch's own function."""
 
 from collections.abc import Sequence
 

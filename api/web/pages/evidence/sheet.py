@@ -72,9 +72,10 @@ class EvidenceSheet:
 
     @property
     def called(self) -> str | None:
-        """Times of calls from PyTorch to the champion's exported kernel, as text.
+        """Times of calls from PyTorch to the champion's exported kernel and to PyTorch's own function, as text.
 
-        None if the champion cannot be exported as a package.
+        If they were not measured, the text states how to measure them. None if they also cannot be measured, because
+        the champion cannot be part of an exported package.
         """
         return called_text(self.champion, self.search.device.kind)
 

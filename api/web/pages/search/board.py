@@ -37,7 +37,7 @@ REASONS = {
     "minutes": "its time budget was used up",
     "cost": "its cost budget was used up",
     "exhausted": "every valid config was tried",
-    "stagnation": "the last trials brought no improvement",
+    "stagnation": "the last trials were not better than the best trial",
     "outperformed": "other variants were faster after the same number of trials",
     "duplicate": "its binaries equal those of earlier variants",
     "stopped": "it was stopped on request",
@@ -73,10 +73,10 @@ class Board:
     """Content of the page of a search, without its leaderboard.
 
     Attributes:
-        spark: sparkline of the best time so far.
+        spark: sparkline of the best cost so far, for the list of searches.
         fallen: last champion from this search. None if a champion from this search is current, or if there was none.
         since: ``rolled back`` or ``retired``, by trial number, for promoted trials whose champion is no longer current.
-        charts: chart of the best time so far for wide windows, and one for phones.
+        charts: chart of the best cost so far for wide windows, and one for phones.
         trade_off: trials by two objectives, or by time and metric. None if time is the only objective.
     """
 

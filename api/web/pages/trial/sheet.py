@@ -32,7 +32,7 @@ ROLES = ("parent", "champion")
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Value of one tunable in this trial and in the other trial."""
+    """Value of one tunable or resource in this trial and in the other trial. None if the trial has no such value."""
 
     name: str
     value: Value | None
