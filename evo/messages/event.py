@@ -1,4 +1,4 @@
-"""Messages of the event stream. They contain the columns of the pages' live tables; clients request the rest."""
+"""Messages of the event stream. They contain only the columns of the pages' live tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -103,4 +103,4 @@ EVENTS: Mapping[str, type[Event]] = {
     "deleted": SearchDeleted,
     "reset": Reset,
 }
-"""Kinds of events, by their names in the stream."""
+"""Classes of events, by the event's name in the stream."""

@@ -94,7 +94,7 @@ class Confirm:
 
 @dataclass(frozen=True, kw_only=True)
 class Ablate:
-    """Job that alternately times a champion and configs that differ from it in one setting, in a fresh process."""
+    """Job that alternately times a champion and changed versions of its config, in a fresh process."""
 
     champion: Config
     changed: tuple[Config, ...]

@@ -99,7 +99,7 @@ def worker_obstacle(
     """Return the reason why no worker serves a search; None if a worker does, or if the search has no jobs.
 
     Args:
-        options: options that make the commands in the reason use the same service, with a leading space.
+        options: options that select the service, with a leading space. They are appended to commands in the reason.
     """
     if search.state not in SERVED:
         return None
@@ -149,7 +149,7 @@ def _single_worker_obstacle(worker: WorkerView, search: SearchView, options: str
 def _slot_obstacle(worker: WorkerView, device: Device, slot: SlotView, options: str) -> str | None:
     if slot.quarantined_at is not None:
         remedy = command("workers", "clear", worker.name, slot.device_uuid) + options
-        return f"{device.model} is quarantined: {slot.quarantine_reason}. Once it is repaired, {remedy}"
+        return f"{device.model} is quarantined: {slot.quarantine_reason}. Once it is repaired, run `{remedy}`."
     if slot.activity in {"waiting", "exhausted"}:
         return f"{device.model} of worker {worker.name} is not measuring now: {slot.detail or slot.activity}."
     return None

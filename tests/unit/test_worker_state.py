@@ -62,7 +62,11 @@ def test_slot_status_text_shows_the_activity_or_the_quarantine_reason() -> None:
         ([replace(WORKER, left_at=NOW)], 10, "has left"),
         ([replace(WORKER, left_at=NOW), WORKER], 10, None),
         ([replace(WORKER, drain=True)], 10, "kernel-evo workers resume vm"),
-        ([replace(WORKER, slots=(ASIDE,))], 10, "Xid 79. Once it is repaired, kernel-evo workers clear vm cpu-1"),
+        (
+            [replace(WORKER, slots=(ASIDE,))],
+            10,
+            "Xid 79. Once it is repaired, run `kernel-evo workers clear vm cpu-1`.",
+        ),
         ([replace(WORKER, slots=(ASIDE,)), WORKER], 10, None),
         ([replace(WORKER, slots=())], 10, None),
     ],
@@ -136,7 +140,7 @@ def test_search_without_a_connected_worker_is_shown_as_interrupted(
             {"drain": True},
             "Search 3 waits. Worker vm is drained: `kernel-evo workers resume vm --url http://s` lets it work again.",
         ),
-        ({"slots": (ASIDE,)}, "Search 3 waits. AMD EPYC is quarantined: Xid 79. Once it is repaired, kernel-evo"),
+        ({"slots": (ASIDE,)}, "Search 3 waits. AMD EPYC is quarantined: Xid 79. Once it is repaired, run `kernel-evo"),
         (
             {"slots": (replace(SLOT, activity="waiting", detail="process 7 holds the device"),)},
             "Search 3 waits. AMD EPYC of worker vm is not measuring now: process 7 holds the device.",

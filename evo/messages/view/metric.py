@@ -32,7 +32,7 @@ class Metric:
         """Return the metric for ``EXPRESSION``, ``minimise: EXPRESSION`` or ``maximise: EXPRESSION``.
 
         Args:
-            field: name of the metric in errors.
+            field: name of the metric in error messages.
 
         Raises:
             InvalidInput: the text is not an expression, or its direction is unknown.
@@ -77,7 +77,7 @@ def weighed(
     Args:
         metrics: one or two expressions over ``time_us``, the resources of a build (e.g. ``registers``), the tunables
             and the problem's fields. Each can have a direction before a colon. A single metric is paired with the time.
-        field: name of the metrics in errors.
+        field: name of the metrics in error messages.
 
     Raises:
         InvalidInput: a metric is not an expression, both are equal, there are more than two, or a metric contains a

@@ -6,7 +6,7 @@ from typing import ClassVar, Generic, TypeVar
 
 
 class Deferred:
-    """A message whose Pydantic schema is built when it is first read or written.
+    """Base class of messages whose Pydantic schema is built when it is first used, not at startup.
 
     Dozens of routes return the same few large views. Building a schema for every route at startup took a fifth of the
     service's start time.

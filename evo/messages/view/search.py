@@ -1,4 +1,4 @@
-"""View of a search and of its parts."""
+"""Views of a search, its best trial, its verdicts and its current jobs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ _REASON_CHARACTERS = 160
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceView:
-    """Size of a space. `valid_count` is None if the space is too large to count."""
+    """Numbers of combinations of values and of valid configs; `valid_count` is None if there are too many to count."""
 
     product_size: int
     valid_count: int | None
@@ -345,7 +345,7 @@ class SearchView(Deferred):
     def is_for(self, device: Device) -> bool:
         """Return True if a device has the kind, model and architecture of the search.
 
-        If the search is restricted to one unit, the device must also be this unit.
+        If the search has a `device_uuid`, the device must also have this UUID.
         """
         same = all(getattr(device, name) == getattr(self.device, name) for name in ("kind", "model", "architecture"))
         return same and self.device_uuid in (None, device.uuid)

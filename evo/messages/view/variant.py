@@ -35,11 +35,11 @@ class FailureView:
 
 @dataclass(frozen=True, kw_only=True)
 class VariantSource:
-    """Source of a variant.
+    """Source files of a variant, and the table that describes the implementation.
 
     Attributes:
         kind: device kind of the implementation.
-        table: the implementation's table, as in a family.toml.
+        table: content of the table of this kind, e.g. [cuda], as in a family.toml.
         files: contents of the files by name.
     """
 
