@@ -21,8 +21,8 @@ FAR = 10.0
 """Component of q that causes the extreme scores."""
 
 LONGEST_RUN = 40
-"""Maximum number of consecutive rows of q of the same kind: more than a vector or fragment holds, but fewer than most
-blocks.
+"""Maximum number of consecutive rows of q with the same kind of scores: more rows than in a vector or fragment, but
+fewer than in most blocks.
 """
 
 

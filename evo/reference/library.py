@@ -33,7 +33,7 @@ class GpuNeededError(RuntimeError):
 
 
 def use_gpu(index: int) -> None:
-    """Choose the GPU on which all threads of this process compute from now on. Without a choice, it is GPU 0."""
+    """Choose the GPU on which all threads of this process compute from now on. The default is GPU 0."""
     _GPU.index = index
 
 
@@ -44,7 +44,7 @@ def gpu_index() -> int:
 
 @contextmanager
 def gpu_if(claimed: Callable[[], bool]) -> Iterator[None]:
-    """Context manager that makes large computations of all threads ask before they use the GPU.
+    """Context manager in which large computations of all threads use the GPU only if `claimed` permits it.
 
     It is used while a different process may be measuring on the GPU. On the CPU, the computations would take minutes;
     the caller repeats them when this process may use the GPU.

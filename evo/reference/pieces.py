@@ -29,7 +29,7 @@ lock several times. With more tasks than cores, a slow core delays the result le
 """
 
 DRAWN_TOGETHER = 1 << 20
-"""Number of random numbers drawn from one generator."""
+"""Maximum number of random numbers drawn from one generator. Larger arrays use several generators."""
 
 _PAGE_BYTES = 4096
 _TOUCHED_TOGETHER = 1 << 9
@@ -47,7 +47,7 @@ def on_all_cores(compute: Callable[[S], T], parts: Iterable[S]) -> list[T]:
     """Return the result of `compute` for each part, in the order of the parts.
 
     All calls in this process share a pool with one thread per core. With a pool per call, 16 cases that are computed
-    simultaneously on 16 cores would use 256 threads. A call from within `compute` runs in its own thread only.
+    simultaneously on 16 cores would use 256 threads. Nested calls, from within `compute`, run in the calling thread.
 
     Args:
         compute: function that is called by several threads at the same time. Threads save time only while the function

@@ -50,7 +50,7 @@ class Rival:
 
 
 def rivals(family: str, problem: Problem) -> dict[str, Callable[[Arrays], Timed]]:
-    """Return a family's baselines by name. Preparing a baseline raises ImportError if its library is not installed."""
+    """Return a family's baselines by name. Preparing one raises ImportError if its library is not installed."""
     return {each.name: partial(_prepared, each, problem) for each in RIVALS if each.family == family}
 
 

@@ -69,7 +69,7 @@ def _on_gpu(
     """Return a callable that applies the function to inputs that have been copied to the GPU.
 
     Raises:
-        ImportError: PyTorch is not installed, or was built without CUDA.
+        ImportError: PyTorch is not installed, or finds no GPU.
     """
     torch = torch_on_gpu()
     tensors: list[Any] = [torch.from_numpy(inputs[name]).cuda() for name in names]

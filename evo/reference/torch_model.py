@@ -1,7 +1,7 @@
 """Uses a file with a PyTorch model (``Model``, ``get_inputs()``, ``get_init_inputs()``) as a family's reference.
 
-This is the format of KernelBench (arXiv 2502.10517). Constants at the top of the file become problem fields: before the
-file runs, they are replaced by the problem's values. PyTorch is imported only when a function is called.
+This is the format of KernelBench (arXiv 2502.10517). Top-level integer constants of the file become problem fields:
+before the file runs, they are replaced with the problem's values. PyTorch is imported only when a function is called.
 """
 
 import ast
@@ -42,7 +42,7 @@ _MODULES: dict[tuple[object, ...], ModuleType] = {}
 
 
 def constants_of(source: str) -> dict[str, int]:
-    """Return the positive integer constants at the top of a file. An element of a tuple is named ``name[index]``.
+    """Return the positive integer constants at the top level of a file. An element of a tuple is named ``name[index]``.
 
     Raises:
         SyntaxError: the text is not Python.
@@ -297,7 +297,7 @@ class TorchModel:
 def seeded(seed: int) -> Iterator[None]:
     """Context manager in which the global generators of PyTorch, NumPy and Python start from a seed.
 
-    The generators continue as before at the end.
+    At the end, the previous states of the generators are restored.
     """
     import torch
 

@@ -13,7 +13,7 @@ from evo.report.sections.subject import command_blocks, environment_blocks, subj
 from evo.report.sections.times import front_blocks, limit_blocks, progress_blocks, sample_blocks, verdict_blocks
 
 Sections: TypeAlias = Mapping[str, Iterable[Block]]
-"""Section titles and their blocks."""
+"""Blocks of each section, by the section's title."""
 
 
 def search_report(material: Material, terms: Terms) -> Document:

@@ -1,4 +1,4 @@
-"""Renders the brief for authors of variants as Markdown, with a maximum number of tokens."""
+"""Renders the brief (information for authors of variants) as Markdown, with a maximum number of tokens."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ MOST_FAILURE = 1200
 """Maximum number of characters of the reason why a variant's trials failed."""
 
 FIRST = 3
-"""Number of the fastest variants that are described before the failed variants if not all fit."""
+"""Number of the fastest variants that take precedence over failed variants if not all variants fit."""
 
 _CUT = "… cut here: {} more characters; `kernel-evo variant source {} {}` prints all of it\n"
 _MORE = "Omitted: {}. `kernel-evo variant list {}` lists all variants.\n"

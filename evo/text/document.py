@@ -42,8 +42,8 @@ def read_json(text: str | bytes, where: str = "body", *, kind: type[dict[str, An
     """Parse a JSON text.
 
     Args:
-        where: name of the document in errors.
-        kind: class of the returned objects.
+        where: name of the document in error messages.
+        kind: class of the dictionaries that represent JSON objects.
 
     Raises:
         InvalidInput: the text is not JSON, an object has a duplicate name or more than `MOST_NAMES` names, or the

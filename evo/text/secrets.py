@@ -16,8 +16,8 @@ def sendable(field: str, secret: str, *, form: str) -> str:
     """Return a secret after checking that an HTTP header can contain it.
 
     Args:
-        field: name of the secret in the error.
-        form: description of a valid secret, for the error.
+        field: name of the secret in the error message.
+        form: description of a valid secret, shown in the error message.
 
     Raises:
         InvalidInput: the secret contains a character other than visible ASCII. The message does not repeat the secret.

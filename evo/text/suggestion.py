@@ -110,7 +110,7 @@ _DURATION = re.compile(r"p?t?((?:\d*\.?\d+[a-z]+)+)")
 
 
 def numbers_meant(text: str, units: Mapping[str, float] = BINARY) -> list[int | float]:
-    """Return the numbers that a string may mean: none if it is unclear, several if it is ambiguous.
+    """Return the numbers that a string may mean: an empty list if this is unclear, several numbers if it is ambiguous.
 
     If the units are units of time, durations such as ``1h30m``, ``PT5M`` and ``0:05:00`` are understood as well. The
     text ``1:30`` may be minutes and seconds, or hours and minutes.

@@ -9,7 +9,7 @@ _PLACE = re.compile(r"\(at line (\d+), column \d+\)")
 _TWICE = re.compile(r"Cannot declare \((.+?),?\) twice")
 _KEY = re.compile(r"\s*[\w.\"'-]+\s*=\s*")
 _NOTE = re.compile(r"(?<=\s)//(?=\s*[A-Za-z])(?!\s*[A-Z_]+\s*[\],])")
-"""Matches the start of a C comment, but not a division."""
+"""Matches the ``//`` that starts a comment, but not a division."""
 _NUMBER = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>\d+)?(?:\.(?P<fraction>\d*))?(?P<exponent>[eE][+-]?\d+)?(?:[fF]|[uU]?[lL]{0,2})"
 )

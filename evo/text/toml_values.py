@@ -1,4 +1,4 @@
-"""Suggests how to write TOML values that have the wrong type, as the ends of error messages."""
+"""Suggests how to write TOML values that have the wrong type, as the last part of error messages."""
 
 import json
 import re

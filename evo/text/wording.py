@@ -144,8 +144,8 @@ def over_limit_text(share: float | None) -> str:
     return (
         "More than 100 %: the limit is too low. Either the device is faster than its known rates, which are from a "
         "datasheet or were measured while other programs slowed the machine; or the kernel needs fewer operations "
-        "or bytes than [work] in family.toml states. To measure the rates of a CPU again, restart its worker, at least "
-        "an hour after its start, while the machine is idle, and start a new search."
+        "or bytes than [work] in family.toml states. To measure the rates of a CPU again, wait until its worker has "
+        "run for an hour and the machine is idle; then restart its worker, and start a new search."
     )
 
 

@@ -121,7 +121,7 @@ def headline(text: str) -> str:
 
 
 def worst_cases(cases: Sequence[CaseError]) -> list[CaseError]:
-    """Return one check for each output of each case: the check with the largest error over all seeds."""
+    """Return, for each output of each case, the check with the largest error relative to its limit over all seeds."""
     worst: dict[tuple[str, str], CaseError] = {}
     for case in cases:
         key = (case.case, case.output)

@@ -59,7 +59,7 @@ class Objective:
             exceed the last-level cache.
         threads: number of CPU threads that a kernel may use.
         launch: ``plain``, or ``pdl`` (programmatic dependent launch, sm_90).
-        accumulate: dtype of the accumulator. It defines the accuracy class of the result.
+        accumulate: dtype of the accumulator, which determines the accuracy of the result.
         target: a known GPU (`evo.device.estimate.target`) whose limits replace those of the device when configs and
             builds are checked. If no kernel is run, times are estimated for this GPU. None if the device itself is
             used.
@@ -99,7 +99,7 @@ class Objective:
 
     @property
     def key(self) -> str:
-        """Stable, readable text that identifies the objective, e.g. ``hot,threads=1,plain,float32,deterministic,v2``.
+        """Stable, readable text that identifies the objective, e.g. ``hot,threads=1,plain,float32,deterministic,v3``.
 
         The second objective is not part of the key. Searches with the same first objective compete for one champion.
         """

@@ -8,7 +8,8 @@ import numpy as np
 from evo.trial.objective import PROTOCOL_VERSION
 
 _UNSTEADY = 0.1
-"""Maximum interquartile range of the samples, divided by their median. Noisier samples cannot compare kernels.
+"""Maximum interquartile range of the samples, divided by their median. Noisier samples are too unreliable to compare
+kernels.
 """
 
 

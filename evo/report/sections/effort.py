@@ -15,8 +15,7 @@ STAGES = {
     "measure_s": "measuring",
     "wait_s": "waiting",
 }
-"""Fields of `Stages` whose sum is a job's time. ``wait_s`` is the time waiting for the device or for jobs of its batch.
-"""
+"""Names in the report of the fields of `Stages` whose sum is a job's time."""
 
 ON_DEVICE = ("verify_s", "measure_s")
 AFTERWARDS = "ablate"

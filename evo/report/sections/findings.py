@@ -18,7 +18,7 @@ WORDS = {
     "unclear": "unclear: the pairs vary too much",
     "hurts": "faster",
 }
-"""Text about a value that was compared with the winner's value, by the `Finding` about the winner's value."""
+"""Text about a tunable's value, by the `Finding` about the value that the best config (winner) has instead."""
 
 
 def importance_blocks(material: Material) -> Iterator[Block]:
@@ -37,7 +37,7 @@ def importance_blocks(material: Material) -> Iterator[Block]:
 
 
 def negative_blocks(material: Material) -> Iterator[Block]:
-    """Yield a table of the values that brought no gain over the best config's values, with their measured ratios."""
+    """Yield a table of the values that gave no gain over the best config's values, with their measured ratios."""
     winner, policy = material.winner, material.search.policy
     yield from (Text(each) for each in material.search.warnings if each not in material.search.quick_gaps)
     if winner is None:
@@ -75,7 +75,7 @@ def negative_blocks(material: Material) -> Iterator[Block]:
 
 
 def never_blocks(material: Material) -> Iterator[Block]:
-    """Yield a table of the values whose trials all failed."""
+    """Yield a table of the tunable values whose trials all failed."""
     never = list(_never(material))
     yield from never or [Text("None: no value failed in every trial (values with a single trial do not count).")]
 

@@ -44,7 +44,7 @@ def goal_blocks(material: Material, terms: Terms) -> Iterator[Block]:
 
 
 def judged(goal: Goal, material: Material) -> GoalResult | None:
-    """Return the status of a target; None if nothing was measured or the required baseline did not run."""
+    """Return the status of a target; None if nothing was measured, or if the required speed-up is unknown."""
     reached_us, saving = material.reached_us, material.saving
     if reached_us is None:
         return None

@@ -52,7 +52,7 @@ class Comparison:
         return self.pairs >= LEAST
 
     def finding(self, least: float) -> Finding | None:
-        """Classify the winner's value as `evo.promotion.ablation.finding` does; None if there are too few pairs."""
+        """Return the `evo.promotion.ablation.finding` about the winner's value; None if there are too few pairs."""
         return finding(self.ratio, least=least) if self.is_conclusive and self.ratio is not None else None
 
     def negative(self, gain: float) -> bool:

@@ -25,7 +25,7 @@ def progress_blocks(material: Material) -> Iterator[Block]:
 
 
 def sample_blocks(material: Material) -> Iterator[Block]:
-    """Yield a chart and a table of the samples: of the champion, incumbent and baselines, or of only the best trial."""
+    """Yield a chart and a table of `Material.samples`, e.g. of the champion, previous champion and baselines."""
     series, confidence = material.samples, material.search.policy.confidence
     if not series:
         yield Text("There are no samples.")
@@ -100,7 +100,10 @@ def limit_blocks(material: Material) -> Iterator[Block]:
 
 
 def _limit(material: Material, cache: str) -> tuple[tuple[str, ...], float | None] | None:
-    """Return the row of a cache mode, and the share of the limit that the best trial reaches; None if unknown."""
+    """Return the row of a cache mode, and the share of the limit that the best trial reaches (None without a time).
+
+    The result is None if no limit is known.
+    """
     search = material.search
     objective = Objective(**{**vars(search.objective), "cache": cache})
     limit = shown_roofline(search.device, material.work, objective)

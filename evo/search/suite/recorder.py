@@ -9,7 +9,7 @@ from evo.family.problem import problem_key
 from evo.trial import Value
 
 Recognised: TypeAlias = tuple[str, dict[str, Value]]
-"""Family and problem."""
+"""Name of the family that computes a call, and the problem."""
 
 DTYPES = ("float32", "float16", "bfloat16")
 
