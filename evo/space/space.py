@@ -44,8 +44,8 @@ class Space:
         product_size: number of combinations of values, valid or not.
         valid_count: number of valid configs. None if there are more than `ENUMERATION_LIMIT` or if enumerating them
             takes too long; configs are then drawn at random.
-        mechanisms: positions of the tunables that choose a mechanism. These are tunables with named alternatives, e.g.
-            the TMA unit, that share constraints with other tunables. Tunables in more constraints come first.
+        mechanisms: positions of the tunables that choose a mechanism. Their values are strings, e.g. the names of copy
+            instructions, and they share constraints with other tunables. Tunables in more constraints come first.
 
     Raises:
         EmptySpace: no config is valid.

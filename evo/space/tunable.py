@@ -72,7 +72,7 @@ class Tunable:
         """Return the index of `value`. 4.0 counts as 4, but True does not count as 1.
 
         Args:
-            field: name of the value in errors.
+            field: name of the value in error messages.
 
         Raises:
             InvalidInput: `value` is not one of the tunable's values.

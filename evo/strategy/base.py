@@ -14,7 +14,7 @@ from evo.trial.history import History
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What a strategy knows about its search at the start.
+    """Information about a search that its strategy receives at the start.
 
     Attributes:
         space: the space to search.

@@ -185,7 +185,7 @@ class Evaluation:
         return reduce(np.logical_or, matches, np.asarray(False))
 
     def _values_at(self, node: ast.expr, fault: OperationError) -> str:
-        """Return the end of an error message with the names in the node and their values, e.g. `` for BLOCK_M = 0``.
+        """Return the part of an error message that states the values of the node's names, e.g. `` for BLOCK_M = 0``.
 
         The values are those of the first faulty element.
         """

@@ -301,7 +301,7 @@ class Expression:
 
 
 def _example(text: str, scope: Scope, *, condition: bool = True) -> str:
-    """Return the last part of an error message: a valid expression over a name in the text, or else in the scope.
+    """Return the last part of an error message: a valid expression with a name from the text or, if none, the scope.
 
     Args:
         condition: True if the expression must be a condition, False if it may be a number.

@@ -272,7 +272,7 @@ def with_defined_constants(tree: ast.expr) -> tuple[ast.expr, str]:
 def guarded(tree: ast.expr, fault: Undefined) -> ast.expr | None:
     """Return the tree with `fault.node` replaced or guarded by a condition, so that it has a value; None if impossible.
 
-    A comparison is false if it contains a division by zero, or true if its sign is ``!=``.
+    In the result, a comparison with a division by zero is false or, with the sign ``!=``, true.
     """
     if fault.meant is None:
         return None

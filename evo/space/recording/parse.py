@@ -23,7 +23,7 @@ def parse_recording(text: str, name: str) -> Recording:
     Args:
         text: content of the file. A cache file may lack its closing ``}}``, because Kernel Tuner writes them only at
             the end of a run. It may also end within its last entry, which is then ignored.
-        name: name of the recording, also in errors.
+        name: name of the recording, also shown in error messages.
 
     Raises:
         InvalidInput: the text has neither format, or an entry is malformed. The error's field names the entry.

@@ -15,7 +15,7 @@ _NO_WORD = re.compile(r"[^A-Za-z0-9_.+]+")
 
 
 def recording_name(text: str) -> str:
-    """Return a valid name of a file or family: the given string without invalid characters."""
+    """Return a valid name of a file or family: the given string with ``-`` in place of invalid characters."""
     return _NO_WORD.sub("-", text).strip("-.+_")[:100] or "recording"
 
 

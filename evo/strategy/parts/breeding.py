@@ -14,7 +14,7 @@ SECOND_MUTATION = 0.3
 """Probability that a mutation changes a second tunable."""
 
 STEP = 0.7
-"""Probability that an ordinal tunable changes to an adjacent value. Otherwise, it changes to any value."""
+"""Probability that an ordinal tunable changes to an adjacent value. Otherwise, it changes to any other value."""
 
 
 class Breeding:

@@ -10,15 +10,16 @@ Floats = npt.NDArray[np.float64]
 
 FEW = 4
 """A tunable with at most this number of values has one coordinate. A tunable with more values may also have the
-alignment as a coordinate.
+alignment (see `Coordinates`) as a coordinate.
 """
 
 
 class Coordinates:
     """Converts configs to points, with one or two coordinates for each tunable.
 
-    The coordinate of a positive number is its logarithm; the coordinate of any other value is its index. A tunable with
-    more than `FEW` numbers has a second coordinate, the alignment: the largest power of two that divides the number.
+    If all values of an ordinal tunable are positive numbers, the coordinate of a value is its logarithm. With more than
+    `FEW` values, there is a second coordinate, the alignment: the exponent of the largest power of two that divides the
+    value. In other tunables, the coordinate of a value is its index.
     Coordinates are scaled to [0, 1], except for tunables without an order, whose different values all have the
     distance 1.
 

@@ -14,7 +14,7 @@ MOST = 200
 """Maximum number of changed configs per config. If more are possible, a random subset is used."""
 
 REMEMBERED = 64
-"""Number of configs whose relinked neighbours are cached, because finding them is expensive."""
+"""Number of configs for which the result of `relinked` is cached, because computing it is expensive."""
 
 
 class Neighbourhood:
@@ -52,7 +52,7 @@ class Neighbourhood:
         return rows
 
     def relinked(self, row: Indices) -> Indices:
-        """Return valid rows that `Relinking` finds for those changes of one value that make `row` invalid."""
+        """Return the valid rows that `Relinking` finds for changes of one value that alone would make `row` invalid."""
         key = row.tobytes()
         if key not in self._relinked:
             while len(self._relinked) >= REMEMBERED:

@@ -104,9 +104,9 @@ class NearestRows:
         }
 
     def of(self, config: Config) -> Indices | None:
-        """Return the row nearest to a config of another space; None if the space lacks one of its values.
+        """Return the row nearest to a config of another space; None if a value cannot be replaced.
 
-        Values that the space has are kept. Other numbers are replaced by the nearest number, and missing tunables get
+        Values that the space has are kept. Other numbers are replaced with the nearest number, and missing tunables get
         their default. A missing value that is not a number, such as the name of a mechanism, is not replaced, because
         results for one mechanism do not predict results for another.
         """

@@ -44,7 +44,7 @@ class Axis:
 
     @property
     def by_index(self) -> bool:
-        """True if the tunable's values are indices, so that constraints cannot compare the parameter's values."""
+        """True if the tunable's values are indices. Constraints then cannot compare the parameter's values."""
         return not all(_same(*pair) for pair in zip(self.values, self.tunable.values, strict=True))
 
     def index(self, value: Any) -> int | None:

@@ -1,4 +1,4 @@
-"""HTTP client for the SDKs of language models, which limits the headers of requests and the size of responses."""
+"""HTTP client that limits request headers and response sizes, for the SDKs of language models."""
 
 import time
 from typing import Any

@@ -160,7 +160,7 @@ class Chat:
 
 
 def chat_of(provider: Protocol, model: str, base_url: str | None, *, most_tokens: int = 8192) -> Chat:
-    """Return the chat with a model whose answers contain variants.
+    """Return a `Chat` that requests variants from a model.
 
     The key is read from an environment variable: `KEY_VARIABLE` if `base_url` is given, else the provider's variable
     in `KEYS`. A provider's key is thus never sent to a different address.

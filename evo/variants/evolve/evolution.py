@@ -168,7 +168,7 @@ class Evolution:
         return None
 
     def _insights(self, proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> list[str]:
-        """Return, as texts with measurements, the insights of this and earlier searches that measurements support."""
+        """Return the insights of this and earlier searches that measurements support, as text with the measurements."""
         own = Log(search_id=self.search_id, proposals=proposals, variants=variants)
         return [str(each) for each in insights([own, *self._earlier])[:MOST_INSIGHTS]]
 
