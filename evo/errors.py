@@ -40,7 +40,7 @@ class InvalidInput(EvoError, ValueError):
 
 
 class NotFound(EvoError, LookupError):
-    """The named item does not exist. The message lists the existing names."""
+    """The named item does not exist. If possible, the message lists the existing names."""
 
     code = "not-found"
 

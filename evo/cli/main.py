@@ -207,7 +207,7 @@ def _drop_output() -> None:
 
 
 def complain(message: str) -> None:
-    """Print one red line on standard error, without colour if colours are disabled."""
+    """Print an error message as one line on standard error. The prefix ``Error:`` is red if colours are enabled."""
     from rich.text import Text
 
     console(stderr=True).print(Text.assemble(("Error: ", "bold red"), visible(user_text(message))), soft_wrap=True)

@@ -99,7 +99,7 @@ class Tokens(Calls):
         return parse(self._send("POST", "/tokens/join", body, repeat=False), IssuedToken)
 
     def rotate_token(self, token_id: str, *, grace_s: float = 0.0) -> IssuedToken:
-        """Replace a token with a new token of the same roles. The old token is refused after `grace_s` seconds."""
+        """Replace a token with a new one that has the same roles. The old token is refused after `grace_s` seconds."""
         answer = self._send("POST", f"/tokens/{quote(token_id, safe='')}/rotate", {"grace_s": grace_s}, repeat=False)
         return parse(answer, IssuedToken)
 

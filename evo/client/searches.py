@@ -153,7 +153,7 @@ class Searches(Calls):
         calls_per_second: float | None = None,
         targets: str | None = None,
     ) -> bytes:
-        """Return the report as a file. `targets` has the form ``conservative=800us,dream=2x``."""
+        """Return the report of a search as Markdown or HTML. `targets` has the form ``conservative=800us,dream=2x``."""
         terms = {"cost_per_hour": cost_per_hour, "calls_per_second": calls_per_second, "targets": targets}
         parameters = {name: value for name, value in terms.items() if value is not None}
         path = f"/searches/{search_id}/report.{form}"
@@ -206,7 +206,13 @@ class Variants(Calls):
         usd: float,
         repairs: int | None = None,
     ) -> ProposalView:
-        """Store a request to a language model before it is sent. `usd` is the request's maximum cost in US dollars."""
+        """Store a request to a language model before it is sent.
+
+        Args:
+            operator, information: how the request was composed; see `evo.variants.evolve.operators`.
+            usd: maximum cost of the request in US dollars.
+            repairs: number of the failed proposal that this request repairs; None for a new idea.
+        """
         body: dict[str, Any] = {
             "operator": operator,
             "information": information,

@@ -1,4 +1,4 @@
-"""HTTP exchange with a service. Retries are limited, and problem documents are raised as the original errors."""
+"""HTTP exchange with a service: limits retries, and raises the errors that the service's problem documents describe."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -209,7 +209,7 @@ def address(url: str) -> str:
 
 
 def patience(timeout_s: float) -> httpx.Timeout:
-    """Return the timeouts of a request. The timeout for connecting is shorter than for the response."""
+    """Return the timeouts of a request. The timeout for connecting is at most `CONNECT_S`."""
     return httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
 
 

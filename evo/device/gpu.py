@@ -43,7 +43,8 @@ def limits(attributes: Mapping[str, int]) -> dict[str, float]:
 def ceilings(attributes: Mapping[str, int]) -> Ceilings:
     """Return a GPU's peak rates, computed from clock rates, number of multiprocessors and width of the memory bus.
 
-    An unknown architecture has no arithmetic rates.
+    An architecture without rates in the table gets the rates of the nearest lower one. Below compute capability 7.5,
+    arithmetic rates are omitted.
     """
     known = [each for each in _PER_CLOCK if each <= capability(attributes)]
     per_clock = _PER_CLOCK[max(known)] if known else {}

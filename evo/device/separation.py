@@ -16,7 +16,7 @@ or seccomp, ``user`` runs as another user, and ``full`` has another user, Landlo
 
 
 def level(reported: str) -> Separation:
-    """Return the isolation level that the reported mechanisms provide, the lowest level of all processes.
+    """Return the isolation level of the reported processes: the lowest of their levels.
 
     Args:
         reported: isolation mechanisms as recorded by measurements, separated by commas. Semicolons separate processes.

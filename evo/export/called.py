@@ -84,9 +84,9 @@ def check_same(times: Times, champion: ChampionView) -> None:
 
 
 def called_text(champion: ChampionView, kind: str) -> str | None:
-    """Describe the time of calls from PyTorch to a champion. If it was not measured, state how to measure it.
+    """Describe how long PyTorch programs take to call a champion's kernel. If this is unknown, state how to measure it.
 
-    The result is None if it was not measured, and the champion cannot be part of an exported package.
+    The result is None if the time is unknown, and no exported package can contain the kernel.
 
     Args:
         kind: kind of the champion's device.

@@ -28,8 +28,7 @@ FLOAT_CONTROL = "float_control.py"
 
 
 _SOURCES: Mapping[Language, str] = {"c++": "kernel.cpp", "triton": "triton_kernel.py"}
-"""Names of source files in languages other than that of `Form.source`. A Triton source must not have the loader's name.
-"""
+"""Source file names that differ from `Form.source`, by language. A Triton source must not have the loader's name."""
 
 _OF_SEVERAL = ("entry", "arguments", "further")
 """Keys that the description of a launch has only if a call has several launches."""

@@ -24,8 +24,7 @@ class Limit:
 
     Attributes:
         floor_us: the limit in µs.
-        bound: ``compute`` or ``memory``, whichever takes longer. With a hot cache, only data that exceed the cache
-            count as memory traffic.
+        bound: ``compute`` if the arithmetic takes longer, ``memory`` if moving the data from caches and memory does.
         share: the limit divided by the kernel's time; None if the limit is 0.
     """
 

@@ -29,7 +29,7 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, Runtim
 """Errors of `zipfile` on content that is not a valid ZIP."""
 
 
-TOO_LARGE = f"contain more than {MOST_FILES:,} files or {MOST_BYTES >> 20} MiB"
+TOO_LARGE = f"must not contain more than {MOST_FILES:,} files or {MOST_BYTES >> 20} MiB"
 
 
 def pack_headers(files: Mapping[str, bytes]) -> bytes:

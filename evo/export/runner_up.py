@@ -108,7 +108,7 @@ class RunnerUp(Compiled):
 
     @property
     def explanation(self) -> str:
-        """Explain in one sentence why the trial is not the champion."""
+        """Explanation of why the trial is not the champion."""
         if self.verdicts:
             return self.verdicts[-1].summary
         return f"Not promoted: the trial never challenged a champion. {QUICK}"

@@ -114,7 +114,7 @@ class Field:
 
     @property
     def instead(self) -> str:
-        """End of an error message that shows an accepted value, e.g. ``, e.g. 64``."""
+        """Last part of an error message, with an accepted value, such as ``, e.g. 64``."""
         return f", e.g. {str(self.example).lower() if self.type == 'bool' else self.example}"
 
     def _out_of_range(self, value: str, where: str) -> InvalidInput:
@@ -122,7 +122,7 @@ class Field:
         return InvalidInput(where, f"{value} is out of range; accepted: {low} … {high}{self.instead}")
 
     def _meant(self, given: object) -> str:
-        """Return the end of an error message: the number that a string such as ``1k`` means, else an accepted value."""
+        """Return the last part of an error message: the number meant by text such as ``1k``, or an accepted value."""
         value = number_meant(str(given)) if isinstance(given, str | float) else None
         whole = isinstance(value, int) or self.type == "float"
         fits = value is not None and whole and self.min <= value <= self.max
@@ -281,7 +281,7 @@ OTHER_CHOICE = "choose another problem or device"
 
 
 def in_problem_terms(problem: Problem, constraints: Sequence[Constraint], error: EmptySpace) -> EmptySpace:
-    """Return the error with another problem or device as an additional remedy.
+    """Return a copy of an error that also suggests to choose another problem or device.
 
     Users can change the problem, but not the constraint. If the constraint contains problem fields, the error's field
     becomes ``problem``, or ``problem.<field>`` if there is only one. The message still names the constraint, for the

@@ -44,7 +44,7 @@ class Table:
         self._asked: dict[str, None] = {}
 
     def field(self, key: str = "") -> str:
-        """Return the location of a key, or of this table, for errors, e.g. ``family.toml: cpu.flags``."""
+        """Return the location of a key, or of this table, as shown in errors, e.g. ``family.toml: cpu.flags``."""
         path = ".".join(part for part in (self.path, key) if part)
         return f"{self.where}: {path}" if path else self.where
 

@@ -185,7 +185,8 @@ def test_unknown_option_is_invalid_input(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_search_without_family_suite_or_resume_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["search"]) == Exit.WRONG_INPUT
-    assert "name a family, a --suite, or a search to --resume" in " ".join(capsys.readouterr().err.split())
+    expected = "name a family, or choose a suite with --suite, or a search with --resume"
+    assert expected in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

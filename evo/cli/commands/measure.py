@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 UNDECIDED = 5
-"""Maximum number of unchecked lines to print after a failure."""
+"""Maximum number of printed lines that are marked as unchecked and may have caused a failure."""
 
 
 def register(app: typer.Typer) -> None:
@@ -128,7 +128,7 @@ def measure(
 
 @contextmanager
 def _undecided(family: str) -> "Iterator[None]":
-    """Context manager that, after an error, prints the family's unchecked lines that may have caused the error."""
+    """Context manager that, after an error, prints lines that are marked as unchecked and may have caused the error."""
     try:
         yield
     except EvoError as error:

@@ -114,7 +114,7 @@ def record(
             budget={"trials": sample or MOST},
         ).under(POLICY)
     else:
-        raise typer.BadParameter("name a family, or a search to --resume", param_hint="FAMILY")
+        raise typer.BadParameter("name a family, or choose a search with --resume", param_hint="FAMILY")
     raise typer.Exit(session.run(asked, where, then=lambda connection, view: _keep(connection.client, view, to)))
 
 

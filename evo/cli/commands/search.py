@@ -273,7 +273,9 @@ def search(
 
         raise typer.Exit(session.run(resume, where, stay=not detach, announce=announce, as_json=as_json, then=then))
     if family is None and suite is None:
-        raise typer.BadParameter("name a family, a --suite, or a search to --resume", param_hint="FAMILY")
+        raise typer.BadParameter(
+            "name a family, or choose a suite with --suite, or a search with --resume", param_hint="FAMILY"
+        )
     problems = [""] if suite is not None else split_shapes(problem)
     if detach and suite is not None:
         raise InvalidInput(
@@ -421,8 +423,8 @@ def _goal(objective: str, *, suite: bool) -> dict[str, object]:
         remedy = "accepted: time, minimise: EXPRESSION, maximise: EXPRESSION, e.g. `maximise: gflop_s`"
         reason = f"{objective!r} is neither `time` nor a direction with a metric; {remedy}"
         recorded = (
-            "A recording has only times; to search it by your metric, replace each time by a number that decreases as "
-            "the metric improves"
+            "A recording has only times; to search it by your metric, replace each time with a number that decreases "
+            "as the metric improves"
         )
         raise InvalidInput("--objective", f"{reason}. {recorded}" if meant is None else f'{reason}; write "{meant}"')
     try:

@@ -57,7 +57,7 @@ def space_text(view: SearchView) -> str:
 def warm_start_text(view: WarmStartView) -> str:
     left = [
         f"{view.invalid:,} not in this space" if view.invalid else None,
-        f"{view.spare:,} more not tried first" if view.spare else None,
+        f"{view.spare:,} more omitted" if view.spare else None,
     ]
     rest = ", ".join(part for part in left if part)
     return f"{view.words} first" + (f" ({rest})" if rest else "")

@@ -164,7 +164,10 @@ def _of_library(module: str, function: str) -> Answer:
 
 
 def _required(function: object) -> int | None:
-    """Return the number of positional parameters without a default; None if this number is unknown or 0."""
+    """Return the number of inputs that a function requires; None if it is unknown or 0.
+
+    These are the positional parameters without a default, or the inputs of a NumPy ufunc.
+    """
     try:
         parameters = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
     except (TypeError, ValueError):

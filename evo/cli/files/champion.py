@@ -20,7 +20,7 @@ def fetch(client: Client, champion: ChampionView) -> Bundle:
     """Return a champion with its files, fetched from the service.
 
     Raises:
-        NotExportable: the device kind of the champion, e.g. replay, compiles no kernels.
+        NotExportable: the champion's device is neither a CPU nor a CUDA device.
         NotFound: the files of the champion are not in the artefact store of the service.
     """
     search = client.search(champion.search_id)
@@ -47,7 +47,7 @@ class Ranking:
     Attributes:
         own: the trial of the champion.
         others: the best other trials of the search, best first.
-        bare: numbers of trials that were skipped because their binary is not stored.
+        bare: numbers of trials that were skipped because their source or binary is not stored.
     """
 
     own: TrialView

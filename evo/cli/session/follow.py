@@ -23,7 +23,7 @@ POLL_S = 0.5
 LOOK_S = 5.0
 """Seconds between two checks whether a worker is connected, and whether results can be stored."""
 MOST_REFUSED = 3
-"""The command of a local search ends if results could not be stored at this number of checks, and no trial ended."""
+"""A local search command ends after this number of checks with storage errors, if no trial ended between them."""
 
 
 class Screen(Protocol):

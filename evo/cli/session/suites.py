@@ -217,7 +217,7 @@ class _Conductor:
         self._announce(entry.call.name, entry.view)
 
     def _announce(self, name: str, view: SearchView) -> None:
-        """Print the settings of the first search. The other searches differ from it only in problem and space."""
+        """Print all settings of the first search. For the other searches, print only the family and the space."""
         if any(each.view is not None and each.view.id < view.id for each in self._entries.values()):
             self._session.shown.note(f"{name}, search {view.id}: {view.subject}, {space_text(view)}")
             return

@@ -137,7 +137,7 @@ def device_roofline(device: Device, work: Work | None, objective: Objective) -> 
     """Return the roofline of a device for an objective; None if the work or the ceilings are unknown.
 
     In a hot measurement, main memory moves only the bytes that do not fit into the last-level cache; a cache of unknown
-    size is assumed to hold everything. Cached bytes move at the rate of repeated copies of the same size.
+    size is assumed to hold everything. Cached bytes move at the rate of repeated copies of the next smaller size.
     """
     if device.ceilings is None or work is None:
         return None
@@ -180,7 +180,7 @@ _LEAST_SET_BYTES = 1 << 16
 
 
 def cold_sets(cache_bytes: int, bytes_held: int, memory_bytes: int) -> int:
-    """Return the number of buffer sets to call in rotation so that each is evicted from the cache before its next call.
+    """Return the number of buffer sets to use in rotation so that each is evicted from the cache before its next use.
 
     The result is at least 2.
 
@@ -188,7 +188,7 @@ def cold_sets(cache_bytes: int, bytes_held: int, memory_bytes: int) -> int:
         cache_bytes: size of the cache.
         bytes_held: size of one set. If even the maximum number of very small sets fits into the cache, the sets are
             evicted only from a smaller cache. The measurement then names this smaller cache.
-        memory_bytes: memory that the runner may allocate; the sets use a part of it.
+        memory_bytes: memory that the runner may allocate. If the result is above 2, the sets use at most a quarter.
     """
     wanted = math.ceil(5 * cache_bytes / max(bytes_held, 1)) + 1
     affordable = memory_bytes // _COLD_SHARE // max(bytes_held, _LEAST_SET_BYTES)

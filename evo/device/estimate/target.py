@@ -98,8 +98,7 @@ def architectures() -> tuple[str, ...]:
 
 
 def aimed_at(device: Device, objective: Objective) -> Device:
-    """Return the device whose limits define the space and the resource gates: the target if there is one, else
-    `device`."""
+    """Return the device whose limits configs and builds must respect: the target if there is one, else `device`."""
     return device if objective.target is None else known(objective.target)
 
 

@@ -81,7 +81,7 @@ class Kernel:
     def prepare(
         self, device: torch.device, scalars: Mapping[str, float], results: Sequence[Result] | None = None
     ) -> "Launch":
-        """Return a reusable launch of the kernel on one device. Equal arguments return the same object.
+        """Return a reusable launch of the kernel on one device. It is cached, so equal arguments give the same object.
 
         Args:
             scalars: values of scalar arguments by name. They replace the values used in the measurement.
@@ -338,7 +338,7 @@ class _Loaded:
     def _wait(self, stream: int) -> None:
         """Make a stream wait for the stream of the last launch, because launches share workspaces.
 
-        Does nothing during CUDA graph capture.
+        Do nothing during CUDA graph capture.
         """
         if torch.cuda.is_current_stream_capturing():
             return

@@ -51,7 +51,7 @@ class Measured:
 
 
 def measure(kind: str | None = None) -> list[Measured]:
-    """Time every kernel that this machine can run, with consecutive calls and without graphs.
+    """Time every kernel that this machine can run, with consecutive calls and without CUDA graphs.
 
     These calls do not change the numbers of calls in the package's `report`.
 

@@ -1,4 +1,4 @@
-"""Plans: cached decisions whether a kernel computes a call, and which kernel.
+"""Plans: cached decisions about which kernel computes a call, or that PyTorch computes it.
 
 A repeated call needs only a lookup, and a check of addresses, gradients and the number of threads, which are not part
 of the cache key.
@@ -54,8 +54,11 @@ class Plan:
         self._mask = max(self.alignments, default=1) - 1
 
     def run(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
-        """Launch the kernel and return the outputs. If the plan does not fit this call, launch nothing and return
-        None."""
+        """Launch the kernel and return the outputs.
+
+        If PyTorch uses more threads than `threads`, an input needs a gradient, or `launched` refuses the inputs, launch
+        nothing and return None.
+        """
         if self.threads and _threads() > self.threads:
             return None
         if _grad_enabled():

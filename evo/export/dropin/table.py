@@ -27,7 +27,8 @@ class Entry:
     Attributes:
         folder: folder with the kernel's files, relative to the package.
         device: device type in PyTorch, ``cpu`` or ``cuda``.
-        threads: on a CPU, the number of threads of the PyTorch baseline. With more threads, PyTorch computes the call.
+        threads: on a CPU, the number of threads for which the kernel was tuned. If PyTorch uses more threads, PyTorch
+            computes the call.
         champion: number of the champion in the service that exported it.
         model: model of the device that timed the champion.
         time_us: the kernel's confirmed time in µs.

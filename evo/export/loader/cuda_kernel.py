@@ -227,7 +227,7 @@ def _refuse_beyond(each: dict[str, Any], least: int, most: int) -> None:
 
 
 def _check_architecture(built_for: str, capability: str, build: str) -> None:
-    """Check that a GPU can run a cubin.
+    """Raise RuntimeError if a GPU cannot run a cubin.
 
     The major versions of the GPU and the cubin must be equal, and the GPU's minor version must not be lower. A cubin
     for sm_90a runs only on sm_90.

@@ -78,7 +78,7 @@ class FloatControl:
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """Context manager that restores the thread's floating-point state at the end of the block."""
+    """Context manager that restores the thread's floating-point state at the end of the ``with`` block."""
     before = FloatControl()
     try:
         yield

@@ -73,7 +73,7 @@ def encode(
     swizzle: int = 0,
     l2_promotion: int = 0,
 ) -> "ctypes.Array[ctypes.c_char]":
-    """Return the map of a contiguous array in device memory. The map is passed to a kernel by value.
+    """Return the encoded tensor map of a contiguous array in device memory. It is passed to a kernel by value.
 
     Args:
         address: device address of the array.

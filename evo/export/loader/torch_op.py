@@ -81,7 +81,7 @@ def _refuse_beyond(each: dict[str, Any], given: torch.Tensor) -> None:
 
 
 def _check_addresses(inputs: tuple[torch.Tensor, ...]) -> None:
-    """Check the alignment of addresses. Even a contiguous slice of a tensor may begin at an unaligned address."""
+    """Raise ValueError if an input's address is not aligned. Even a contiguous slice of a tensor may be unaligned."""
     for each, given in zip(INPUTS, inputs, strict=True):
         if given.data_ptr() % ADDRESSES:
             name = each["name"]

@@ -72,9 +72,10 @@ class Known:
 def tail_problem(
     known: Known, extents: Sequence[str], constraints: Sequence[DraftConstraint], powers: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return expressions for changed extents, by extent. Configs that satisfied a constraint still satisfy it.
+    """Return other values for the extents, as expressions by extent, for a correctness case with a different shape.
 
-    The new values are distinct if possible. An extent that cannot be changed is left out.
+    Configs that satisfy a constraint with the old values also satisfy it with the new ones. The new values are distinct
+    if possible. An extent that cannot be changed is left out.
 
     Args:
         powers: extents that must stay powers of two.
@@ -155,7 +156,7 @@ def loop_constraints(known: Known, uses: MacroUses, body: Code, passed: Mapping[
 
 
 def _is_unmasked(bound: str, body: Code) -> bool:
-    """Return True if the code compares a name only in the conditions of loops."""
+    """Return True if the code compares a name only in loop conditions, and does not pass it to a minimum function."""
     for node in body.nodes("binary_expression", "call_expression"):
         limits = operator(node) in _COMPARISONS or _MINIMUM.fullmatch(called(node))
         if limits and bound in names_in(node) and not _is_loop(node, body):

@@ -382,7 +382,9 @@ def _fields(
     whole: Sequence[str],
     own: Collection[str],
 ) -> tuple[DraftField, ...]:
-    """Return the problem fields: macros and integer parameters whose names look like extents or radii.
+    """Return the problem fields: integer parameters, and the macros that are extents, radii or fixed.
+
+    Undefined names that look like extents also become fields. If no field is an extent, an example field N is added.
 
     Args:
         steps: macros that are the steps of loops. They become tunables, not fields.

@@ -69,7 +69,7 @@ def element(c_type: str, known: Mapping[str, str], *, whose: str) -> Element:
 
     Args:
         known: types by their aliases; see `source.aliases`.
-        whose: description of the parameter, for error messages.
+        whose: description of the parameter, used in error messages.
 
     Raises:
         InvalidInput: no dtype corresponds to the type.

@@ -113,9 +113,9 @@ def _work(draft: Draft) -> Iterator[str]:
 
 
 def _contraction(arrays: Sequence[DraftArgument]) -> str:
-    """Return the number of operations of a sum of products over extents that inputs share and no output has.
+    """Return the number of operations of a sum of products, as an expression.
 
-    The result is empty if there are no such extents.
+    The sum runs over the extents that several inputs have and no output has. The result is empty if there are none.
     """
     inputs = [each.shape for each in arrays if each.role == "input"]
     outer = list(dict.fromkeys(extent for each in arrays if each.role != "input" for extent in each.shape))
@@ -183,7 +183,10 @@ def _tolerance(each: DraftArgument) -> str:
 
 
 def _terms(output: DraftArgument, draft: Draft) -> str:
-    """Return the number of terms of an output's sums: the extents of an input that the output lacks. Empty for none."""
+    """Return the number of terms in the sums of an output, as an expression; empty if there are no sums.
+
+    The number is the product of the extents that an input has and the output lacks.
+    """
     own = set(re.findall(r"[A-Za-z_]\w*", " ".join(output.shape)))
     sums = [
         [each for each in argument.shape if not own & set(re.findall(r"[A-Za-z_]\w*", each))]

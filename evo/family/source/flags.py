@@ -200,7 +200,7 @@ def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
     Args:
         flags: flags of the family.
         kind: device kind of the implementation.
-        where: key of the flags in the document, for errors, e.g. ``family.toml: cpu.flags``.
+        where: location of the flags, as shown in error messages, e.g. ``family.toml: cpu.flags``.
 
     Raises:
         InvalidInput: `flags` contains a flag that a family must not set.
@@ -253,7 +253,7 @@ def check_flags_of_macros(flags: Sequence[str], macros: Mapping[str, str], where
     Args:
         flags: flags of the family.
         macros: what each macro represents, e.g. ``tunable``, by the name of the macro.
-        where: key of the flags in the document, for errors, e.g. ``family.toml: cpu.flags``.
+        where: location of the flags, as shown in error messages, e.g. ``family.toml: cpu.flags``.
 
     Raises:
         InvalidInput: a flag defines or removes one of the macros.

@@ -94,7 +94,7 @@ def language_of(kind: DeviceKind, file: str, where: str) -> Language:
 
     Args:
         file: path of a template or source. A trailing ``.j2`` is ignored.
-        where: key of the document that contains the path.
+        where: location of the path in the document, used in error messages.
 
     Raises:
         InvalidInput: the suffix belongs to a language that the device kind does not compile.

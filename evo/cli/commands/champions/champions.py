@@ -269,7 +269,7 @@ def _checked_reason(reason: str | None, done: str) -> str:
     """Return the reason for a decision. If no reason was given, ask the user.
 
     Args:
-        done: participle of the decision, e.g. ``rolled back``, for the question and the error.
+        done: participle of the decision, e.g. ``rolled back``, used in the question and in the error.
     """
     why = (_prompt_reason(done) if reason is None else reason).strip()
     if not why:

@@ -124,5 +124,8 @@ def _reason(champions: "list[ChampionView]", served: tuple[str, ...]) -> str:
 
 def _no_kernels_text(suite: "Suite", found: "dict[str, list[ChampionView]]") -> str:
     if any(found.values()):
-        return f"no champion of suite {suite.name} is faster than PyTorch: --slower exports slower champions"
+        return (
+            f"no champion of suite {suite.name} can be exported: each is slower than every baseline (--slower exports "
+            "it), or PyTorch has no function for its family"
+        )
     return f"no call of suite {suite.name} has a champion yet: kernel-evo search --suite {suite.source} finds champions"

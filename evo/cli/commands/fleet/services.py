@@ -170,7 +170,10 @@ def worker(
 
 
 def _token(option: str | None, file: Path | None) -> str | None:
-    """Return the token, given directly or in a file. A file keeps the token out of the process list."""
+    """Return the token from the option or the file; None if neither is given.
+
+    A file keeps the token out of the process list.
+    """
     if file is None:
         return option
     if option is not None:

@@ -126,7 +126,7 @@ def rotate(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Replace a token with a new token of the same roles and lifetime. --grace delays the end of the old token."""
+    """Replace a token with a new one that has the same roles and lifetime. --grace delays the end of the old token."""
     with connect(where) as connection:
         issued = connection.client.rotate_token(token_id, grace_s=grace * MINUTE_S)
     _show(issued, as_json)

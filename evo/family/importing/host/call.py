@@ -177,7 +177,7 @@ def _body(step: Step, suffix: str, taken: set[str]) -> str:
 
 
 def scratch(steps: Sequence[Step], source: Source) -> set[str]:
-    """Return the arguments that one step writes before a later step reads them, and that no step writes afterwards."""
+    """Return the arguments that are written by the first step that uses them, and only read by the last such step."""
     functions = helpers(source.code)
     kinds: dict[str, list[str]] = {}
     for step in steps:

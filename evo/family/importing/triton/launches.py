@@ -1,4 +1,4 @@
-"""Reads the launches of a Triton kernel: its grid, the numbers it passes, and its tensor descriptors."""
+"""Reads the launches of a Triton kernel: grids, passed numbers and tensor descriptors."""
 
 import ast
 import re

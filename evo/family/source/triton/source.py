@@ -359,7 +359,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _importable(module: str, name: str) -> bool:
-    """Return True if the name is a function or module of Triton's language."""
+    """Return True if a source may import this name from this module of Triton."""
     return name in ("jit", "language", "cdiv", "next_power_of_2") if module == "triton" else name not in _REFUSED
 
 
@@ -380,7 +380,10 @@ def _constant_value(node: ast.expr) -> bool:
 
 
 def _keep(node: ast.stmt, lines: Sequence[str], kept: list[str]) -> None:
-    """Copy a statement to the kept lines, without imports of other packages and other statements on its lines."""
+    """Copy a statement from `lines` to `kept`.
+
+    Imports of packages other than Triton, and other statements on the same line, are left out.
+    """
     first = node.lineno - 1
     if isinstance(node, ast.FunctionDef):
         kept[first : node.end_lineno] = lines[first : node.end_lineno]
