@@ -17,9 +17,9 @@ from templates.registry import find, recordings
 def shipped(family: str, device: Device, objective: Objective) -> list[Earlier]:
     """Return a family's results from the built-in recordings of this device model, one entry per problem.
 
-    The recordings were made with the default objective. If `objective` differs in more than determinism and the version
-    of the timing protocol, the result is empty. The version may differ, because times are compared only within one
-    recording. Only recordings with the family in their name are read, e.g. ``h100-sdpa-64``.
+    The recordings were made with the default objective. The result is empty if `objective` differs from the default in
+    more than determinism and the version of the timing protocol. The version may differ, because times are compared
+    only within one recording. Only recordings with the family in their name are read, e.g. ``h100-sdpa-64``.
     """
     usual = Objective(deterministic=objective.deterministic, protocol=objective.protocol)
     if objective.first != usual:

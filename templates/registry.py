@@ -50,8 +50,8 @@ class Package:
     Attributes:
         path: path of the family's folder or of the recording file.
         digest: SHA-256 of the names and contents in `files`; for a recording, of its name and content.
-        files: contents by path relative to the folder. ``include/`` contains the headers that all families share.
-            Empty for a recording.
+        files: contents by path relative to the folder. ``include/`` contains the headers that all families share. A
+            recording has no files.
         location: absolute path of the family; None for built-in and uploaded families.
         recording: the recorded space; None if the family is not a recording.
     """

@@ -54,7 +54,10 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the result, computed in float32 and rounded. Kernel errors are compared with the error of this result."""
+    """Return the result, computed in float32 and rounded to the output's dtype.
+
+    Kernel errors are compared with the error of this result.
+    """
     rounded = encoded(_product(problem, inputs, np.float32), problem["out"])
     return {"c": decoded(rounded, problem["out"])}
 

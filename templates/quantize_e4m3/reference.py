@@ -1,4 +1,4 @@
-"""Inputs, reference, rounding error and baselines for quantisation to E4M3. Only runners execute this file."""
+"""Inputs, reference, yardstick and baselines for quantisation to E4M3. Only runners execute this file."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -413,7 +413,8 @@ def _torch_terms(problem: Mapping[str, Any], inputs: Arrays, device: str) -> dic
     """Return the arguments of PyTorch's attention function, except q, k and v.
 
     PyTorch's own causal mask aligns the first query with the first key. It is used only if the numbers of queries and
-    keys are equal. Otherwise, a mask is passed that aligns the last query with the last key.
+    keys are equal, and the problem has no window, no ragged lengths and no ALiBi. Otherwise, a mask is passed that
+    aligns the last query with the last key.
 
     Raises:
         ValueError: the problem caps scores, which PyTorch's function does not support.

@@ -352,7 +352,7 @@ class Session(Protocol):
         ...
 
     def settle(self) -> None:
-        """Make `residue` ignore the threads and processes that are running now, e.g. the threads of a library."""
+        """Make `residue` ignore the processes that are running now, e.g. those that a library has started."""
         ...
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
@@ -366,7 +366,7 @@ class Session(Protocol):
         ...
 
     def self_test(self) -> str | None:
-        """Run a kernel with a known result. Return a description of a wrong result, or None.
+        """Run a kernel with a known result. Return a description of a wrong result, or None if the result is right.
 
         Raises:
             LaunchError: the kernel could not be loaded or started.
@@ -435,7 +435,7 @@ class Driver(Protocol):
 
     kind: DeviceKind
     baselines: str
-    """Name of the function in reference.py that returns the baselines for this kind."""
+    """Name of the function in reference.py that returns the baselines for this kind. Empty if no kernels are run."""
     limits_address_space: bool
     """True if the address space of runners can be limited. GPU drivers reserve far more addresses than they use."""
     modules: tuple[str, ...]

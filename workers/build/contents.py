@@ -217,7 +217,7 @@ def _below(path: str, roots: Iterable[str]) -> str | None:
 
 
 def _missing(path: str, exists: Callable[[str], bool]) -> str | None:
-    """Return the topmost missing folder of a path, the path if only the file is missing, or None if it exists."""
+    """Return the topmost missing folder of a file, its path if only the file is missing, or None if the file exists."""
     folder = _above(path)
     if exists(folder):
         return None if exists(path) else path

@@ -158,7 +158,7 @@ class Families:
         try:
             where = self._where(ref)
             package = find(where)
-        except (ServiceUnreachable, ServiceError):  # the disk is full, which is not a fault of the family
+        except (ServiceUnreachable, ServiceError):  # the family could not be fetched, and is not at fault
             raise
         except EvoError as error:
             raise FamilyMismatch(f"family {ref.name} is not usable on this machine: {error}") from error

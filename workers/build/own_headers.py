@@ -14,8 +14,8 @@ _TOOLKIT = "cuda_runtime.h"
 """File by which the folder of a CUDA toolkit is recognised."""
 
 _NO_SOURCES = (".py", ".toml", ".md")
-"""Suffixes of files that are not headers. If a compiler does not report the files that it read, such files are
-among the files that it may have read."""
+"""Suffixes of files that are not headers. Such files occur because, for a compiler that does not report the files that
+it read, all files in its header folders are listed."""
 
 
 def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:

@@ -23,7 +23,7 @@ class IdleClock:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Count the time of the block as working time."""
+        """Count the time inside the ``with`` block as working time."""
         self._change(1)
         try:
             yield

@@ -19,8 +19,9 @@ FEW_CORES = 4
 """Number of cores below which a compiler disturbs measurements on the CPU."""
 
 PORTIONS = 8
-"""Number of claims that fill an empty pipeline. With fewer, larger claims, the first job would be delayed until the
-service has proposed all jobs of the claim."""
+"""Jobs are requested as soon as one in `PORTIONS` places of the pipeline is free. If more places had to be free,
+requests would be larger, and the first job of a request would be delayed until the service has proposed all its jobs.
+"""
 
 MOST_JOBS = 64
 """Maximum number of jobs of a slot. It equals the maximum of one request."""
@@ -128,7 +129,7 @@ class Pipeline:
         self._started(self._eligible() if self._batches else self._queue)
 
     def next(self, stopped: Callable[[], bool] = lambda: False) -> Pending | None:
-        """Wait until a job, or all jobs of a batch, are built. Remove a built job from the pipeline, and return it.
+        """Wait until a job is built (in batches: until all are). Remove a built job from the pipeline, and return it.
 
         The pipeline must not be empty. Return None as soon as `stopped` returns True.
         """

@@ -17,7 +17,7 @@ from workers.delivery.spool import PendingResult
 from workers.jobs.evaluation import Preparation
 
 _GOOD = 1.02
-"""The binary of a trial is stored if its time is at most this multiple of the best time of the search so far."""
+"""The binary of a trial is stored if the trial's time is at most this multiple of the search's best time so far."""
 
 _FIRST = 5
 """The binary is also stored if the time of the trial is among this many shortest times of the search so far."""
@@ -34,7 +34,7 @@ class Shipping:
         self._best_us: LruCache[str, list[float]] = LruCache(_SEARCHES)
 
     def pack(self, lease: Lease, report: Report, built: Preparation) -> PendingResult:
-        """Pack a report with source and compiler log and, for fast trials and challengers, binary and headers."""
+        """Pack a report with source and compiler log and, for fast trials and challengers, binary, PTX and headers."""
         files: dict[str, bytes] = {}
         if isinstance(report, EvaluateReport) and "candidate" in built:
             files = _files(built["candidate"], binary=self._good(lease.terms.key, report))

@@ -251,7 +251,7 @@ class Evaluator:
         return None if rule is None else rule.text.replace("The challenger", "The kernel")
 
     def _refuting(self, work: Assignment) -> Rule | None:
-        """Repeat the timing of the last measured kernel. Return the rule that shows that it is not valid, or None."""
+        """Time the last measured kernel again. Return the rule that shows that its time is invalid, or None."""
         policy = work.terms.policy
         request = Compare(
             series={"challenger": "candidate", "challenger_again": "candidate"},

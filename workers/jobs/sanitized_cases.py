@@ -16,7 +16,8 @@ from workers.backends.tools import Sanitizer, Subject
 from workers.build.kernel import KernelFile
 
 SubjectOf: TypeAlias = Callable[[str], AbstractContextManager[Subject]]
-"""Returns a context manager that stores the inputs of a case in files, and yields the `Subject` for a sanitizer."""
+"""Function that takes a case name and returns a context manager. The context manager stores the inputs of the case in
+files, and yields the `Subject` for a sanitizer."""
 
 TOGETHER_BYTES = 1 << 30
 """Maximum total size in bytes of the buffers of the cases in one run. All their inputs are stored in files during the

@@ -29,7 +29,7 @@ class Stopwatch:
 
     @contextmanager
     def step(self, process: int, name: str) -> Iterator[None]:
-        """Measure the duration of the block, and record it as a step of a process. See `evo.trial.results.Step`."""
+        """Record the duration of the ``with`` block as a step of a process. See `evo.trial.results.Step`."""
         begun = time.perf_counter()
         try:
             yield

@@ -28,7 +28,7 @@ _LOG = structlog.get_logger()
 class KilledError(EvoError, RuntimeError):
     """Raised if the runner was killed in every attempt, so that the candidate has no outcome.
 
-    The job is then given to another worker.
+    The job is then given back to the service.
     """
 
 

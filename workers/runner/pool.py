@@ -133,7 +133,7 @@ def open_limit_s(policy: Policy) -> float:
 
 @contextmanager
 def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
-    """Log that reference.py is slow if the block takes more than `SLOW_OPEN_S` seconds."""
+    """Log that reference.py is slow if the ``with`` block takes more than `SLOW_OPEN_S` seconds."""
     facts = {"family": work.terms.family.name, "waiting_for": "inputs() and reference()", "limit_s": limit_s}
     timer = threading.Timer(SLOW_OPEN_S, partial(_LOG.info, "reference.slow", **facts))
     timer.daemon = True

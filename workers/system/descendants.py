@@ -40,7 +40,7 @@ def _children_at_once() -> frozenset[int]:
 
 @contextmanager
 def excused() -> Iterator[None]:
-    """Record the processes that trusted code starts in the block, so that kernels are not blamed for them.
+    """Record the processes that trusted code starts inside the ``with`` block, so that kernels are not blamed for them.
 
     Only processes of this user are recorded, because kernels run as other users if the machine permits it.
     """

@@ -37,10 +37,10 @@ def exclusive(
     unwanted: Callable[[], bool] = lambda: False,
     on_busy: Callable[[int | None], None] = log_busy,
 ) -> Iterator[float]:
-    """Lock a device for the duration of the block, and yield the seconds of waiting for other processes.
+    """Lock a device during the ``with`` block, and yield the seconds of waiting for other processes.
 
     A second lock ensures that a waiting process gets the device next, even if the current holder immediately requests
-    the device again. If no lock file can be created, the block runs without a lock.
+    the device again. If no lock file can be created, the ``with`` block runs without a lock.
 
     Args:
         unwanted: function that returns True when waiting should end, because the measurement is no longer needed.
@@ -74,7 +74,7 @@ def exclusive(
 
 @contextmanager
 def exclusive_if_free(device_uuid: str) -> Iterator[bool]:
-    """Lock a device for the duration of the block if no process has locked it or waits for it.
+    """Lock a device during the ``with`` block if no process has locked it or waits for it.
 
     Yield True if the device is locked, and False if it is in use or no lock file can be opened.
     """
@@ -122,7 +122,7 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _sign(descriptor: int, text: str) -> None:
-    """Write `text`, the id of this process or nothing, to the lock file, unless another user owns the file."""
+    """Write `text` (the id of this process, or an empty string) to the lock file, unless another user owns the file."""
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)

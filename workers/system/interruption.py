@@ -34,7 +34,7 @@ class Interruption:
 
     @contextmanager
     def ends(self, kill: Callable[[], None]) -> Iterator[None]:
-        """Call `kill` if the job is interrupted during the block or was interrupted before."""
+        """Call `kill` if the job is interrupted during the ``with`` block, or was interrupted before."""
         mine = object()
         with self._lock:
             self._kills[mine] = kill

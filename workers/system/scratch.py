@@ -20,7 +20,7 @@ class ScratchError(EvoError, OSError):
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Create a temporary folder that is deleted at the end of the block.
+    """Create a temporary folder that is deleted at the end of the ``with`` block.
 
     Raises:
         ScratchError: no temporary folder can be created.

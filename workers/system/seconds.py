@@ -26,7 +26,7 @@ class Seconds:
 
     @contextmanager
     def of(self, step: str) -> Iterator[None]:
-        """Time the block as part of a step."""
+        """Add the duration of the ``with`` block to the duration of a step."""
         begun = time.perf_counter()
         yield
         self.taken[step] = self.taken.get(step, 0.0) + time.perf_counter() - begun

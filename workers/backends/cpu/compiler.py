@@ -283,7 +283,10 @@ def _unexported(unit: Unit, binary: bytes) -> str:
 
 
 def _defined(header: Path) -> set[str]:
-    """Return the macros that a header defines, or an empty set if the file is too large to be a header."""
+    """Return the macros that a header defines or undefines.
+
+    The set is empty if the file cannot be read, or is too large to be a header.
+    """
     try:
         if header.stat().st_size > _LONGEST_HEADER:
             return set()

@@ -93,7 +93,7 @@ class CpuSession:
         *,
         elsewhere: int | None = None,
     ) -> Any:
-        """See `workers.backends.Session`."""
+        """See `workers.backends.Session.load`."""
         if forbidden := forbidden_imports(binary):
             raise LaunchError(f"the kernel uses {', '.join(forbidden)}: {NO_KERNEL_MAY}")
         cores = self._cores if elsewhere is None else self._other_cores(elsewhere)
@@ -210,7 +210,7 @@ class CpuSession:
         return self._written_since()
 
     def finish(self, kernel: Any) -> str | None:
-        """See `workers.backends.Session`."""
+        """See `workers.backends.HostSession.finish`."""
         return cast(KernelProcess, kernel).finish()
 
     def meter(self) -> EnergyMeter:

@@ -152,7 +152,10 @@ class CSanitizer:
 
 
 def _started(main: Path, inputs: Path, timeout_s: float, interruption: Interruption) -> tuple[int | None, str]:
-    """Run a program on a folder of inputs, in a sandbox if possible. Return the exit status and the output."""
+    """Run a program on a folder of inputs, in a sandbox if possible. Return the exit status and the output.
+
+    The exit status is None if the time limit was reached.
+    """
     command = [str(main), str(inputs)]
     if sandbox_here():
         reads: list[str | Path] = [main.parent, inputs, _OWN_PROCESS, *searched_folders(main)]

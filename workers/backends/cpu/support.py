@@ -27,8 +27,8 @@ _BURSTS, _LEAST_BURSTS, _BURSTS_S = 40, 3, 0.3
 """Maximum and minimum number of measurements of each rate, and seconds after which no new measurement begins."""
 
 _FLUSHED = 8 << 20
-"""Size in bytes of the copies that measure the memory if buffers can be removed from the caches. One copy takes about a
-millisecond, so that other programs rarely interrupt it."""
+"""Size in bytes of the copies that measure the memory's bandwidth if buffers can be removed from the caches. One copy
+takes about a millisecond, so that other programs rarely interrupt it."""
 
 _FRESH_S = 3600.0
 """Age in seconds after which peak rates are measured again, in case the machine was busy before."""
@@ -46,7 +46,9 @@ _MEASURED = (*_FLOATS, *_SPECIAL, *_COPIES, f"memory by copies of {_FLUSHED}")
 """Names of the measured peak rates. They are part of the cache key."""
 
 _COPY_BYTES = 64 << 20
-"""Minimum size in bytes of the copies that measure the memory if buffers cannot be removed from the caches."""
+"""Minimum size in bytes of the copies that measure the memory's bandwidth if buffers cannot be removed from the
+caches."""
+
 _MEASURED_AT = "measured_at"
 _COMPILE_S = 120.0
 _PROGRAM_FLAGS = ("-O2", "-std=gnu11", "-D_GNU_SOURCE", "kernel_process.c", "-o", "kernel", "-pthread", "-ldl")

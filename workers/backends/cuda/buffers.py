@@ -96,7 +96,8 @@ class DeviceReferences:
     """Expected values in device memory, which are kept for later comparisons with the same array.
 
     Args:
-        most_bytes: maximum size of all kept arrays. The oldest are removed first. A single array may be larger.
+        most_bytes: maximum total size of the kept arrays in bytes. The oldest arrays are removed first. A single array
+            may be larger.
     """
 
     def __init__(self, runtime: Any, most_bytes: int) -> None:

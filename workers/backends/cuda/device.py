@@ -196,7 +196,7 @@ class CudaSession:
     def _restored_timer(self, kernel: Kernel, sets: Sequence[Buffers]) -> Timer:
         """Return a timer for a kernel whose arguments must be restored before each call.
 
-        If only one set is given, the timer adds sets that share its inputs, as many as fit in the L2 cache.
+        If only one set is given, sets that share its inputs are added, up to `_RING_SHARE` of the L2 cache.
         """
         ring, last = list(sets), len(sets) - 1
         if len(sets) == 1:

@@ -172,7 +172,7 @@ def translated(status: int, text: str) -> Exception:
 
 @contextmanager
 def cuda_errors() -> Iterator[None]:
-    """Convert CuPy's errors in the block to errors of `workers.backends`."""
+    """Convert CuPy's errors inside the ``with`` block to errors of `workers.backends`."""
     try:
         yield
     except RuntimeError as error:
@@ -197,7 +197,7 @@ def static_shared_bytes(function: int) -> int:
 
 
 def record(event: int, stream: int) -> None:
-    """Record an event on a stream. During a capture, the event becomes a node of the graph, which can be timed."""
+    """Record an event on a stream. If a graph captures this operation, each launch of the graph records the event."""
     _check(library().cuEventRecordWithFlags(ctypes.c_void_p(event), ctypes.c_void_p(stream), _EXTERNAL))
 
 

@@ -63,7 +63,7 @@ class CompileProcesses:
 
     @contextlib.contextmanager
     def _process(self, *, fresh: bool) -> Iterator[LineProcess]:
-        """Yield a new process if `fresh` is True, else an idle one if there is one. Afterwards, keep it if it works."""
+        """Yield an idle process, or a new one if `fresh` is True or none is idle. Afterwards, keep it if it works."""
         try:
             process = LineProcess(self._module, self._reads) if fresh else self._idle.get_nowait()
         except queue.Empty:

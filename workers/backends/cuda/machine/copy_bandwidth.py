@@ -31,7 +31,7 @@ _DEVICE = TypeAdapter(Device)
 
 
 class CopyProcess:
-    """A process that loads its modules, and then waits for the device whose copies it measures.
+    """A process that measures the copy bandwidth of one device. It loads its modules before it gets the device.
 
     Args:
         folder: folder for compiled kernels.
@@ -53,7 +53,7 @@ class CopyProcess:
         self._process.communicate()
 
     def bytes_per_s(self, device: Device) -> float:
-        """Return the copy bandwidth of a device, read plus written. Call this method once.
+        """Return the copy bandwidth of a device in bytes per second, read plus written. Call this method only once.
 
         Raises:
             SubprocessError: the process failed, or took more than `_LIMIT_S` seconds.

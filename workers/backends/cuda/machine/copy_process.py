@@ -15,7 +15,7 @@ from workers.backends import Timer
 from workers.backends.cuda.device import DRIVER
 
 MOST_BYTES = 256 << 20
-"""Maximum size of a copy in bytes. A copy also has at most a sixteenth of the size of the device's memory."""
+"""Maximum size of a copy in bytes. A copy is also at most a sixteenth of the device's memory."""
 
 SAMPLES = 7
 
