@@ -26,7 +26,7 @@ class FamilyRef:
             a different digest.
         location: absolute path of the folder or recording on the submitting machine, or ``bundle:`` followed by the
             digest of an artefact of the service. None for a built-in family.
-        variant: True if the reference is to a variant. Binaries of several variants may be equal.
+        variant: True if the family is a variant of a search. Its binaries may equal those of other variants.
     """
 
     name: str

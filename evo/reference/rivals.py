@@ -66,7 +66,7 @@ def _prepared(rival: Rival, problem: Problem, inputs: Arrays) -> Timed:
 
 
 def on_gpu(array: Any, dtype: str) -> Any:
-    """Return an input array as a tensor on the GPU."""
+    """Return an input array as a tensor on the GPU. Elements of 16 bits are read as numbers of `dtype`."""
     torch_on_gpu()
     # 4-byte inputs are lengths: integers, which keep their type
     return tensor_of(array, dtype if array.dtype.itemsize == 2 else "").cuda()

@@ -27,7 +27,7 @@ def torch_on_gpu() -> Any:
     import torch
 
     if not torch.cuda.is_available():
-        raise ImportError("this PyTorch does not see the GPU; install one built for CUDA")
+        raise ImportError("PyTorch finds no GPU; install a PyTorch that is built for CUDA")
     return torch
 
 

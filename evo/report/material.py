@@ -17,7 +17,7 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """Result of one config.
+    """Number, config and result of one trial.
 
     Attributes:
         kind: kind of outcome.

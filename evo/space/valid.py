@@ -107,7 +107,7 @@ class Nearest:
 
 
 def total_distance(distances: Distances, rows: Indices) -> npt.NDArray[np.float64]:
-    """Return the distance of each row from a point: the sum of the distances of its values from the point's values."""
+    """Return the distance of each row from a point: the sum of `distances` over the row's values."""
     sums = np.zeros(len(rows))
     for column, distance in zip(rows.T, distances, strict=True):
         sums += distance[column]

@@ -72,7 +72,11 @@ def factor_text(factor: float | None) -> str:
 
 
 def times_text(factor: float, what: str) -> str:
-    """Return a ratio of times as text, e.g. ``2.6 times as long``, or only ``as long`` if the ratio is about 1."""
+    """Return a ratio of times as text, e.g. ``2.6 times as long``; only ``as long`` if the ratio is about 1.
+
+    Args:
+        what: adjective, e.g. ``long``.
+    """
     shown = f"{factor:.3g}"
     return f"as {what}" if shown == "1" else f"{shown} times as {what}"
 

@@ -45,7 +45,7 @@ def test_error_for_a_torch_baseline_without_gpu_names_the_pytorch_build_to_insta
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", Torch(sees_gpu=False))
-    with pytest.raises(ImportError, match="does not see the GPU; install one built for CUDA"):
+    with pytest.raises(ImportError, match="finds no GPU; install a PyTorch that is built for CUDA"):
         torch_baselines(len, ("x",), dtype="float32")["torch"]({"x": np.array([1])})
 
 

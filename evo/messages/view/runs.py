@@ -1,4 +1,4 @@
-"""Labels for the times in a table that come from different runs, which are not comparable."""
+"""Labels for a table with times of different runs. Such times are not comparable."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -30,7 +30,12 @@ _REASON_CHARACTERS = 160
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceView:
-    """Numbers of combinations of values and of valid configs; `valid_count` is None if there are too many to count."""
+    """Size of a space.
+
+    Attributes:
+        product_size: number of combinations of values, valid or not.
+        valid_count: number of valid configs; None if there are too many to count.
+    """
 
     product_size: int
     valid_count: int | None

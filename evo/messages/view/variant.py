@@ -161,7 +161,7 @@ class VariantView(Deferred):
 
 
 def elites(views: Sequence[VariantView]) -> list[VariantView]:
-    """Return the best variant of each niche, best first. Copies of earlier variants are skipped."""
+    """Return the best variant of each niche, best first. Variants that repeat an earlier binary are skipped."""
     found: dict[str, VariantView] = {}
     for view in sorted((each for each in views if each.best is not None and each.same_as is None), key=_rank):
         found.setdefault(view.niche, view)

@@ -252,7 +252,7 @@ class Expression:
         return self.evaluate_arrays(environment)
 
     def evaluate_arrays(self, environment: Environment) -> Any:
-        """Evaluate with `Evaluation`, which supports arrays and reports faults in detail."""
+        """Return the value computed by `Evaluation`, which supports arrays and reports faults in detail."""
         if not self.names <= environment.keys():
             self.check_names(environment.keys())
         lengths = [np.shape(environment[name]) for name in self.names]

@@ -63,7 +63,7 @@ _LISTS = (ast.List, ast.Tuple, ast.Set)
 
 
 def form(text: str, *operands: ast.expr) -> ast.expr:
-    """Parse a template such as ``{0} % {1}``, and return its tree with the operands in place of the numbers."""
+    """Return the tree of a template such as ``{0} % {1}``, with the operands in place of ``{0}``, ``{1}`` and so on."""
     return ast.parse(text.format(*(f"({ast.unparse(each)})" for each in operands)), mode="eval").body
 
 

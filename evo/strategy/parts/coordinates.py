@@ -19,9 +19,8 @@ class Coordinates:
 
     If all values of an ordinal tunable are positive numbers, the coordinate of a value is its logarithm. With more than
     `FEW` values, there is a second coordinate, the alignment: the exponent of the largest power of two that divides the
-    value. In other tunables, the coordinate of a value is its index.
-    Coordinates are scaled to [0, 1], except for tunables without an order, whose different values all have the
-    distance 1.
+    value. In other tunables, the coordinate of a value is its index. Coordinates are scaled to [0, 1], except for
+    tunables without an order, whose different values all have the distance 1.
 
     Args:
         aligned: False to omit the alignment.

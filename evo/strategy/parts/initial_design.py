@@ -29,7 +29,8 @@ CANDIDATES = 16
 """Number of random configs that are drawn for a proposal. The one farthest from all earlier trials is proposed."""
 
 CANDIDATES_OF_PAIRS = 64
-"""Number drawn while no config works. The config with the most new pairs of values is proposed."""
+"""Number of random configs that are drawn while no config works. The one with the most new pairs of values is proposed.
+"""
 
 LATEST = 1_000
 """Maximum number of earlier trials (the latest ones) with which a new config is compared. The limit matters if all

@@ -14,7 +14,7 @@ class Stages:
 
     Attributes:
         wait_s: time spent waiting for a compiler, for other trials of the batch, and for the device.
-        total_s: time from the arrival of the claim to the end of the work.
+        total_s: time from the arrival of the lease to the end of the job.
         overhead_s: overhead of the search for this trial, as defined in docs/reference/measuring.md. None if unknown.
     """
 

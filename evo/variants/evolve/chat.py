@@ -28,7 +28,7 @@ SCHEMA_TOKENS = 1024
 """Maximum number of tokens that a service adds to a request to explain the schema to its model."""
 
 _SCHEMA = re.compile(r"response.?format|output.?(config|format)|json.?schema|structured.?output|\bschema|grammar", re.I)
-"""Words in the errors of services that accept no schema."""
+"""Matches words in the errors of services that accept no schema."""
 
 
 @dataclass(kw_only=True)
@@ -139,7 +139,7 @@ class Chat:
         raise ModelFailed(f"the request to the model's service failed: {reason}", charged=False)
 
     def _adapts(self, refused: "Refused") -> bool:
-        """If the service refused the name of a parameter, switch to its other name and return True; else return False.
+        """Switch to the other name of a parameter whose name the service refused, and return True; else return False.
 
         Raises:
             SchemaRefused: the service refused the schema.
