@@ -22,7 +22,7 @@ except OSError as error:
 
 
 @pytest.mark.long
-def test_fleet_measures_trials_under_every_injected_fault() -> None:
+def test_fleet_measures_trials_despite_injected_faults() -> None:
     faults, answers = run(11, services=2, workers=2, seed=7)
     assert len(faults) == 10
     assert answers["trial measured"] > 0

@@ -165,7 +165,9 @@ def test_memcheck_reports_reads_beyond_a_buffer_of_1024_bytes(gpu: Device, tmp_p
         ("uninitialised_workspace", "initcheck"),
     ],
 )
-def test_fault_is_found_after_another_case_in_the_same_run(gpu: Device, tmp_path: Path, fault: str, tool: str) -> None:
+def test_sanitizer_finds_a_fault_in_a_later_case_of_the_same_run(
+    gpu: Device, tmp_path: Path, fault: str, tool: str
+) -> None:
     """The buffers of the second case may have the addresses of the first, whose bytes were written."""
     if find_tool("compute-sanitizer") is None:
         pytest.skip("compute-sanitizer is not installed on this machine")

@@ -1,4 +1,4 @@
-"""The host simulation copies boxes by a tensor map as a GPU does."""
+"""The host simulation of tensor map copies gives the results of a GPU."""
 
 import ctypes
 import subprocess
@@ -31,7 +31,7 @@ __global__ void copy(const int* mistake, const u16* unused, u16* out, const Tens
 
 @pytest.mark.slow
 @pytest.mark.skipif(compiler() is None, reason="g++ is not installed")
-def test_simulated_tensor_map_copy_swizzles_pads_with_zeros_and_reports_faults(tmp_path: Path) -> None:
+def test_simulated_tensor_map_copy_swizzles_and_zero_pads_data_and_reports_faults(tmp_path: Path) -> None:
     """The box has 8 rows of 64 elements and begins at row 6 of 9, column 64 of 96: half of 3 rows is inside."""
     parts = [(HERE / name).read_text() for name in ("ptx.cuh", "tensor_map.cuh")]
     entry = 'extern "C" const char* run(void** a, const u32* g, const u32* b, int n, u32 d, bool e) {'

@@ -147,9 +147,7 @@ def test_running_time_of_a_search_is_not_negative_after_the_clock_is_set_back(st
 
 
 @pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S])
-def test_silent_worker_counts_as_connected_during_an_interruption_but_not_afterwards(
-    stage: Stage, seconds: float
-) -> None:
+def test_service_interruption_does_not_count_as_silence_of_a_worker(stage: Stage, seconds: float) -> None:
     stage.submit()
     stage.interrupt(seconds)
     stage.conductor.sweep()
@@ -302,7 +300,7 @@ def test_token_created_while_the_clock_was_ahead_expires_after_its_lifetime(stag
 
 
 @pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S, 0.0])
-def test_waiting_reason_is_cleared_by_the_next_result_after_a_clock_change(stage: Stage, seconds: float) -> None:
+def test_next_result_clears_the_reason_why_a_search_waits_after_a_clock_change(stage: Stage, seconds: float) -> None:
     search = stage.submit()
     lease = stage.one()
     stage.conductor.release(lease.attempt_id, lease.token, "family toy differs", unfit=True)

@@ -59,9 +59,7 @@ CUDA = Unit(source="", architecture="sm_89", entry="f", language="cuda")
         ("b", "struct S { int a, b; };\nint f(struct S *s) { return s->a; }"),
     ],
 )
-def test_advice_names_the_colliding_macro_and_suggests_a_macros_list_without_it(
-    cc: CCompiler, name: str, text: str
-) -> None:
+def test_advice_names_the_colliding_macro_and_suggests_macros_without_it(cc: CCompiler, name: str, text: str) -> None:
     unit = with_macros(text, {name: "128", "TILE": "4"}, C)
     said = failure(cc, unit, macros(text, **{name: "problem field", "TILE": "tunable"}))
     first = said.splitlines()[0]

@@ -73,7 +73,7 @@ def test_search_time_limit_excludes_pauses(stage: Stage) -> None:
     assert (stage.view(search).state, stage.view(search).reason) == ("finished", "minutes")
 
 
-def test_challenge_every_sets_the_number_of_trials_between_confirmations(stage: Stage) -> None:
+def test_policy_sets_the_number_of_trials_between_confirmations(stage: Stage) -> None:
     stage.submit(policy=policy(challenge_every=3))
     kinds = [lease.job.kind for lease in stage.play(6)]
     assert kinds == ["baseline", "evaluate", "evaluate", "evaluate", "confirm", "evaluate"]
@@ -106,7 +106,7 @@ def test_short_search_confirms_trials_only_at_its_end(stage: Stage) -> None:
     assert stage.view(search).champion is not None
 
 
-def test_first_confirmation_waits_until_its_time_share_covers_timing_the_baselines(
+def test_first_confirmation_waits_until_its_expected_time_fits_the_time_share(
     stage: Stage,
 ) -> None:
     """Baselines of 0.5 s take 1 s in the two processes of a confirmation, which is a tenth of 10 s."""
@@ -321,7 +321,7 @@ def test_corrected_time_of_a_confirmed_trial_survives_a_restart(stage: Stage) ->
         stage.restart()
 
 
-def test_device_slowdown_does_not_mark_a_time_as_too_short(stage: Stage) -> None:
+def test_confirmation_on_a_slowed_device_does_not_correct_the_quick_time(stage: Stage) -> None:
     search = stage.submit(policy=policy(challenge_every=3))
     confirmed = False
     while not confirmed:
@@ -431,7 +431,7 @@ def test_trial_challenges_again_if_the_incumbent_changed_during_its_confirmation
     assert sum(champion.current for champion in stage.champions()) == 1
 
 
-def test_champion_of_an_edited_family_is_confirmed_with_the_new_template(stage: Stage) -> None:
+def test_champion_that_an_edited_family_cannot_build_is_replaced_without_comparison(stage: Stage) -> None:
     stage.submit(budget={"trials": 1})
     (first,) = [lease.job.config for lease in stage.play() if isinstance(lease.job, Evaluate)]
     edited = {**TOY, "cpu": {**TOY["cpu"], "tunables": {**TOY["cpu"]["tunables"], "BLOCK": {"values": [8, 64]}}}}
@@ -627,7 +627,7 @@ def test_error_names_the_invalid_field_of_a_search_request(
 
 
 @pytest.mark.parametrize(("from_default", "block"), [(False, 16), (True, 4)])
-def test_search_begins_with_a_family_start_unless_from_default_is_set(
+def test_search_begins_with_a_starting_config_unless_from_default_is_set(
     stage: Stage, from_default: bool, block: int
 ) -> None:
     start = {"expression": "N >= 1", "config": {"BLOCK": 16}, "because": "it was fast elsewhere"}

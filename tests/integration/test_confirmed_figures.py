@@ -331,7 +331,7 @@ def test_plots_and_report_use_only_quick_times_of_valid_kernels(stage: Stage) ->
         assert {each.number: each.time_us for each in few if each.time_us is not None}.items() <= quick.items()
 
 
-def test_page_rest_api_and_report_show_the_same_progress_and_start_of_a_search(stage: Stage) -> None:
+def test_page_rest_api_and_report_show_the_same_progress_and_start_time(stage: Stage) -> None:
     search = stage.submit(budget={"cost": 1.0, "cost_per_hour": 3600.0, "trials": 100})
     with stage.database.read() as session:
         catalogue = stage.conductor.catalogue
@@ -597,7 +597,7 @@ def test_view_report_and_terminal_show_the_gain_of_the_search(stage: Stage) -> N
     assert "Gain of the search" in text and "as fast as the default config (trial 0)" in text
 
 
-def test_pages_and_reports_explain_more_than_100_percent_of_the_limit(tmp_path: Path) -> None:
+def test_pages_and_reports_explain_a_share_above_100_percent_of_the_limit(tmp_path: Path) -> None:
     """The peak rates were measured on a busy machine: the best trial reaches 122 % of the limit."""
     stage = Stage(tmp_path / "evo.db")
     search = stage.submit(budget={"trials": 3})

@@ -144,7 +144,7 @@ def test_timing_sample_repeats_a_short_call_until_the_minimum_duration() -> None
     assert sample_us < 50
 
 
-def test_timing_sample_calls_the_kernel_on_every_buffer_set_in_turn() -> None:
+def test_timing_sample_calls_the_kernel_on_all_buffer_sets_one_after_another() -> None:
     called: list[int] = []
     timer = CallTimer([partial(called.append, number) for number in range(3)])
     timer.sample()

@@ -113,7 +113,7 @@ def test_correct_kernel_is_verified_on_every_case_and_timed_in_both_cache_modes(
 
 
 @pytest.mark.parametrize("fault", one_in(2, ["fork", "fork_late", "daemon", "copy"]))
-def test_kernel_that_can_start_processes_is_refused(workshop: Workshop, fault: str) -> None:
+def test_kernel_that_uses_a_function_for_starting_processes_is_refused(workshop: Workshop, fault: str) -> None:
     outcome = workshop.report(fault).outcome
     assert isinstance(outcome, LaunchFailed)
     assert outcome.reason.startswith("the kernel uses fork")
@@ -316,7 +316,7 @@ def test_slow_kernel_is_verified_on_every_case_if_trials_are_ranked_by_a_metric(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("fault", "hopeless_us"), one_in(2, [("tail", 1e-3), ("slow_tail", None), ("slow_tail", 1e6)]))
-def test_candidate_within_the_hopeless_limit_is_verified_on_every_case(
+def test_candidate_that_is_not_hopelessly_slow_is_verified_on_every_case(
     workshop: Workshop, fault: str, hopeless_us: float | None
 ) -> None:
     outcome = workshop.report(fault, bars=Bars(hopeless_us=hopeless_us)).outcome

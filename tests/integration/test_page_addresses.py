@@ -124,7 +124,7 @@ def test_rest_error_names_the_repeated_query_parameter(page: httpx.Client) -> No
     assert "GET /searches lists them" in page.get("/api/v1/searches/99").json()["detail"]
 
 
-def test_old_trial_url_redirects_to_search_and_number(stage: Stage, page: httpx.Client) -> None:
+def test_old_trial_url_redirects_to_a_url_with_search_and_trial_number(stage: Stage, page: httpx.Client) -> None:
     trial = stage.trials(2)[3]
     assert trial.id != trial.number
     old = page.get(f"/trials/{trial.id}?view=split")
@@ -140,7 +140,9 @@ def test_old_trial_url_redirects_to_search_and_number(stage: Stage, page: httpx.
     "given",
     ["left=1.3&right=2.0", "trial=1.3&trial=2.0", "search=1&left=3&right=2.0", "left={ids[0]}&right={ids[1]}"],
 )
-def test_every_form_of_compare_url_redirects_to_search_and_number(stage: Stage, page: httpx.Client, given: str) -> None:
+def test_every_form_of_compare_url_redirects_to_search_and_trial_numbers(
+    stage: Stage, page: httpx.Client, given: str
+) -> None:
     ids = [stage.trials(1)[3].id, stage.trials(2)[0].id]
     answer = page.get(f"/compare?{given.format(ids=ids)}&view=unified", follow_redirects=True)
     assert answer.url.query == b"left=1.3&right=2.0&view=unified"

@@ -78,7 +78,7 @@ def test_effect_of_a_change_is_classified_by_gain_and_noise_of_the_rounds(sample
     assert effect.ratio.low <= effect.ratio.estimate <= effect.ratio.high
 
 
-def test_change_without_effect_is_classified_as_unclear() -> None:
+def test_change_without_effect_is_unclear_if_the_minimum_gain_is_almost_zero() -> None:
     """A change without effect is measured in 40 sessions. The policy's minimum gain is practically 0."""
     policy, rng = Policy(minimum_gain=1e-9), np.random.default_rng(1)
     found = []

@@ -172,7 +172,7 @@ def test_transfers_larger_than_the_cache_use_the_memory_rate_on_every_target(tar
         assert hot.cached_bytes == cold.cached_bytes == 0.0
 
 
-def test_estimated_lower_bound_grows_with_the_number_of_bytes() -> None:
+def test_estimated_lower_bound_grows_with_the_bytes_below_and_above_the_cache_size() -> None:
     times = [transfer(share * L4.limits["l2_bytes"]).floor_us for share in np.linspace(0.05, 3.0, 200)]
     assert np.diff(times).min() > 0
 

@@ -264,7 +264,7 @@ def test_default_strategy_finds_rare_working_configs_within_60_trials(rare: str)
     assert reason is None and ended < 60
 
 
-def test_two_equal_errors_do_not_end_a_search() -> None:
+def test_errors_that_differ_between_values_of_a_tunable_do_not_end_a_search() -> None:
     messages = {1: "#error one", 2: "#error two", 4: "#error four"}
     reason, ended = searched(space_of(), lambda config: failed(f"k.c:1:2: error: {messages[int(config['VEC'])]}"))
     assert (reason, ended) == (None, 60)

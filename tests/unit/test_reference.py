@@ -417,7 +417,7 @@ def {function}(*arguments):
         signal.setitimer(signal.ITIMER_REAL, *own)
 
 
-def test_processes_left_running_by_a_reference_are_trusted(tmp_path: Path) -> None:
+def test_process_started_by_a_reference_counts_as_trusted_code(tmp_path: Path) -> None:
     text = WHOLE.replace(
         "def reference(problem, inputs):",
         """

@@ -85,7 +85,7 @@ def test_variant_with_different_tunables_drops_the_constraints_of_its_parent() -
     assert (table["source"], table["entry"]) == ("variant/kernel.c", "toy")
 
 
-def test_variant_with_one_source_keeps_the_parents_family_toml_settings() -> None:
+def test_variant_with_one_source_keeps_the_settings_of_its_parent() -> None:
     table = document_of(variant_files({}, {"kernel.c.j2": "{{ WIDTH }}"}))["cpu"]
     assert table["template"] == "variant/kernel.c.j2"
     assert table["constraints"] == DOCUMENT["cpu"]["constraints"]

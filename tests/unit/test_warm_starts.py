@@ -1,4 +1,4 @@
-"""A new search first tries champions of similar problems, then family starts, then the default."""
+"""A new search first tries champions of similar problems, then starting configs of the family, then the default."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -33,7 +33,7 @@ def family() -> Any:
     return SimpleNamespace(begin=lambda problem, device: [{"BLOCK": 128}, {"BLOCK": 64}])
 
 
-def test_warm_starts_are_similar_champions_then_family_starts_then_the_default(
+def test_warm_starts_are_similar_champions_then_starting_configs_then_the_default(
     family: Any,
 ) -> None:
     search: Any = SimpleNamespace(device=SimpleNamespace(model="A"), problem={"S": 512}, **TERMS)
@@ -42,7 +42,7 @@ def test_warm_starts_are_similar_champions_then_family_starts_then_the_default(
     assert warm_starts(SPACE, search, family, others) == expected
 
 
-def test_family_start_is_completed_with_declared_defaults() -> None:
+def test_incomplete_starting_config_gets_the_declared_defaults() -> None:
     """A constraint requires BLOCKS = 2 if rows are kept in registers, but not in shared memory."""
     text = "KEEP == 'shared' or BLOCKS == 2"
     together = Constraint(expression=Expression.parse(text, "here"), because="a row must fit")
@@ -62,7 +62,7 @@ def test_family_start_is_completed_with_declared_defaults() -> None:
     ]
 
 
-def test_family_starts_depend_on_problem_and_device() -> None:
+def test_starting_configs_depend_on_problem_and_device() -> None:
     family = Family.from_document(edited("cpu.starts", STARTS))
     assert family.begin({"ROWS": 64, "COLS": 8, "squared": False, "dtype": "float32"}, CPU) == [
         {"TILE": 8, "ORDER": "rows"},

@@ -1,4 +1,4 @@
-"""The plots of a search have the right content, and escape the text of users."""
+"""The plots of a search have the right content, and escape user-supplied text."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
