@@ -203,7 +203,7 @@ class Work(Calls):
     def find_duplicate(self, search_id: int, binary_digest: str) -> EvaluateReport | None:
         """Return the report of an earlier trial with the same binary; None if there is none.
 
-        Only trials of this search and of its variants are considered.
+        Trials of this search and of all variants of the same search are considered.
         """
         try:
             return self._get(f"/searches/{search_id}/binaries/{binary_digest}", EvaluateReport)

@@ -16,7 +16,8 @@ class Ceilings:
     Attributes:
         flops_per_s: peak arithmetic operations per second, by dtype (``float32``, ``float16`` …). For a CPU, the rate
             of one thread.
-        bytes_per_s: sustained copy bandwidth of main memory in bytes per second, reads plus writes.
+        bytes_per_s: sustained copy bandwidth of main memory in bytes per second, reads plus writes. For a CPU, the rate
+            of one thread.
         source: ``measured`` if the limits were measured on this device, ``table`` if they are from a datasheet.
         bytes_source: source of `bytes_per_s`, None if it equals `source`.
         cache_bytes_per_s: bandwidth of a GPU's L2 cache, summed over all multiprocessors; None if unknown.

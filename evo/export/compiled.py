@@ -123,7 +123,7 @@ class Compiled:
         return candidate.compiled(self._ptx_text)
 
     def build_command(self, config: Config) -> str:
-        """Return the command that compiles the source with this machine's compiler."""
+        """Return the shell command that compiles the exported source again."""
         kind, architecture = self.search.device.kind, self.search.device.architecture
         implementation = self.family.implementation(kind)
         flags = flags_at(self.headers, implementation.flags, implementation.file)

@@ -310,13 +310,14 @@ def _chosen(source: Source, entries: Sequence[str]) -> list[Function]:
     """Return the functions with the given names, or the only function if no name is given."""
     names = [each.name for each in source.functions]
     if not names:
+        if source.language == "cuda":
+            raise InvalidInput("FILE", "has no kernel (`__global__`); choose a source that defines one")
         rule = "It must return void, be outside namespaces and classes, and not be static, inline or a template"
         defined = (declared(part(each, "declarator")) for each in source.code.nodes("function_definition"))
         if own := [name for name in map(last_name, defined) if name not in ("", "main")]:
             rule += f". Add one that calls yours, e.g. `void entry(…) {{ {own[-1]}(…); }}`; a result that `{own[-1]}` "
             rule += "returns can be an output (`int *status`)"
-        kind = "kernel (`__global__`)" if source.language == "cuda" else f"function that can be the entry. {rule}"
-        raise InvalidInput("FILE", f"has no {kind}")
+        raise InvalidInput("FILE", f"has no function that can be the entry. {rule}")
     if not entries and len(names) > 1:
         several = f"if one call runs several, name each in order, e.g. --entry {names[0]} --entry {names[1]}"
         raise InvalidInput(

@@ -100,7 +100,8 @@ def kernelbench(
 
     files = [each for each in problems_in(folder) if only is None or each.stem in only]
     if not files:
-        raise InvalidInput("--only", f"{folder} has no problem named {' or '.join(only or ())}")
+        names = " or ".join(only or ())
+        raise InvalidInput("--only", f"{folder} has no problem named {names}; write the name of a file without .py")
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput("--out", f"{out} already exists; choose a new folder")
     prices = prices_of(price_in, price_out, budget_usd)

@@ -330,13 +330,15 @@ def _is_tensor(value: object) -> bool:
 def _dtype(path: Path, tensor: Any) -> str:
     name = str(tensor.dtype).removeprefix("torch.")
     if not _dtype_known(tensor):
-        raise InvalidInput(path.name, f"has a tensor of dtype {name}, which arguments of a family do not support")
+        raise InvalidInput(path.name, f"has a tensor of dtype {name}; accepted dtypes: {', '.join(_ACCEPTED)}")
     return name
 
 
+_ACCEPTED = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+
+
 def _dtype_known(tensor: Any) -> bool:
-    known = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
-    return str(tensor.dtype).removeprefix("torch.") in known
+    return str(tensor.dtype).removeprefix("torch.") in _ACCEPTED
 
 
 def _title(model: type, path: Path) -> str:
