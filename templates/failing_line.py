@@ -73,7 +73,7 @@ class _Source:
         tunables: tunables that determine the value of each macro that kernel-evo defines, by macro.
         constants: names that do not depend on tunables.
         lines: lines of each file.
-        around: names in the conditions around each line, and the name of its file, by the line's position.
+        around: names in the conditions around each line, and the name of the line's file, by the line's position.
         conditions: names in the conditions around the definitions of each name.
         values: names in the definitions of each macro.
         outside: True if the source includes headers outside the family, which may define any name.

@@ -12,6 +12,8 @@ _FUNCTION = "inputs"
 def require_inputs(arguments: Sequence[Argument], source: bytes, *, spec: str, file: str) -> None:
     """Check that the function `inputs` of reference.py creates all arguments that the kernel reads.
 
+    Arguments that not every call has (`when`) are not checked.
+
     Args:
         source: text of reference.py. If the text does not show which inputs are created, nothing is checked.
         spec, file: names of family.toml and reference.py in the error message.
@@ -72,7 +74,7 @@ def _binds(node: ast.stmt) -> bool:
 
 
 def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    """Yield the nodes of a function, without those of nested functions."""
+    """Yield the nodes of a function, without those in nested functions and classes."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()

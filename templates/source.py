@@ -212,8 +212,8 @@ def logical_lines(text: str, name: str) -> Iterator[Line]:
 def _blank(match: re.Match[str]) -> str:
     """Return the text that replaces a comment or literal.
 
-    A comment is replaced by a space and its line breaks, a literal by empty quotes. The string of an ``#include`` is
-    kept. The words of a ``_Pragma`` are kept, because compilers expand macros in them.
+    A comment is replaced with a space and its line breaks, a literal with empty quotes. The string of an ``#include``
+    is kept. The words of a ``_Pragma`` are kept, because compilers expand macros in them.
     """
     found = match[0]
     if found.startswith("/"):

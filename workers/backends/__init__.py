@@ -271,7 +271,7 @@ class Session(Protocol):
     def cold_bytes(self) -> int:
         """Size of the last-level cache in bytes.
 
-        Cold calls rotate through buffer sets of over five times this size in total.
+        If memory permits, cold calls rotate through buffer sets of over five times this size in total.
         """
         ...
 

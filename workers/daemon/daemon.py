@@ -292,7 +292,7 @@ class Worker:
             self._context.outbox.flush()
             self._context.client.leave(self._context.worker_id, incarnation=self._context.incarnation)
         except EvoError as error:
-            _LOG.warning("goodbye.failed", reason=str(error))
+            _LOG.warning("deregistration.failed", reason=str(error))
 
     def _beat_s(self) -> float:
         return min([BEAT_S, *(lease.lease_s / 3 for lease in self._context.held.leases)])

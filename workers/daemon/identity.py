@@ -60,7 +60,7 @@ JOIN_PREFIX = "kej_"
 
 
 class NotKept(EvoError, OSError):
-    """Raised if the worker token could not be stored. The join token has then not been exchanged."""
+    """Raised if the worker token cannot be stored. This is tested before the join token is exchanged."""
 
 
 def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) -> str | None:

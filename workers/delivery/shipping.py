@@ -20,7 +20,7 @@ _GOOD = 1.02
 """The binary of a trial is stored if the trial's time is at most this multiple of the search's best time so far."""
 
 _FIRST = 5
-"""The binary is also stored if the time of the trial is among this many shortest times of the search so far."""
+"""The binary is also stored if the trial is among the `_FIRST` fastest trials of the search so far."""
 
 
 _SEARCHES = 32

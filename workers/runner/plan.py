@@ -40,8 +40,8 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, 
 def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
     """Return the names of the Python modules that a runner should import in advance, because importing takes seconds.
 
-    These are the modules that the device needs. If the runner will time baselines, all modules that functions of
-    reference.py import are included.
+    These are the modules that the device needs. If the runner will time baselines, all modules that reference.py
+    imports are included, also inside functions.
 
     Args:
         baselines: True if the runner will time baselines.

@@ -173,8 +173,9 @@ def _not_opened(outcome: Outcome) -> str:
 
 
 class Runners:
-    """Opens, keeps and ends runners. Only one thread may open runners. `prepare` and `interrupt` may be called from any
-    thread.
+    """Opens, keeps and ends runners.
+
+    Only one thread may open runners. `prepare` and `interrupt` may be called from any thread.
 
     Args:
         folder: cache folder of the worker. Runners read expected outputs from it.

@@ -18,7 +18,7 @@ _RETRY_S = 0.01
 number."""
 
 BUSY_S = 1.0
-"""Seconds of waiting for the device after which a warning is logged."""
+"""Seconds of waiting for the device after which the holder of the lock is reported, e.g. in the log."""
 
 
 class GaveUp(EvoError, RuntimeError):

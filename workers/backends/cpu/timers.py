@@ -39,8 +39,8 @@ busy programs on two cores, six in ten replies for correct kernels were late, bu
 twice in a thousand samples."""
 
 _RESTORE_FACTOR, _RESTORE_ROUNDS, _RESTORED_SETS = 3, 3, 8
-"""Factor by which restoring arguments may be slower in a kernel process than in this process; number of rounds, and
-minimum number of sets, for measuring the time in this process. The fastest round is used."""
+"""Restoring arguments may take at most `_RESTORE_FACTOR` times as long in a kernel process as in this process. The time
+in this process is that of the fastest of `_RESTORE_ROUNDS` rounds, with at least `_RESTORED_SETS` sets per round."""
 
 _FURTHER_SETS = 16
 """Number of buffer sets that get page-table entries in addition to the sets of the next calls."""

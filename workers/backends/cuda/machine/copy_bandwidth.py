@@ -20,8 +20,8 @@ from workers.system.exit_status import last_line
 from workers.system.log import log
 
 LEAST_SHARE = 0.5
-"""A measured bandwidth below this fraction of the datasheet's is discarded, because other programs must have used the
-GPU."""
+"""A measured bandwidth below this fraction of the datasheet's bandwidth is discarded, because other programs must have
+used the GPU."""
 
 TIMEOUT_S = 20.0
 """Maximum seconds to wait while other processes measure on the devices."""
