@@ -59,7 +59,7 @@ class Passage:
 def passage(library: Path, *, other_user: bool) -> Iterator[Passage]:
     """Context manager that gives a kernel process access to the folders of a library's dependencies.
 
-    During the block, the folders that other users cannot reach are open.
+    During the ``with`` block, the folders that other users cannot reach are open.
 
     Args:
         other_user: True if the kernel process runs as a different user.
@@ -92,7 +92,10 @@ def searched_folders(library: Path) -> list[Path]:
 
 
 def _search(library: Path) -> tuple[list[Path], list[Path]]:
-    """Return the folders that a library and its dependencies name as search path, and the dependencies that exist."""
+    """Return the search folders of a library and its dependencies, and the dependencies that exist.
+
+    The folders in the environment variable `SEARCHED` are also returned.
+    """
     found = dict.fromkeys(_folders(os.environ.get(SEARCHED, ""), None))
     waiting, seen = [(library, False)], dict.fromkeys([library])
     while waiting:
