@@ -46,7 +46,7 @@ class Candidate:
     kernel: Any
     arguments: tuple[Argument, ...]
     rights: tuple[Buffers, ...]
-    """Buffer sets with the verified outputs, one for each content of the timed buffers (see `Contents`)."""
+    """Buffer sets with the verified outputs, one for each set of inputs on which the kernel is timed."""
     deferred: bool = False
     """True if the checks with mixed inputs and with two threads were postponed."""
 

@@ -53,9 +53,8 @@ def _verify_case(bench: Bench, plan: CasePlan, request: Verify, proof: ProofPlan
     (buffers,) = bench.buffers.of_case(plan.name, file.arguments)
     rights, errors = list[Buffers](), list[CaseError]()
     for content, golden in enumerate(goldens):
-        bench.buffers.put(
-            buffers, plan.name, content, file.arguments
-        )  # at new addresses, because a kernel may recognise addresses
+        # all inputs are at the same addresses, because a kernel may recognise addresses
+        bench.buffers.put(buffers, plan.name, content, file.arguments)
         verified = verify(
             bench.session,
             kernel,

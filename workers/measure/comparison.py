@@ -35,7 +35,7 @@ def compare(bench: Bench, request: Compare) -> Compared:
         bench.require_nothing_left("the first launches to be timed")
     with seconds.of("baselines"):
         baselines = _baselines(bench, mode, request.only) if request.baselines else Baselines()
-        bench.session.settle()  # candidates are not blamed for threads and processes of a baseline's library
+        bench.session.settle()  # candidates are not blamed for processes of a baseline's library
     with seconds.of("rounds"):
         rounds = fitting_rounds(timers, baselines, request)
         output_checks = {name: bench.output_check(bench.candidates[name]) for name in set(request.series.values())}

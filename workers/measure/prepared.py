@@ -82,7 +82,7 @@ class Prepared:
 class Claim:
     """Locks a device at the first call of `succeeds`, if the device is free. Later calls return the same result.
 
-    As a context manager, it releases the device at the end of the block.
+    As a context manager, it releases the device at the end of the ``with`` block.
     """
 
     def __init__(self, device: Device) -> None:
@@ -98,7 +98,7 @@ class Claim:
         self._held.close()
 
     def succeeds(self) -> bool:
-        """Return True if this process may use the device until the block ends."""
+        """Return True if this process may use the device until the ``with`` block ends."""
         with self._deciding:
             if self._succeeded is None:
                 self._succeeded = self._is_locked()
@@ -120,7 +120,7 @@ class Claim:
 
 @contextmanager
 def _importing(modules: Sequence[str]) -> Iterator[None]:
-    """Import modules in a second thread while the block runs."""
+    """Import modules in a second thread while the ``with`` block runs."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(import_all, modules)
         yield

@@ -193,7 +193,7 @@ def _warm_up(timer: Timer) -> None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Disable garbage collection during the block."""
+    """Disable garbage collection during the ``with`` block."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -17,15 +17,15 @@ MOST_SHARE = 0.2
 LEAST_CHANGES = 3
 
 HELD_BACK = -1
-"""Content number of inputs on which the candidate is not timed."""
+"""Value of `Contents.of` for a buffer set with inputs on which the candidate is not timed."""
 
 
 class Contents:
-    """Fills buffer sets with one of several *contents* (sets of input values), and records each set's content.
+    """Fills buffer sets with one of several numbered sets of input values (*contents*), and records the number.
 
     Args:
-        sources: buffer sets that provide the contents, in the order of the contents' numbers.
-        rng: random generator that draws the next content.
+        sources: buffer sets from which the contents are copied, in the order of their numbers.
+        rng: random generator that draws the number of the next content.
         held: number of the current content of each buffer set. Objects that fill the same sets share this mapping.
     """
 
@@ -37,7 +37,7 @@ class Contents:
         self._spent_s, self._changes = 0.0, 0
 
     def of(self, buffers: Buffers) -> int:
-        """Return the number of the content of a buffer set, or 0 if this object never filled the set."""
+        """Return the number of the inputs in a buffer set, or 0 if no number was recorded for the set."""
         return self._held.get(buffers, 0)
 
     def source(self, content: int) -> Buffers:
@@ -55,7 +55,7 @@ class Contents:
             self._held[buffers] = content
 
     def change(self, buffers: Buffers) -> None:
-        """Fill a buffer set with a different, randomly drawn content, if time permits. The outputs do not change."""
+        """Fill a buffer set with different, randomly chosen inputs, if time permits. The outputs do not change."""
         now_s, others = time.monotonic(), len(self._sources) - 1
         dear = self._spent_s > MOST_SHARE * (now_s - self._began_s)
         if others < 1 or (dear and self._changes >= LEAST_CHANGES):
@@ -65,7 +65,7 @@ class Contents:
         self._changes += 1
 
     def mix(self, sets: Sequence[Buffers]) -> None:
-        """Fill buffer sets with randomly drawn contents. Consecutive sets never have the same content."""
+        """Fill buffer sets with randomly chosen inputs. Consecutive sets never have the same inputs."""
         before, count = self.of(sets[-1]), len(self._sources)
         for buffers in sets if count > 1 else ():
             before = (before + 1 + int(self._rng.integers(count - 1))) % count

@@ -125,8 +125,8 @@ def most_disagreement(
     into a cache that may be too small for all sets: it grows from `max_ring_ratio` to `max_ring_ratio_of_caches` while
     the total size of the sets grows from `_WHOLLY` times the size of the cache to its full size.
 
-    If the bandwidth of the memory is known, the maximum grows instead to `max_ring_ratio` times the duration of a
-    repeated call plus the loading of one set from memory, relative to the call, at most `max_ring_ratio_of_memory`.
+    If the bandwidth of the memory is known, the maximum grows instead to ``max_ring_ratio * (1 + load_us / fast_us)``,
+    at most `max_ring_ratio_of_memory`. ``load_us`` is the time for loading one set from memory, in µs.
 
     Args:
         sets: number of buffer sets in the rotation.

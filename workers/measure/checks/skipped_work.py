@@ -271,7 +271,7 @@ def _limit(
 ) -> float:
     """Return the maximum allowed ratio of two times, see `most_disagreement`.
 
-    Only on a CPU does the memory's bandwidth determine the limit: a GPU translates addresses of larger pages.
+    The memory's bandwidth determines the limit only on a CPU, because a GPU translates addresses of larger pages.
 
     Args:
         slow: samples of calls on separate buffers.

@@ -56,7 +56,7 @@ class Siblings(MetaPathFinder):
 
 @contextmanager
 def recorded() -> Iterator[None]:
-    """Record the files that this thread opens during the block."""
+    """Record the files that this thread opens during the ``with`` block."""
     _install_hook()
     before, _reading.now = getattr(_reading, "now", False), True
     try:

@@ -113,7 +113,7 @@ class ReferenceModule:
 
     @contextmanager
     def blame(self, doing: str) -> Iterator[None]:
-        """Convert exceptions in the block to `FamilyError`.
+        """Convert exceptions inside the ``with`` block to `FamilyError`.
 
         The message contains `doing` and the line in reference.py.
         """
