@@ -521,7 +521,7 @@ def test_unreadable_rows_are_skipped_in_paginated_lists(tmp_path: Path) -> None:
         assert [json.loads(line)["number"] for line in lines] == [0, 4, 5]
 
 
-def test_internal_error_response_has_an_id_is_counted_and_keeps_the_connection(tmp_path: Path) -> None:
+def test_internal_error_is_counted_and_its_response_has_an_id_and_keeps_the_connection(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
         rest.submit()
