@@ -274,7 +274,7 @@ def read_recording(table: Table) -> Implementation:
 
 
 def read_tunables(table: Table, taken: Sequence[str], kind: DeviceKind) -> tuple[Tunable, ...]:
-    """Read the ``tunables`` table. Each tunable is a table or a list of values."""
+    """Read the ``tunables`` table. Each tunable is a table or a list of values, and must not have a name in `taken`."""
     tunables = [_read_tunable(name, table, taken, kind) for name in table.names()]
     if not tunables:
         raise InvalidInput(table.field(), "is missing or empty; add at least one tunable with its values")

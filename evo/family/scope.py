@@ -29,6 +29,11 @@ TEMPLATE_WORDS = TEMPLATE_FUNCTIONS | {"true", "false", "none", "loop", "self", 
 def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collection[DeviceKind]) -> None:
     """Check a new name of a field, tunable or derived value.
 
+    Args:
+        where: location of the name, as shown in error messages.
+        taken: names in use.
+        kinds: device kinds; the names of their limits are not accepted.
+
     Raises:
         InvalidInput: the name is malformed, reserved, or already used.
     """

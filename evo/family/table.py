@@ -67,7 +67,7 @@ class Table:
         return [key for key in self._content if key not in self._asked]
 
     def raw(self, key: str, what: str = "a value") -> Any:
-        """Return the value of a required key without checking its type."""
+        """Return the value of a required key without checking its type. If it is missing, the error asks for `what`."""
         if key not in self:
             like = difflib.get_close_matches(key.lower(), map(str.lower, self.unread()), n=1, cutoff=0.8)
             meant = next((f" (found `{each}` instead)" for each in self.unread() if each.lower() in like), "")
@@ -77,6 +77,13 @@ class Table:
     def text(
         self, key: str, default: str | None = None, *, pattern: re.Pattern[str] | None = None, what: str = ""
     ) -> str:
+        """Return the value of a key, which must be a string that is not blank.
+
+        Args:
+            default: value if the key is absent. It also allows blank strings. None if the key is required.
+            pattern: pattern that the whole string must match; None if there is none.
+            what: noun phrase for the accepted strings, used in error messages.
+        """
         if default is not None and key not in self:
             return default
         value = self.raw(key, what or "a string")

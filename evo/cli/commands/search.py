@@ -407,7 +407,7 @@ def _goals(objectives: "Sequence[str]", *, suite: bool) -> dict[str, object]:
 
 
 def _goal(objective: str, *, suite: bool) -> dict[str, object]:
-    """Return the request fields for an objective. The dict is empty if the objective is the time."""
+    """Return the request fields for an objective. The dict is empty for ``time``, and for ``worst`` with a suite."""
     if objective.strip() == "time" or (suite and objective.strip() == "worst"):
         return {}
     if objective.strip() == "worst":

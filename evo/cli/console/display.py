@@ -244,7 +244,11 @@ def screen(console: Console) -> Iterator[LiveScreen | LineScreen]:
 
 
 def duplicates_text(trial: TrialView, duplicates: Mapping[int, int]) -> str:
-    """Return ` (same binary as trial 3)` if an earlier trial has the same binary, else an empty string."""
+    """Return ` (same binary as trial 3)` if an earlier trial has the same binary, else an empty string.
+
+    Args:
+        duplicates: number of the earlier trial, by the number of the later trial; see `same_binary`.
+    """
     return f" (same binary as trial {duplicates[trial.number]})" if trial.number in duplicates else ""
 
 

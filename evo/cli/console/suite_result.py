@@ -85,14 +85,23 @@ def _print_family(out: Console, family: str, measured: Measurements, size: int, 
 
 
 def set_text(chosen: ConfigSet, problems: int, long: str = LONG) -> str:
-    """Describe the slowdown with a set of configs: ``1.03 times as long on average, at most 1.10``."""
+    """Describe the slowdown with a set of configs: ``1.030 times as long on average, at most 1.10``.
+
+    Args:
+        problems: number of problems of the family.
+        long: words after the factor; see `SuiteResult.long`.
+    """
     covered = len(chosen.table)
     text = f"{chosen.cost:.3f} times {long} on average, at most {chosen.worst:.2f}"
     return text if covered == problems else f"{text}; measured on {covered} of {problems} problems"
 
 
 def unseen_text(found: Unseen, long: str = LONG) -> str:
-    """Describe the slowdown on problems that were not used to choose the configs."""
+    """Describe the slowdown on problems that were not used to choose the configs.
+
+    Args:
+        long: words after the factor; see `SuiteResult.long`.
+    """
     if found.loss is None or found.worst is None:
         return "unknown: no selected config was measured on the problem that was left out"
     text = f"{found.loss:.3f} times {long} on average, at most {found.worst:.2f}, over {found.judged} such problems"

@@ -152,7 +152,11 @@ def _is_only_worker(workers: Sequence[WorkerView], view: SearchView, worker_id: 
 
 
 def _refusal(connection: Connection, workers: Sequence[WorkerView], alone: str | None) -> str | None:
-    """Return the reason why the service or the worker of this command cannot store results, or None if both can."""
+    """Return the reason why the service or the worker of this command cannot store results, or None if both can.
+
+    Args:
+        alone: id of the worker of this command; None if it has no worker.
+    """
     refusal = connection.ask(lambda client: client.health()).get("refusal")
     slots = [slot for worker in workers if worker.id == alone for slot in worker.slots]
     return refusal or next((slot.detail for slot in slots if slot.activity == "exhausted"), None)

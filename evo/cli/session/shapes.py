@@ -29,6 +29,10 @@ def run(
     Return the exit code of the first unsuccessful search, or `Exit.DONE` if all succeeded. With `as_json`, the searches
     are printed as one list, even if an error ended the run early. The service starts each search with the champions of
     similar problems.
+
+    Args:
+        announce: file that describes the first search; see `session.run`.
+        then: function that is called with each ended search.
     """
     ended: list[SearchView] = []
     codes: list[Exit] = []

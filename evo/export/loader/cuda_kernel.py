@@ -231,6 +231,9 @@ def _check_architecture(built_for: str, capability: str, build: str) -> None:
 
     The major versions of the GPU and the cubin must be equal, and the GPU's minor version must not be lower. A cubin
     for sm_90a runs only on sm_90.
+
+    Args:
+        build: command that compiles the source again, for the error message.
     """
     number = built_for.removeprefix("sm_")
     exact = not number.isdigit()

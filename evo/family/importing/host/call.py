@@ -160,6 +160,9 @@ def _body(step: Step, suffix: str, taken: set[str]) -> str:
     """Return the body of a step, in which the call's arguments replace the kernel's parameters.
 
     Local variables of all steps but the first get a suffix, so that variables of different steps are distinct.
+
+    Args:
+        taken: names of the call's arguments. Local variables with these names get the suffix ``_own``.
     """
     code = step.kernel.body
     local = {name for name in own_names(code) if name.isidentifier()}
