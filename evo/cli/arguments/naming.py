@@ -40,7 +40,7 @@ _TYPED: Mapping[str, str] = {
     "webhook.secret": "--webhook-secret",
     "webhook.url": "--webhook",
 }
-"""Option or argument for each request field whose option has a different name, or that contains other fields."""
+"""Option or argument by request field, for fields that contain other fields, or whose option has a different name."""
 
 _SAME = {
     "budget": ("cost_per_hour", "minutes", "stagnation", "trials"),

@@ -147,7 +147,7 @@ class Table:
         return self.fallback(function, family, problem, reason)
 
     def fallback(self, function: str, family: str, problem: Mapping[str, Any], reason: str) -> Fallback:
-        """Return the record that counts the calls of this function and problem that PyTorch computes for this reason.
+        """Return the record that counts the calls that PyTorch computes, for this function, problem and reason.
 
         Raises:
             LookupError: `strict` is set.

@@ -163,7 +163,7 @@ def _fake(*inputs: torch.Tensor) -> Any:
 
 
 def _name() -> str:
-    """Return a name for the operator that differs between exports, so that one process can load several exports."""
+    """Return an operator name that differs between exports, so that one process can load several exports."""
     identity = json.dumps([_described[key] for key in ("family", "problem", "config", "architecture")], sort_keys=True)
     return f"kernel_evo::{_described['entry']}_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 

@@ -82,7 +82,7 @@ def drafted(source: Source, entries: Sequence[str] = ()) -> Draft:
     Args:
         entries: functions that one call runs. Several functions run in the order in which a function of the source
             launches them, or in the given order if no function launches all of them. If empty, the source must have
-            only one function to call, or a host function that launches kernels that use one another's results.
+            only one function to call, or a host function whose kernels use one another's results.
 
     Raises:
         InvalidInput: the source has no function to call, `entries` does not select one of several functions, or a

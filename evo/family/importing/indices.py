@@ -95,8 +95,8 @@ class Indices:
     def certain_shape(self, name: str) -> tuple[str, ...]:
         """Return the shape of an array; empty if the indices do not determine it.
 
-        The multiplier of a variable is the product of the extents of all axes inside the variable's axis. The
-        variables with the largest multiplier are the indices of the outermost axis.
+        In the indices, a variable is multiplied by the extents of all axes inside its own axis. The variables with the
+        largest multiplier are the indices of the outermost axis.
         """
         return self._shape(name)[0]
 

@@ -12,7 +12,7 @@ from evo.family.importing.syntax import written
 
 _NUMBER = re.compile(r"[-+]?[\d.][\w.']*")
 _ON_DEVICE = re.compile(r"^(?:d|dev|device|gpu)_(?=[A-Za-z])|_(?:d|dev|device|gpu)$")
-"""Matches the part of a host variable's name that only states that its memory is on the GPU."""
+"""Matches the prefix or suffix of a host variable's name that marks memory on the GPU, such as ``d_``."""
 _JOINED = "all_kernels_of_the_call"
 """Name of the joined function, which exists only in the draft."""
 

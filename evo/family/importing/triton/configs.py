@@ -1,7 +1,7 @@
 """Configs of ``@triton.autotune``, evaluated from the syntax tree without running the file.
 
-Supported expressions are lists and comprehensions of ``triton.Config``, variables with such a list, calls of functions
-of the file that return such a list, and ``list(filter(…))`` of such a list. Filters are ignored.
+Supported expressions are lists and comprehensions of ``triton.Config``, and variables, function calls (of the same
+file) and ``list(filter(…))`` that give such a list. Filters are ignored.
 """
 
 import ast
