@@ -76,9 +76,13 @@ def test_record_command_without_family_or_search_is_refused(line: CommandLine) -
 
 @pytest.mark.parametrize("command", ["record", "search"])
 def test_family_argument_together_with_resume_is_refused(line: CommandLine, command: str) -> None:
-    refused = line.run(command, "softmax", "--resume", "1")
+    refused = line.run(command, "softmax", "--resume", "99")
+    where = f" --db {line.database}"
     assert refused.code == 2
-    assert refused.err == "Error: FAMILY: search 1 already has a family; omit FAMILY\n"
+    assert refused.err == (
+        "Error: FAMILY: softmax has no effect with --resume, because search 99 keeps its own family; write "
+        f"`kernel-evo {command} --resume 99{where}`, or `kernel-evo {command} softmax{where}` for a new search\n"
+    )
 
 
 def test_trials_are_listed_with_a_metric_and_the_pareto_front(line: CommandLine) -> None:

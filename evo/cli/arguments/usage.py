@@ -11,6 +11,7 @@ from typer.exceptions import TyperException
 from evo.errors import InvalidInput
 from evo.text.limits import MOST, NOT_WHOLE, accepted, refused, units
 from evo.text.secrets import masked
+from evo.text.shell import command as shell
 from evo.text.suggestion import closest, numbers_meant
 
 _SERVICE = frozenset({"--resume", "--url", "--token", "--db", "--json"})
@@ -120,6 +121,25 @@ def refuse_with_resume(context: typer.Context, kept: Set[str]) -> None:
         if option not in kept | _SERVICE:
             remedy = "omit it, or start a new search, which begins with the stored results"
             raise InvalidInput(option, f"has no effect with --resume, which keeps the search's settings; {remedy}")
+
+
+def refuse_family_with_resume(family: str | None, resume: int, *, command: str, options: str) -> None:
+    """Refuse a family next to ``--resume``, because a resumed search keeps its own family.
+
+    Args:
+        command: name of the command, ``search`` or ``record``.
+        options: options that make another command use the same service, with a leading space.
+
+    Raises:
+        InvalidInput: a family was typed.
+    """
+    if family is not None:
+        alone, new = shell(command, "--resume", resume), shell(command, family)
+        raise InvalidInput(
+            "FAMILY",
+            f"{family} has no effect with --resume, because search {resume} keeps its own family; write "
+            f"`{alone}{options}`, or `{new}{options}` for a new search",
+        )
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evo.cli.arguments.options import Cache, DeviceName, Problem, Threads, examples
-from evo.cli.arguments.usage import refuse_with_resume
+from evo.cli.arguments.usage import refuse_family_with_resume, refuse_with_resume
 from evo.cli.console.output import console, written
 from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
@@ -93,9 +93,8 @@ def record(
     from evo.search.lifecycle import TERMINAL
 
     asked: Request | int
-    if resume is not None and family is not None:
-        raise typer.BadParameter(f"search {resume} already has a family; omit FAMILY", param_hint="FAMILY")
     if resume is not None:
+        refuse_family_with_resume(family, resume, command="record", options=where.options)
         refuse_with_resume(context, {"--to"})
         with connect(where) as connection:
             if (view := connection.client.search(resume)).state in TERMINAL:

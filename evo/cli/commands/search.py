@@ -23,7 +23,7 @@ from evo.cli.arguments.options import (
     listing,
     strategies,
 )
-from evo.cli.arguments.usage import refuse_with_resume, typed_options
+from evo.cli.arguments.usage import refuse_family_with_resume, refuse_with_resume, typed_options
 from evo.cli.console.output import console, print_json
 from evo.cli.service.locations import LocalDatabase, ServiceRef
 from evo.cli.service.options import on_service
@@ -265,9 +265,8 @@ def search(
         raise typer.Exit(background.detach(again, location, where.options, as_json=as_json))
     if resume is not None and suite is not None:
         raise InvalidInput("--suite", f"search {resume} has its own problem; omit --suite or --resume")
-    if resume is not None and family is not None:
-        raise typer.BadParameter(f"search {resume} already has a family; omit FAMILY", param_hint="FAMILY")
     if resume is not None:
+        refuse_family_with_resume(family, resume, command="search", options=where.options)
         where = _with_standby(where, context)
         from evo.cli.session import session
 
