@@ -233,11 +233,11 @@ def test_report_states_the_time_per_pytorch_call_of_the_champion() -> None:
     def shown(champion: ChampionView) -> str:
         return " ".join(reported(finished(champion=champion), [], "", "sdpa").split())
 
-    assert "called from PyTorch: not measured: `kernel-evo export" in shown(CHAMPION)
-    assert "called from PyTorch" not in shown(replace(CHAMPION, family="saxpy")), "no such PyTorch function"
+    assert " in PyTorch not measured: `kernel-evo export" in shown(CHAMPION)
+    assert "in PyTorch" not in shown(replace(CHAMPION, family="saxpy")), "no such PyTorch function"
     called = CalledTime(called_us=900.0, torch_us=1350.0, model="NVIDIA L4", software="PyTorch 2.13.0", at=NOW)
     text = shown(replace(CHAMPION, called=called))
-    assert "called from PyTorch: 900 µs, 1.50× as fast as PyTorch's own function" in text
+    assert " in PyTorch 900 µs, 1.50× as fast as PyTorch's own function" in text
     assert "on NVIDIA L4, 2026-01-02" in text
 
 

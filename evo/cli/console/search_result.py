@@ -266,7 +266,7 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
     else:
         grid.add_row("time", _timed(champion, time_text(champion.time_us)))
     if (called := called_text(champion, view.device.kind)) is not None:
-        grid.add_row("called", Text(f"called from PyTorch: {called}", "" if champion.called is not None else "dim"))
+        grid.add_row("in PyTorch", Text(called, "" if champion.called is not None else "dim"))
     if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
         against = f"{speedup_text(verdict.baseline_speedup)} over {verdict.baseline}, the fastest baseline"
         grid.add_row(Text("speed-up", "dim"), Text(f"{against}, {processes_text(verdict.baseline_processes)}"))
