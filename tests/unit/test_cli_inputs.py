@@ -94,6 +94,33 @@ def test_options_for_new_searches_are_refused_with_resume(words: str, capsys: py
     assert "has no effect with --resume" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("command", "argument"),
+    [
+        ("new @", "FOLDER"),
+        ("import k.c --folder @", "--folder"),
+        ("render softmax --to @", "--to"),
+        ("report 1 --to @", "--to"),
+        ("suite record @", "SCRIPT"),
+        ("variant submit @ --search 1", "FOLDER|FILE"),
+        ("variant source 1 1 --out @", "--out"),
+        ("champion called @", "FILE"),
+        ("champion export 1 --to @", "--to"),
+        ("export --suite zoo --to @", "--to"),
+        ("bench kernelbench @ --proposer folder:x", "FOLDER"),
+        ("worker --url http://127.0.0.1:1 --token-file @", "--token-file"),
+        ("worker --url http://127.0.0.1:1 --data @", "--data"),
+    ],
+)
+def test_empty_path_is_refused_by_name_instead_of_meaning_the_current_folder(
+    command: str, argument: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert entry.main(["" if word == "@" else word for word in command.split()]) == 2
+    assert capsys.readouterr().err.startswith(f"Error: {argument}: is empty; write a path, such as ./name")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_webhook_secret_without_a_webhook_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["search", "sdpa", "--webhook-secret", "x" * 16]) == 2
     assert "--webhook-secret: has no effect without --webhook" in capsys.readouterr().err

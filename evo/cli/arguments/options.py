@@ -1,6 +1,7 @@
 """Options that many commands share, and help texts that list the discovered strategies and proposers."""
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -121,6 +122,18 @@ PriceOut = Annotated[
     float | None,
     typer.Option(min=0.0, max=1e4, metavar="USD", help="Price per million answer tokens.", rich_help_panel=_MODEL),
 ]
+
+
+def named_path(text: str) -> Path:
+    """Return the path in an argument.
+
+    Raises:
+        ValueError: the argument is empty, for example because a shell variable is not set. It would otherwise mean the
+            current folder.
+    """
+    if not text:
+        raise ValueError("is empty; write a path, such as ./name")
+    return Path(text)
 
 
 def examples(*lines: str) -> str:

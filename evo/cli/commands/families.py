@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evo.cli.arguments.options import Json, examples
+from evo.cli.arguments.options import Json, examples, named_path
 from evo.cli.console.output import console, print_json, styled, table, written
 from evo.errors import InvalidInput
 from evo.text.shell import command
@@ -57,7 +57,10 @@ def families(
 
 def new(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder to create; its name becomes the name of the family.")
+        Path,
+        typer.Argument(
+            parser=named_path, metavar="FOLDER", help="Folder to create; its name becomes the name of the family."
+        ),
     ],
 ) -> None:
     """Create a small family as a starting point. Searches can tune its kernel without changes."""
@@ -107,7 +110,8 @@ def import_(
         typer.Option(metavar="NAME=ROLE", help="Role of an array: input, output, inout or workspace; may be repeated."),
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder to create; by default named like the source.")
+        Path | None,
+        typer.Option(parser=named_path, metavar="FOLDER", help="Folder to create; by default named like the source."),
     ] = None,
 ) -> None:
     """Create a family from a C, C++, CUDA or Triton source, or from a PyTorch model in KernelBench's format.

@@ -22,6 +22,7 @@ from evo.cli.arguments.options import (
     Problem,
     Threads,
     examples,
+    named_path,
 )
 from evo.cli.console.output import console, print_json
 from evo.cli.exits import Exit
@@ -205,7 +206,9 @@ def render(
         str | None,
         typer.Option(help="Architecture or model of a GPU, which this machine need not have; replaces --device."),
     ] = None,
-    to: Annotated[Path | None, typer.Option(help="File to write; by default, standard output.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(parser=named_path, help="File to write; by default, standard output.")
+    ] = None,
 ) -> None:
     """Print the source of one config."""
     from evo.cli.files.writing import write_file, writing_to

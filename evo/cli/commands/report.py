@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evo.cli.arguments.options import Force, Json, SearchId, examples
+from evo.cli.arguments.options import Force, Json, SearchId, examples, named_path
 from evo.cli.console.output import console, print_json, written
 from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
@@ -31,7 +31,9 @@ def register(app: typer.Typer) -> None:
 def report(
     search_id: SearchId,
     *,
-    to: Annotated[Path | None, typer.Option(help="Folder to write; by default named after the search.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(parser=named_path, help="Folder to write; by default named after the search.")
+    ] = None,
     cost_per_hour: Annotated[
         float | None,
         typer.Option(

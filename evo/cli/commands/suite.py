@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evo.cli.arguments.options import Force, Json, examples
+from evo.cli.arguments.options import Force, Json, examples, named_path
 from evo.cli.console.output import console, print_json, table, written
 from evo.errors import EvoError, NotFound
 from evo.text.shell import command
@@ -23,7 +23,9 @@ def register(app: typer.Typer) -> None:
 
 
 def record(
-    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="Python program that uses PyTorch.")],
+    script: Annotated[
+        Path, typer.Argument(parser=named_path, metavar="SCRIPT", help="Python program that uses PyTorch.")
+    ],
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[ARGUMENTS]…", help="Arguments of the program.")
     ] = None,

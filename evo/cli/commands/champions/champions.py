@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evo.cli.arguments.options import Json, examples
+from evo.cli.arguments.options import Json, examples, named_path
 from evo.cli.console.output import console, print_json, styled, table, written
 from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
@@ -111,7 +111,8 @@ def export(
         ),
     ] = 1,
     to: Annotated[
-        Path | None, typer.Option(help="Folder to create; by default named after family and champion.")
+        Path | None,
+        typer.Option(parser=named_path, help="Folder to create; by default named after family and champion."),
     ] = None,
     where: ServiceRef,
     as_json: Json = False,
@@ -227,7 +228,9 @@ def called(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="File written by `python -m fast --json`, where fast is an exported package."
+            parser=named_path,
+            metavar="FILE",
+            help="File written by `python -m fast --json`, where fast is an exported package.",
         ),
     ],
     *,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evo.cli.arguments.options import Json, examples
+from evo.cli.arguments.options import Json, examples, named_path
 from evo.cli.console.output import console, print_json, written
 from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
@@ -35,7 +35,12 @@ def register(app: typer.Typer) -> None:
 def export(
     *,
     suite: Annotated[str, typer.Option(metavar="NAME|FILE", help="Suite; the package contains kernels for its calls.")],
-    to: Annotated[Path, typer.Option(help="Folder to create, e.g. ./fast; its name becomes the name of the package.")],
+    to: Annotated[
+        Path,
+        typer.Option(
+            parser=named_path, help="Folder to create, e.g. ./fast; its name becomes the name of the package."
+        ),
+    ],
     device: Annotated[
         str | None,
         typer.Option(metavar="MODEL", help="Include only champions of this device model; by default, of all models."),

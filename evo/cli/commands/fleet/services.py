@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.arguments.naming import VARIABLES
-from evo.cli.arguments.options import ServedDb, examples
+from evo.cli.arguments.options import ServedDb, examples, named_path
 from evo.cli.console.output import console, styled
 from evo.cli.service.locations import LocalDatabase, data_folder
 from evo.cli.service.options import Token
@@ -93,7 +93,10 @@ def worker(
     token_file: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="File that contains the token or a join token.", envvar=VARIABLES["--token-file"]
+            parser=named_path,
+            metavar="FILE",
+            help="File that contains the token or a join token.",
+            envvar=VARIABLES["--token-file"],
         ),
     ] = None,
     kind: Annotated[
@@ -109,6 +112,7 @@ def worker(
     data: Annotated[
         Path | None,
         typer.Option(
+            parser=named_path,
             metavar="FOLDER",
             help="Folder for the worker's identity and undelivered results; by default in the user's data directory.",
         ),
@@ -116,6 +120,7 @@ def worker(
     cache: Annotated[
         Path | None,
         typer.Option(
+            parser=named_path,
             metavar="FOLDER",
             help="Folder for cached binaries and expected outputs; by default in the user's cache directory. If the "
             "folder is deleted, no result is lost.",

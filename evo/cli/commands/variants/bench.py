@@ -18,6 +18,7 @@ from evo.cli.arguments.options import (
     ProposerName,
     examples,
     listing,
+    named_path,
     proposers,
 )
 from evo.cli.console.output import console, print_json
@@ -46,7 +47,10 @@ def register(app: typer.Typer) -> None:
 
 @on_service
 def kernelbench(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of problems in KernelBench's format (.py).")],
+    folder: Annotated[
+        Path,
+        typer.Argument(parser=named_path, metavar="FOLDER", help="Folder of problems in KernelBench's format (.py)."),
+    ],
     *,
     proposer: ProposerName,
     only: Annotated[
@@ -69,7 +73,10 @@ def kernelbench(
         float | None, typer.Option(min=0.01, metavar="M", help="End after M minutes, and report the results so far.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write table, results and transcript to this new folder.")
+        Path | None,
+        typer.Option(
+            parser=named_path, metavar="FOLDER", help="Write table, results and transcript to this new folder."
+        ),
     ] = None,
     base_url: ModelUrl = None,
     proposals: Annotated[

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evo.cli.arguments.options import Json, ProposerName, SearchId, examples, listing, proposers
+from evo.cli.arguments.options import Json, ProposerName, SearchId, examples, listing, named_path, proposers
 from evo.cli.console.output import console, facts, print_json, table, written
 from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
@@ -58,7 +58,10 @@ def register(app: typer.Typer) -> None:
 @on_service
 def submit(
     path: Annotated[
-        Path, typer.Argument(metavar="FOLDER|FILE", help="A folder with variant.toml and sources, or one source file.")
+        Path,
+        typer.Argument(
+            parser=named_path, metavar="FOLDER|FILE", help="A folder with variant.toml and sources, or one source file."
+        ),
     ],
     search_id: Of,
     *,
@@ -172,7 +175,10 @@ def source(
     number: Number,
     *,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="New folder for the files, e.g. to edit and submit them.")
+        Path | None,
+        typer.Option(
+            parser=named_path, metavar="FOLDER", help="New folder for the files, e.g. to edit and submit them."
+        ),
     ] = None,
     where: ServiceRef,
     as_json: Json = False,
