@@ -21,7 +21,9 @@ from playwright.sync_api import (
 
 INSTALLED = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 INSTALL = ".venv/bin/playwright install --with-deps chromium"
-PATIENCE_MS = 60_000
+PATIENCE_MS = 300_000
+"""Longest wait for a page in milliseconds. It only ends tests that hang: on a busy machine, pages are slow."""
+
 GRAVE = ("serious", "critical")
 WIDE, NARROW, SMALL = (1280, 900), (390, 844), (360, 740)
 
@@ -97,6 +99,7 @@ def assert_accessible(page: Page, *, leaving_out: str | None = None) -> None:
     Args:
         leaving_out: selector of elements not checked, e.g. drawings hidden from screen readers.
     """
+    page.wait_for_load_state()
     context = None if leaving_out is None else {"exclude": [[leaving_out]]}
     found = Axe().run(page, context, options={"resultTypes": ["violations"]}).response["violations"]
     grave = [

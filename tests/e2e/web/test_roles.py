@@ -16,7 +16,7 @@ def sign_in(page: Page, secret: str) -> None:
     page.wait_for_url("**/sign-in**")
     page.get_by_label("Token").fill(secret)
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/workers")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Workers")  # both URLs end with `/workers`
 
 
 def test_each_role_sees_only_permitted_actions(browser: Browser, tmp_path: Path) -> None:
@@ -60,6 +60,7 @@ def test_each_role_sees_only_permitted_actions(browser: Browser, tmp_path: Path)
 
 def roll_back(page: Page) -> None:
     page.get_by_role("link", name="Roll back").click()
+    expect(page.get_by_label("Reason")).to_be_visible()
     assert_accessible(page)
     page.get_by_label("Reason").fill("measured on a busy machine")
     page.get_by_role("button", name="Roll back").click()

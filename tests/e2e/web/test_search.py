@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.web.browser import assert_accessible
+from tests.e2e.web.browser import PATIENCE_MS, assert_accessible
 from tests.e2e.web.site import Site
 
 
@@ -23,6 +23,7 @@ def test_double_click_on_the_start_form_starts_one_search(site: Site, page: Page
     expect(wrong).to_be_focused()
     assert_accessible(page)
     page.get_by_role("link", name="Workers").click()
+    page.wait_for_url("**/workers")
     page.go_back()
     expect(page.get_by_label("Trials")).to_have_value("2")
     page.get_by_role("region", name="1 field must be corrected").get_by_role("link", name="N").click()
@@ -31,11 +32,11 @@ def test_double_click_on_the_start_form_starts_one_search(site: Site, page: Page
     before = len(site.client.searches().items)
     page.get_by_role("button", name="Start the search").dblclick()
     page.wait_for_url("**/searches/*")
-    expect(page.locator("a.trial").first).to_be_visible(timeout=60_000)
+    expect(page.locator("a.trial").first).to_be_visible()
     search_id = int(page.url.rsplit("/", 1)[1])
     # the search is cancelled, because confirmations under the default policy take long
     site.client.command(search_id, "cancel")
-    expect(page.locator(".lead .state")).to_contain_text("cancelled", timeout=60_000)
+    expect(page.locator(".lead .state")).to_contain_text("cancelled")
     assert site.client.search(search_id).problem["N"] == 2048
     assert len(site.client.searches().items) == before + 1, "two clicks start one search"
 
@@ -110,11 +111,13 @@ def test_two_selected_trials_are_compared(site: Site, page: Page) -> None:
 
 def test_sorting_and_comparing_work_without_scripts(site: Site, browser: Browser) -> None:
     context = browser.new_context(base_url=site.url, java_script_enabled=False)
+    context.set_default_timeout(PATIENCE_MS)
     try:
         page = context.new_page()
         page.goto(f"/searches/{site.recorded}")
         page.get_by_label("Sort").select_option("-rank")
         page.get_by_role("button", name="Filter").click()
+        page.wait_for_url("**sort=-rank*")
         expect(page.locator("th[aria-sort]")).to_contain_text("Rank")
         boxes = page.get_by_role("checkbox", name="Compare trial")
         boxes.nth(0).check()

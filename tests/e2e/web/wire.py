@@ -15,16 +15,18 @@ class Wire:
         self._target = _address(url)
         self._whole = True
         self._open: list[socket.socket] = []
+        self._lock = threading.Lock()
         self._server = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        self._whole = False
-        for each in self._open:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-        self._open.clear()
+        with self._lock:
+            self._whole = False
+            for each in self._open:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+            self._open.clear()
 
     def mend(self, url: str | None = None) -> None:
         """Forward connections again; if `url` is given, to that service."""
@@ -45,11 +47,12 @@ class Wire:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._server.accept()
-                far = self._connect()
+                with self._lock:  # `cut` also drops a connection that is being opened
+                    far = self._connect()
+                    self._open += [] if far is None else [near, far]
                 if far is None:
                     near.close()
                     continue
-                self._open += [near, far]
                 for source, sink in ((near, far), (far, near)):
                     threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
 
