@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from api.web.content import rule_figures
-from evo.messages.view.champion import decision_text
+from evo.messages.view.champion import decision_text, rules_text
 from evo.messages.worker_state import progress_text
 from evo.promotion.rules.profile import profile_rows
 from evo.text import wording
@@ -73,6 +73,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "limit_words": wording.limit_words,
     "under_way": progress_text,
     "decision": decision_text,
+    "rules_met": rules_text,
     "coded": coded,
     "duration": wording.duration_text,
     "factor": wording.factor_text,

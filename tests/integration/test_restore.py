@@ -1,5 +1,6 @@
 """Rolled-back champions are restored by REST, page and CLI, and some restores are refused."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from db.models import ChampionRow, TrialRow
+from tests.integration.commands import CommandLine
 from tests.integration.inside import BROWSER
 from tests.integration.local import Local, local
 from tests.integration.test_api_decisions import ended, problem_of
@@ -41,6 +43,20 @@ def test_rolled_back_champion_is_restored_with_its_history(rest: Local) -> None:
     assert "rolled back: slower under load" in shown and "restored: it was the network" in shown
     (current,) = rest.http.get("/champions").json()["items"]
     assert current["id"] == 1
+
+
+def test_terminal_page_and_report_count_the_same_rules(rest: Local, tmp_path: Path) -> None:
+    url = str(rest.http.base_url).removesuffix("/api/v1/")
+    rules = rest.http.get("/champions/1").json()["verdict"]["rules"]
+    required = [rule for rule in rules if rule["required"]]
+    reported = len(rules) - len(required)
+    assert required and reported
+    counts = f"{len(required)} of {len(required)} required rules met; {reported} more are only reported."
+    shown = CommandLine(home=tmp_path, cache=tmp_path).run("champion", "show", "1", "--url", url).out
+    assert counts in shown
+    assert len(re.findall(r"^ [✓✗!?] ", shown, re.MULTILINE)) == len(rules)
+    assert counts in page_of(rest, "/searches/1")
+    assert counts in rest.http.get("/searches/1/report.md").text
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from evo.messages.view import (
     WarmStartView,
     WorkingView,
 )
-from evo.messages.view.champion import CalledTime
+from evo.messages.view.champion import CalledTime, rules_text
 from evo.promotion import Rule, Verdict
 from evo.search.search import Budget
 from evo.trial.outcome import Cancelled, Crashed
@@ -287,6 +287,12 @@ def test_report_shows_refusals_rollbacks_and_missing_challenges() -> None:
     assert why in reported(finished(challenges=(), unchallenged=why), [], "", "sdpa")
     behind = replace(CHAMPION, verdict=replace(VERDICT, behind_every_baseline=True))
     assert "slower than every baseline" in reported(finished(champion=behind), [], "", "sdpa")
+
+
+def test_rules_that_are_only_reported_are_counted_apart_from_required_rules() -> None:
+    assert "1 of 1 required rule met; 1 more is only reported." in reported(finished(), [], "", "sdpa")
+    required = tuple(replace(rule, required=True) for rule in VERDICT.rules)
+    assert rules_text(replace(VERDICT, rules=required)) == "1 of 2 required rules met."
 
 
 def test_refused_challenger_is_shown_with_its_first_unmet_rule() -> None:

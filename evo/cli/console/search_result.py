@@ -12,7 +12,7 @@ from evo.cli.console.output import facts, table
 from evo.export.called import called_text
 from evo.export.compiled import FORMS
 from evo.messages.view import ChallengeView, ChampionView, SearchView, TrialView
-from evo.messages.view.champion import decision_text, retired_text
+from evo.messages.view.champion import decision_text, retired_text, rules_text
 from evo.messages.view.runs import RANKING, Runs
 from evo.messages.view.search import gap_texts
 from evo.messages.view.trial import same_binary
@@ -211,7 +211,7 @@ def challenges_text(challenges: Sequence[ChallengeView], report: str) -> Rendera
     for each in challenges:
         summary = Text.assemble((f"Trial {each.trial}: ", "bold"), _summary(each.verdict))
         if each is at_length:
-            parts += [summary, _rules(each.verdict.rules), ""]
+            parts += [summary, *_counted(each.verdict), ""]
         else:
             deciding = [rule for rule in each.verdict.unmet[:1] if rule.text not in each.verdict.summary]
             parts += [Text(summary.plain, "dim"), *([_rules(deciding)] if deciding else []), ""]
@@ -234,7 +234,12 @@ def _further_warnings(view: SearchView) -> list[str]:
 
 def verdict_text(verdict: Verdict) -> RenderableType:
     """Return a verdict's summary, and each rule with a symbol for its result."""
-    return Group(_summary(verdict), _rules(verdict.rules))
+    return Group(_summary(verdict), *_counted(verdict))
+
+
+def _counted(verdict: Verdict) -> tuple[Table, Text]:
+    """Return all rules of a verdict, and the line that counts them."""
+    return _rules(verdict.rules), Text(f"   {rules_text(verdict)}", "dim")
 
 
 def _summary(verdict: Verdict) -> Text:

@@ -7,7 +7,7 @@ from datetime import datetime
 from evo.messages.view.page import Deferred
 from evo.promotion import Verdict
 from evo.promotion.ablation import Change, Effect
-from evo.text.wording import subject_text, time_text, timed_text
+from evo.text.wording import count_text, subject_text, time_text, timed_text
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
 from evo.trial.results import Ablated, ConfirmReport
@@ -136,6 +136,14 @@ class AblationView(Deferred):
     ablated: Ablated | None = None
     effect: Effect | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def rules_text(verdict: Verdict) -> str:
+    """Count the rules of a verdict: ``12 of 12 required rules met; 2 more are only reported.``"""
+    required = [rule for rule in verdict.rules if rule.required]
+    met = f"{sum(rule.passed for rule in required)} of {count_text(len(required), 'required rule')} met"
+    reported = len(verdict.rules) - len(required)
+    return f"{met}; {reported} more {'is' if reported == 1 else 'are'} only reported." if reported else f"{met}."
 
 
 def decision_text(decision: Decision) -> str:

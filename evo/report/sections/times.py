@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from evo.device.estimate.target import shown_roofline
 from evo.export.called import called_text
+from evo.messages.view.champion import rules_text
 from evo.promotion import Rule
 from evo.promotion.prediction import BY_ROUND, times_as_fast
 from evo.promotion.statistics import order_interval
@@ -70,7 +71,7 @@ def verdict_blocks(material: Material) -> Iterator[Block]:
     rows = tuple((str(each.trial), each.verdict.summary) for each in challenges)
     yield Listed(("trial", "verdict"), rows)
     decisive = next((each for each in reversed(challenges) if each.verdict.promote), challenges[-1])
-    yield Text(f"All rules for trial {decisive.trial}:")
+    yield Text(f"All rules for trial {decisive.trial}; {rules_text(decisive.verdict)}")
     yield _ruled(decisive.verdict.rules)
     for each in challenges:
         if each is not decisive and each.verdict.unmet:
