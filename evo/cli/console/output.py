@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from evo.text.visible import one_line, visible, visible_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.segment import Segment
     from rich.table import Table
     from rich.text import Text
 
@@ -31,13 +32,17 @@ _FOLDED = 16
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """Return a Rich console for standard output or standard error. Lines are wrapped only on a terminal.
+    """Return a Rich console for standard output or standard error. Lines are wrapped only on a terminal, and the rows
+    of tables end with blanks only there.
 
     Text is printed literally. Rich's markup and emoji names have no effect, and control characters are shown as escapes
     (`evo.text.visible`). Only a `rich.text.Text` can have styles.
     """
     from rich.console import Console
     from rich.segment import Segment
+    from rich.table import Table
+
+    plain = not (sys.stderr if stderr else sys.stdout).isatty()
 
     class Screen(Console):
         """A Rich console that raises BrokenPipeError on a closed pipe. Rich would end the process with status 1, which
@@ -48,14 +53,27 @@ def console(*, stderr: bool = False) -> "Console":
             raise  # noqa: PLE0704 — within Rich's handler
 
         def render(self, renderable: "RenderableType", options: "ConsoleOptions | None" = None) -> "Iterable[Segment]":
-            for segment in super().render(renderable, options):
+            segments = super().render(renderable, options)
+            for segment in _unpadded(segments) if plain and isinstance(renderable, Table) else segments:
                 yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
-    plain = not (sys.stderr if stderr else sys.stdout).isatty()
     width, height = (_WIDTH, _HEIGHT) if plain else (None, None)  # Rich uses a width only if a height is given
     return Screen(
         stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=plain, width=width, height=height
     )
+
+
+def _unpadded(segments: "Iterable[Segment]") -> "Iterator[Segment]":
+    """Yield the lines of a table without the blanks at their ends."""
+    from rich.segment import Segment
+
+    for line in Segment.split_lines(segments):
+        while line and not line[-1].text.rstrip(" "):
+            line.pop()
+        if line:
+            last = line.pop()
+            line.append(Segment(last.text.rstrip(" "), last.style))
+        yield from (*line, Segment.line())
 
 
 def written(path: object, what: str = "") -> str:
