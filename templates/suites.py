@@ -31,8 +31,6 @@ def find(name_or_path: str) -> Suite:
     path = with_home(name_or_path)
     if not (path.suffix == SUFFIX or "/" in name_or_path):
         raise NotFound(f"{unknown(name_or_path, names(), 'suites')}; the path of a suite file ends in {SUFFIX}")
-    if not path.exists():
-        raise NotFound(f"file {path} does not exist; pass the path of a suite file, or one of {', '.join(names())}")
     return _read(path, path.stem)
 
 
@@ -43,7 +41,8 @@ def _read(path: Path, name: str) -> Suite:
             raise InvalidInput("--suite", f"{path} is larger than {MAX_BYTES >> 20} MiB; a suite file must be smaller")
         document = read_toml(utf8_text(content))
     except OSError as error:
-        raise InvalidInput("--suite", f"{path} cannot be read: {error.strerror}") from None
+        remedy = f"pass the path of a suite file, or one of {', '.join(names())}"
+        raise InvalidInput("--suite", f"{path} cannot be read ({error.strerror}); {remedy}") from None
     except InvalidInput:
         raise
     except UnicodeDecodeError as error:

@@ -23,11 +23,13 @@ MEANING = {
     Exit.NOTHING_FOUND: "the command ended without a result: no config could be measured, the config was rejected, "
     "reference.py failed, the search failed or was cancelled, or `doctor` found no device to search on",
     Exit.WRONG_INPUT: "the command line or an input is wrong: an option, family, field, config, device or search is "
-    "unknown, or the space is empty",
+    "unknown, a file or folder to read is missing, unreadable or invalid, a path is a folder where a file is needed or "
+    "the reverse, there is no database to read, or the space is empty",
     Exit.UNAVAILABLE: "a requirement is missing: the service cannot be reached or is not kernel-evo, the port is in "
-    "use, the database is locked, read-only or has a newer schema, there is no compiler or no usable GPU, or a file or "
-    "standard output cannot be read or written",
-    Exit.CONFLICT: "the request does not fit the current state, e.g. resuming a search that has ended",
+    "use, the database is locked, read-only, damaged or has a newer schema, there is no compiler or no usable GPU, or "
+    "a result, a cache or standard output cannot be written",
+    Exit.CONFLICT: "the request does not fit the current state, e.g. resuming a search that has ended, or the file "
+    "or folder to write already exists",
     Exit.BUG: "a bug in kernel-evo; the message names the file with the details",
     Exit.INTERRUPTED: "Ctrl-C ended the command: pressed twice, or once before anything ran. If a different signal N "
     "ended the command, the code is 128 + N",

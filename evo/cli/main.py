@@ -39,6 +39,9 @@ from evo.text.visible import on_one_line, one_line, visible
 OUTPUT_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EPIPE}
 """Errors that writing to standard output may raise. They contain no file name."""
 
+WRONG_PATH = {errno.ENAMETOOLONG, errno.ELOOP}
+"""Errors of paths that no file can have. Only a path from the command line can cause them."""
+
 KEPT_CRASHES = 10
 """Number of crash logs kept in the temporary folder."""
 
@@ -197,7 +200,7 @@ def _system_refusal(error: OSError) -> int | None:
             return Exit.UNHEARD
         where = "standard output"
     complain(f"{one_line(str(where))} cannot be read or written: {error.strerror or error}")
-    return Exit.UNAVAILABLE
+    return Exit.WRONG_INPUT if error.errno in WRONG_PATH else Exit.UNAVAILABLE
 
 
 def _drop_output() -> None:

@@ -13,6 +13,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from evo.cli.commands import doctor
+from evo.cli.exits import Exit
 from evo.cli.service.locations import LocalDatabase
 from tests.integration.blank import prepared
 from tests.integration.commands import CommandLine, recording
@@ -53,7 +54,10 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["search", "sdpa", "--problem", "S"], "`S` is not of the form NAME=VALUE"),
         (["search", "sdpa", "--problem", "S=8,,B=2"], "--problem: has nothing between two commas"),
         (["search", "sdpa", "--policy", "strict"], "--policy: there is no `strict`"),
-        (["search", "sdpa", "--policy", "gone.toml"], "--policy: gone.toml cannot be read: No such file"),
+        (
+            ["search", "sdpa", "--policy", "gone.toml"],
+            "--policy: gone.toml cannot be read (No such file or directory); use a",
+        ),
         (["measure", "sdpa", "--config", "WIDHT=8"], "--config WIDHT: there is no `WIDHT`; did you mean `WIDTH`?"),
         (["measure", "sdpa", "--config", "WIDTH=7"], "--config WIDTH: 7 is not one of"),
         (["measure", RECORDING], f"FAMILY: {RECORDING} is a recording, which has no source to build; replay it with "),
@@ -74,6 +78,81 @@ def test_mistyped_argument_is_named_in_the_error_and_no_database_is_created(
     assert refused.err.startswith("Error: ")
     assert said in refused.err
     assert "Traceback" not in refused.err
+    assert not line.database.exists()
+
+
+INPUTS = [
+    "search sdpa --policy @.toml",
+    "search sdpa --warm-start @.json",
+    "search --suite @.toml",
+    "search ./@",
+    "mission --warm-start @.json",
+    "measure ./@",
+    "measure sdpa --policy @.json",
+    "families @.json.gz",
+    "record ./@",
+    "suite show @.toml",
+    "suite record @.py",
+    "export --suite @.toml --to ./fast",
+    "import @.cu",
+    "import kernelbench @.py",
+    "variant submit @.cu --search 1",
+    "variant propose 1 --proposer folder:@",
+    "bench kernelbench ./@ --proposer folder:.",
+    "champion called @.json",
+    "searches --db @.db",
+    "search sdpa --db @/a.db",
+]
+"""Commands that read a file or folder, whose name is ``@``."""
+
+
+@pytest.mark.parametrize("command", INPUTS)
+@pytest.mark.parametrize("name", ["missing", "file/inside", "n" * 300], ids=["missing", "inside a file", "too long"])
+def test_input_file_that_cannot_be_read_ends_with_exit_code_2(line: CommandLine, command: str, name: str) -> None:
+    (line.home / "file").touch()
+    refused = line.run(*command.replace("@", name).split())
+    assert (refused.code, refused.out) == (Exit.WRONG_INPUT, "")
+    assert refused.err.startswith("Error: ") and name[:30] in refused.err
+    assert "bug" not in refused.err
+
+
+def test_token_file_that_cannot_be_read_ends_with_exit_code_2(line: CommandLine) -> None:
+    refused = line.run_apart("worker", "--url", "http://127.0.0.1:9", "--token-file", "missing")
+    assert refused.code == Exit.WRONG_INPUT
+    assert refused.err.startswith("Error: --token-file: missing cannot be read (No such file or directory); use a file")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("render softmax --to folder", Exit.WRONG_INPUT),
+        ("render softmax --to /proc/kernel", Exit.UNAVAILABLE),
+        ("new folder", Exit.CONFLICT),
+        ("new /proc/kernel", Exit.UNAVAILABLE),
+        ("import k.c --folder folder", Exit.CONFLICT),
+        ("import k.c --folder /proc/kernel", Exit.UNAVAILABLE),
+        ("suite record program.py --to file", Exit.CONFLICT),
+        ("suite record program.py --to folder", Exit.WRONG_INPUT),
+        ("suite record program.py --to /proc/kernel", Exit.UNAVAILABLE),
+        ("report 1 --to file", Exit.WRONG_INPUT),
+        ("record softmax --to file", Exit.WRONG_INPUT),
+        ("record softmax --to /proc/kernel", Exit.UNAVAILABLE),
+        ("mission --to file", Exit.CONFLICT),
+        ("mission --to folder", Exit.WRONG_INPUT),
+        ("mission --to /proc/kernel", Exit.UNAVAILABLE),
+    ],
+)
+def test_result_that_cannot_be_written_ends_with_the_documented_exit_code(
+    line: CommandLine, command: str, code: Exit
+) -> None:
+    (line.home / "folder").mkdir(exist_ok=True)
+    for name in ("file", "folder/file", "program.py"):
+        (line.home / name).touch()
+    (line.home / "k.c").write_text("void scale(int n, float *x) { for (int i = 0; i < n; i++) x[i] *= 2; }")
+    refused = line.run(*command.split())
+    assert (refused.code, refused.out) == (code, "")
+    assert refused.err.startswith("Error: ") and command.rsplit(maxsplit=1)[-1] in refused.err
+    assert "bug" not in refused.err
     assert not line.database.exists()
 
 

@@ -88,6 +88,7 @@ def record(
     device. The connected workers measure the configs as in any search, and the database stores the results. After an
     interruption, only the remaining configs are measured.
     """
+    from evo.cli.files.writing import writing_to
     from evo.cli.session import session
     from evo.cli.session.request import Request
     from evo.search.lifecycle import TERMINAL
@@ -114,11 +115,14 @@ def record(
         ).under(POLICY)
     else:
         raise typer.BadParameter("name a family, or choose a search with --resume", param_hint="FAMILY")
+    with writing_to(to):  # before the search, which may take hours
+        to.mkdir(parents=True, exist_ok=True)
     raise typer.Exit(session.run(asked, where, then=lambda connection, view: _keep(connection.client, view, to)))
 
 
 def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
     """Write the Kernel Tuner cache and the T4 results of an ended search, and print their paths."""
+    from evo.cli.files.writing import writing_to
     from evo.device.estimate.target import aimed_at
     from evo.family import Family
     from evo.space.recording import cache_document, results_document
@@ -136,12 +140,13 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
         "": cache_document(recording, kernel=view.family, problem_size=sizes, **about),
         ".t4": results_document(recording, kernel_name=view.family, **about),
     }
-    folder.mkdir(parents=True, exist_ok=True)
     out = console()
-    for form, document in documents.items():
-        path = folder / f"{recording.name}{form}.json.gz"
-        _write(path, document)
-        out.print(written(path))
+    with writing_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for form, document in documents.items():
+            path = folder / f"{recording.name}{form}.json.gz"
+            _write(path, document)
+            out.print(written(path))
     complete = space.valid_count == len(recording.entries)
     share = "all of them" if complete else f"of {space.valid_count or 'over a million'} valid ones"
     out.print(f"{len(recording.entries):,} configs, {share}")

@@ -11,7 +11,7 @@ from evo.cli.console.output import console, print_json, written
 from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
-from evo.errors import Conflict
+from evo.errors import Conflict, InvalidInput
 from evo.text.limits import MOST
 
 MARKDOWN, PAGE = "report.md", "report.html"
@@ -71,7 +71,7 @@ def report(
     parse_goals(targets, "--targets")
     folder = to or Path(f"search-{search_id}-report")
     if folder.exists() and not folder.is_dir():
-        raise Conflict(f"{folder} is not a folder; choose a folder with --to")
+        raise InvalidInput("--to", f"{folder} is not a folder; choose a folder")
     earlier = [name for name in (MARKDOWN, PAGE) if (folder / name).exists()]
     if earlier and not force:
         raise Conflict(f"{folder / earlier[0]} already exists: replace it with --force, or choose a folder with --to")

@@ -8,7 +8,7 @@ from evo.client import AccessDenied, Client
 from evo.errors import InvalidInput, RenderError
 from evo.family.problem import Problem
 from evo.messages.view import SearchView
-from evo.promotion.policy import policy_from
+from evo.promotion.policy import POLICIES, policy_from
 from evo.text.document import literal_text, read_json, read_toml
 from evo.text.encoding import not_utf8, utf8_text
 from evo.text.shell import with_home
@@ -136,7 +136,8 @@ def read_policy(name_or_file: str) -> str | dict[str, Any]:
         raise InvalidInput("--policy", f"{path} {not_utf8(content, error, str(path))}") from None
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise InvalidInput("--policy", f"{path} cannot be read: {reason}") from None
+        remedy = f"use a .toml or .json file, or one of {', '.join(POLICIES)}"
+        raise InvalidInput("--policy", f"{path} cannot be read ({reason}); {remedy}") from None
     if not isinstance(document, dict):
         raise InvalidInput("--policy", f"{path} must contain fields and values, not {literal_text(document)}")
     policy_from(document)

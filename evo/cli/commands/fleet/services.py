@@ -186,7 +186,8 @@ def _token(option: str | None, file: Path | None) -> str | None:
     try:
         text = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput("--token-file", f"{file} cannot be read: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InvalidInput("--token-file", f"{file} cannot be read ({reason}); use a file with a token") from None
     if not text:
         raise InvalidInput("--token-file", f"{file} is empty; write the token into it")
     return text
