@@ -40,6 +40,10 @@ def _read(path: Path, name: str) -> Suite:
         if len(content) > MAX_BYTES:
             raise InvalidInput("--suite", f"{path} is larger than {MAX_BYTES >> 20} MiB; a suite file must be smaller")
         document = read_toml(utf8_text(content))
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(
+            f"file {path} does not exist; pass the path of a suite file, or one of {', '.join(names())}"
+        ) from None
     except OSError as error:
         remedy = f"pass the path of a suite file, or one of {', '.join(names())}"
         raise InvalidInput("--suite", f"{path} cannot be read ({error.strerror}); {remedy}") from None
