@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from evo.errors import EvoError
+from evo.errors import InvalidInput
 from evo.export.compiled import FORMS, Compiled, as_json
 from evo.export.evidence import evidence_json, evidence_schema, series
 from evo.export.report import evidence_markdown, profile_markdown
@@ -14,16 +14,17 @@ from evo.messages.view import ChampionView, SearchView
 from evo.trial.timing import Timing
 
 
-class NotExportable(EvoError, ValueError):
-    """Raised if a champion cannot be exported."""
-
-
 def refuse_unexportable(champion: ChampionView, search: SearchView) -> None:
-    """Raise NotExportable unless the champion's device is a CPU or CUDA device."""
+    """Refuse a champion that has no kernel to export.
+
+    Raises:
+        InvalidInput: the champion's device is neither a CPU nor a CUDA device, e.g. a recording.
+    """
     if search.device.kind not in FORMS:
-        raise NotExportable(
+        raise InvalidInput(
+            "champion_id",
             f"champion {champion.id} was measured on a device of kind {search.device.kind}; "
-            f"only {' and '.join(FORMS)} kernels can be exported"
+            f"only {' and '.join(FORMS)} kernels can be exported",
         )
 
 

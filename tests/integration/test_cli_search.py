@@ -91,7 +91,8 @@ def test_ablate_command_prints_every_change_and_refuses_a_changed_family(line: C
 
 def test_champion_of_a_recorded_space_cannot_be_exported(line: CommandLine, searched: Ended) -> None:
     refused = line.run("champion", "export", "1")
-    assert refused.code == 3
+    assert refused.code == 2
+    assert refused.err.startswith("Error: CHAMPION: champion 1 was measured on a device of kind replay; only cpu and ")
     assert "only cpu and cuda kernels can be exported" in refused.err
 
 

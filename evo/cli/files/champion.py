@@ -20,7 +20,7 @@ def fetch(client: Client, champion: ChampionView) -> Bundle:
     """Return a champion with its files, fetched from the service.
 
     Raises:
-        NotExportable: the champion's device is neither a CPU nor a CUDA device.
+        InvalidInput: the champion's device is neither a CPU nor a CUDA device.
         NotFound: the files of the champion are not in the artefact store of the service.
     """
     search = client.search(champion.search_id)

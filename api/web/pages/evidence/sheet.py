@@ -15,7 +15,7 @@ from api.web.rendering import render
 from db.repositories.archive import Archive
 from db.repositories.artefacts import Artefacts
 from db.repositories.champions import Champions
-from evo.errors import Conflict, EvoError
+from evo.errors import Conflict, InvalidInput
 from evo.export.bundle import Bundle, refuse_unexportable
 from evo.export.called import called_text
 from evo.export.headers import NAME as HEADERS
@@ -157,8 +157,8 @@ def bundle_of(session: Session, store: Artefacts, champion_id: int, now: datetim
 def _refusal(champion: ChampionView, search: SearchView) -> str | None:
     try:
         refuse_unexportable(champion, search)
-    except EvoError as error:
-        return str(error)
+    except InvalidInput as error:
+        return error.reason
     missing = [name for name in ("source", "binary") if name not in champion.artefacts]
     return f"champion {champion.id} has no stored {missing[0]}" if missing else None
 
