@@ -154,14 +154,14 @@ def test_long_poll_for_jobs_ends_at_its_timeout(rest: Rest) -> None:
 
 
 def test_job_of_an_expired_lease_goes_to_a_waiting_worker(tmp_path: Path) -> None:
-    with served(tmp_path / "evo.db", lease_s=1.0) as url, client_of(url) as client:
+    with served(tmp_path / "evo.db", lease_s=5.0) as url, client_of(url) as client:
         rest = Rest(client)
         rest.prepare()
         search = rest.submit()["id"]
         lost = rest.claim()[0]
         rest.report(rest.claim()[0])  # reports a trial; the lost job times the baselines
         client.post(f"/searches/{search}/stop")
-        (again,) = rest.claim(wait_s=10)
+        (again,) = rest.claim(wait_s=30)
         assert (again.job, again.attempt_id != lost.attempt_id) == (lost.job, True)
         assert rest.report(lost).status_code == 409
         assert rest.report(again).status_code == 200
@@ -605,7 +605,7 @@ def test_second_service_is_refused_and_the_error_states_the_address_of_the_first
     database = tmp_path / "evo.db"
     with process_of(database) as first:
         url = announced(database)
-        assert httpx.get(f"{url}/api/v1/ready").status_code == 200
+        assert httpx.get(f"{url}/api/v1/ready", timeout=60).status_code == 200
         assert json.loads((tmp_path / "evo.db.service.json").read_text()) == {"url": url, "pid": first.pid}
         with pytest.raises(Conflict, match=re.escape(url)):
             serve(Settings(db=database, log_level="error"))
@@ -630,6 +630,10 @@ def test_restarted_service_accepts_the_result_of_a_lease_from_before_the_kill(tm
         assert rest.http.get(f"/searches/{search}").json()["state"] == "finished"
 
 
+SENT = "http11.send_request_body.complete"
+"""Step at which httpx has sent a request."""
+
+
 @pytest.mark.slow
 def test_shutdown_answers_waiting_workers_and_completes_the_request_in_progress(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
@@ -638,9 +642,18 @@ def test_shutdown_answers_waiting_workers_and_completes_the_request_in_progress(
     with process_of(database) as process, client_of(announced(database)) as client:
         rest = Rest(client)
         rest.prepare()
-        waiting = threading.Thread(target=lambda: rest.claim(wait_s=30))
+        sent = threading.Event()
+
+        def claim() -> None:
+            body = {"worker_id": "w1", "device_uuid": DEVICE.uuid, "count": 1, "wait_s": 30}
+            trace = {"trace": lambda step, _: step == SENT and sent.set()}
+            assert client.post("/leases", json=body, extensions=trace).status_code == 200
+
+        waiting = threading.Thread(target=claim)
         waiting.start()
-        time.sleep(0.3)
+        assert sent.wait(60)
+        for _ in range(3):
+            client.get("/ready")  # once the service answers later requests, it has read the earlier one
         answered_s: list[float] = []
 
         def slowly() -> Iterator[bytes]:

@@ -162,9 +162,9 @@ def test_only_a_lost_postgresql_connection_leaves_the_outcome_of_a_commit_unknow
 def test_process_metrics_are_available_without_the_database(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     address = str(rest.http.base_url).replace("/api/v1/", "/metrics")
     monkeypatch.setattr("api.operations.metrics.KEPT_S", 0.0)
-    assert "kernel_evo_database_up 1.0" in httpx.get(address).text
+    assert "kernel_evo_database_up 1.0" in httpx.get(address, timeout=60).text
     with away(monkeypatch, "read"):
-        found = httpx.get(address)
+        found = httpx.get(address, timeout=60)
     assert found.status_code == 200
     assert "kernel_evo_database_up 0.0" in found.text
     assert "kernel_evo_request_seconds_count" in found.text
@@ -177,13 +177,14 @@ def test_health_and_metrics_stay_available_after_a_long_database_outage(
     """If the health check failed, a supervisor would restart the process, although only the database is unavailable."""
     headers = bearer(rest, "viewer", by=bearer(rest, "admin")) if closed else {}
     address = str(rest.http.base_url).replace("/api/v1/", "/metrics")
-    assert httpx.get(address, headers=headers).status_code == 200
+    assert httpx.get(address, headers=headers, timeout=60).status_code == 200
     monkeypatch.setattr("api.auth.authentication.KEPT_S", 0.0)
     monkeypatch.setattr("api.operations.metrics.KEPT_S", 0.0)
     with away(monkeypatch, "read", "write", "look"):
         assert rest.http.get("/health").status_code == 200
-        found = httpx.get(address, headers=headers)
-        unknown = httpx.get(address, headers={"Authorization": f"Bearer kev_{'0' * 12}_{'a' * 43}"})
+        found = httpx.get(address, headers=headers, timeout=60)
+        stranger = {"Authorization": f"Bearer kev_{'0' * 12}_{'a' * 43}"}
+        unknown = httpx.get(address, headers=stranger, timeout=60)
         assert rest.http.get("/searches", headers=headers).status_code == 503
     assert (found.status_code, "kernel_evo_database_up 0.0" in found.text) == (200, True)
     assert unknown.status_code == (503 if closed else 200)

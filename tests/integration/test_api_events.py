@@ -20,7 +20,7 @@ from api.events.stream import ServerEvent, read_batch
 from db.engine.events import EventPosition, Events, position_of
 from db.models import EventRow
 from evo.errors import InvalidInput
-from tests.integration.serving import announced, client_of, process_of, served
+from tests.integration.serving import PATIENCE_S, announced, client_of, process_of, served
 from tests.integration.stage import Stage
 from tests.integration.test_api import Rest
 from tests.postgresql import Server, parameters
@@ -263,7 +263,7 @@ def test_all_listeners_of_a_feed_get_the_same_events(stage: Stage, monkeypatch: 
         ]
         await asyncio.sleep(0)
         playing.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             heard = await asyncio.gather(*listening)
         playing.join()
         own.close()
@@ -289,7 +289,7 @@ def test_event_streams_end_when_a_backup_is_restored_under_a_running_service(sta
         _replace_log(stage, start, further=10 if grown else 0)
         with pytest.raises(StopAsyncIteration):
             while True:
-                assert await asyncio.wait_for(anext(stream), 10) == []
+                assert await asyncio.wait_for(anext(stream), PATIENCE_S) == []
         with stage.database.read() as session:
             place = Events(session).last()
             assert not Events(session).keeps(EventPosition(number=start.number + 1, mark=12345))
@@ -297,7 +297,7 @@ def test_event_streams_end_when_a_backup_is_restored_under_a_running_service(sta
         stage.submit(seed=7)
         heard: list[ServerEvent] = []
         while not heard:
-            heard += await asyncio.wait_for(anext(again), 10)
+            heard += await asyncio.wait_for(anext(again), PATIENCE_S)
         assert "search" in {event.name for event in heard}
         await stream.aclose()
         await again.aclose()

@@ -58,9 +58,9 @@ def test_estimates_are_labelled_in_the_terminal(line: CommandLine, estimated: En
 
 
 def test_estimated_trials_are_ranked_and_store_register_counts(service: str, estimated: Ended) -> None:
-    trials = httpx.get(f"{service}/api/v1/searches/1/trials?sort=rank").json()["items"]
+    trials = httpx.get(f"{service}/api/v1/searches/1/trials?sort=rank", timeout=60).json()["items"]
     assert len(trials) == 5
-    assert httpx.get(f"{service}/api/v1/champions").json()["items"] == []
+    assert httpx.get(f"{service}/api/v1/champions", timeout=60).json()["items"] == []
     assert [trial["time_us"] for trial in trials] == sorted(trial["time_us"] for trial in trials)
     for trial in trials:
         assert trial["outcome"]["kind"] == "estimated"
@@ -78,13 +78,13 @@ def test_estimates_are_in_csv_and_ndjson_exports_without_a_measured_time(line: C
 
 def test_estimates_are_labelled_on_the_web_pages(service: str, estimated: Ended) -> None:
     for path in ("/", "/searches/1", "/searches/1/trials/0", "/searches/1/plots"):
-        page = httpx.get(f"{service}{path}", follow_redirects=True).text
+        page = httpx.get(f"{service}{path}", follow_redirects=True, timeout=60).text
         assert "estimated for NVIDIA L4 (sm_89), never run" in page, path
         assert "≈ " in page or path.endswith("plots"), path
-    board = httpx.get(f"{service}/searches/1").text
+    board = httpx.get(f"{service}/searches/1", timeout=60).text
     assert "Nothing was run" in board
     assert ">Median<" not in board
-    trial = httpx.get(f"{service}/searches/1/trials/0", follow_redirects=True).text
+    trial = httpx.get(f"{service}/searches/1/trials/0", follow_redirects=True, timeout=60).text
     assert "estimated, never run: arithmetic and memory take" in trial
 
 
@@ -99,14 +99,14 @@ def test_report_of_estimates_omits_sections_that_need_measured_times(
         for never in ("winner", "Values without gain", "PED-ANOVA", "quick samples", "a measured trial", "Best time"):
             assert never not in text, (name, never)
     assert "Each dot is the estimate of a trial" in text
-    board = httpx.get(f"{service}/searches/1").text
+    board = httpx.get(f"{service}/searches/1", timeout=60).text
     assert "Each dot is the estimate of a trial" in board
     assert "measured" not in board
     for plot, said in (
         ("best", "Estimates: these trials were never run. From ≈ "),
         ("importances", "Importances are not computed from estimates"),
     ):
-        assert said in httpx.get(f"{service}/searches/1/plots/{plot}").json()["summary"]
+        assert said in httpx.get(f"{service}/searches/1/plots/{plot}", timeout=60).json()["summary"]
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="the test needs a machine without a GPU")

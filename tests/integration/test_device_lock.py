@@ -4,12 +4,11 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from tests.integration.serving import wait_until
 from workers.system.descendants import descends_from_here
 from workers.system.device_lock import GaveUp, exclusive, exclusive_if_free
 
@@ -78,21 +77,24 @@ def test_wait_for_the_device_lock_ends_once_the_measurement_is_no_longer_needed(
 
 
 def test_two_threads_alternate_on_the_device_lock() -> None:
-    turns: list[str] = []
+    turns, ended = list[str](), set[str]()
+    attempts: dict[str, list[bool]] = {"a": [], "b": []}
 
-    def measure(name: str) -> None:
+    def measure(name: str, other: str) -> None:
         for _ in range(5):
-            with exclusive("one"):
+            with exclusive("one", unwanted=lambda: attempts[name].append(False) or False):
                 turns.append(name)
-                time.sleep(0.02)
-            time.sleep(0.005)  # simulates a worker's work between two trials
+                attempts[other].clear()
+                # after a second failed attempt in this time, the other thread is the first in the queue
+                wait_until(lambda: len(attempts[other]) > 1 or other in ended)
+        ended.add(name)
 
-    threads = [threading.Thread(target=measure, args=(name,)) for name in "ab"]
+    threads = [threading.Thread(target=measure, args=names) for names in ("ab", "ba")]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(one != other for one, other in pairwise(turns)) >= 5
+    assert "".join(turns) in ("ab" * 5, "ba" * 5)
 
 
 def test_lock_of_one_device_does_not_delay_measurements_on_a_second_device() -> None:
@@ -118,8 +120,8 @@ def test_exclusive_if_free_locks_only_a_free_device() -> None:
             assert not free
         with exclusive_if_free("two") as free:
             assert free
-    with exclusive("one") as waited_s:
-        assert waited_s < 0.5, "the queue is free"
+    with exclusive("one", unwanted=lambda: True):  # raises `GaveUp` if the queue is not free
+        pass
 
 
 def test_ended_child_and_parent_process_are_not_descendants() -> None:

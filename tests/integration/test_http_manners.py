@@ -19,7 +19,7 @@ from api.auth.permission import rules
 from api.http.middleware.cookies import OwnCookies
 from api.http.strict_json import refuse_unstorable
 from tests.integration.local import Local, local
-from tests.integration.serving import wait_until
+from tests.integration.serving import PATIENCE_S, wait_until
 
 SOME_SEARCH = {"family_digest": "0" * 64}
 CURL = "application/x-www-form-urlencoded"
@@ -110,7 +110,7 @@ def test_request_target_may_be_an_absolute_url(rest: Local, target: str, status:
     """RFC 9112, section 3.2.2: the host of the URL has precedence over the Host header."""
     address = urlsplit(root(rest))
     path = target.format(authority=address.netloc)
-    with socket.create_connection((address.hostname or "", address.port or 0), timeout=10) as connection:
+    with socket.create_connection((address.hostname or "", address.port or 0), timeout=60) as connection:
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n".encode())
         answer = b"".join(iter(lambda: connection.recv(65536), b""))
     assert int(answer.split()[1]) == status
@@ -303,7 +303,7 @@ def test_names_with_control_characters_are_refused(rest: Local, name: str) -> No
 def test_unknown_http_methods_share_one_metric_label(rest: Local) -> None:
     for number in range(20):
         rest.http.request(f"BREW{number}", "/searches")
-    text = httpx.get(f"{root(rest)}/metrics").text
+    text = httpx.get(f"{root(rest)}/metrics", timeout=PATIENCE_S).text
     assert 'method="other"' in text
     assert "BREW" not in text
 
@@ -374,13 +374,14 @@ def test_interrupted_upload_is_not_reported_as_a_bug(tmp_path: Path) -> None:
         address = rest.http.base_url
         for request, header, body in CUT.values():
             head = f"{request} HTTP/1.1\r\nHost: {address.host}:{address.port}\r\n{header}\r\n\r\n"
-            with socket.create_connection((address.host, address.port or 0), timeout=10) as connection:
+            with socket.create_connection((address.host, address.port or 0), timeout=60) as connection:
                 connection.sendall(head.encode() + body)
         metrics = str(address).replace("/api/v1/", "/metrics")
         found: list[str] = []
 
         def answered() -> bool:
-            found[:] = [line for line in httpx.get(metrics).text.splitlines() if "request_seconds_count" in line]
+            text = httpx.get(metrics, timeout=PATIENCE_S).text
+            found[:] = [line for line in text.splitlines() if "request_seconds_count" in line]
             cut = [line for line in found if 'route="/metrics"' not in line]
             return sum(float(line.rpartition(" ")[2]) for line in cut) >= len(CUT)
 

@@ -226,7 +226,7 @@ def test_proxy_configurations_of_the_guide_work(tmp_path: Path, proxy: Any) -> N
         pytest.skip(f"{proxy.__name__} is not installed")
     settings = Settings(db=prepared(tmp_path / "evo.db"), trusted_proxies="127.0.0.1")
     with listening(create_app(settings)) as url, running(proxy, url, tmp_path) as port:
-        made = httpx.post(f"{url}{API}/tokens", json={"name": "root", "roles": ["admin"]}, trust_env=False)
+        made = httpx.post(f"{url}{API}/tokens", json={"name": "root", "roles": ["admin"]}, trust_env=False, timeout=60)
         token = made.json()["secret"]
         name = f"tools.example.org:{port}"
         options: Any = {"base_url": f"http://127.0.0.1:{port}/evo", "trust_env": False, "timeout": 60}
