@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
+from db.engine.ownership import running_service
 from tests.integration.commands import CommandLine, Ended, recording
+from tests.integration.inside import BROWSER
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +95,11 @@ def test_ablate_command_prints_every_change_and_refuses_a_changed_family(line: C
 def test_champion_of_a_recorded_space_cannot_be_exported(line: CommandLine, searched: Ended) -> None:
     refused = line.run("champion", "export", "1")
     assert refused.code == 2
-    assert refused.err.startswith("Error: CHAMPION: champion 1 was measured on a device of kind replay; only cpu and ")
-    assert "only cpu and cuda kernels can be exported" in refused.err
+    reason = "champion 1 was measured on a device of kind replay; only cpu and cuda kernels can be exported"
+    assert refused.err == f"Error: CHAMPION: {reason}\n"
+    service = running_service(line.database)
+    assert service is not None
+    assert f"No export: {reason}." in httpx.get(f"{service.url}/champions/1", headers=BROWSER).text
 
 
 @pytest.mark.slow

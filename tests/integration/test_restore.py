@@ -59,12 +59,6 @@ def test_terminal_page_and_report_count_the_same_rules(rest: Local, tmp_path: Pa
     assert counts in rest.http.get("/searches/1/report.md").text
 
 
-def test_page_of_a_champion_of_a_recording_states_why_it_has_no_export(rest: Local) -> None:
-    assert "No export: champion 1 was measured on a device of kind replay; only cpu and" in page_of(
-        rest, "/champions/1"
-    )
-
-
 @pytest.mark.slow
 def test_rollback_restores_the_replaced_champion_with_its_history(rest: Local) -> None:
     ended(rest, seed=1, budget={"trials": 14})
