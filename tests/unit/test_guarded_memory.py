@@ -1,13 +1,14 @@
 """Writes outside a guarded buffer and changed inputs are detected."""
 
 import ctypes
+import os
 
 import numpy as np
 import pytest
 
 from workers.backends import LaunchError, Placement
 from workers.backends.cpu import memory
-from workers.backends.cpu.memory import GUARD_BYTES, GuardedArray, HostBuffers
+from workers.backends.cpu.memory import GUARD_BYTES, GuardedArray, HostBuffers, host_sets
 from workers.backends.distance import POISON
 from workers.build.kernel import Argument
 
@@ -66,6 +67,55 @@ def test_sibling_buffer_sets_share_only_inputs() -> None:
     assert np.array_equal(other.read("y"), buffers.read("y"))
     poke(other.call_arguments[0].value, 1)
     assert other.damage() == buffers.damage() == "modifies its input `x`"
+
+
+@pytest.mark.parametrize("most_written_bytes", [1000, 1 << 20])
+def test_many_buffer_sets_have_equal_separate_contents(
+    monkeypatch: pytest.MonkeyPatch, most_written_bytes: int
+) -> None:
+    real = os.pwrite
+
+    def pwrite(file: int, data: memoryview, offset: int) -> int:
+        return real(file, data[:most_written_bytes], offset)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    z = Argument(name="z", role="inout", dtype="float32", shape=(3000,))
+    inputs = {**INPUTS, "z": np.arange(3000, dtype=np.float32)}
+    sets = host_sets([X, Y, W, z, N], inputs, 5)
+    assert len(sets) == 5
+    for number, buffers in enumerate(sets):
+        assert isinstance(buffers, HostBuffers)
+        assert buffers.damage() is None
+        assert np.array_equal(buffers.read("x"), inputs["x"])
+        assert np.array_equal(buffers.originals["z"].values, inputs["z"])
+        for name in ("y", "w", "z"):
+            assert set(buffers.arrays[name].bytes.tobytes()) == {POISON}
+        poke(buffers.call_arguments[0].value, number + 1)
+        poke(buffers.call_arguments[1].value + 7 * 4 + number)
+    for number, buffers in enumerate(sets):
+        assert buffers.read("x").view(np.uint8).reshape(-1)[0] == number + 1
+        assert f"1 bytes of the guard band after `y`, the nearest {number} bytes" in (buffers.damage() or "")
+
+
+def test_several_siblings_are_poisoned_and_have_separate_outputs() -> None:
+    buffers = HostBuffers([X, Y, W], INPUTS)
+    siblings = buffers.siblings(3)
+    for number, each in enumerate(siblings):
+        assert isinstance(each, HostBuffers)
+        assert each.damage() is None
+        assert set(each.read("y").tobytes()) == set(each.read("w").tobytes()) == {POISON}
+        poke(each.call_arguments[1].value, number)
+    assert [each.read("y").view(np.uint8)[0] for each in siblings] == [0, 1, 2]
+    assert buffers.siblings(0) == []
+
+
+def test_failed_allocation_of_buffer_sets_names_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int, data: memoryview, offset: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(MemoryError, match=r"45056 bytes of shared memory cannot be allocated: .*No space left"):
+        host_sets([X, Y], INPUTS, 3)
 
 
 @pytest.mark.parametrize("most_copied_bytes", [0, 64])

@@ -33,17 +33,27 @@ class GuardedArray:
     Args:
         segment: segment that contains the array. If None, a new segment is created.
         region: range of the segment for the array. If None, the first range is used.
+        filled: True if the range already contains the data and the guard bands.
 
     Attributes:
         offset: offset of the data in the segment.
     """
 
-    def __init__(self, argument: Argument, segment: Segment | None = None, region: Region | None = None) -> None:
+    def __init__(
+        self,
+        argument: Argument,
+        segment: Segment | None = None,
+        region: Region | None = None,
+        *,
+        filled: bool = False,
+    ) -> None:
         self.argument = argument
         self.segment = segment or Segment([argument.bytes], writable=argument.written)
         self._region = region or self.segment.regions[0]
         self._whole = self.segment.bytes_of(self._region)
         self._settle(GUARD_BYTES)
+        if not filled:
+            self.guard()
 
     def place(self, placement: Placement, number: int = 0) -> None:
         """Move the array to another placement, and fill the guard bands. The data of the array is lost.
@@ -58,6 +68,7 @@ class GuardedArray:
         if start is None:  # placement ``unaligned``
             start = GUARD_BYTES + placement.shift * (2 * number + 1) * self.argument.stored.itemsize % GUARD_BYTES
         self._settle(min(start, slack) // alignment * alignment)
+        self.guard()
 
     def guard(self) -> None:
         """Fill both guard bands."""
@@ -82,7 +93,6 @@ class GuardedArray:
         self.bytes = self._whole[start:end]
         self.values: NDArray[Any] = self.bytes.view(self.argument.stored).reshape(self.argument.shape)
         self._bands = {"before": self._whole[:start], "after": self._whole[end:]}
-        self.guard()
 
 
 class HostBuffers:
@@ -91,6 +101,7 @@ class HostBuffers:
     Args:
         arrays: arrays for this set. If None, new arrays are made, each in a separate segment.
         sharing: set whose inputs this set also uses. If None, the inputs are copied.
+        filled: True if `arrays` already contain the inputs, poison in the outputs, and the guard bands.
 
     Attributes:
         arrays: arrays by argument name.
@@ -105,6 +116,7 @@ class HostBuffers:
         *,
         arrays: Mapping[str, GuardedArray] | None = None,
         sharing: "HostBuffers | None" = None,
+        filled: bool = False,
     ) -> None:
         self.arguments, self._inputs, self.rewritten = arguments, inputs, 0
         given = arrays or {}
@@ -120,12 +132,13 @@ class HostBuffers:
             for argument in arguments
             if argument.role != "scalar"
         }
-        if sharing is None:
+        if sharing is None and not filled:
             self.renew(inputs)
         self._written = [array for array in self.arrays.values() if array.argument.written]
         self._judged = [(name, array) for name, array in self.arrays.items() if array.argument.judged]
         self.call_arguments  # noqa: B018 - raises an error for a scalar that cannot be passed
-        self.poison()
+        if not filled:
+            self.poison()
 
     @property
     def call_arguments(self) -> list[Any]:
@@ -165,8 +178,8 @@ class HostBuffers:
 
     def siblings(self, count: int) -> list[Buffers]:
         written = [argument for argument in self.arguments if argument.written]
-        sets = guarded_sets(written, count, guard_pages=False)
-        return [HostBuffers(self.arguments, self._inputs, arrays=arrays, sharing=self) for arrays in sets]
+        segments = _segments(written, count, guard_pages=False)
+        return _sets(self.arguments, self._inputs, segments, count, sharing=self)
 
     def rewrite(self, source: Buffers) -> None:
         self.rewritten += 1
@@ -224,32 +237,62 @@ class HostBuffers:
 
 
 def host_sets(arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int) -> list[Buffers]:
-    """Return `count` buffer sets with copies of the same inputs. Two segments contain all sets."""
+    """Return `count` buffer sets with copies of the same inputs. Two segments contain all sets.
+
+    Raises:
+        MemoryError: the memory cannot be allocated.
+    """
     originals = [_original(each) for each in arguments if each.role == "inout"]
     placed = [*(each for each in arguments if each.role != "scalar"), *originals]
-    sets = guarded_sets(placed, count, guard_pages=count == 1)
-    return [HostBuffers(arguments, inputs, arrays=arrays) for arrays in sets]
+    return [*_sets(arguments, inputs, _segments(placed, count, guard_pages=count == 1), count)]
 
 
-def guarded_sets(arguments: Sequence[Argument], count: int, *, guard_pages: bool) -> list[dict[str, GuardedArray]]:
-    """Return `count` sets of arrays by argument name.
+def _segments(
+    arguments: Sequence[Argument], count: int, *, guard_pages: bool
+) -> list[tuple[Segment, Sequence[Argument]]]:
+    """Return segments for `count` sets of arrays, each with the arguments whose arrays it contains.
 
-    One segment contains the arrays that kernels only read. A second segment contains all other arrays.
+    One segment is for the arrays that kernels only read. A second segment is for all other arrays. In a segment, the
+    arrays of a set are consecutive.
 
     Args:
         guard_pages: True to make the memory between two arrays inaccessible to kernel processes.
     """
-    made: list[dict[str, GuardedArray]] = [{} for _ in range(count)]
+    made = list[tuple[Segment, Sequence[Argument]]]()
     for writable in (False, True):
         chosen = [argument for argument in arguments if argument.written == writable]
-        if not chosen:
+        if not chosen or not count:
             continue
         segment = Segment([argument.bytes for _ in range(count) for argument in chosen], writable=writable)
         if not guard_pages:
             segment.guard_pages.clear()
-        regions = iter(segment.regions)
-        for arrays in made:
-            arrays.update({argument.name: GuardedArray(argument, segment, next(regions)) for argument in chosen})
+        made.append((segment, chosen))
+    return made
+
+
+def _sets(
+    arguments: Sequence[Argument],
+    inputs: Mapping[str, NDArray[Any]],
+    segments: Sequence[tuple[Segment, Sequence[Argument]]],
+    count: int,
+    *,
+    sharing: HostBuffers | None = None,
+) -> list[Buffers]:
+    """Return `count` buffer sets in segments of `_segments`. See `HostBuffers` for `sharing`.
+
+    Only the first set is filled array by array. The system copies its memory to the other sets.
+    """
+    made = list[Buffers]()
+    for number in range(count):
+        arrays = {
+            argument.name: GuardedArray(argument, segment, region, filled=number > 0)
+            for segment, chosen in segments
+            for argument, region in zip(chosen, segment.regions[number * len(chosen) :], strict=False)
+        }
+        made.append(HostBuffers(arguments, inputs, arrays=arrays, sharing=sharing, filled=number > 0))
+        if number == 0 and count > 1:
+            for segment, chosen in segments:
+                segment.repeat(segment.regions[len(chosen)].start)
     return made
 
 

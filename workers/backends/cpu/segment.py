@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from evo.reference.pieces import on_all_cores
+
 PAGE_BYTES = 4096
 _FIRST_BYTES = PAGE_BYTES
 _NUMBERS = count()
@@ -74,6 +76,27 @@ class Segment:
     def bytes_of(self, region: Region) -> NDArray[np.uint8]:
         """Return a view of all bytes of a region, shape (region.bytes,)."""
         return np.frombuffer(self._memory, np.uint8, region.bytes, region.start)
+
+    def repeat(self, period: int) -> None:
+        """Copy the first `period` bytes to all later parts of the segment.
+
+        The copies are made by system calls, because writing to mapped memory causes a page fault for each new page,
+        which takes twice as long.
+
+        Raises:
+            MemoryError: the memory cannot be allocated.
+        """
+        pattern = memoryview(self._memory)[:period]
+
+        def copy(start: int) -> None:
+            wanted, written = min(period, self.size - start), 0
+            while written < wanted:
+                written += os.pwrite(self._file, pattern[written:wanted], start + written)
+
+        try:
+            on_all_cores(copy, range(period, self.size, period))
+        except OSError as error:
+            raise MemoryError(f"{self.size} bytes of shared memory cannot be allocated: {error}") from None
 
     def descriptor(self) -> int:
         """Return a new file descriptor of the segment, which the caller must close.
