@@ -43,6 +43,7 @@ def request(folder: Path, flops: float | str, drawn: str = "") -> Any:
         folder=str(folder / "cache"),
         cases=(plan(),),
         modules=(),
+        keeps_memory=False,
         device=SimpleNamespace(kind="cuda", uuid=f"GPU-{folder.name}"),
     )
     return SimpleNamespace(terms=terms)

@@ -174,7 +174,7 @@ class Evaluator:
             begun = work.terms.key in self._begun
             self._begun.add(work.terms.key)
             if not begun and (self._overlaps or not self._performing):
-                self._runners.prepare(work)
+                self._runners.prepare(work, keeps_memory=True)
 
     def _start_runner(self, work: Assignment) -> None:
         """Start a standby runner for the first process of a job on the CPU, unless this disturbs a measurement."""

@@ -33,6 +33,7 @@ from workers.measure.prepared import Prepared
 from workers.measure.timing import ReferenceTimers
 from workers.measure.verify import WrongAnswerError
 from workers.runner import confinement
+from workers.runner.heap import return_freed_memory
 from workers.runner.protocol import Open, Prove
 
 _POWER = 2
@@ -85,6 +86,7 @@ class Bench:
         assert golden is not None
         chosen = driver(terms.device.kind)
         mixtures = reference.mixtures(terms.cases, golden) if isinstance(session, HostSession) else ()
+        return_freed_memory()  # the memory limit applies to the memory that is allocated from now on
         confinement.limit(terms.memory_limit_bytes, address_space=chosen.limits_address_space)
         session.limit_memory(terms.memory_limit_bytes)
         buffers = BufferSets(terms=terms, session=session, golden=golden)

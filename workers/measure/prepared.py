@@ -15,6 +15,7 @@ from workers.backends import ReferenceDriver, driver
 from workers.build.cache import Cache
 from workers.measure.family.expected_output import Arrays, ExpectedOutput
 from workers.measure.family.reference import Reference
+from workers.runner.heap import keep_freed_memory
 from workers.runner.protocol import Open, Prepare
 from workers.system.device_lock import exclusive_if_free
 
@@ -64,6 +65,8 @@ class Prepared:
 
     @classmethod
     def _begun(cls, terms: Open) -> "Prepared":
+        if terms.keeps_memory:
+            keep_freed_memory()
         reference = Reference(Path(terms.reference), terms.family_digest, Cache(Path(terms.folder)))
         return cls(terms=terms, reference=reference, drawn=reference.drawn(terms.cases), golden=None)
 

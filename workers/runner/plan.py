@@ -12,7 +12,14 @@ _FEWEST_CONTENTS = 2
 """Minimum number of different inputs on which a candidate is timed, so that inputs can change between samples."""
 
 
-def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, modules: tuple[str, ...] = ()) -> Open:
+def open_request(
+    work: Assignment,
+    folder: Path,
+    *fresh: int,
+    process: int = 0,
+    modules: tuple[str, ...] = (),
+    keeps_memory: bool = False,
+) -> Open:
     """Return the `Open` request to a runner of a search.
 
     Args:
@@ -20,6 +27,7 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, 
         fresh: numbers that are appended to each seed, so that a confirmation draws different inputs than the search.
         process: number of the process within a job, if several processes use the same inputs.
         modules: Python modules that the runner imports in advance.
+        keeps_memory: see `Open`.
     """
     terms, family = work.terms, work.copy.family
     return Open(
@@ -34,6 +42,7 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, 
         fixed=family.variant is not None,
         process=process,
         modules=modules,
+        keeps_memory=keeps_memory,
     )
 
 

@@ -225,7 +225,7 @@ class Runners:
         if child is not None and (not child.usable or self._trials[child.pid] >= MAX_TRIALS):
             child.kill()
             child = None
-        child = child or self.fresh(work)
+        child = child or self.fresh(work, keeps_memory=True)
         self._trials[child.pid] += 1
         self._kept[work.terms.key] = self._busy = child
         while len(self._kept) > _KEPT:
@@ -240,6 +240,7 @@ class Runners:
         process: int = 0,
         modules: tuple[str, ...] = (),
         another: bool = False,
+        keeps_memory: bool = False,
     ) -> Child:
         """Return an open runner that has not been used before. The caller must end the runner.
 
@@ -250,13 +251,16 @@ class Runners:
             process: number of the process within a job, if several processes use the same inputs.
             modules: Python modules that the runner imports in advance.
             another: True to start a standby runner while this runner is opened.
+            keeps_memory: True if the runner times no baselines. See `Open`.
 
         Raises:
             TroubleError: the runner cannot be opened.
             UnfitError: a known-good kernel fails on the device.
             GaveUp: the job was interrupted.
         """
-        request = open_request(work, self._folder, *entropy, process=process, modules=modules)
+        request = open_request(
+            work, self._folder, *entropy, process=process, modules=modules, keeps_memory=keeps_memory
+        )
         attempt = 1
         while True:
             try:
@@ -272,12 +276,21 @@ class Runners:
             attempt += 1
             _LOG.warning("runner.opened_again", search=work.terms.search_id)
 
-    def prepare(self, work: Assignment, *entropy: int, process: int = 0, modules: tuple[str, ...] = ()) -> None:
+    def prepare(
+        self,
+        work: Assignment,
+        *entropy: int,
+        process: int = 0,
+        modules: tuple[str, ...] = (),
+        keeps_memory: bool = False,
+    ) -> None:
         """Start the runner that `fresh` will return for the same arguments, and let it compute expected outputs.
 
         Several runners may be prepared at the same time. `discard` ends the prepared runners that were not used.
         """
-        request = open_request(work, self._folder, *entropy, process=process, modules=modules)
+        request = open_request(
+            work, self._folder, *entropy, process=process, modules=modules, keeps_memory=keeps_memory
+        )
         ahead = Prepare(terms=request)
         if any(each.request == ahead for each in self._ahead):
             return

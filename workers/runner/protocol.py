@@ -76,6 +76,8 @@ class Open:
         process: number of the process within a job. Processes with the same cases but different numbers make different
             random choices, e.g. the order of timers in a round.
         modules: Python modules that the runner imports while it computes the expected outputs.
+        keeps_memory: True to reuse the memory of freed arrays, which is faster. False if the runner times baselines:
+            their times include the time that the system needs to provide new memory.
     """
 
     device: Device
@@ -89,6 +91,7 @@ class Open:
     fixed: bool = False
     process: int = 0
     modules: tuple[str, ...] = ()
+    keeps_memory: bool = False
     kind: Literal["open"] = "open"
 
     @property
