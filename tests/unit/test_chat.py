@@ -102,12 +102,12 @@ def test_retry_after_header_may_contain_a_date() -> None:
     waits: list[float] = []
 
     def busy_once(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
-        then = formatdate(time.time() + 40, usegmt=True)
+        then = formatdate(time.time() + 100, usegmt=True)
         send(handler, *((200, completion("hi")) if earlier else (503, b"busy")), retry_after=then)
 
     with service(busy_once) as chat:
         replace(chat, sleep=waits.append).ask(HELLO)
-    assert 35 <= waits[0] <= 40
+    assert 40 <= waits[0] <= 100
 
 
 def test_request_is_not_retried_if_the_run_ends_before_the_retry() -> None:
@@ -227,7 +227,8 @@ def test_endless_response_is_refused_at_the_size_limit() -> None:
     assert sent < 10 * MOST_ANSWER_BYTES
 
 
-def test_response_sent_byte_by_byte_times_out() -> None:
+def test_response_sent_byte_by_byte_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evo.variants.evolve.bounded.LONGEST_ANSWER", 1 / 60)
     stopped = threading.Event()
 
     def drip(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
@@ -240,10 +241,10 @@ def test_response_sent_byte_by_byte_times_out() -> None:
     begun_s = time.monotonic()
     with service(drip) as chat:
         with pytest.raises(ModelFailed, match="it was incomplete after 1 s") as failed:
-            replace(chat, timeout_s=0.25).ask(HELLO)
+            replace(chat, timeout_s=60.0).ask(HELLO)
         stopped.set()
     assert failed.value.charged
-    assert time.monotonic() - begun_s < 20
+    assert time.monotonic() - begun_s < 300
 
 
 def test_redirect_error_shows_the_target_url_without_its_password() -> None:

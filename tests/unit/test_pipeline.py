@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -172,12 +172,16 @@ def test_pipeline_contains_only_jobs_needed_to_keep_the_device_busy(monkeypatch:
         for _ in range(10):  # more than six built jobs are available before each call
             line.next()
         assert line.room == (16 - 10) - 6
-        adding = threading.Timer(0.1, lambda: [gate.set() for gate in builds.gates.values()])
         for _ in range(6):
             line.next()
         add(line, builds, 16)
-        adding.start()
-        line.next()  # the job is not built yet, so the device waits
+
+        def waits(*arguments: Any, **options: Any) -> Any:
+            builds.gates[16].set()
+            return wait(*arguments, **options)
+
+        monkeypatch.setattr("workers.daemon.pipeline.wait", waits)
+        line.next()  # the job is not built before the device waits for it
         assert line.room == (16 - 10) + 2
 
 
