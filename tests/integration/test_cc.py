@@ -114,13 +114,13 @@ def test_compile_error_is_an_outcome_with_the_message_of_the_compiler(compiler: 
 
 def test_hanging_compiler_is_stopped_with_its_child_processes(tmp_path: Path) -> None:
     stuck = tmp_path / "stuck-cc"
-    stuck.write_text("#!/bin/sh\necho thinking\nsleep 60 & sleep 60\n")
+    stuck.write_text("#!/bin/sh\necho thinking\nsleep 600 & sleep 600\n")
     stuck.chmod(0o755)
     before = time.monotonic()
-    result = CCompiler([str(stuck)]).compile(unit("int f;"), timeout_s=0.3)
-    assert time.monotonic() - before < 30
+    result = CCompiler([str(stuck)]).compile(unit("int f;"), timeout_s=2.0)
+    assert time.monotonic() - before < 300
     assert isinstance(result, CompileFailed)
-    assert result.log == "the compiler was stopped after 0.3 s\nthinking"
+    assert result.log == "the compiler was stopped after 2 s\nthinking"
 
 
 def test_compiler_version_contains_product_and_flags(compiler: CCompiler) -> None:

@@ -36,7 +36,7 @@ PROBLEMS, FAMILIES, REPORTS, SENT = 5000, 2500, 2500, 150
 """Numbers of random problems, families and reports (a fifth in `make test`), and of documents for a service."""
 SANE = (64,) * 20
 SLOWEST_S = 10.0
-"""Maximum seconds for one document, also on a busy machine."""
+"""Maximum processor seconds for one document."""
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_random_family_documents_are_accepted_or_refused_within_the_time_limit(c
     documents = [TOY, dict(registry.find("softmax").family.document)]
     for _ in range(count):
         document = spoiled(rng.choice(documents), rng)
-        began = time.perf_counter()
+        began = time.process_time()
         try:
             family = Family.from_document(document, "document")
             family.space(family.problem({}, "cpu"), DEVICE, Objective())
@@ -106,7 +106,7 @@ def test_random_family_documents_are_accepted_or_refused_within_the_time_limit(c
             met[False] += 1
         else:
             met[True] += 1
-        slowest = max(slowest, time.perf_counter() - began)
+        slowest = max(slowest, time.process_time() - began)
     assert min(met.values()) > count / 100, met
     assert slowest < SLOWEST_S
 

@@ -187,7 +187,7 @@ def inputs(*_):
         os.setsid()
         if os.fork() == 0:
             open({path!r}, "w").write(str(os.getpid()))
-            time.sleep(60)
+            time.sleep(600)
         os._exit(0)
     while not os.path.exists({path!r}) or not open({path!r}).read():
         time.sleep(0.01)
@@ -198,17 +198,17 @@ def inputs(*_):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
-    [("time.sleep(60)", ChildTimeoutError), ("os.kill(os.getpid(), signal.SIGKILL)", ChildDiedError)],
+    [("time.sleep(600)", ChildTimeoutError, 10), ("os.kill(os.getpid(), signal.SIGKILL)", ChildDiedError, 300)],
 )
 def test_detached_processes_end_with_a_killed_or_crashed_runner(
-    child: Child, tmp_path: Path, device: Device, folder: Path, how: tuple[str, type[Exception]]
+    child: Child, tmp_path: Path, device: Device, folder: Path, how: tuple[str, type[Exception], float]
 ) -> None:
-    pid, (ending, error) = tmp_path / "pid", how
+    pid, (ending, error, limit_s) = tmp_path / "pid", how
     (tmp_path / "reference.py").write_text(DETACHING.format(path=str(pid), ending=ending))
     detaching = Open(**{**vars(request(tmp_path, device, folder)), "reference": str(tmp_path / "reference.py")})
     prove(child, device, folder)
     with pytest.raises(error):
-        child.ask(detaching, 5)
+        child.ask(detaching, limit_s)
     with suppress(psutil.NoSuchProcess):
         detached = psutil.Process(int(pid.read_text()))
         detached.wait(timeout=60)

@@ -309,7 +309,7 @@ def test_comparing_variant_files_does_not_block_writers(lab: Lab, monkeypatch: p
 
     def write(session: Session, artefacts: Artefacts, family: FamilyRow) -> dict[str, bytes]:
         with ThreadPoolExecutor(1) as pool:
-            wrote.append(pool.submit(noted).result(timeout=20))
+            wrote.append(pool.submit(noted).result(timeout=300))
         return files_of(session, artefacts, family)
 
     def noted() -> bool:
@@ -326,7 +326,7 @@ def test_comparing_variant_files_does_not_block_writers(lab: Lab, monkeypatch: p
 def test_equal_variants_submitted_simultaneously_are_stored_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
-    together = Barrier(2, timeout=20)
+    together = Barrier(2, timeout=300)
     compare = VariantDesk._refuse_again
     met: set[int] = set()
 
