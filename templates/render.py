@@ -68,11 +68,12 @@ def check(package: Package, kind: DeviceKind) -> None:
         return
     declared, used = _declared(package, implementation), used_names(package, kind)
     for name in sorted(used - declared):
-        raise RenderError(f"{implementation.file}: {unknown(name, declared, 'variables')}")
+        place = _place_of(name, package, implementation)
+        raise RenderError(f"template {place}: {unknown(name, declared, 'variables')}")
     for name in tunables:
         if name not in used | implementation.reach(used):
             remedy = "use it in the template, the launch, or a derived value that is used; or remove it"
-            raise RenderError(f"{implementation.file}: the tunable {name} has no effect; {remedy}")
+            raise RenderError(f"template {implementation.file}: the tunable {name} has no effect; {remedy}")
 
 
 def check_source(package: Package, kind: DeviceKind) -> None:
@@ -215,13 +216,14 @@ def _rendered(package: Package, name: str, variables: Mapping[str, Value]) -> st
             parts.append(part)
             length += len(part)
             if length > MAX_SOURCE_CHARACTERS:
-                raise RenderError(f"{name}: renders to more than {MAX_SOURCE_CHARACTERS >> 20} MiB; shorten its loops")
+                size = f"{MAX_SOURCE_CHARACTERS >> 20} MiB"
+                raise RenderError(f"template {name}: renders to more than {size}; shorten its loops")
     except RenderError:
         raise
     except TemplateSyntaxError as error:
-        raise RenderError(f"{error.filename or name}:{error.lineno}: {error.message}") from error
+        raise _syntax_error(error, error.filename or name) from error
     except TemplateNotFound as error:
-        raise RenderError(f"{_line(error, package, name)}: {_missing(error)}") from error
+        raise RenderError(f"template {_line(error, package, name)}: {_missing(error)}") from error
     except (
         TemplateError,
         ArithmeticError,
@@ -231,8 +233,13 @@ def _rendered(package: Package, name: str, variables: Mapping[str, Value]) -> st
         AttributeError,
         RecursionError,
     ) as error:
-        raise RenderError(f"{_line(error, package, name)}: {error or type(error).__name__}") from error
+        raise RenderError(f"template {_line(error, package, name)}: {error or type(error).__name__}") from error
     return "".join(parts)
+
+
+def _syntax_error(error: TemplateSyntaxError, name: str) -> RenderError:
+    """Return the error for a template that Jinja cannot parse or compile, e.g. because it uses an unknown filter."""
+    return RenderError(f"template {name}:{error.lineno}: {error.message}")
 
 
 def _missing(error: TemplateNotFound) -> str:
@@ -254,19 +261,32 @@ def _text(package: Package, name: str) -> str:
 
 
 def _undeclared(package: Package, implementation: Implementation) -> frozenset[str]:
-    environment = _environment(package)
-    found = {name for tree in _trees(package, implementation) for name in meta.find_undeclared_variables(tree)}
-    return frozenset(found.difference(environment.globals))
+    found = set[str]()
+    for file, tree in _trees(package, implementation):
+        try:
+            found |= meta.find_undeclared_variables(tree)
+        except TemplateSyntaxError as error:
+            raise _syntax_error(error, file) from error
+    return frozenset(found.difference(_environment(package).globals))
+
+
+def _place_of(variable: str, package: Package, implementation: Implementation) -> str:
+    """Return ``file:line`` of the first use of a variable, or the template's name if the line is unknown."""
+    for file, tree in _trees(package, implementation):
+        lines = [each.lineno for each in tree.find_all(nodes.Name) if each.name == variable and each.ctx == "load"]
+        if lines:
+            return f"{file}:{min(lines)}"
+    return str(implementation.file)
 
 
 def _optional(package: Package, implementation: Implementation) -> frozenset[str]:
     """Return the names that have a default in the template. The family may omit these names."""
-    filters = (each for tree in _trees(package, implementation) for each in tree.find_all(nodes.Filter))
+    filters = (each for _, tree in _trees(package, implementation) for each in tree.find_all(nodes.Filter))
     return frozenset(each.node.name for each in filters if each.name == "default" and isinstance(each.node, nodes.Name))
 
 
-def _trees(package: Package, implementation: Implementation) -> Iterator[nodes.Template]:
-    """Yield the syntax trees of a template and of all files that it includes or imports."""
+def _trees(package: Package, implementation: Implementation) -> Iterator[tuple[str, nodes.Template]]:
+    """Yield the names and syntax trees of a template and of all files that it includes or imports."""
     environment = _environment(package)
     waiting, seen = [implementation.file], set[str]()
     while waiting:
@@ -275,10 +295,10 @@ def _trees(package: Package, implementation: Implementation) -> Iterator[nodes.T
         try:
             tree = environment.parse(_Files(package).get_source(environment, name)[0], filename=name)
         except TemplateSyntaxError as error:
-            raise RenderError(f"{name}:{error.lineno}: {error.message}") from error
+            raise _syntax_error(error, name) from error
         except TemplateNotFound as error:
-            raise RenderError(f"{implementation.file}: {_missing(error)}") from error
-        yield tree
+            raise RenderError(f"template {implementation.file}: {_missing(error)}") from error
+        yield name, tree
         waiting += [each for each in _referenced(tree) if each not in seen]
 
 

@@ -186,14 +186,28 @@ def test_error_for_an_empty_space_names_the_constraint_that_emptied_it(working: 
     assert "both tiles must fit the first-level cache" in refused.err
 
 
-def test_template_that_cannot_be_rendered_is_refused(line: CommandLine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["search", "measure", "render"])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ UNROL }}", "there is no `UNROL`; did you mean `UNROLL`?"),
+        ("{% if PREFETCH %}{{ UNROL }}{% endif %}", "there is no `UNROL`; did you mean `UNROLL`?"),
+        ("{% endfo %}", "Encountered unknown tag 'endfo'"),
+        ("{{ UNROLL }", "unexpected '}'"),
+        ("{{ UNROLL | half }}", "No filter named 'half'"),
+    ],
+)
+def test_template_that_no_config_can_render_is_refused_with_its_line(
+    line: CommandLine, tmp_path: Path, command: str, text: str, said: str
+) -> None:
     family = tmp_path / "saxpy"
     shutil.copytree(EXAMPLES / "saxpy", family)
-    with (family / "kernel.c.j2").open("a") as template:
-        template.write("{{ UNROL }}")
-    refused = line.run("search", str(family))
-    assert refused.code == 2
-    assert "kernel.c.j2: there is no `UNROL`" in refused.err
+    template = family / "kernel.c.j2"
+    template.write_text(f"{template.read_text()}\n{text}")
+    refused = line.run(command, str(family))
+    assert (refused.code, refused.out) == (2, "")
+    place = f"template kernel.c.j2:{len(template.read_text().splitlines())}: "
+    assert refused.err.startswith("Error: FAMILY: ") and f"{place}{said}" in refused.err
 
 
 @pytest.mark.slow

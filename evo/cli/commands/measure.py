@@ -234,15 +234,15 @@ def resolve(
 
     Raises:
         NotFound: the family, the device or the target is unknown.
-        InvalidInput: the family is a recording, the config violates a constraint, or the source does not use a tunable
-            that family.toml declares.
+        InvalidInput: the family is a recording, the config violates a constraint, or the template or source has an
+            error or does not use a tunable that family.toml declares.
     """
     from evo.cli.arguments.config import parse_config
     from evo.cli.service.devices import choose, local_devices
     from evo.device.estimate.target import known
     from evo.errors import RenderError
     from templates import registry
-    from templates.render import check_source
+    from templates.render import check
 
     package = registry.find(family)
     if package.recording is not None:
@@ -256,7 +256,7 @@ def resolve(
     _refuse_several(problem)
     _refuse_threads(objective, chosen)
     try:
-        check_source(package, chosen.kind)
+        check(package, chosen.kind)
     except RenderError as error:
         raise InvalidInput("FAMILY", str(error)) from None
     instance = package.family.problem(problem, chosen.kind)
