@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evo.reference.library import GpuNeededError
 from tests.cupy_stand_in import cupy
 from tests.unit.test_reference import plan
 from workers.measure.family.reference import Reference
@@ -123,6 +124,34 @@ def test_reference_that_needs_the_gpu_is_not_computed_in_advance_on_a_locked_gpu
     assert golden.inputs is prepared.drawn[0]
     np.testing.assert_array_equal(golden.reference["y"], 2.0 * golden.inputs["x"].astype(np.float64))
     assert complete.complete() is complete
+
+
+@pytest.mark.parametrize(("kind", "on_gpu"), [("cpu", False), ("cpu", True), ("cuda", False)])
+def test_mixed_inputs_are_prepared_for_kernels_on_the_host_unless_they_need_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, on_gpu: bool
+) -> None:
+    asked = request(tmp_path, 1.0)
+    asked.terms.device.kind = kind
+    other = replace(plan(), name="other", distribution="other", seeds=((1, 3),))
+    asked.terms.cases = (plan(), other)
+
+    def refused(*_: Any) -> Any:
+        raise GpuNeededError("compute it later")
+
+    if on_gpu:
+        monkeypatch.setattr(Reference, "mixtures", refused)
+    prepared = Prepared.ahead(asked)
+    assert prepared is not None
+    assert prepared.golden is not None
+    if kind == "cuda" or on_gpu:
+        assert prepared.mixtures is None
+        return
+    expected = prepared.reference.mixtures(asked.terms.cases, prepared.golden)
+    assert prepared.mixtures is not None
+    assert [each.case for each in prepared.mixtures] == [each.case for each in expected] != []
+    for one, same in zip(prepared.mixtures, expected, strict=True):
+        np.testing.assert_array_equal(one.inputs["x"], same.inputs["x"])
+        np.testing.assert_array_equal(one.reference["y"], same.reference["y"])
 
 
 def test_expected_outputs_that_need_no_gpu_are_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

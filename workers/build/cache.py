@@ -47,10 +47,10 @@ class Cache:
         """Return the content of the entry `key`, or None if the entry is absent, unreadable or damaged."""
         path = self._path(key)
         try:
-            stored = path.read_bytes()
+            with path.open("rb", buffering=0) as file:  # without a buffer, large contents are not copied
+                checksum, content = file.read(_CHECKSUM_BYTES), file.readall()
         except OSError:
             return None
-        checksum, content = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
         if hashlib.sha256(content).digest() != checksum:
             log().warning("cache.corrupt", path=str(path))
             with contextlib.suppress(OSError):
@@ -63,21 +63,21 @@ class Cache:
     def put(self, key: str, content: bytes) -> None:
         """Store `content` as the entry `key`. If the folder cannot be written, log a warning once."""
         try:
-            self._write(self._path(key), hashlib.sha256(content).digest() + content)
+            self._write(self._path(key), hashlib.sha256(content).digest(), content)
         except OSError as error:
             self._warn(error)
 
-    def _write(self, path: Path, stored: bytes) -> None:
+    def _write(self, path: Path, *parts: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(stored)
+                file.writelines(parts)
             Path(temporary).replace(path)
         except OSError:
             Path(temporary).unlink(missing_ok=True)
             raise
-        self._count(len(stored))
+        self._count(sum(map(len, parts)))
 
     def _count(self, added_bytes: int) -> None:
         if self._held_bytes is None:

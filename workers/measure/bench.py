@@ -85,7 +85,9 @@ class Bench:
         terms, reference, golden = prepared.terms, prepared.reference, prepared.golden
         assert golden is not None
         chosen = driver(terms.device.kind)
-        mixtures = reference.mixtures(terms.cases, golden) if isinstance(session, HostSession) else ()
+        mixtures = prepared.mixtures or ()
+        if prepared.mixtures is None and isinstance(session, HostSession):
+            mixtures = reference.mixtures(terms.cases, golden)
         return_freed_memory()  # the memory limit applies to the memory that is allocated from now on
         confinement.limit(terms.memory_limit_bytes, address_space=chosen.limits_address_space)
         session.limit_memory(terms.memory_limit_bytes)

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Self
 
-from evo.device import Device
+from evo.device import Device, kind_of
 from evo.reference.library import GpuNeededError, gpu_if
 from workers.backends import ReferenceDriver, driver
 from workers.build.cache import Cache
@@ -27,12 +27,15 @@ class Prepared:
     Attributes:
         drawn: inputs of each case and seed.
         golden: expected outputs by case name, or None if ``reference()`` needs the GPU and was not called yet.
+        mixtures: mixed inputs with their expected outputs (see `Reference.mixtures`), or None if they were not
+            computed. Only kernels that run on the host are verified on mixed inputs.
     """
 
     terms: Open
     reference: Reference
     drawn: Sequence[Arrays]
     golden: Mapping[str, tuple[ExpectedOutput, ...]] | None
+    mixtures: tuple[ExpectedOutput, ...] | None = None
 
     @classmethod
     def ahead(cls, request: Prepare) -> "Prepared | None":
@@ -71,7 +74,7 @@ class Prepared:
         return cls(terms=terms, reference=reference, drawn=reference.drawn(terms.cases), golden=None)
 
     def complete(self) -> "Prepared":
-        """Compute the missing expected outputs, and return a copy that contains them.
+        """Compute the missing expected outputs, and mixed inputs if possible. Return a copy that contains them.
 
         Raises:
             FamilyError: reference.py violates its contract.
@@ -79,7 +82,12 @@ class Prepared:
         """
         if self.golden is not None:
             return self
-        return replace(self, golden=self.reference.goldens(self.terms.cases, self.drawn))
+        golden = self.reference.goldens(self.terms.cases, self.drawn)
+        mixtures = None
+        if kind_of(self.terms.device.kind).on_host:
+            with suppress(GpuNeededError):
+                mixtures = self.reference.mixtures(self.terms.cases, golden)
+        return replace(self, golden=golden, mixtures=mixtures)
 
 
 class Claim:

@@ -1,7 +1,6 @@
 """Computes inputs and expected outputs with a family's reference.py. Only runners use this module."""
 
 import hashlib
-import io
 import json
 import math
 import sys
@@ -28,6 +27,7 @@ from workers.measure.family.dependencies import are_unchanged, dependencies, pac
 from workers.measure.family.expected_output import Arrays, ExpectedOutput, FamilyError, Limit
 from workers.measure.family.mixtures import Mixture, mixtures
 from workers.measure.family.module import ReferenceModule
+from workers.measure.family.packing import pack, unpack
 from workers.measure.family.verification import Verification
 from workers.runner.protocol import CasePlan
 
@@ -43,7 +43,7 @@ L2 tolerance then gives a second limit, and the larger one is used.
 """
 
 _KEPT_ANYWAY_BYTES = 16 << 20
-_LAYOUT = 5
+_LAYOUT = 6
 """Version of the layout of cache entries, and of the checks that the entries have passed."""
 
 _REPEATED_S = 0.05
@@ -224,7 +224,7 @@ class Reference:
         content = self._cache.get(key)
         if content is None:
             return None
-        stored = _unpack(content)
+        stored = unpack(content)
         return stored if are_unchanged(unpacked(stored.pop(_DEPENDENCIES).tobytes())) else None
 
     def _compute_golden(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:
@@ -235,7 +235,7 @@ class Reference:
         self.slowest_s = max(self.slowest_s, took_s)
         if size <= min(max(_KEPT_ANYWAY_BYTES, took_s * _READ_BYTES_S), self._most_kept_bytes):
             states = packed(dependencies(self._module.path.parent))
-            self._cache.put(key, _pack({**made, _DEPENDENCIES: np.frombuffer(states, np.uint8)}))
+            self._cache.put(key, pack({**made, _DEPENDENCIES: np.frombuffer(states, np.uint8)}))
         return made
 
     def _compute(self, plan: CasePlan, inputs: Arrays) -> Arrays:
@@ -356,14 +356,3 @@ def _limit(output: Operand, stored: Arrays, *, few: bool) -> Limit:
     few = few or reference.size < _FEW_ELEMENTS
     beyond = (tolerance.max_abs_ratio - 1) * tolerance.rel_l2 * scale if few else 0.0
     return Limit(rel_l2=tolerance.rel_l2, max_abs=max(tolerance.max_abs_ratio * error, beyond))
-
-
-def _pack(arrays: Arrays) -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, **dict(arrays))  # type: ignore[arg-type]
-    return buffer.getvalue()
-
-
-def _unpack(packed: bytes) -> dict[str, NDArray[Any]]:
-    with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
