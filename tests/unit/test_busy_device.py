@@ -8,8 +8,7 @@ import pytest
 from evo.promotion.policy import Policy
 from evo.trial.results import OverwriteCheck
 from evo.trial.timing import Timing
-from workers.measure.checks.overwrite import LOOKS, Suspicion, disagreement, shortened, unsteady
-from workers.measure.checks.skipped_work import repeat_check
+from workers.measure.checks.suspicion import LOOKS, Suspicion, disagreement, repeat_check, shortened, unsteady
 from workers.measure.verify import WrongAnswerError
 
 

@@ -24,7 +24,7 @@ from evo.report.comparison import compare
 from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 from workers.build.kernel import Argument
-from workers.measure.checks.overwrite import most_disagreement
+from workers.measure.checks.suspicion import most_disagreement
 
 PROCEDURES = {"policy", "statistics"}
 """Modules that may have constants: the policy, and numerical procedures, whose constants set the precision."""

@@ -31,7 +31,7 @@ _LEAST_SETS_OF_GPU = 8
 _SERIES_US = 100.0
 """Minimum duration of a series of calls on all sets, in µs, unless this needs more than `MOST_SETS` sets. A kernel may
 return stored outputs only after several calls without a pause. In batches of this duration or longer, another check
-detects such kernels (`workers.measure.checks.overwrite.short_batch`).
+detects such kernels (`workers.measure.checks.suspicion.short_batch`).
 """
 
 LEAST_ROUNDS, MOST_ROUNDS = 6, 24

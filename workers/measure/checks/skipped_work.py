@@ -1,8 +1,6 @@
 """Checks that a kernel does not skip work in timed or repeated calls."""
 
-import itertools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -12,41 +10,30 @@ from evo.family import DRAWN
 from evo.promotion import straddles
 from evo.promotion.policy import Policy
 from evo.reference.encoding import is_floating
-from evo.trial.results import OverwriteCheck, Repetition
+from evo.trial.results import OverwriteCheck
 from evo.trial.timing import Timing
-from workers.backends import Buffers, HostSession, Timer
+from workers.backends import Buffers, HostSession
 from workers.measure.bench import Bench, Candidate, require_undamaged
 from workers.measure.checks.contents import HELD_BACK
 from workers.measure.checks.long_runs import judge_long_runs
 from workers.measure.checks.overtaken import changing, judge_overtaken
-from workers.measure.checks.overwrite import (
-    LOOKS,
-    MIXED_SETS,
+from workers.measure.checks.overwrite import judge_mixed, overwrite_check, ring_sets
+from workers.measure.checks.repeated_inputs import number_of_sets, repetition_of, separate_buffers, time_limit
+from workers.measure.checks.suspicion import (
     SHORT_ROUNDS,
     Suspicion,
     cache_sizes,
     disagreement,
-    judge_mixed,
-    mixed_sets,
-    most_disagreement,
-    overwrite_check,
-    ring_sets,
+    repeat_check,
     short_batch,
     shortened,
-    unsteady,
 )
-from workers.measure.checks.repetition import USUAL_SETS, repetition, separate_sets, series_sets, sets_of_gpu
-from workers.measure.family.expected_output import Arrays
 from workers.measure.timing import Moment, interleave
-from workers.measure.verify import WrongAnswerError
 from workers.runner.protocol import Compare
 
-_NEW, _OVERTAKEN, _RUNS = 0x6E, 0x6F, 0x70
-"""Numbers that are appended to the seed of the process, for new inputs, for changes of inputs during calls, and for the
-lengths of long runs."""
-
-_REPETITION_S = 0.5
-"""Seconds that a process may spend on calls on new and known inputs, including drawing the inputs."""
+_OVERTAKEN, _RUNS = 0x6F, 0x70
+"""Numbers that are appended to the seed of the process, for changes of inputs during calls, and for the lengths of long
+runs."""
 
 _RUNS_S = 0.1
 """Seconds that a process may spend on long runs of calls on several buffer sets."""
@@ -78,33 +65,6 @@ def skipped_work(
     """
     check = partial(_overwrite_check, bench, candidate, timed.calls_per_sample, look, moment=moment, request=request)
     return repeat_check(check, partial(_disagreement, bench, candidate, timed=timed, policy=request.policy), timed)
-
-
-def repeat_check(
-    check: Callable[[], OverwriteCheck], suspicion_of: Callable[[OverwriteCheck], Suspicion | None], timed: Timing
-) -> OverwriteCheck:
-    """Run a check for skipped work until its result is not suspicious, at most `LOOKS` times. Return the last result.
-
-    If every result is suspicious, but noise may be the reason, the attribute `unclear` of the returned result is set.
-
-    Args:
-        suspicion_of: function that returns the suspicion that a result raises, or None.
-        timed: samples of the timed rounds.
-
-    Raises:
-        WrongAnswerError: every result proved the suspicion, although the times of equal calls are stable.
-    """
-    suspicions: list[Suspicion] = []
-    while len(suspicions) < LOOKS:
-        found = check()
-        if (suspicion := suspicion_of(found)) is None:
-            return found
-        suspicions.append(suspicion)
-    calls = found.repetition
-    equal = [timed, found.repeated, found.poisoned, *([] if calls is None else [calls.known, calls.same])]
-    if all(each.proved for each in suspicions) and not unsteady(equal):
-        raise WrongAnswerError(suspicions[-1].text)
-    return replace(found, unclear=suspicions[-1].text)
 
 
 def changing_inputs(bench: Bench, candidate: Candidate, found: OverwriteCheck, moment: Moment) -> OverwriteCheck:
@@ -166,7 +126,7 @@ def _overwrite_check(
         undecided=partial(straddles, policy=request.policy),
         repeated=repeated,
     )
-    mixed, turn = _mixed(bench, candidate)
+    mixed, turn = separate_buffers(bench, candidate)
     judge_mixed(turn, mixed, contents, look=look, calls=request.policy.judged_calls, budget_s=budget_s)
     if isinstance(bench.session, HostSession):
         rng = np.random.default_rng([*bench.terms.seed, _RUNS])
@@ -174,46 +134,10 @@ def _overwrite_check(
         judged = judge_long_runs(*common, look=look, calls=calls, rng=rng, budget_s=_RUNS_S)
         bench.proofs["calls on other inputs in long runs"] = f"{judged} outputs verified"
     call_us = (found.repeated or found.answered).median_us
-    found = replace(found, repetition=_repetition(bench, candidate, mixed, moment, call_us))
+    found = replace(found, repetition=repetition_of(bench, candidate, mixed, moment, call_us))
     bench.require_nothing_left("launches on outputs that were overwritten")
     for each in (sets[0], sets[-1]):
         require_undamaged(each, "launches on outputs that were overwritten")
-    return found
-
-
-def _mixed(bench: Bench, candidate: Candidate) -> tuple[Sequence[Buffers], Timer]:
-    """Return buffer sets that share no memory, and a timer that calls the kernel once on each set."""
-    arguments = candidate.arguments
-    sets = bench.buffers.sets("cold", arguments)[:MIXED_SETS] if bench.terms.objective.cache == "cold" else ()
-    if not sets:
-        count = mixed_sets(bench.buffers.sets("hot", arguments)[0].bytes_held)
-        sets = bench.session.allocate_sets(arguments, bench.buffers.nominal.inputs_of(arguments), count)
-    return sets, bench.session.timer(candidate.kernel, sets, once=True)
-
-
-def _repetition(
-    bench: Bench, candidate: Candidate, sets: Sequence[Buffers], moment: Moment, call_us: float
-) -> Repetition | None:
-    """Return the result of the repetition check, or None if the kernel has no inputs.
-
-    `call_us` is the duration of a call in µs. Afterwards, the buffer sets contain the first timed inputs.
-    """
-    arguments, plan, drawn = candidate.arguments, bench.terms.cases[0], itertools.count()
-    known = bench.buffers.timed[0].inputs_of(arguments)
-    if not known:
-        return None
-
-    def draw() -> Arrays:
-        inputs = bench.reference.draw(plan, (*bench.terms.seed, _NEW, next(drawn)))
-        return {name: inputs[name] for name in known}
-
-    chosen = sets[: _separate_sets(bench, sets[0].bytes_held, series_sets(call_us))]
-    turn, again = _rotating(bench, candidate, chosen, len(chosen)), _rotating(bench, candidate, chosen[:1], len(chosen))
-    found = repetition(turn, again, chosen, known=known, draw=draw, moment=moment, budget_s=_REPETITION_S)
-    contents = bench.buffers.contents(arguments)
-    for each in chosen:
-        each.renew(known)
-        contents.note(each, 0)
     return found
 
 
@@ -222,12 +146,12 @@ def _disagreement(
 ) -> Suspicion | None:
     """Return a suspicion that a kernel skips work in some calls, or None. A proved suspicion has precedence."""
     confidence = policy.skip_confidence
-    limit = _limit(bench, candidate, found.poisoned, found.repeated, policy)
+    limit = time_limit(bench, candidate, found.poisoned, found.repeated, policy)
     suspicions = [disagreement(found.poisoned, found.repeated, limit, confidence)]
     if isinstance(bench.session, HostSession):  # only CPU kernels share memory with the loop that calls them
         suspicions += _of_batches(bench, bench.session, candidate, found, timed=timed, policy=policy)
     if (calls := found.repetition) is not None:
-        limit = _limit(bench, candidate, calls.known, calls.same, policy, shared_inputs=False)
+        limit = time_limit(bench, candidate, calls.known, calls.same, policy, shared_inputs=False)
         suspicions.append(disagreement(calls.known, calls.same, limit, confidence, what="inputs and outputs"))
     return max(filter(None, suspicions), key=lambda each: each.proved, default=None)
 
@@ -245,7 +169,7 @@ def _of_batches(
     timers = {name: session.batch_timer(candidate.kernel, sets, count) for name, count in calls.items()}
     if mode == "hot":
         inputs = bench.buffers.nominal.inputs_of(arguments)
-        separate = session.allocate_sets(arguments, inputs, _separate_sets(bench, sets[0].bytes_held))
+        separate = session.allocate_sets(arguments, inputs, number_of_sets(bench, sets[0].bytes_held))
         timers["separate"] = session.batch_timer(candidate.kernel, separate, calls["timed"])
     samples = interleave(timers, SHORT_ROUNDS, rng=np.random.default_rng(0), warm=mode == "hot")
     series = {
@@ -254,56 +178,6 @@ def _of_batches(
     suspicions = [shortened(series["short"], series["timed"], policy.max_ring_ratio, confidence)]
     if mode == "hot":
         slow, fast = series["separate"], series["timed"]
-        limit = _limit(bench, candidate, slow, fast, policy, shared_inputs=False, sets=len(separate))
+        limit = time_limit(bench, candidate, slow, fast, policy, shared_inputs=False, sets=len(separate))
         suspicions.append(disagreement(slow, fast, limit, confidence, what="inputs and outputs"))
     return suspicions
-
-
-def _limit(
-    bench: Bench,
-    candidate: Candidate,
-    slow: Timing,
-    fast: Timing | None,
-    policy: Policy,
-    *,
-    shared_inputs: bool = True,
-    sets: int | None = None,
-) -> float:
-    """Return the maximum allowed ratio of two times, see `most_disagreement`.
-
-    The memory's bandwidth determines the limit only on a CPU, because a GPU translates addresses of larger pages.
-
-    Args:
-        slow: samples of calls on separate buffers.
-        fast: samples of repeated calls, or None if no repeated calls were timed.
-        sets: number of buffer sets. If None, each call of a sample in `slow` has its own set.
-    """
-    ceilings = bench.terms.device.ceilings if isinstance(bench.session, HostSession) else None
-    return most_disagreement(
-        candidate.arguments,
-        slow.calls_per_sample if sets is None else sets,
-        bench.terms.device.limits,
-        policy,
-        shared_inputs=shared_inputs,
-        fast_us=math.inf if fast is None else fast.median_us,
-        bytes_per_s=math.inf if ceilings is None else ceilings.bytes_per_s,
-    )
-
-
-def _separate_sets(bench: Bench, bytes_held: int, most: int = USUAL_SETS) -> int:
-    """Return the number of buffer sets, of `bytes_held` bytes each, for comparisons with calls on a single set."""
-    near_bytes = cache_sizes(bench.terms.device.limits).get("l2_bytes", 0.0)
-    if not isinstance(bench.session, HostSession):
-        return sets_of_gpu(bytes_held, near_bytes)
-    return separate_sets(bytes_held, near_bytes, bench.session.cold_bytes, most)
-
-
-def _rotating(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], calls: int) -> Timer:
-    """Return a timer that makes `calls` calls per sample, on the sets in rotation.
-
-    On a CPU, the calling loop is the same as in the timed rounds. Otherwise, a kernel could detect by the address of
-    its caller whether it is timed.
-    """
-    if isinstance(bench.session, HostSession):
-        return bench.session.batch_timer(candidate.kernel, sets, calls)
-    return bench.session.timer(candidate.kernel, [*sets] * (calls // len(sets)), once=True)
