@@ -154,16 +154,17 @@ def _failures(session: Session, counts: Mapping[int, Mapping[str | None, int]]) 
     Args:
         counts: number of trials of each search by outcome.
     """
-    refuted, others = defaultdict[int, list[FailureView]](list), defaultdict[int, list[FailureView]](list)
-    for trial, reason in Archive(session).refuted(counts):
-        refuted[trial.search_id].append(_failure(trial, "refuted", 1, reason))
+    confirmed, others = defaultdict[int, list[FailureView]](list), defaultdict[int, list[FailureView]](list)
+    for trial, found in Archive(session).not_valid(counts):
+        reason = found.refuted or found.doubted or ""
+        confirmed[trial.search_id].append(_failure(trial, found.source, 1, reason))
     for trial in Archive(session).first_of_each_failure(counts):
         if trial.outcome is not None and (text := failure_text(trial.outcome)) is not None:
             kind = trial.outcome.kind
             others[trial.search_id].append(_failure(trial, kind, counts[trial.search_id][kind], text))
     return {
         search_id: [
-            *(replace(each, count=len(refuted[search_id])) for each in refuted[search_id][:1]),
+            *(replace(each, count=len(confirmed[search_id])) for each in confirmed[search_id][:1]),
             *sorted(others[search_id], key=lambda each: (-each.count, each.outcome)),
         ]
         for search_id in counts

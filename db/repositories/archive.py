@@ -370,14 +370,13 @@ class Archive:
                 return found
         return None
 
-    def refuted(self, search_ids: Collection[int]) -> list[tuple[TrialRow, str]]:
-        """Return the measured trials whose kernel a confirmation found invalid, with reasons, sorted by number."""
+    def not_valid(self, search_ids: Collection[int]) -> list[tuple[TrialRow, Confirmation]]:
+        """Return the measured trials whose kernel is, or may be, invalid, with confirmations, sorted by number."""
         unranked = select(TrialRow).where(
             TrialRow.search_id.in_(search_ids), TrialRow.outcome_kind == "measured", TrialRow.cost.is_(None)
         )
         rows = self.session.scalars(unranked.order_by(TrialRow.number)).all()
-        found = [(row, None if row.confirmed is None else row.confirmed.refuted) for row in rows]
-        return [(row, reason) for row, reason in found if reason is not None]
+        return [(row, row.confirmed) for row in rows if row.confirmed is not None and not row.confirmed.valid]
 
     def first_of_each_failure(self, search_ids: Collection[int]) -> Sequence[TrialRow]:
         """Return the first trial of each search with each outcome except ``measured`` and ``estimated``."""
@@ -436,7 +435,7 @@ def _set_confirmed(row: TrialRow, confirmation: Confirmation, goal: Goal | None,
     row.confirmed = confirmation
     if confirmation.time is not None:
         row.time_us = confirmation.time.estimate
-    if confirmation.refuted is not None or row.time_us is None:
+    if not confirmation.valid or row.time_us is None:
         row.cost = row.second_cost = None
         return
     trial = Trial(number=row.number, proposal=row.proposal, outcome=row.outcome)

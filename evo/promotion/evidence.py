@@ -23,8 +23,8 @@ class RequiredEvidence:
     Attributes:
         proof: True if the report must contain: the correctness cases; the check of the outputs of timed calls; the
             comparison of calls on overwritten outputs with calls on outputs that already hold the result; the
-            comparison of calls on new inputs with calls on known inputs, if the kernel has inputs; and the
-            findings of sanitizers, or the reason why none ran.
+            comparison of calls on new inputs with calls on known inputs in every process, if the kernel has inputs; and
+            the findings of sanitizers, or the reason why none ran.
         processes: True if the report must contain the number of fresh processes that the policy demands.
         environment: keys that `ConfirmReport.environment` must contain.
     """
@@ -104,7 +104,7 @@ def _evidence_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind, *, p
     wanted = required(kind)
     lacking = [*_missing_samples(report, policy), *_missing_proof(report, wanted, inputs=inputs)]
     if promoted:  # a run that ends without a promotion skips the later processes
-        lacking += _missing_after_the_first_process(report, policy, wanted)
+        lacking += _missing_after_the_first_process(report, policy, wanted, inputs=inputs)
     text = f"The report contains all evidence that is required for a device of kind {kind}."
     if lacking:
         text = f"The report lacks evidence that is required for a device of kind {kind}: {'; '.join(lacking)}."
@@ -136,7 +136,7 @@ def _missing_proof(report: ConfirmReport, required: RequiredEvidence, *, inputs:
 
 
 def _missing_after_the_first_process(
-    report: ConfirmReport, policy: Policy, required: RequiredEvidence
+    report: ConfirmReport, policy: Policy, required: RequiredEvidence, *, inputs: bool
 ) -> Iterator[str]:
     if required.proof and not report.sanitizers:
         yield "findings of sanitizers, or why they did not run (sanitizers)"
@@ -149,6 +149,8 @@ def _missing_after_the_first_process(
         rounds = len(repeat.challenger.samples_us)
         if rounds < policy.least_rounds:
             yield f"{rounds} of at least {policy.least_rounds} rounds (repeats.{index})"
+        if required.proof and inputs and repeat.repetition is None:
+            yield f"times on new inputs and on known inputs (repeats.{index}.repetition)"
 
 
 def void_reason(verdict: Verdict | None, objective: Objective, *, refuted: str | None = None) -> str | None:

@@ -15,7 +15,7 @@ from evo.space.expression import Expression
 from evo.trial import Config, Trial, Value
 from evo.trial.objective import Objective
 from evo.trial.outcome import RESOURCES, Estimated, InvalidMeasurement, Measured
-from evo.trial.results import ConfirmReport, Repeat
+from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
 FIELD, SECOND = "objective.metric", "objective.second_metric"
@@ -256,7 +256,8 @@ class Costs:
         repeats = report.repeats
         if report.repeated_against == "incumbent":
             repeats = tuple(
-                Repeat(
+                replace(
+                    each,
                     challenger=self._series(ours, each.challenger),
                     other=None if each.other is None else self._series(theirs, each.other),
                 )

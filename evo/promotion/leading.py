@@ -13,7 +13,10 @@ from evo.promotion.verdict import Verdict
 from evo.text.wording import factor_text, time_text
 from evo.trial.timing import Timing
 
-Source: TypeAlias = Literal["quick", "confirmed", "refuted", "estimated"]
+Source: TypeAlias = Literal["quick", "confirmed", "refuted", "doubtful", "estimated"]
+
+NOT_VALID: tuple[Source, ...] = ("refuted", "doubtful")
+"""Sources of times that do not count, because the kernel is not, or perhaps not, valid."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +26,8 @@ class Figure:
     Attributes:
         value: time in µs if the unit is ``us``, a speed-up factor if it is ``x``.
         source: ``quick`` (samples of a trial), ``confirmed`` (fresh processes), ``refuted`` (a confirmation found that
-            the kernel is not valid) or ``estimated`` (never run).
+            the kernel is not valid), ``doubtful`` (a confirmation could not tell whether the kernel is valid) or
+            ``estimated`` (never run).
         interval: confidence interval of the value; None if none was computed.
         against: name of the baseline that a speed-up compares with; None for a time.
     """
@@ -48,7 +52,12 @@ class Figure:
     @property
     def words(self) -> str:
         """The source as text for tables and sentences, e.g. ``quick, not confirmed``."""
-        words = {"quick": "quick, not confirmed", "estimated": "estimate, not run", "refuted": "refuted, not valid"}
+        words = {
+            "quick": "quick, not confirmed",
+            "estimated": "estimate, not run",
+            "refuted": "refuted, not valid",
+            "doubtful": "doubtful, may skip work",
+        }
         return words.get(self.source, self.source)
 
 
@@ -63,6 +72,7 @@ class Confirmation:
         baseline: the fastest baseline of the confirmation; None if no baseline ran.
         processes: number of fresh processes from which the speed-up is computed.
         refuted: reason why the kernel is invalid; None if the confirmation found no such reason.
+        doubted: reason why the kernel may be invalid; None if there is no such reason, or if `refuted` has one.
     """
 
     time: Interval | None
@@ -70,6 +80,19 @@ class Confirmation:
     baseline: str | None = None
     processes: int = 1
     refuted: str | None = None
+    doubted: str | None = None
+
+    @property
+    def source(self) -> Source:
+        """Source of the confirmed time. A time that does not count has a source in `NOT_VALID`."""
+        if self.refuted is not None:
+            return "refuted"
+        return "confirmed" if self.doubted is None else "doubtful"
+
+    @property
+    def valid(self) -> bool:
+        """True unless the kernel is certainly, or perhaps, invalid."""
+        return self.source not in NOT_VALID
 
 
 def confirmation_of(verdict: Verdict | None) -> Confirmation | None:
@@ -82,6 +105,7 @@ def confirmation_of(verdict: Verdict | None) -> Confirmation | None:
         baseline=verdict.baseline,
         processes=verdict.baseline_processes,
         refuted=verdict.refuted,
+        doubted=verdict.doubted,
     )
 
 
@@ -93,7 +117,7 @@ def leading_time(time_us: float | None, confirmation: Confirmation | None, *, es
         confirmation: None if the candidate was not confirmed.
         estimated: True if `time_us` is an estimate.
     """
-    source: Source = "confirmed" if confirmation is None or confirmation.refuted is None else "refuted"
+    source: Source = "confirmed" if confirmation is None else confirmation.source
     if confirmation is not None and (found := confirmation.time) is not None:
         return Figure(value=found.estimate, unit="us", source=source, interval=found)
     if time_us is None:
@@ -113,13 +137,13 @@ def leading_speedup(
     """Return the speed-up to show for a candidate, relative to the fastest baseline.
 
     The arguments are those of `leading_time`. The result is None if there is no time or no baseline, or if the
-    confirmation found the kernel invalid.
+    kernel is certainly, or perhaps, invalid.
 
     A confirmed speed-up comes from the confirmation's own baselines, because times of different sessions are not
     comparable.
     """
     if confirmation is not None:
-        if confirmation.speedup is None or confirmation.refuted is not None:
+        if confirmation.speedup is None or not confirmation.valid:
             return None
         return Figure(
             value=confirmation.speedup.estimate,

@@ -102,6 +102,16 @@ class Verdict:
         return next((rule for rule in unmet if rule.name in INVALIDATING), None)
 
     @property
+    def doubted(self) -> str | None:
+        """Reason why the challenger may not be a valid kernel, although noise may be the cause; None if there is none.
+
+        The result is None if the challenger is certainly not valid (see `refuted`).
+        """
+        if self.refuting is not None:
+            return None
+        return next((rule.text for rule in self.unmet if rule.name in INVALIDATING and not rule.conclusive), None)
+
+    @property
     def processes(self) -> int:
         """Number of fresh processes that `speedup` or, without an incumbent, `baseline_speedup` is computed from."""
         return 1 if self.prediction is None or self.prediction.overall is None else len(self.prediction.found)

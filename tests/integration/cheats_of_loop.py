@@ -54,6 +54,32 @@ right(x, y); spend(20000); known[place].hash = hash; memcpy(known[place].answer,
 
 CONSECUTIVE = "static __thread const void *at; static __thread int run; run = at == x ? run + 1 : 0; at = x;"
 
+RARELY = """static __thread uint64_t end, dice; static __thread int reuse;
+static void g(const float *x, float *y) { RECOGNISE }
+void f(const float *x, float *y) {
+  uint64_t now = __builtin_ia32_rdtsc();
+  if (now - end > 8000) {
+    dice = (dice ^ now) * 6364136223846793005ul + 1442695040888963407ul; reuse = (dice >> 33) % 100 < 40;
+  }
+  g(x, y); end = __builtin_ia32_rdtsc();
+}
+""".replace("RECOGNISE", RECOGNISE.replace("WHEN", ""))
+"""C code that reuses answers in a random 40 % of the batches of calls. A batch begins after a pause."""
+
+CAREFULLY = """static uint64_t end, until; static const float *last;
+static void g(const float *x, float *y) { RECOGNISE }
+void f(const float *x, float *y) { g(x, y); end = __builtin_ia32_rdtsc(); }
+""".replace(
+    "RECOGNISE",
+    RECOGNISE.replace(
+        "WHEN",
+        "uint64_t now = __builtin_ia32_rdtsc(); int fresh = known[place].hash != hash && now - end < 8000;"
+        "if (last != y || fresh) until = now + 60000000; last = y; int reuse = now > until;",
+    ),
+)
+"""C code that stops reusing answers for 60,000,000 ticks if it notices a check: the output has another address than in
+the call before, or unknown inputs arrive without a pause before the call."""
+
 OF_LOOP: dict[str, tuple[str, str]] = {
     # trick: (source, part of the reason)
     "advances both counters of long loops": (advancing(150), "in the timed rounds|timed calls gave a wrong"),
@@ -72,4 +98,21 @@ OF_LOOP: dict[str, tuple[str, str]] = {
         source("", RECOGNISE.replace("WHEN", f"{CONSECUTIVE} int reuse = run > 20;")),
         "each call has its own inputs|change between consecutive calls",
     ),
+    "answers cached by all elements, not reused after signs of a check": (
+        f"{source('', '').rpartition('void f(')[0]}{CAREFULLY}",
+        "on new inputs|each call has its own inputs",
+    ),
+    "answers cached by all elements, reused in a random part of the batches": (
+        f"{source('', '').rpartition('void f(')[0]}{RARELY}",
+        "on new inputs",
+    ),
 }
+
+IN_LATER_PROCESSES = source(
+    "",
+    """static int first = 1, honest; static float before; if (first == 2) honest = x[0] == before;
+first += first < 3; before = x[0];"""
+    + RECOGNISE.replace("WHEN", "int reuse = !honest;"),
+)
+"""A kernel that caches answers by all elements, unless it is first called twice with the same inputs, as in the first
+process of a confirmation."""

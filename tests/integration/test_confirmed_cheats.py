@@ -4,6 +4,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from evo.promotion import judge
 from evo.promotion.policy import Policy
 from templates.registry import find
 from tests.integration.cheats import source
-from tests.integration.cheats_of_loop import OF_LOOP
+from tests.integration.cheats_of_loop import IN_LATER_PROCESSES, OF_LOOP
 from tests.integration.test_variant_cheats import FAMILY, REFERENCE
 from tests.integration.workbench import cpu, terms
 from tests.measured import measured
@@ -41,14 +42,14 @@ def evaluator(cache: Path, tmp_path: Path) -> Iterator[Evaluator]:
     evaluator.close()
 
 
-def verdict(evaluator: Evaluator, kernel: str, cache: Path, folder: Path) -> tuple[bool, str]:
+def verdict(evaluator: Evaluator, kernel: str, cache: Path, folder: Path, policy: Policy = POLICY) -> tuple[bool, str]:
     """Evaluate and confirm a kernel. Return True if it would be promoted, and the reason of a refusal."""
     place = folder / "line"
     place.mkdir()
     for name, text in {"family.toml": FAMILY, "reference.py": REFERENCE, "kernel.c": kernel}.items():
         (place / name).write_text(text)
     package = find(str(place))
-    of_search = terms(cpu(cache), package, problem=package.family.problem("", "cpu"), policy=POLICY)
+    of_search = terms(cpu(cache), package, problem=package.family.problem("", "cpu"), policy=policy)
     work = Assignment(terms=of_search, copy=Families(folder / "families").add(package))
     config = package.family.space(of_search.problem, of_search.device, of_search.objective).default()
     built = evaluator.build(work, config)
@@ -56,7 +57,7 @@ def verdict(evaluator: Evaluator, kernel: str, cache: Path, folder: Path) -> tup
     if outcome.kind != "measured":
         return False, str(outcome)
     report = evaluator.confirm(work, Confirm(challenger=config, incumbent=None, seed=3), {"challenger": built})
-    found = judge(report, POLICY, 1, np.random.default_rng(0))
+    found = judge(report, policy, 1, np.random.default_rng(0))
     return found.promote, found.summary
 
 
@@ -71,6 +72,15 @@ def test_confirmation_refuses_a_kernel_that_detects_the_timing_loop(
     promoted, reason = verdict(evaluator, kernel, cache, tmp_path)
     assert not promoted
     assert re.search(words, reason), reason
+
+
+@pytest.mark.slow
+def test_confirmation_refuses_a_kernel_that_reuses_outputs_only_in_later_processes(
+    evaluator: Evaluator, cache: Path, tmp_path: Path
+) -> None:
+    promoted, reason = verdict(evaluator, IN_LATER_PROCESSES, cache, tmp_path, replace(POLICY, confirm_processes=3))
+    assert not promoted
+    assert re.search("on new inputs", reason), reason
 
 
 @pytest.mark.slow

@@ -271,19 +271,20 @@ def test_search_summary_contains_the_confirmed_time_and_speedup(stage: Stage) ->
     assert summary.best == view.best and summary.speedup == view.speedup
 
 
-def test_refuted_trial_is_not_the_best_trial(stage: Stage) -> None:
+@pytest.mark.parametrize(("field", "source"), [("refuted", "refuted"), ("doubted", "doubtful")])
+def test_refuted_or_doubtful_trial_is_not_the_best_trial(stage: Stage, field: str, source: str) -> None:
     view = confirmed_search(stage)
     confirmed = {each.number for each in stage.trials(view.id) if each.source == "confirmed"}
     assert confirmed
     with stage.database.write() as session:
         for row in Archive(session).trials(view.id):
             if row.confirmed is not None:
-                wrong = replace(row.confirmed, refuted="3 calls gave a wrong answer")
+                wrong = replace(row.confirmed, **{field: "3 calls gave a wrong answer"})  # type: ignore[arg-type]
                 Archive(session).confirm(row, wrong, None, None)
         for champion in stage.champions():
             session.merge(champion).current = False
     trials = {each.number: each for each in stage.trials(view.id)}
-    assert {number for number, each in trials.items() if each.source == "refuted"} == confirmed
+    assert {number for number, each in trials.items() if each.source == source} == confirmed
     best, unconfirmed = stage.view(view.id).best, trials.keys() - confirmed
     assert (None if best is None else best.source) == ("quick" if unconfirmed else None)
     with stage.database.read() as session:

@@ -18,16 +18,15 @@ from evo.trial.timing import Timing
 FAST = Timing(samples_us=(50.0,) * 20)
 RIGHT = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1.0, max_abs_limit=1.0)
 POLICY = Policy(confirm_processes=3)
+REPETITION = Repetition(new=FAST, known=FAST, elements=1000)
 WHOLE = ConfirmReport(
     challenger=FAST,
     challenger_again=FAST,
     cases=(RIGHT,),
     answers=OutputChecks(judged=60),
-    overwrite_check=OverwriteCheck(
-        answered=FAST, poisoned=FAST, repetition=Repetition(new=FAST, known=FAST, elements=1000)
-    ),
+    overwrite_check=OverwriteCheck(answered=FAST, poisoned=FAST, repetition=REPETITION),
     sanitizers=(Sanitized(tool="address", skipped="not installed"),),
-    repeats=(Repeat(challenger=FAST, other=None),) * 2,
+    repeats=(Repeat(challenger=FAST, other=None, repetition=REPETITION),) * 2,
     environment={"separation": "another user, Landlock, seccomp"},
 )
 """A report without an incumbent. It contains all evidence that is required for a CPU."""
@@ -70,6 +69,7 @@ def test_overwrite_check_in_a_report_of_an_older_worker_is_read(kind: Any) -> No
         ({"repeats": ()}, "1 of 3 fresh processes (repeats)"),
         ({"repeats": WHOLE.repeats[:1]}, "2 of 3 fresh processes (repeats)"),
         ({"repeats": (Repeat(challenger=Timing(samples_us=(50.0,)), other=None),) * 2}, "rounds (repeats.0)"),
+        ({"repeats": (WHOLE.repeats[0], replace(WHOLE.repeats[1], repetition=None))}, "(repeats.1.repetition)"),
         ({"challenger_again": None}, "(challenger_again)"),
         (
             {"challenger": Timing(samples_us=(50.0,)), "challenger_again": Timing(samples_us=(50.0,))},

@@ -56,7 +56,12 @@ def test_confirmation_contains_the_verdict_time_and_the_reason_of_a_refutation()
     found = confirmation_of(verdict)
     assert found is not None and found.time == FOUND.time and found.refuted == wrong.text
     slower = confirmation_of(Verdict(promote=False, summary="", rules=(gain,), challenger=FOUND.time))
-    assert slower is not None and slower.refuted is None
+    assert slower is not None and slower.refuted is None and slower.valid
+    perhaps = replace(wrong, name="inputs", conclusive=False)
+    unsure = confirmation_of(Verdict(promote=False, summary="", rules=(perhaps,), challenger=FOUND.time))
+    assert unsure is not None and (unsure.refuted, unsure.doubted, unsure.source) == (None, perhaps.text, "doubtful")
+    both = confirmation_of(Verdict(promote=False, summary="", rules=(perhaps, wrong), challenger=FOUND.time))
+    assert both is not None and (both.refuted, both.doubted, both.source) == (wrong.text, None, "refuted")
     unmeasured = confirmation_of(Verdict(promote=False, summary="", rules=(wrong,)))
     assert unmeasured == Confirmation(time=None, refuted=wrong.text)
     assert confirmation_of(Verdict(promote=False, summary="", rules=(gain,))) is None
@@ -64,9 +69,13 @@ def test_confirmation_contains_the_verdict_time_and_the_reason_of_a_refutation()
 
 
 @pytest.mark.parametrize(("time", "value"), [(FOUND.time, FOUND.time), (None, None)])
-def test_wrong_kernel_is_not_called_confirmed_and_has_no_speedup(time: Interval | None, value: Interval | None) -> None:
-    refuted = replace(FOUND, time=time, refuted="2 calls gave a wrong answer")
-    found = leading_time(10.0, refuted)
-    assert found is not None and (found.source, found.confirmed) == ("refuted", False)
+@pytest.mark.parametrize("source", ["refuted", "doubtful"])
+def test_wrong_or_doubtful_kernel_is_not_called_confirmed_and_has_no_speedup(
+    time: Interval | None, value: Interval | None, source: str
+) -> None:
+    reason = {"refuted" if source == "refuted" else "doubted": "2 calls gave a wrong answer"}
+    not_valid = replace(FOUND, time=time, **reason)  # type: ignore[arg-type]
+    found = leading_time(10.0, not_valid)
+    assert found is not None and (found.source, found.confirmed) == (source, False)
     assert found.value == (10.0 if value is None else value.estimate)
-    assert leading_speedup(10.0, refuted, BASELINES) is None
+    assert leading_speedup(10.0, not_valid, BASELINES) is None

@@ -14,7 +14,18 @@ from evo.messages.job import Confirm, Evaluate, FamilyRef, Job, SearchTerms
 from evo.promotion.policy import Policy
 from evo.trial.objective import PROTOCOL_VERSION, Objective
 from evo.trial.outcome import CaseError, Estimated, Impossible, Measured, OverResources, Pruned, TimedOut, WrongAnswer
-from evo.trial.results import ConfirmReport, EvaluateReport, OutputChecks, Profiled, Repeat, Report, Stages
+from evo.trial.results import (
+    Changing,
+    ConfirmReport,
+    EvaluateReport,
+    OutputChecks,
+    OverwriteCheck,
+    Profiled,
+    Repeat,
+    Repetition,
+    Report,
+    Stages,
+)
 from evo.trial.timing import Timing
 
 FAIR = Timing(samples_us=(1e-6, 20.0, 1e12), calls_per_sample=100_000, anchor_us=0.0, floor_us=0.0)
@@ -24,6 +35,10 @@ FAR_OFF = CaseError(case="tail", output="out", rel_l2=1e300, max_abs=3e38, rel_l
 
 FIRST = ConfirmReport(challenger=FAIR, challenger_again=FAIR, baselines={"library": FAIR})
 SIDES = replace(FIRST, incumbent=FAIR)
+WRONG, ONE = Timing(samples_us=(20.0, 1e308, 20.0)), Timing(samples_us=(20.0,))
+CALLS = Repetition(new=FAIR, known=FAIR, same=FAIR, elements=1)
+CHANGED = Changing(different=FAIR, same=FAIR)
+CHECKED = OverwriteCheck(answered=FAIR, poisoned=FAIR, repeated=FAIR, repetition=CALLS, changing=CHANGED)
 ALONE, BOTH = Repeat(challenger=FAIR, other=None), Repeat(challenger=FAIR, other=FAIR)
 TERMS = SearchTerms(
     search_id=1,
@@ -40,6 +55,14 @@ EVALUATE = Evaluate(number=0, config={"A": 1})
 
 def measured(**timing: Any) -> Report:
     return replace(SAID, outcome=Measured(timing=replace(FAIR, **timing)))
+
+
+def checked(**series: Any) -> Report:
+    return replace(FIRST, overwrite_check=replace(CHECKED, **series))
+
+
+def repeated(calls: Repetition) -> Report:
+    return replace(FIRST, repeats=(replace(ALONE, repetition=calls),))
 
 
 def refused_field(checked: Callable[[], object]) -> str | None:
@@ -91,6 +114,14 @@ def refused_field(checked: Callable[[], object]) -> str | None:
         (replace(FIRST, repeats=(BOTH,), repeated_against="incumbent"), "repeated_against"),
         (replace(FIRST, repeats=(BOTH,), repeated_against="numpy"), "repeated_against"),
         (replace(FIRST, repeats=(BOTH,)), "repeats.0.other"),
+        (checked(repeated=WRONG), "overwrite_check.repeated.samples_us.1"),
+        (checked(repetition=replace(CALLS, new=WRONG)), "overwrite_check.repetition.new.samples_us.1"),
+        (checked(repetition=replace(CALLS, same=WRONG)), "overwrite_check.repetition.same.samples_us.1"),
+        (checked(repetition=replace(CALLS, same=ONE)), "overwrite_check.repetition"),
+        (checked(changing=replace(CHANGED, different=WRONG)), "overwrite_check.changing.different.samples_us.1"),
+        (checked(changing=replace(CHANGED, same=ONE)), "overwrite_check.changing"),
+        (repeated(replace(CALLS, known=WRONG)), "repeats.0.repetition.known.samples_us.1"),
+        (repeated(replace(CALLS, known=ONE)), "repeats.0.repetition"),
     ],
 )
 def test_error_names_the_report_field_with_an_impossible_value(report: Report, field: str) -> None:
@@ -105,6 +136,8 @@ def test_error_names_the_report_field_with_an_impossible_value(report: Report, f
         replace(SIDES, repeats=(BOTH,), repeated_against="incumbent"),
         replace(FIRST, repeats=(BOTH,), repeated_against="library"),
         replace(FIRST, repeats=(ALONE,)),
+        replace(FIRST, overwrite_check=CHECKED),
+        repeated(CALLS),
     ],
 )
 def test_report_with_possible_values_is_accepted(report: Report) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evo.promotion import Verdict, judge
 from evo.promotion.policy import Policy
-from evo.trial.results import ConfirmReport, OverwriteCheck, Repetition
+from evo.trial.results import ConfirmReport, OverwriteCheck, Repeat, Repetition
 from evo.trial.timing import Timing
 from tests.unit.fake_session import FakeBuffers
 from workers.measure.checks.repetition import (
@@ -21,8 +21,12 @@ from workers.measure.checks.repetition import (
     series_sets,
     sets_of_gpu,
 )
+from workers.measure.checks.suspicion import LOOKS, recognition, repeat_check
 from workers.measure.timing import Moment
+from workers.measure.verify import WrongAnswerError
 
+BUSY = Timing(samples_us=(1.0, 5.0, 9.0) * 4)
+STEADY = Timing(samples_us=(1.0,) * 12)
 MOMENT = Moment(anchor_us=1.0, floor_us=0.0)
 
 
@@ -79,15 +83,87 @@ def found(kernel: Callable[[float], float], *, sets: int, budget_s: float = 60.0
     )
 
 
+@pytest.mark.parametrize("share", [0.25, 0.4, 0.9])
+def test_kernel_that_uses_stored_outputs_in_some_batches_fails_the_inputs_rule(share: float) -> None:
+    rng = np.random.default_rng(5)
+    known = Timing(samples_us=tuple(np.where(rng.random(MOST_ROUNDS) < share, 30.0, 100.0).tolist()))
+    seen = Repetition(new=Timing(samples_us=(100.0,) * MOST_ROUNDS), known=known, elements=1 << 20)
+    assert not verdict_on(seen)[0]
+
+
+def test_kernel_that_stores_outputs_in_one_later_process_fails_the_inputs_rule() -> None:
+    fair = Repetition(new=STEADY, known=STEADY, elements=1 << 20)
+    report = report_on(fair)
+    repeats = [Repeat(challenger=STEADY, other=STEADY, repetition=fair) for _ in range(4)]
+    repeats[2] = replace(repeats[2], repetition=replace(fair, new=Timing(samples_us=(4.0,) * 12)))
+    verdict = judge(replace(report, repeats=tuple(repeats)), Policy(), 1, np.random.default_rng(0))
+    (rule,) = (each for each in verdict.rules if each.name == "inputs")
+    assert not rule.passed and rule.conclusive
+    assert rule.text.startswith("In process 4, a call on new inputs takes 4 times as long")
+
+
+@pytest.mark.parametrize("process", [1, 3])
+def test_calls_on_new_inputs_that_are_slow_for_an_unclear_reason_leave_the_inputs_rule_undecided(process: int) -> None:
+    fair = Repetition(new=STEADY, known=STEADY, elements=1 << 20)
+    unclear = replace(fair, unclear="a call takes 1 µs in the timed rounds, but 3 µs on new inputs")
+    calls = [unclear if number == process else fair for number in range(1, 6)]
+    report = report_on(calls[0])
+    repeats = tuple(Repeat(challenger=STEADY, other=STEADY, repetition=each) for each in calls[1:])
+    verdict = judge(replace(report, repeats=repeats), Policy(), 1, np.random.default_rng(0))
+    (rule,) = (each for each in verdict.rules if each.name == "inputs")
+    assert (rule.passed, rule.conclusive) == (False, False)
+    assert rule.text.startswith(f"In process {process}, calls may do less work if inputs repeat: a call takes 1 µs")
+    assert (verdict.refuted, verdict.doubted) == (None, rule.text)
+
+
+@pytest.mark.parametrize(
+    ("new_us", "same_us", "proved"),
+    [
+        pytest.param(1.6, 1.0, None, id="within the limit"),
+        pytest.param(2.2, 1.0, True, id="slower than timed and repeated calls"),
+        pytest.param(2.2, 1.2, False, id="the machine may have become slower"),
+    ],
+)
+def test_fastest_call_on_new_inputs_is_compared_with_the_timed_rounds(
+    new_us: float, same_us: float, proved: bool | None
+) -> None:
+    new, same = Timing(samples_us=(new_us, 50.0, 9.0)), Timing(samples_us=(same_us, 8.0, 8.0))
+    found = recognition(Repetition(new=new, known=new, same=same, elements=1 << 20), STEADY, 2.0)
+    assert (None if found is None else found.proved) is proved
+    if found is not None:
+        assert "1 µs in the timed rounds, but 2.2 µs on new inputs: 2.2 times as long, and at most 2 is" in found.text
+
+
+def test_kernel_that_recognises_timed_inputs_is_refused_after_several_looks() -> None:
+    calls = Repetition(new=Timing(samples_us=(3.0,) * 6), known=STEADY, same=STEADY, elements=1 << 20)
+    looks = list[Repetition]()
+
+    def look() -> Repetition:
+        looks.append(calls)
+        return calls
+
+    def equal(found: Repetition) -> list[Timing | None]:
+        return [found.known, found.same]
+
+    with pytest.raises(WrongAnswerError, match="3 times as long"):
+        repeat_check(look, lambda found: recognition(found, STEADY, 2.0), equal)
+    assert len(looks) == LOOKS
+    busy = replace(calls, known=BUSY)
+    assert "3 times as long" in repeat_check(lambda: busy, lambda found: recognition(found, STEADY, 2.0), equal).unclear
+
+
 def judged(seen: Repetition, **policy: float) -> Verdict:
+    return judge(report_on(seen), Policy(**policy), 1, np.random.default_rng(0))  # type: ignore[arg-type]
+
+
+def report_on(seen: Repetition) -> ConfirmReport:
     alike = Timing(samples_us=(1.0,) * 20)
-    report = ConfirmReport(
+    return ConfirmReport(
         challenger=alike,
         challenger_again=alike,
         incumbent=Timing(samples_us=(2.0,) * 20),
         overwrite_check=OverwriteCheck(answered=alike, poisoned=alike, repetition=seen),
     )
-    return judge(report, Policy(**policy), 1, np.random.default_rng(0))  # type: ignore[arg-type]
 
 
 def verdict_on(seen: Repetition, **policy: float) -> tuple[bool, str]:
@@ -105,7 +181,9 @@ def test_kernel_that_caches_outputs_fails_the_inputs_rule(kept: int, sets: int) 
     assert (seen.elements, len(seen.new.samples_us)) == (1, MOST_ROUNDS)
     passed, text = verdict_on(replace(seen, elements=1 << 20))
     assert not passed
-    assert text.startswith("A call on new inputs takes 5 times as long as a call on inputs that were timed before")
+    assert text.startswith(
+        "In process 1, a call on new inputs takes 5 times as long as a call on inputs that were timed"
+    )
 
 
 @pytest.mark.parametrize("sets", [1, 16])
@@ -135,7 +213,7 @@ def test_policy_sets_the_ratio_at_which_unsteady_samples_are_conclusive() -> Non
     open_verdict = judged(seen)
     assert (open_verdict.promote, open_verdict.refuted) == (False, None)
     passed, text = verdict_on(seen, noisy_repeat_factor=1.2)
-    assert not passed and text.startswith("A call on new inputs takes")
+    assert not passed and text.startswith("In process 1, a call on new inputs takes")
 
 
 def test_every_buffer_set_is_filled_from_a_separate_array() -> None:
@@ -162,15 +240,11 @@ def test_repetition_check_at_its_time_limit_takes_the_minimum_number_of_rounds()
     assert len(found(lambda x: 1.0, sets=2, budget_s=0.0).known.samples_us) == LEAST_ROUNDS
 
 
-BUSY = Timing(samples_us=(1.0, 5.0, 9.0) * 4)
-STEADY = Timing(samples_us=(1.0,) * 12)
-
-
 @pytest.mark.parametrize(
     ("new", "known", "passed", "conclusive"),
     [
         pytest.param(Timing(samples_us=(5.0,) * 12), STEADY, False, True, id="clearly slower"),
-        pytest.param(BUSY, STEADY, False, False, id="interval contains the limit"),
+        pytest.param(BUSY, STEADY, True, True, id="fastest samples are equal on a busy machine"),
         pytest.param(Timing(samples_us=(2.0, 2.3, 2.8) * 4), STEADY, False, False, id="slower on a busy machine"),
         pytest.param(Timing(samples_us=(4.0, 5.0, 6.0) * 4), STEADY, False, True, id="slower by more than the noise"),
         pytest.param(Timing(samples_us=(1.0, 1.2, 3.0) * 4), STEADY, True, True, id="noisy but within the limit"),
@@ -182,7 +256,7 @@ def test_busy_machine_leaves_the_inputs_rule_undecided(
     seen = Repetition(new=new, known=known, elements=1 << 20)
     (rule,) = (each for each in judged(seen).rules if each.name == "inputs")
     assert (rule.passed, rule.conclusive) == (passed, conclusive)
-    assert ("Search again while fewer other programs run" in rule.text) is not conclusive
+    assert ("search again while the machine is idle" in rule.text) is not conclusive
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,7 @@ class Confirmation:
             rounds=min(policy.process_samples if beside else policy.baseline_samples, policy.confirm_samples),
             baselines=not beside and against is not None,
             only=None if beside else against,
+            new_inputs="challenger",
             inputs=-(-policy.judged_inputs // max(1, policy.confirm_processes - 1)),
             budget_s=budget_s(self._work),
             policy=policy,
@@ -206,7 +207,8 @@ class Confirmation:
             raise TroubleError(
                 f"baseline {against}: {compared.unavailable.get(against, 'reference.py no longer returns it')}"
             )
-        return Repeat(challenger=compared.series["challenger"], other=other), compared.answers["challenger"]
+        repeat = Repeat(challenger=compared.series["challenger"], other=other, repetition=compared.repetition)
+        return repeat, compared.answers["challenger"]
 
     def _draws(self, process: int) -> tuple[int, ...]:
         """Return the numbers that a process appends to the seeds of its inputs.

@@ -14,6 +14,7 @@ from workers.measure.baselines import Baselines, prepare_baselines
 from workers.measure.bench import Bench
 from workers.measure.buffers import Mode
 from workers.measure.checks.new_inputs import judge_again, judge_further
+from workers.measure.checks.repeated_inputs import repeated_inputs
 from workers.measure.checks.skipped_work import changing_inputs, skipped_work
 from workers.measure.power import CONFIRM_SPANS
 from workers.measure.timing import fitting_rounds, interleave
@@ -69,6 +70,11 @@ def compare(bench: Bench, request: Compare) -> Compared:
             found = skipped_work(bench, chosen[name], timed, look=look_on, moment=moment, request=request)
         with seconds.of("changing inputs"):
             found = changing_inputs(bench, chosen[name], found, moment)
+    repetition = None
+    if (name := request.new_inputs) is not None:
+        with seconds.of("new inputs"):
+            timed = moment.timing(samples[name], timers[name].calls)
+            repetition = repeated_inputs(bench, chosen[name], timed, moment=moment, policy=request.policy)
     with seconds.of("further inputs"):
         if (name := request.series.get("challenger")) is not None and request.inputs:
             judge_further(bench, bench.candidates[name], output_checks[name], request.inputs)
@@ -83,6 +89,7 @@ def compare(bench: Bench, request: Compare) -> Compared:
         baselines={name: moment.timing(samples[name], timer.calls) for name, timer in baselines.timers.items()},
         unavailable=baselines.unavailable,
         overwrite_check=found,
+        repetition=repetition,
         answers=answers,
         environment={**bench.session.environment(), **bench.proofs},
         seconds=seconds.taken,

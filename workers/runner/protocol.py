@@ -15,7 +15,7 @@ from evo.promotion.policy import Policy
 from evo.trial import Value
 from evo.trial.objective import Objective
 from evo.trial.outcome import CaseError, Outcome
-from evo.trial.results import OutputChecks, OverwriteCheck
+from evo.trial.results import OutputChecks, OverwriteCheck, Repetition
 from evo.trial.timing import Bars, Timing
 from workers.build.kernel import KernelFile
 
@@ -177,6 +177,8 @@ class Compare:
         baselines: True to time baselines.
         only: name of the only baseline to time. If None, all baselines are timed.
         overwrite_check: name of the series that the overwrite check examines, or None.
+        new_inputs: name of the series whose kernel is also timed on new inputs, or None. The overwrite check includes
+            this comparison.
         policy: limits of the overwrite check, and minimum number of rounds.
         inputs: maximum number of new inputs on which the challenger is verified after the rounds, if time permits.
         budget_s: time for the rounds in seconds. Baselines that would exceed it are omitted. If only baselines are
@@ -189,6 +191,7 @@ class Compare:
     budget_s: float
     only: str | None = None
     overwrite_check: str | None = None
+    new_inputs: str | None = None
     inputs: int = 0
     policy: Policy = field(default_factory=Policy)
     kind: Literal["compare"] = "compare"
@@ -250,6 +253,7 @@ class Compared:
         baselines: samples by name of the baseline.
         unavailable: reasons why other baselines were not timed, by name of the baseline.
         overwrite_check: result of the overwrite check, or None if it was not requested.
+        repetition: times on new and known inputs. None if they were not requested, or if the kernel has no inputs.
         answers: results of the output checks, by name of the candidate. Candidates with wrong outputs are also timed.
         seconds: durations of the steps of the comparison in seconds, in order.
     """
@@ -258,6 +262,7 @@ class Compared:
     baselines: Mapping[str, Timing] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
     overwrite_check: OverwriteCheck | None = None
+    repetition: Repetition | None = None
     answers: Mapping[str, OutputChecks] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)

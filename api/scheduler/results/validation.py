@@ -129,8 +129,8 @@ def _check_rounds(report: ConfirmReport) -> None:
         raise InvalidInput("report.answers.wrong", "must be at least 0, and at most the number of checked outputs")
     if report.overwrite_check is not None:
         _check_as_many("report.overwrite_check", [report.overwrite_check.answered, report.overwrite_check.poisoned])
-        if (repetition := report.overwrite_check.repetition) is not None:
-            _check_as_many("report.overwrite_check.repetition", [repetition.new, repetition.known])
+    for where, timings in _input_timings(report):
+        _check_as_many(where, list(timings.values()))
     _check_repeats(report)
 
 
@@ -195,9 +195,10 @@ def _timings(report: Report) -> Iterator[tuple[str, Timing]]:
             if report.overwrite_check is not None:
                 yield "report.overwrite_check.answered", report.overwrite_check.answered
                 yield "report.overwrite_check.poisoned", report.overwrite_check.poisoned
-                if (repetition := report.overwrite_check.repetition) is not None:
-                    yield "report.overwrite_check.repetition.new", repetition.new
-                    yield "report.overwrite_check.repetition.known", repetition.known
+                if (repeated := report.overwrite_check.repeated) is not None:
+                    yield "report.overwrite_check.repeated", repeated
+            for where, timings in _input_timings(report):
+                yield from ((f"{where}.{name}", timing) for name, timing in timings.items())
             for index, repeat in enumerate(report.repeats):
                 yield f"report.repeats.{index}.challenger", repeat.challenger
                 if repeat.other is not None:
@@ -205,6 +206,19 @@ def _timings(report: Report) -> Iterator[tuple[str, Timing]]:
         case AblateReport():
             for index, each in enumerate(report.changes):
                 yield from _ablated_timings(f"report.changes.{index}", each)
+
+
+def _input_timings(report: ConfirmReport) -> Iterator[tuple[str, dict[str, Timing]]]:
+    """Yield the location of each comparison of new with repeated inputs in a report, and its timings by name."""
+    first = report.overwrite_check
+    found = {"report.overwrite_check.repetition": None if first is None else first.repetition}
+    found |= {f"report.repeats.{index}.repetition": each.repetition for index, each in enumerate(report.repeats)}
+    for where, calls in found.items():
+        if calls is not None:
+            timings = {"new": calls.new, "known": calls.known, "same": calls.same}
+            yield where, {name: timing for name, timing in timings.items() if timing is not None}
+    if first is not None and (changing := first.changing) is not None:
+        yield "report.overwrite_check.changing", {"different": changing.different, "same": changing.same}
 
 
 def _ablated_timings(where: str, each: Ablated) -> Iterator[tuple[str, Timing]]:

@@ -141,7 +141,7 @@ def _search(
     with screen(out) as shown:
         view = follow(connection, view.id, shown, interrupts)
     ranking = connection.ask(lambda client: client.trials(view.id, sort="rank", limit=1)).items
-    return Result(search=view, best=next((each for each in ranking if each.time_us and each.source != "refuted"), None))
+    return Result(search=view, best=next((each for each in ranking if each.has_valid_time), None))
 
 
 def _report(mission: "Mission", results: "list[Result]", findings: "list[Finding]") -> str:

@@ -130,7 +130,7 @@ def progress(as_json: bool) -> Console:
 
 def _report(out: Console, connection: Connection, view: SearchView, where: ServiceRef, family: str) -> None:
     ranking = connection.ask(lambda client: client.trials(view.id, sort="rank", limit=RANKS)).items
-    measured = [trial for trial in ranking if trial.time_us is not None and trial.source != "refuted"]
+    measured = [trial for trial in ranking if trial.has_valid_time]
     joint = view.objective.second is not None
     front = connection.ask(lambda client: client.front(view.id)) if joint else ()
     print_report(out, view, measured, where.options, family, front=front)

@@ -238,7 +238,7 @@ class _Conductor:
 
     def _best(self, view: SearchView, count: int) -> list[Config]:
         trials = self._session.connection.ask(lambda client: client.trials(view.id, sort="rank", limit=count)).items
-        return [dict(trial.config) for trial in trials if trial.time_us is not None and trial.source != "refuted"]
+        return [dict(trial.config) for trial in trials if trial.has_valid_time]
 
     def _own_budget(self) -> dict[str, float]:
         """Return the budget of each search, which is the budget of the whole suite.

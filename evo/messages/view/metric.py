@@ -88,7 +88,7 @@ def weighed(
     both = [Metric.parse(each, field) for each in ((TIME, *metrics) if len(metrics) == 1 else metrics)]
     if both[0].text == both[1].text:
         raise InvalidInput(field, f"`{both[0].text}` is compared with itself; use another expression")
-    valid = [trial for trial in trials if trial.time_us is not None and trial.source != "refuted"]
+    valid = [trial for trial in trials if trial.has_valid_time]
     figures = [(trial, _figures(trial, problem)) for trial in valid]
     known = sorted({name for _, each in figures for name in each})
     if figures:

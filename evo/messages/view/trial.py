@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from evo.messages.view.page import Deferred
-from evo.promotion.leading import Confirmation, Figure, Source, leading_speedup, leading_time
+from evo.promotion.leading import NOT_VALID, Confirmation, Figure, Source, leading_speedup, leading_time
 from evo.trial import Config, quick_cost
 from evo.trial.outcome import Estimated, Outcome
 from evo.trial.results import ConfirmReport, Stages
@@ -38,7 +38,7 @@ class TrialView(Deferred):
     Attributes:
         time_us: time in µs: the confirmed time if this trial or its binary was confirmed, else the median of the quick
             samples in `outcome`, or the estimate.
-        source: source of `time_us` (confirmed, quick or estimated); None if there is no time.
+        source: source of `time_us` (see `Figure`); None if there is no time.
         cost: cost by which trials are ranked, lower is better: under the search's metric if there is one, else the time
             in µs.
         second_cost: cost under the search's second objective; None if the search has only one objective.
@@ -80,6 +80,11 @@ class TrialView(Deferred):
     def time(self) -> Figure | None:
         """The trial's time with its source and interval; None if there is no time."""
         return leading_time(self.time_us, self.confirmed, estimated=isinstance(self.outcome, Estimated))
+
+    @property
+    def has_valid_time(self) -> bool:
+        """True if the trial has a time, and no confirmation found that its kernel is, or may be, invalid."""
+        return self.time_us is not None and self.source not in NOT_VALID
 
     @property
     def quick_cost(self) -> float | None:

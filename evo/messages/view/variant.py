@@ -20,7 +20,8 @@ class FailureView:
     """Trials of a variant that failed in the same way.
 
     Attributes:
-        outcome: kind of outcome; ``refuted`` if a confirmation found a measured kernel invalid.
+        outcome: kind of outcome; ``refuted`` if a confirmation found a measured kernel invalid, and
+            ``doubtful`` if it could not tell.
         count: number of these trials.
         trial, config: number and config of the first of these trials.
         detail: compiler messages, the wrong case, the exceeded limit, or why a confirmation found the kernel invalid.

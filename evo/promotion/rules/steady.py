@@ -43,6 +43,9 @@ def steady_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     )
     if not passed:
         text = f"The challenger becomes slower after many calls. {text}"
+    elif figure > limit:
+        least = f"at least {math.exp(mean.low):.3g} with {policy.skip_confidence:.1%} confidence"
+        text += f" The excess may be noise, because the factor is only {least}."
     return (Rule(name="steady", passed=passed, figure=figure, threshold=limit, text=text),)
 
 

@@ -1,14 +1,20 @@
 """Rules that require all timed calls to do all their work, even if outputs already hold the result or inputs repeat."""
 
+from dataclasses import replace
+
 from evo.promotion.policy import Policy
 from evo.promotion.rules.base import Confirmation, rule
 from evo.promotion.statistics import CONFIDENCE, Interval, order_interval, rounds_ratio
 from evo.promotion.verdict import Rule, change_text
 from evo.text.wording import times_text
-from evo.trial.results import OverwriteCheck
+from evo.trial.results import OverwriteCheck, Repetition
 from evo.trial.timing import Timing
 
 _QUIET = "Search again while fewer other programs run on the machine."
+_EITHER = (
+    "Either the kernel or other programs are the reason: search again while the machine is idle. If the result is the "
+    "same, the kernel is the reason."
+)
 
 
 def rework(check: OverwriteCheck, confidence: float = CONFIDENCE) -> Interval:
@@ -81,39 +87,55 @@ def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 def inputs_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Refuse a kernel that is faster on inputs that it received before, because it may return stored results.
 
-    On a busy machine, calls on new inputs may be slow for other reasons. If the times vary too much, the rule is
-    undecided.
+    Every process is checked. The worst result counts. On a busy machine, calls on new inputs may be slow for other
+    reasons. If the times vary too much, the rule is undecided.
     """
-    check, policy = confirmation.report.overwrite_check, confirmation.policy
-    if check is None or check.repetition is None:
+    report, policy = confirmation.report, confirmation.policy
+    if report.overwrite_check is None or report.overwrite_check.repetition is None:
         return ()
-    repetition, changing = check.repetition, check.changing
-    few = repetition.elements <= policy.few_elements
-    limit = policy.max_repeat_ratio_of_few if few else policy.max_repeat_ratio
-    compared = [("on new inputs takes {} as a call on inputs that were timed before", repetition.new, repetition.known)]
+    first, changing = report.overwrite_check.repetition, report.overwrite_check.changing
+    calls = [first, *(repeat.repetition for repeat in report.repeats)]
+    found = [_repetition_rule(each, number, policy) for number, each in enumerate(calls, 1) if each is not None]
     if changing is not None:
-        text = "whose inputs change between consecutive calls takes {} as a call whose inputs are rewritten unchanged"
-        compared.append((text, changing.different, changing.same))
-    found = [_input_rule(text, slow, fast, limit, policy) for text, slow, fast in compared]
-    return (min(found, key=lambda rule: (rule.passed, not rule.conclusive)),)
+        what = "A call whose inputs change between consecutive calls takes {} as a call whose inputs do not change"
+        limit = _repeat_limit(first, policy)
+        found.append(_input_rule(what, (changing.different, changing.same), limit, policy))
+    return (min(found, key=lambda rule: (rule.passed, not rule.conclusive, -rule.figure)),)
 
 
-def _input_rule(words: str, slow: Timing, fast: Timing, limit: float, policy: Policy) -> Rule:
-    ratio = order_interval(rounds_ratio(slow.samples_us, fast.samples_us), policy.confidence)
-    passed = ratio.estimate <= limit
-    noisy = slow.unsteady or fast.unsteady
-    proved = ratio.low > limit * (policy.noisy_repeat_factor if noisy else 1.0)
+def _repetition_rule(calls: Repetition, process: int, policy: Policy) -> Rule:
+    limit = _repeat_limit(calls, policy)
+    what = f"In process {process}, a call on new inputs takes {{}} as a call on inputs that were timed before"
+    rule = _input_rule(what, (calls.new, calls.known), limit, policy)
+    if calls.unclear and (rule.passed or not rule.conclusive):
+        text = f"In process {process}, calls may do less work if inputs repeat: {calls.unclear}. {_EITHER}"
+        return replace(rule, passed=False, conclusive=False, text=text)
+    return rule
+
+
+def _repeat_limit(calls: Repetition, policy: Policy) -> float:
+    return policy.max_repeat_ratio_of_few if calls.elements <= policy.few_elements else policy.max_repeat_ratio
+
+
+def _input_rule(what: str, timings: tuple[Timing, Timing], limit: float, policy: Policy) -> Rule:
+    """Compare the fastest samples of two timings, of which the second should not be much faster.
+
+    A kernel that stores outputs may use them only in some samples, so that the medians are equal. Other programs only
+    make calls slower, so they change the fastest samples least.
+    """
+    slow, fast = timings
+    ratio = min(slow.samples_us) / min(fast.samples_us)
+    passed, noisy = ratio <= limit, slow.unsteady or fast.unsteady
+    proved = ratio > limit * (policy.noisy_repeat_factor if noisy else 1.0)
     text = (
-        f"A call {words.format(times_text(ratio.estimate, 'long'))} "
-        f"({policy.confidence:.0%}: {ratio.low:.3g} to {ratio.high:.3g}; at most {limit:g} is allowed)."
+        f"{what.format(times_text(ratio, 'long'))} (fastest of {len(slow.samples_us)} samples each; at most "
+        f"{limit:g} is allowed)."
     )
     if proved:
         text += " The challenger does less work if inputs repeat, as in a timed loop."
     elif not passed:
-        text = f"Too noisy to tell whether calls do less work if inputs repeat: a{text[1:]} {_QUIET}"
-    return Rule(
-        name="inputs", passed=passed, figure=ratio.estimate, threshold=limit, text=text, conclusive=passed or proved
-    )
+        text += f" The challenger may do less work if inputs repeat, as in a timed loop. {_EITHER}"
+    return Rule(name="inputs", passed=passed, figure=ratio, threshold=limit, text=text, conclusive=passed or proved)
 
 
 def _text(found: Interval, policy: Policy, *, skips: bool, passed: bool, unclear: str) -> str:
@@ -126,8 +148,7 @@ def _text(found: Interval, policy: Policy, *, skips: bool, passed: bool, unclear
         sure = f"more than {1.0 + policy.max_skipped:g} with {policy.skip_confidence:.1%} confidence"
         return f"{what}: {takes} ({span}; {sure})."
     if unclear:
-        why = "The device was busy with other programs, which may be the reason. Search again while the device is idle"
-        return f"Too noisy to tell whether calls do less work when they are repeated: {unclear}. {why}."
+        return f"Calls may do less work when they are repeated: {unclear}. {_EITHER}"
     what = "Too noisy to tell whether calls do less work if their outputs already hold the expected result"
     allowed = f"at most {policy.max_rework:g} is allowed, and an interval up to {policy.max_rework_bound:g}"
     return f"{what}: {takes} ({span}; {allowed}). {_QUIET}"

@@ -75,20 +75,6 @@ class Profiled:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repeat:
-    """The comparison of a confirmation, repeated in one more fresh process.
-
-    Entry i of both series was taken in round i.
-
-    Attributes:
-        other: times of the kernel that the challenger is compared with, None if there is no such kernel.
-    """
-
-    challenger: Timing
-    other: Timing | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Repetition:
     """Times of the challenger on new and on repeated inputs. Entry i of each series was taken in round i.
 
@@ -97,12 +83,32 @@ class Repetition:
         known: times of calls on inputs with which the kernel was timed before.
         elements: total number of elements of all inputs of one call.
         same: times of the same number of calls, all on one buffer set. None in reports of older versions.
+        unclear: message if calls on new inputs were slower than the limit allows, relative to the timed rounds of the
+            same process, but other programs may be the reason; else empty.
     """
 
     new: Timing
     known: Timing
     elements: int
     same: Timing | None = None
+    unclear: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeat:
+    """The comparison of a confirmation, repeated in one more fresh process.
+
+    Entry i of both series was taken in round i.
+
+    Attributes:
+        other: times of the kernel that the challenger is compared with, None if there is no such kernel.
+        repetition: times of the challenger on new and repeated inputs. None if the kernel has no inputs, and in reports
+            of older versions.
+    """
+
+    challenger: Timing
+    other: Timing | None
+    repetition: Repetition | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,23 +3,82 @@
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from evo.promotion.policy import Policy
 from evo.trial.results import Repetition
 from evo.trial.timing import Timing
 from workers.backends import Buffers, HostSession, Timer
-from workers.measure.bench import Bench, Candidate
+from workers.measure.bench import Bench, Candidate, require_undamaged
 from workers.measure.checks.overwrite import MIXED_SETS, mixed_sets
-from workers.measure.checks.repetition import USUAL_SETS, repetition, separate_sets, series_sets, sets_of_gpu
-from workers.measure.checks.suspicion import cache_sizes, most_disagreement
+from workers.measure.checks.repetition import (
+    LEAST_ROUNDS,
+    USUAL_SETS,
+    repetition,
+    separate_sets,
+    series_sets,
+    sets_of_gpu,
+)
+from workers.measure.checks.suspicion import Suspicion, cache_sizes, most_disagreement, recognition, repeat_check
 from workers.measure.family.expected_output import Arrays
 from workers.measure.timing import Moment
 
 _NEW = 0x6E
 """Number that is appended to the seed of the process, for new inputs."""
 
-_REPETITION_S = 0.5
-"""Seconds that a process may spend on calls on new and known inputs, including drawing the inputs."""
+_REPETITION_S, _LATER_S = 0.5, 0.2
+"""Seconds that the first process and each later process may spend on calls on new and known inputs, including drawing
+the inputs.
+"""
+
+_LATER_ROUNDS = 3
+"""Minimum number of rounds in a process after the first."""
+
+
+def repeated_inputs(
+    bench: Bench, candidate: Candidate, timed: Timing, *, moment: Moment, policy: Policy
+) -> Repetition | None:
+    """Check, in a process after the first, that the kernel does not recognise the inputs of the timed rounds.
+
+    Return the samples, or None if the kernel has no inputs.
+
+    Args:
+        timed: samples of the timed rounds of this process.
+
+    Raises:
+        WrongAnswerError: the kernel recognises its inputs, or damages memory.
+    """
+    if not bench.buffers.nominal.inputs_of(candidate.arguments):
+        return None
+    sets, _ = separate_buffers(bench, candidate)
+
+    def check() -> Repetition:
+        return repetition_of(bench, candidate, sets, moment, timed.median_us, budget_s=_LATER_S, least=_LATER_ROUNDS)
+
+    suspicion_of = partial(recognised, bench, candidate, timed=timed, policy=policy)
+    found: Repetition = repeat_check(check, suspicion_of, lambda calls: (timed, calls.known, calls.same))
+    where = "launches on new inputs"
+    bench.require_nothing_left(where)
+    for each in (sets[0], sets[-1]):
+        require_undamaged(each, where)
+    return found
+
+
+def recognised(
+    bench: Bench, candidate: Candidate, found: Repetition, *, timed: Timing, policy: Policy
+) -> Suspicion | None:
+    """Return a suspicion if the kernel recognises the inputs of the timed rounds, else None.
+
+    Calls on new inputs may take longer than timed calls, because they load separate buffers. The limit allows for that
+    (`time_limit`), and for branch predictors (`max_repeat_ratio_of_few`). On a GPU, this comparison is not made,
+    because series of few launches take longer per launch than the timed rounds.
+    """
+    if not isinstance(bench.session, HostSession):
+        return None
+    limit = time_limit(bench, candidate, found.new, timed, policy, shared_inputs=False)
+    if found.elements <= policy.few_elements:
+        limit = max(limit, policy.max_repeat_ratio_of_few)
+    return recognition(found, timed, limit)
 
 
 def separate_buffers(bench: Bench, candidate: Candidate) -> tuple[Sequence[Buffers], Timer]:
@@ -33,16 +92,25 @@ def separate_buffers(bench: Bench, candidate: Candidate) -> tuple[Sequence[Buffe
 
 
 def repetition_of(
-    bench: Bench, candidate: Candidate, sets: Sequence[Buffers], moment: Moment, call_us: float
-) -> Repetition | None:
-    """Return the result of the repetition check, or None if the kernel has no inputs.
+    bench: Bench,
+    candidate: Candidate,
+    sets: Sequence[Buffers],
+    moment: Moment,
+    call_us: float,
+    *,
+    budget_s: float = _REPETITION_S,
+    least: int = LEAST_ROUNDS,
+) -> Repetition:
+    """Return the samples of the repetition check of a kernel with inputs.
 
-    `call_us` is the duration of a call in µs. Afterwards, the buffer sets contain the first timed inputs.
+    Afterwards, the buffer sets contain the first timed inputs.
+
+    Args:
+        call_us: duration of a call in µs.
+        budget_s, least: time limit in seconds, and minimum number of rounds.
     """
     arguments, plan, drawn = candidate.arguments, bench.terms.cases[0], itertools.count()
     known = bench.buffers.timed[0].inputs_of(arguments)
-    if not known:
-        return None
 
     def draw() -> Arrays:
         inputs = bench.reference.draw(plan, (*bench.terms.seed, _NEW, next(drawn)))
@@ -50,7 +118,7 @@ def repetition_of(
 
     chosen = sets[: number_of_sets(bench, sets[0].bytes_held, series_sets(call_us))]
     turn, again = _rotating(bench, candidate, chosen, len(chosen)), _rotating(bench, candidate, chosen[:1], len(chosen))
-    found = repetition(turn, again, chosen, known=known, draw=draw, moment=moment, budget_s=_REPETITION_S)
+    found = repetition(turn, again, chosen, known=known, draw=draw, moment=moment, budget_s=budget_s, least=least)
     contents = bench.buffers.contents(arguments)
     for each in chosen:
         each.renew(known)

@@ -83,6 +83,7 @@ def repetition(
     draw: Callable[[], Arrays],
     moment: Moment,
     budget_s: float,
+    least: int = LEAST_ROUNDS,
 ) -> Repetition:
     """Return samples of calls on new inputs, on known inputs and on a single buffer set, in interleaved rounds.
 
@@ -91,7 +92,7 @@ def repetition(
         again: timer that calls the kernel the same number of times on the first of `sets`.
         known: inputs on which the kernel was timed.
         draw: function that returns new inputs of the same distribution.
-        budget_s: seconds after which no new round begins. The first `LEAST_ROUNDS` rounds always begin.
+        budget_s: seconds after which no new round begins. The first `least` rounds always begin.
     """
     blank, began_s = sets[0].sibling(), time.monotonic()
     taken: dict[str, list[float]] = {"new": [], "known": [], "same": []}
@@ -105,7 +106,7 @@ def repetition(
     before, repeated = ([_copy(known) for _ in sets] for _ in range(2))  # like new inputs, in separate arrays
     with undisturbed():
         for index in range(MOST_ROUNDS):
-            if index >= LEAST_ROUNDS and time.monotonic() - began_s > budget_s:
+            if index >= least and time.monotonic() - began_s > budget_s:
                 break
             contents = {"new": [draw() for _ in sets], "known": repeated, "same": repeated}
             for name in ("new", "same", "known") if index % 2 else ("known", "same", "new"):

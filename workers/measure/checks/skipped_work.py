@@ -18,7 +18,13 @@ from workers.measure.checks.contents import HELD_BACK
 from workers.measure.checks.long_runs import judge_long_runs
 from workers.measure.checks.overtaken import changing, judge_overtaken
 from workers.measure.checks.overwrite import judge_mixed, overwrite_check, ring_sets
-from workers.measure.checks.repeated_inputs import number_of_sets, repetition_of, separate_buffers, time_limit
+from workers.measure.checks.repeated_inputs import (
+    number_of_sets,
+    recognised,
+    repetition_of,
+    separate_buffers,
+    time_limit,
+)
 from workers.measure.checks.suspicion import (
     SHORT_ROUNDS,
     Suspicion,
@@ -64,7 +70,14 @@ def skipped_work(
         WrongAnswerError: the kernel skips work in repeated or timed calls, or outputs are wrong.
     """
     check = partial(_overwrite_check, bench, candidate, timed.calls_per_sample, look, moment=moment, request=request)
-    return repeat_check(check, partial(_disagreement, bench, candidate, timed=timed, policy=request.policy), timed)
+    suspicion_of = partial(_disagreement, bench, candidate, timed=timed, policy=request.policy)
+    found: OverwriteCheck = repeat_check(check, suspicion_of, partial(_equal_calls, timed))
+    return found
+
+
+def _equal_calls(timed: Timing, found: OverwriteCheck) -> list[Timing | None]:
+    calls = found.repetition
+    return [timed, found.repeated, found.poisoned, *([] if calls is None else [calls.known, calls.same])]
 
 
 def changing_inputs(bench: Bench, candidate: Candidate, found: OverwriteCheck, moment: Moment) -> OverwriteCheck:
@@ -134,7 +147,8 @@ def _overwrite_check(
         judged = judge_long_runs(*common, look=look, calls=calls, rng=rng, budget_s=_RUNS_S)
         bench.proofs["calls on other inputs in long runs"] = f"{judged} outputs verified"
     call_us = (found.repeated or found.answered).median_us
-    found = replace(found, repetition=repetition_of(bench, candidate, mixed, moment, call_us))
+    if bench.buffers.nominal.inputs_of(candidate.arguments):
+        found = replace(found, repetition=repetition_of(bench, candidate, mixed, moment, call_us))
     bench.require_nothing_left("launches on outputs that were overwritten")
     for each in (sets[0], sets[-1]):
         require_undamaged(each, "launches on outputs that were overwritten")
@@ -153,6 +167,7 @@ def _disagreement(
     if (calls := found.repetition) is not None:
         limit = time_limit(bench, candidate, calls.known, calls.same, policy, shared_inputs=False)
         suspicions.append(disagreement(calls.known, calls.same, limit, confidence, what="inputs and outputs"))
+        suspicions.append(recognised(bench, candidate, calls, timed=timed, policy=policy))
     return max(filter(None, suspicions), key=lambda each: each.proved, default=None)
 
 

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import CONFIDENCE, order_interval, rounds_ratio
 from evo.text.wording import times_text
-from evo.trial.results import OverwriteCheck
+from evo.trial.results import OverwriteCheck, Repetition
 from evo.trial.timing import Timing
 from workers.build.kernel import Argument
 from workers.measure.verify import WrongAnswerError
@@ -134,6 +135,29 @@ def _suspicion(slow: Timing, fast: Timing, limit: float, confidence: float, text
     return Suspicion(text=text, proved=ratio.low > limit)
 
 
+def recognition(found: Repetition, timed: Timing, limit: float) -> Suspicion | None:
+    """Return a suspicion if calls on new inputs take far longer than the calls of the timed rounds, else None.
+
+    A kernel that stores outputs must compute the outputs of new inputs, whatever it detects. It is therefore much
+    faster in the timed rounds, even if it uses its stored outputs only in some calls or processes. The fastest sample
+    on new inputs is used, because other programs can only make calls slower.
+
+    Args:
+        found: samples of calls on new and on known inputs.
+        timed: samples of the timed rounds.
+        limit: maximum allowed ratio of the two times. The suspicion is proved if calls on a single buffer set, in the
+            same rounds as the calls on new inputs, exceed it as well. Otherwise, the machine may have become slower.
+    """
+    new_us, timed_us = min(found.new.samples_us), timed.median_us
+    if new_us <= limit * timed_us:
+        return None
+    text = (
+        f"a call takes {timed_us:.3g} µs in the timed rounds, but {new_us:.3g} µs on new inputs: "
+        f"{times_text(new_us / timed_us, 'long')}, and at most {limit:.3g} is allowed"
+    )
+    return Suspicion(text=text, proved=found.same is not None and new_us > limit * min(found.same.samples_us))
+
+
 def short_batch(timed: Timing, other: Timing) -> int:
     """Return a batch length, in calls, that is clearly shorter than a sample of the timed rounds.
 
@@ -170,16 +194,22 @@ def unsteady(timings: Iterable[Timing | None]) -> bool:
     return any(each is not None and each.unsteady for each in timings)
 
 
+Check = TypeVar("Check", OverwriteCheck, Repetition)
+"""Result of a check for skipped work."""
+
+
 def repeat_check(
-    check: Callable[[], OverwriteCheck], suspicion_of: Callable[[OverwriteCheck], Suspicion | None], timed: Timing
-) -> OverwriteCheck:
+    check: Callable[[], Check],
+    suspicion_of: Callable[[Check], Suspicion | None],
+    equal: Callable[[Check], Iterable[Timing | None]],
+) -> Check:
     """Run a check for skipped work until its result is not suspicious, at most `LOOKS` times. Return the last result.
 
     If every result is suspicious, but noise may be the reason, the attribute `unclear` of the returned result is set.
 
     Args:
         suspicion_of: function that returns the suspicion that a result raises, or None.
-        timed: samples of the timed rounds.
+        equal: function that returns series of equal calls. If they vary much, other programs used the device.
 
     Raises:
         WrongAnswerError: every result proved the suspicion, although the times of equal calls are stable.
@@ -190,8 +220,6 @@ def repeat_check(
         if (suspicion := suspicion_of(found)) is None:
             return found
         suspicions.append(suspicion)
-    calls = found.repetition
-    equal = [timed, found.repeated, found.poisoned, *([] if calls is None else [calls.known, calls.same])]
-    if all(each.proved for each in suspicions) and not unsteady(equal):
+    if all(each.proved for each in suspicions) and not unsteady(equal(found)):
         raise WrongAnswerError(suspicions[-1].text)
     return replace(found, unclear=suspicions[-1].text)
