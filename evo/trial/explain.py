@@ -150,6 +150,8 @@ LONGEST_LINE = 400
 
 _FOLDER = re.compile(r"(?<![\w.])/(?:[\w.+@-]+/)+")
 _ERROR = re.compile(r"\berror\b|\bundefined reference\b", re.IGNORECASE)
+_WARNING = re.compile(r"\bwarning\b[^:]{0,16}:", re.IGNORECASE)
+"""Matches a warning of GCC, clang and nvcc, e.g. ``warning: …`` and ``warning #177-D: …``."""
 
 
 def failure_text(outcome: Outcome) -> str | None:
@@ -180,6 +182,24 @@ def error_lines(log: str, count: int = ERROR_LINES) -> str:
     chosen = [lines[index] for index in kept if index < len(lines)] or lines
     short = [line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…" for line in chosen]
     return first_lines("\n".join(short), count)
+
+
+def output_start(log: str, count: int, remedy: str) -> str:
+    """Return at most `count` lines of a compiler's output, from its first error or, without errors, its first warning.
+
+    Args:
+        remedy: text that follows the numbers of omitted lines and of warnings, and states how to see all lines.
+    """
+    lines = log.strip().splitlines()
+    if len(lines) <= count:
+        return "\n".join(lines)
+    found = (index for pattern in (_ERROR, _WARNING) for index, line in enumerate(lines) if pattern.search(line))
+    start = next(found, 0)
+    shown = lines[start : start + count]
+    omitted = count_text(len(lines) - len(shown), "more line")
+    warnings = sum(_WARNING.search(line) is not None for line in lines)
+    counted = f"{omitted}, {count_text(warnings, 'warning')} in all" if warnings else omitted
+    return "\n".join([*shown, f"… {counted}; {remedy}"])
 
 
 def _case_text(case: CaseError) -> str:

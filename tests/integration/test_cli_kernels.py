@@ -274,6 +274,19 @@ def test_measure_command_prints_why_a_config_fails(
     assert said in told.out
 
 
+def test_measure_command_shortens_the_output_of_the_compiler_unless_asked(line: CommandLine, tmp_path: Path) -> None:
+    many = "\n".join(f'    int unused{number} = "text";' for number in range(9))
+    family = str(broken(tmp_path, ("    for (int i = 0;", f"{many}\n    for (int i = 0;")))
+    short = line.measure(family, "--problem", "N=77", "--no-baselines")
+    assert short.code == 0, short.err
+    lines = short.out.splitlines()
+    first = next(index for index, text in enumerate(lines) if "compiler output: " in text)
+    assert "warning: " in lines[first]
+    assert re.fullmatch(r"… \d+ more lines, 9 warnings in all; --compiler-output prints all", lines[first + 3])
+    whole = line.measure(family, "--problem", "N=77", "--no-baselines", "--compiler-output")
+    assert whole.out.count("warning: ") == 9 and "more lines" not in whole.out
+
+
 def test_report_of_a_search_without_measurements_shows_an_example_failure(
     line: CommandLine, policy: Path, searched: Ended, tmp_path: Path
 ) -> None:

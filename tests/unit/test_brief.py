@@ -10,7 +10,7 @@ from evo.family.description import describe_operand, signature
 from evo.messages.view import BestView, BriefView, FailureView, TriedView, VariantSource, VariantView
 from evo.report.brief import CHARACTERS_PER_TOKEN, MOST_TOKENS, brief_markdown
 from evo.search.unexplored import BINARY, CUDA, C, unexplored
-from evo.trial.explain import error_lines, failure_text
+from evo.trial.explain import error_lines, failure_text, output_start
 from evo.trial.outcome import CompileFailed, Measured
 from evo.trial.timing import Timing
 from workers.build.kernel import PTX
@@ -224,3 +224,16 @@ def test_compiler_output_in_a_brief_is_reduced_to_errors_without_folder_names() 
 
 def test_successful_variant_has_no_failure_text() -> None:
     assert failure_text(Measured(timing=Timing(samples_us=(1.0, 1.0)))) is None
+
+
+def test_shortened_compiler_output_starts_at_the_first_error_or_else_the_first_warning() -> None:
+    notes = [f"k.c: note {number}" for number in range(5)]
+    warned = "\n".join([*notes, "k.cu(3): warning #177-D: unused", "int a;", "ld: warning: no stack", *notes])
+    assert output_start(warned, 2, "see the log").splitlines() == [
+        "k.cu(3): warning #177-D: unused",
+        "int a;",
+        "… 11 more lines, 2 warnings in all; see the log",
+    ]
+    assert output_start(f"{warned}\nk.c:9: error: bad", 2, "").splitlines()[0] == "k.c:9: error: bad"
+    assert output_start("\n".join(notes), 4, "see the log").splitlines()[-1] == "… 1 more line; see the log"
+    assert output_start(warned, 20, "see the log") == warned

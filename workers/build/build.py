@@ -79,7 +79,7 @@ class Built:
         binary: binary of the kernel for the searched problem.
         ptx: PTX of the kernel for the searched problem.
         headers: paths of the files that `source` includes, by their names in an export.
-        log: output of the compiler for all cases.
+        log: output of the compiler for all cases, without repetitions.
         resources: resources that the kernel for the searched problem uses. Also set if the config exceeds a limit.
         mechanisms: hardware features that the kernel for the searched problem uses, and the problem fields over which
             its blocks are distributed.
@@ -221,7 +221,7 @@ class _Build:
             binary=nominal.artefact.binary if nominal else None,
             ptx=nominal.artefact.ptx if nominal else None,
             headers=nominal.headers if nominal else {},
-            log="\n".join(filter(None, self.logs)),
+            log="\n".join(filter(None, dict.fromkeys(self.logs))),
             resources=self.used,
             mechanisms=() if refusal or nominal is None else (*mechanisms(nominal.artefact), *self._distribution()),
             render_s=self.spent_s["render"],

@@ -73,6 +73,12 @@ def measure(
     threads: Threads = 1,
     any_order: AnyOrder = False,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed of the inputs.")] = 0,
+    compiler_output: Annotated[
+        bool,
+        typer.Option(
+            "--compiler-output", help="Print all lines of the compiler's output, not only its first error or warning."
+        ),
+    ] = False,
     baselines: Annotated[bool, typer.Option(help="Also time the family's baselines, for comparison.")] = True,
     as_json: Json = False,
 ) -> None:
@@ -120,7 +126,7 @@ def measure(
         print_json({**vars(evaluated.report), **beside})
     else:
         limit = device_roofline(chosen, package.family.work(candidate.problem), objective)
-        print_climb(out, evaluated, cache, limit)
+        print_climb(out, evaluated, cache, limit, whole_log=compiler_output)
     if not isinstance(outcome := evaluated.report.outcome, Measured):
         _print_undecided(family, f"{detail_text(outcome)} {evaluated.trouble or ''}")
     sound = isinstance(evaluated.report.outcome, Measured) and evaluated.doubt is None

@@ -19,8 +19,8 @@ from evo.text.wording import (
     significant,
     time_text,
 )
-from evo.trial.explain import detail_text, first_lines, worst_cases
-from evo.trial.outcome import CaseError, Measured, WrongAnswer
+from evo.trial.explain import detail_text, output_start, worst_cases
+from evo.trial.outcome import CaseError, CompileFailed, Measured, WrongAnswer
 from evo.trial.results import BaselineReport, Stages
 from evo.trial.timing import Timing
 from workers.build.build import Built
@@ -44,10 +44,23 @@ def steps(*, lines: bool) -> Iterator[Callable[[str], None]]:
         yield lambda words: status.update(Text(f"{words} …"))
 
 
-def print_climb(out: Console, evaluated: EvaluatedConfig, cache: str, roofline: Roofline | None) -> None:
-    """Print every step of a measurement, up to the step at which the config failed."""
+WARNING_LINES = 3
+"""Maximum number of lines of the output of a successful compilation."""
+
+ERROR_LINES = 12
+"""Maximum number of lines of the output of a failed compilation."""
+
+
+def print_climb(
+    out: Console, evaluated: EvaluatedConfig, cache: str, roofline: Roofline | None, *, whole_log: bool = False
+) -> None:
+    """Print every step of a measurement, up to the step at which the config failed.
+
+    Args:
+        whole_log: True to print all lines of the compiler's output, False to print its first error or warning.
+    """
     report, built = evaluated.report, evaluated.built
-    _print_build(out, built, report.stages)
+    _print_build(out, built, report.stages, whole_log=whole_log)
     for case, reason in built.uncovered.items():
         _step(out, "", None, f"case {case} is not covered: {reason}")
     outcome = report.outcome
@@ -65,22 +78,29 @@ def print_climb(out: Console, evaluated: EvaluatedConfig, cache: str, roofline: 
             _print_baselines(out, evaluated.baselines, outcome.timing)
         _print_environment(out, report.environment)
         return
-    _step(out, "outcome", False, f"{outcome_text(outcome.kind)}: {detail_text(outcome)}")
+    detail = detail_text(outcome)
+    if isinstance(outcome, CompileFailed):
+        detail = _compiler_output(outcome.log, ERROR_LINES, whole=whole_log)
+    _step(out, "outcome", False, f"{outcome_text(outcome.kind)}: {detail}")
     if evaluated.trouble is not None:
         _step(out, "reference", False, evaluated.trouble)
 
 
-def _print_build(out: Console, built: Built, stages: Stages) -> None:
+def _print_build(out: Console, built: Built, stages: Stages, *, whole_log: bool) -> None:
     if built.source is not None:
         lines = count_text(len(built.source.splitlines()), "line")
         _step(out, "render", True, f"{lines} in {_seconds(stages.render_s)}")
     if built.binary is not None:
         _step(out, "compile", True, f"{len(built.binary) / 1024:.0f} KiB in {_seconds(stages.compile_s)}")
     if built.log and built.refusal is None:
-        _step(out, "", None, f"compiler output: {first_lines(built.log)}")
+        _step(out, "", None, f"compiler output: {_compiler_output(built.log, WARNING_LINES, whole=whole_log)}")
     if built.resources:
         figures = ", ".join(f"{name} {significant(value)}" for name, value in built.resources.items())
         _step(out, "resources", True, figures)
+
+
+def _compiler_output(log: str, count: int, *, whole: bool) -> str:
+    return log.strip() if whole else output_start(log, count, "--compiler-output prints all")
 
 
 def _print_cases(out: Console, cases: tuple[CaseError, ...], seconds: float) -> None:
