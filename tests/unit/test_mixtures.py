@@ -55,6 +55,18 @@ def test_mixture_replaces_one_element_with_the_most_extreme_value_of_all_cases()
         assert found[name][changed] == extreme
 
 
+@pytest.mark.parametrize("infinite", [0, 3, 500])
+def test_slightly_changed_elements_are_finite(infinite: int) -> None:
+    nominal = normal(1)
+    nominal[:, COLUMNS - infinite :] = -np.inf
+    found = mixtures_of(nominal, normal(2))
+    for name, fraction in (("elements near known ones", 0.9), ("a few elements near known ones", 0.0)):
+        changed = found[name] != nominal
+        assert changed.sum() > fraction * np.isfinite(nominal).sum()
+        assert np.isfinite(nominal[changed]).all()
+        assert np.isfinite(found[name][changed]).all()
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("how", ["halves", "neighbours", "copies"])
 def test_mixtures_preserve_repetitions_within_inputs(how: str, axis: int) -> None:

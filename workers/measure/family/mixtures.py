@@ -38,6 +38,9 @@ the allowed relative error. The outputs for the nominal inputs are therefore wro
 _MOST_CHANGED = 3
 """Maximum number of elements that differ in the mixture with a few different elements."""
 
+KINDS = 6
+"""Maximum number of mixtures."""
+
 _MOST_BYTES = 1 << 27
 """Maximum total size of the inputs in bytes. Drawing and verifying mixtures of larger inputs takes too long."""
 
@@ -153,20 +156,20 @@ def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> N
     flat = found.reshape(-1)
     if flat.size < 2:
         return found
-    values = decoded(flat, dtype).astype(np.float64)
-    finite = np.flatnonzero(np.isfinite(values))
-    signed = bool(finite.size) and values[finite].min() < 0 < values[finite].max()
+    finite, values = _finite(decoded(flat, dtype))
+    signed = bool(values.size) and values.min() < 0 < values.max()
     rows = flat.size // array.shape[-1] if array.ndim > 1 else min(_PIECES, flat.size)
     length = -(-flat.size // rows)
     shares = np.array(_EQUAL_SHARES if length >= _LONG_ROW else _EQUAL_SHARES[:1], np.float32)
     drawn = np.resize(rng.permutation(3 * len(shares)).astype(np.uint8), rows)
-    drawn = np.repeat(drawn, length)[: flat.size]
-    changed = rng.random(flat.size, np.float32) < shares[drawn // 3]
-    kind = np.where(changed, drawn % 3, 3)
-    last = np.maximum.accumulate(np.where(kind == 0, 0, np.arange(flat.size)))
-    flat[:] = flat[last]
-    if finite.size:
-        flat[kind == 1] = flat[rng.choice(finite)]
+    changed = rng.random(flat.size, np.float32) < np.repeat(shares[drawn // 3], length)[: flat.size]
+    kind = np.repeat(drawn % 3, length)[: flat.size]
+    kind[~changed] = 3
+    last = np.arange(flat.size, dtype=np.int32 if flat.size < 1 << 31 else np.int64)
+    last[kind == 0] = 0
+    flat[:] = flat[np.maximum.accumulate(last, out=last)]
+    if values.size:
+        flat[kind == 1] = flat[int(rng.integers(values.size)) if finite is None else rng.choice(finite)]
     if signed:
         zeros = np.flatnonzero(kind == 2)
         flat[zeros] = encoded(np.array([0.0, -0.0], np.float32), dtype)[rng.integers(2, size=zeros.size)]
@@ -180,8 +183,11 @@ def _nearby(array: NDArray[Any], dtype: str, share: float, rng: np.random.Genera
     """
     values = decoded(array, dtype)
     with np.errstate(invalid="ignore"):  # infinite elements stay infinite
-        nearby = values * (1.0 - share * rng.random(array.shape))
-    return encoded(nearby.astype(values.dtype), dtype)
+        kept = rng.random(array.shape)
+        kept *= share
+        np.subtract(1.0, kept, out=kept)
+        kept *= values
+    return encoded(kept.astype(values.dtype), dtype)
 
 
 def _with_few_changed(array: NDArray[Any], dtype: str, share: float, rng: np.random.Generator) -> NDArray[Any]:
@@ -190,14 +196,18 @@ def _with_few_changed(array: NDArray[Any], dtype: str, share: float, rng: np.ran
     Each difference is drawn between `share` times the root mean square of the elements and `share` times their
     Euclidean norm. If a single element differs by the larger value, the relative L2 error of the array is `share`.
     """
-    found, values = array.copy(), decoded(array, dtype).astype(np.float64).reshape(-1)
-    finite = np.flatnonzero(np.isfinite(values))
-    if array.size < 2 or not finite.size:
+    found, values = array.copy(), decoded(array, dtype).reshape(-1)
+    finite, known = _finite(values)
+    if array.size < 2 or not known.size:
         return found
-    chosen = rng.choice(finite, min(finite.size, int(rng.integers(1, _MOST_CHANGED + 1))), replace=False)
-    low, high, scale = values[finite].min(), values[finite].max(), np.sqrt(np.mean(values[finite] ** 2))
+    count = min(known.size, int(rng.integers(1, _MOST_CHANGED + 1)))
+    chosen = rng.choice(known.size if finite is None else finite, count, replace=False)
+    low, high = float(known.min()), float(known.max())
+    squares = known.astype(np.float64)
+    scale = np.sqrt(np.mean(np.square(squares, out=squares)))
     change = share * scale * array.size ** rng.uniform(0.0, 0.5)
-    changed = np.where(values[chosen] + change <= high, values[chosen] + change, values[chosen] - change)
+    before = values[chosen].astype(np.float64)
+    changed = np.where(before + change <= high, before + change, before - change)
     found.reshape(-1)[chosen] = encoded(np.clip(changed, low, high).astype(decoded(array, dtype).dtype), dtype)
     return found
 
@@ -208,10 +218,23 @@ def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] 
     Return None if no element is finite.
     """
     stored = array.reshape(-1)
-    values = decoded(stored, dtype).astype(np.float64) * sign
+    values = decoded(stored, dtype)
+    values = values * np.result_type(values.dtype, np.float32).type(sign)
     values[~np.isfinite(values)] = -np.inf
     index = int(np.argmax(values))
     return (sign * float(values[index]), stored[index]) if np.isfinite(values[index]) else None
+
+
+def _finite(values: NDArray[Any]) -> tuple[NDArray[np.int64] | None, NDArray[Any]]:
+    """Return the indices of the finite elements of a vector, and these elements.
+
+    If all elements are finite, return None and the vector, because the indices of large vectors take much memory.
+    """
+    mask = np.isfinite(values)
+    if mask.all():
+        return None, values
+    indices = np.flatnonzero(mask)
+    return indices, values[indices]
 
 
 def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Generator) -> dict[str, NDArray[Any]]:

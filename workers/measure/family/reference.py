@@ -25,7 +25,7 @@ from workers.build.cache import LIMIT_BYTES, Cache, cache_key
 from workers.measure.family.contract import array_of, check_input, check_names, check_reference, check_yardstick
 from workers.measure.family.dependencies import are_unchanged, dependencies, packed, unpacked
 from workers.measure.family.expected_output import Arrays, ExpectedOutput, FamilyError, Limit
-from workers.measure.family.mixtures import Mixture, mixtures
+from workers.measure.family.mixtures import KINDS, Mixture, mixtures
 from workers.measure.family.module import ReferenceModule
 from workers.measure.family.packing import pack, unpack
 from workers.measure.family.verification import Verification
@@ -172,8 +172,8 @@ class Reference:
 
         nominal = goldens[first.name][0]
         allowed = max((each.rel_l2 for each in nominal.limits.values()), default=0.0)
-        mixed = list(mixtures(nominal.inputs, others, first.operands, rng, allowed=allowed))
-        with _pool_for([each.inputs for each in mixed]) as pool:
+        mixed = mixtures(nominal.inputs, others, first.operands, rng, allowed=allowed)
+        with _pool_for([nominal.inputs] * KINDS) as pool:  # computes outputs while further inputs are mixed
             return tuple(golden for golden in pool.map(answered, mixed) if golden is not None)
 
     def draw(self, plan: CasePlan, seed: tuple[int, ...]) -> Arrays:
