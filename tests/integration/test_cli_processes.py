@@ -4,6 +4,7 @@ The searches use a recorded space, so that no process waits for a device. The sp
 """
 
 import re
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,12 +17,14 @@ from db.engine.ownership import running_service
 from evo.client import Client, ServiceUnreachable
 from evo.messages.view import SearchView
 from tests.integration.commands import CommandLine, Running, recording, wait_until
+from tests.integration.workbench import cpu
 from tests.processes import ended, running_with
 from tests.tiers import one_in
+from workers.system.device_lock import exclusive
 
 SAXPY = str(Path(__file__).parents[2] / "docs" / "guides" / "examples" / "saxpy")
 MIDDLE = re.compile(r": [0-9,]{2,} trials")
-LONG = ("search", "./large.json", "--minutes", "5", "--strategy", "random")
+LONG = ("search", "./large.json", "--minutes", "60", "--strategy", "random")
 
 
 @pytest.fixture
@@ -94,17 +97,20 @@ def test_ctrl_c_stops_the_search_and_prints_its_report(line: CommandLine) -> Non
 
 
 @pytest.mark.slow
-def test_second_ctrl_c_cancels_the_search(line: CommandLine) -> None:
-    """The search measures a real kernel, because a recorded trial ends too soon to be cancelled."""
-    search = line.start("search", SAXPY, "--minutes", "5")
-    try:
-        wait_until(lambda: "budget" in search.out, "the search runs")
-        search.interrupt()
-        wait_until(lambda: state(line) == "stopping", "the service received the first Ctrl-C")
-        search.interrupt()
-        ended = search.wait()
-    finally:
-        search.kill()
+def test_second_ctrl_c_cancels_the_search(line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device is locked, so that no job ends before the search is cancelled."""
+    monkeypatch.setenv("TMPDIR", line._own["TMPDIR"])
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with exclusive(cpu(line.cache / "kernel-evo").uuid):
+        search = line.start("search", SAXPY, "--minutes", "60")
+        try:
+            wait_until(lambda: "budget" in search.out, "the search runs")
+            search.interrupt()
+            wait_until(lambda: state(line) == "stopping", "the service received the first Ctrl-C")
+            search.interrupt()
+            ended = search.wait()
+        finally:
+            search.kill()
     assert ended.code == 130
     assert "Cancelled." in ended.out
 

@@ -19,7 +19,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 @pytest.fixture(scope="module")
 def searched(line: CommandLine) -> Iterator[Ended]:
     """Search a whole recorded space with the command's own service. Another service then runs during the tests."""
-    ended = line.run_apart("search", str(recording(line.home / "bowl.json", side=6)), "--minutes", "1", "--seed", "3")
+    ended = line.run_apart("search", str(recording(line.home / "bowl.json", side=6)), "--minutes", "30", "--seed", "3")
     with line.serving():
         yield ended
 
@@ -117,7 +117,7 @@ def test_seed_determines_the_search(line: CommandLine, searched: Ended, tmp_path
     """Both searches start on an empty database."""
     again = CommandLine(home=tmp_path, cache=line.cache)
     with again.working():
-        ended = again.run("search", str(line.home / "bowl.json"), "--minutes", "1", "--seed", "3", "--json")
+        ended = again.run("search", str(line.home / "bowl.json"), "--minutes", "30", "--seed", "3", "--json")
     assert ended.json["finished"] == 36
     assert "Search 1" in ended.err
 
