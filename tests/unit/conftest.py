@@ -1,4 +1,8 @@
-"""Fixtures of the synthetic recording. Examples of Hypothesis have no time limit, because machines may be busy."""
+"""Fixtures of the synthetic recording, and settings of Hypothesis.
+
+Examples have no time limit, because machines may be busy. All runs use the same examples, so that a change is not
+blamed for an example that an earlier run did not try.
+"""
 
 import json
 
@@ -9,8 +13,8 @@ from evo.space import Space, Tunable
 from evo.space.recording import Recording, parse_recording
 from tests.data import synthetic
 
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+settings.register_profile("repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="module")
