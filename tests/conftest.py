@@ -16,8 +16,8 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.util import LRUCache
 
+from evo.device.cores import core_numbers
 from tests.small_caches import small_last_level
-from workers.system import machine
 
 TOGETHER = ("tests/e2e/web/",)
 """Folders whose files run in one process, because they share an expensive setup."""
@@ -26,7 +26,7 @@ OBJECTS = 20_000
 """Allocations between two runs of the garbage collector. The default of 700 costs 10 % of the processor time."""
 
 
-CORES = machine.cores()
+CORES = core_numbers()
 """Cores that this process may use, recorded before a test pins the process to fewer cores."""
 
 

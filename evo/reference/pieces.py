@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from evo.device.cores import core_numbers
+
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -63,9 +65,7 @@ def on_all_cores(compute: Callable[[S], T], parts: Iterable[S]) -> list[T]:
 
 def usable_cores() -> int:
     """Return the number of cores that this process may use, which can be less than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(core_numbers())
 
 
 def _pool() -> ThreadPoolExecutor:

@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from evo.device import Device
+from evo.device.cores import core_numbers
 from evo.errors import EvoError
 from evo.messages.job import Confirm, Evaluate, FamilyRef, SearchTerms
 from evo.promotion import judge
@@ -36,7 +37,6 @@ from templates.registry import find
 from workers.backends import driver
 from workers.build.families import Assignment, Families
 from workers.jobs.evaluation import Evaluator
-from workers.system import machine
 from workers.system.scratch import scratch
 
 PROBLEMS = {
@@ -219,7 +219,7 @@ def parts(
 
 def run(todo: Sequence[Part], jobs: int) -> Iterator[list[Finding]]:
     """Evaluate batches in `jobs` processes on separate cores, and yield the findings of each batch."""
-    context, groups = get_context("spawn"), _groups(machine.cores(), jobs)
+    context, groups = get_context("spawn"), _groups(core_numbers(), jobs)
     queue: Queue[list[int]] = context.Queue()
     for group in groups:
         queue.put(group)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evo.device.cores import core_numbers
 from evo.messages.job import Confirm, Evaluate
 from evo.promotion import judge
 from evo.promotion.policy import Policy
@@ -21,7 +22,6 @@ from tests.integration.workbench import cpu, terms
 from tests.measured import measured
 from workers.build.families import Assignment, Families
 from workers.jobs.evaluation import Evaluator
-from workers.system import machine
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64", reason="the test needs Linux on x86-64"
@@ -66,7 +66,7 @@ def verdict(evaluator: Evaluator, kernel: str, cache: Path, folder: Path, policy
 def test_confirmation_refuses_a_kernel_that_detects_the_timing_loop(
     evaluator: Evaluator, cache: Path, tmp_path: Path, trick: str
 ) -> None:
-    if len(machine.cores()) < 2:
+    if len(core_numbers()) < 2:
         pytest.skip("one core")
     kernel, words = OF_LOOP[trick]
     promoted, reason = verdict(evaluator, kernel, cache, tmp_path)

@@ -17,6 +17,7 @@ import numpy as np
 import psutil
 import pytest
 
+from evo.device.cores import core_numbers
 from evo.export.loader.float_control import FloatControl, preserved
 from evo.trial.objective import Objective
 from tests.integration.workbench import cpu
@@ -27,14 +28,13 @@ from workers.backends.cpu.device import CpuDriver, CpuSession
 from workers.backends.cpu.timers import MINIMUM_SAMPLE_S, CallTimer
 from workers.build import Artefact, Unit
 from workers.build.kernel import Argument
-from workers.system import machine
 from workers.system.device_lock import exclusive
 
 
 @pytest.fixture(autouse=True)
 def _affinity_restored() -> Iterator[None]:
     """Restore the allowed cores of the process after each test, because a session pins the process."""
-    before = machine.cores()
+    before = core_numbers()
     yield
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, before)

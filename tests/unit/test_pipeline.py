@@ -65,7 +65,7 @@ NO_COPY = cast(Copy, None)
 
 @contextmanager
 def pipeline(kind: DeviceKind, cores: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pipeline, Builds]]:
-    monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(cores)))
+    monkeypatch.setattr("workers.daemon.pipeline.core_numbers", lambda: list(range(cores)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
     builds = Builds()
     line = Pipeline(kind, builds, IdleClock())

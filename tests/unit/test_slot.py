@@ -533,7 +533,7 @@ def test_slot_reports_the_process_that_uses_the_device(tmp_path: Path, monkeypat
 
 def test_slot_keeps_measuring_while_results_are_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first result is accepted only after the last job was performed."""
-    monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(8)))
+    monkeypatch.setattr("workers.daemon.pipeline.core_numbers", lambda: list(range(8)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
     last = threading.Event()
 
@@ -558,7 +558,7 @@ def test_slot_keeps_measuring_while_results_are_delivered(tmp_path: Path, monkey
 
 def test_slot_claims_its_next_jobs_while_it_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The third request is answered only after the first jobs were performed."""
-    monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(8)))
+    monkeypatch.setattr("workers.daemon.pipeline.core_numbers", lambda: list(range(8)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
     scene = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(9)))
     performed, asked = threading.Event(), []
@@ -586,7 +586,7 @@ def test_slot_claims_its_next_jobs_while_it_measures(tmp_path: Path, monkeypatch
 
 def test_idle_slot_claims_few_jobs_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Proposing many trials of a new search takes long, and the first candidate should not wait for all proposals."""
-    monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(8)))
+    monkeypatch.setattr("workers.daemon.pipeline.core_numbers", lambda: list(range(8)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
     scene = SlotSetup(tmp_path, monkeypatch)
     asked: list[tuple[int, float]] = []

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from evo.device import DeviceKind, kind_of
+from evo.device.cores import core_numbers
 from evo.messages.job import Baseline, Evaluate, Lease
 from evo.trial.results import Report
 from workers.build.families import Assignment
@@ -91,7 +92,7 @@ class Pipeline:
     """
 
     def __init__(self, kind: DeviceKind, performer: Performer, meter: IdleClock) -> None:
-        cores = len(machine.cores())
+        cores = len(core_numbers())
         self._performer = performer
         self._meter = meter
         declared = kind_of(kind)

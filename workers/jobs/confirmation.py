@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from evo.device import DeviceKind, kind_of
+from evo.device.cores import core_numbers
 from evo.messages.job import Confirm
 from evo.promotion import looks, promising, so_far, undecided
 from evo.promotion.goal import Costs, Goal
@@ -28,7 +29,6 @@ from workers.runner.child import Child
 from workers.runner.plan import imports
 from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, outcome_of
 from workers.runner.protocol import Compare, Compared, Save, Saved, Verified, Verify
-from workers.system import machine
 from workers.system.scratch import scratch
 
 Side: TypeAlias = Literal["challenger", "incumbent"]
@@ -355,7 +355,7 @@ def overlaps(kind: DeviceKind) -> bool:
 
     The result is True if devices of this kind are not CPUs, and the machine has enough cores.
     """
-    return not kind_of(kind).on_host and len(machine.cores()) >= SPARE_CORES
+    return not kind_of(kind).on_host and len(core_numbers()) >= SPARE_CORES
 
 
 def budget_s(work: Assignment) -> float:

@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from evo.device.cores import core_numbers
+
 _CORES = Path("/sys/devices/system/cpu")
 _CACHES = _CORES / "cpu0" / "cache"
 _SYSCTL_CACHES = {"l1_bytes": "hw.l1dcachesize", "l2_bytes": "hw.l2cachesize", "l3_bytes": "hw.l3cachesize"}
@@ -33,13 +35,6 @@ def machine_id() -> str:
         if path.is_file() and (text := path.read_text().strip()):
             return str(uuid.uuid5(uuid.NAMESPACE_OID, text))
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{platform.node()} {uuid.getnode()}"))
-
-
-def cores() -> list[int]:
-    """Return the numbers of the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
 
 
 def cache_bytes() -> dict[str, int]:
@@ -73,15 +68,15 @@ def pin(count: int) -> tuple[int, ...]:
     """Pin this process to the last `count` of its cores. Return the cores, or () if the system cannot pin."""
     if not hasattr(os, "sched_setaffinity"):
         return ()
-    chosen = cores()[-count:]
+    chosen = core_numbers()[-count:]
     os.sched_setaffinity(0, chosen)
     return tuple(chosen)
 
 
 def leave_last_core() -> None:
     """Let this thread and its child processes use all cores except the last, which `pin` uses first."""
-    if hasattr(os, "sched_setaffinity") and len(cores()) > 1:
-        os.sched_setaffinity(0, cores()[:-1])
+    if hasattr(os, "sched_setaffinity") and len(core_numbers()) > 1:
+        os.sched_setaffinity(0, core_numbers()[:-1])
 
 
 def _linux_caches(folder: Path) -> dict[str, int]:

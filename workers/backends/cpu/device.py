@@ -16,6 +16,7 @@ import psutil
 from numpy.typing import NDArray
 
 from evo.device import ENERGY, Device, DeviceKind, without_meter
+from evo.device.cores import core_numbers
 from evo.errors import InvalidInput
 from evo.family import Launch
 from evo.text.limits import SHORTEST_US
@@ -71,7 +72,7 @@ class CpuSession:
         self._support_path = place / "support.so"
         self._support = load_support(compiler, folder, self._support_path)
         self._program = kernel_program(compiler, folder, place)
-        self._all_cores = machine.cores()
+        self._all_cores = core_numbers()
         self._cores = machine.pin(objective.threads)
         self._threads = objective.threads
         self._processes: WeakSet[KernelProcess] = WeakSet()
@@ -297,7 +298,7 @@ class CpuDriver:
             return []
         model, caches = machine.processor_model(), machine.cache_bytes()
         uuid = f"cpu-{machine.machine_id()}"
-        limits = {"cores": len(machine.cores()), "simd_bytes": machine.simd_bytes(macros), **caches}
+        limits = {"cores": len(core_numbers()), "simd_bytes": machine.simd_bytes(macros), **caches}
         return [
             Device(
                 kind="cpu",
@@ -332,7 +333,7 @@ class CpuDriver:
         return CCompiler(find_compiler())
 
     def open(self, device: Device, objective: Objective, folder: Path) -> CpuSession:
-        available = len(machine.cores())
+        available = len(core_numbers())
         if objective.threads > available:
             reason = f"is {objective.threads}, but the machine has {available} cores; it must be at most {available}"
             raise InvalidInput("objective.threads", reason)

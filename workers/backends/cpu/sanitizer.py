@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from evo.device.cores import core_numbers
 from evo.family.source.flags import native_flag, without_libraries
 from evo.family.source.language import Language
 from evo.trial.results import Sanitized
@@ -22,7 +23,6 @@ from workers.backends.cpu.compiler import SUFFIXES, CCompiler
 from workers.backends.cpu.process.library_folders import searched_folders
 from workers.backends.tools import Subject
 from workers.build.kernel import Argument
-from workers.system import machine
 from workers.system.interruption import Interruption
 from workers.system.program import run
 from workers.system.sandbox import environment, sandbox_here, sandboxed
@@ -87,7 +87,7 @@ class CSanitizer:
     def __init__(self, compiler: CCompiler) -> None:
         self._compiler = compiler
         self._locks: dict[str, threading.Lock] = {}
-        self.at_once = max(1, len(machine.cores()))
+        self.at_once = max(1, len(core_numbers()))
         self.together = False
         """Each case is a separate program, because the sizes of its arrays are constants."""
 

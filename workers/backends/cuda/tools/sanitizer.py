@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from evo.device.cores import core_numbers
 from evo.trial.results import Sanitized
 from workers.backends.cuda.tools.solo import DONE
 from workers.backends.cuda.tools.toolkit import find_tool, watched
 from workers.backends.tools import Subject
-from workers.system import machine
 from workers.system.scratch import scratch
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -42,7 +42,7 @@ class CudaSanitizer:
 
     def __init__(self, command: Sequence[str] | None) -> None:
         self._command = command
-        self.at_once = max(1, min(MOST_CASES, len(machine.cores()) // len(TOOLS)))
+        self.at_once = max(1, min(MOST_CASES, len(core_numbers()) // len(TOOLS)))
         self.together = command is not None
 
     @classmethod
