@@ -8,6 +8,7 @@ import pytest
 
 from evo.cli.service import devices
 from evo.errors import EvoError
+from workers.backends import discovery
 from workers.daemon import daemon
 
 
@@ -25,13 +26,13 @@ def test_device_kinds_are_discovered_concurrently_and_listed_in_order(
             raise ModuleNotFoundError(kind)
         return SimpleNamespace(discover=lambda _: discover(kind))
 
-    monkeypatch.setattr(daemon, "driver", driver)
+    monkeypatch.setattr(discovery, "driver", driver)
     found = daemon.discover(("cuda", "absent", "cpu"), tmp_path)
     assert [str(each) for each in found] == ["cuda 0", "cuda 1", "cpu 0", "cpu 1"]
 
 
 def test_machine_without_devices_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(daemon, "driver", lambda _: SimpleNamespace(discover=lambda _: []))
+    monkeypatch.setattr(discovery, "driver", lambda _: SimpleNamespace(discover=lambda _: []))
     with pytest.raises(daemon.NoDevice, match="no device of kind cuda, cpu was found"):
         daemon.discover(("cuda", "cpu"), tmp_path)
 
@@ -46,7 +47,7 @@ def broken_driver(kind: str) -> SimpleNamespace:
 def test_worker_uses_the_devices_of_other_kinds_if_a_driver_cannot_be_loaded(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(daemon, "driver", broken_driver)
+    monkeypatch.setattr(discovery, "driver", broken_driver)
     assert [str(each) for each in daemon.discover(("broken", "cpu"), tmp_path)] == ["cpu 0"]
     with pytest.raises(EvoError, match="broken cannot be loaded"):
         daemon.discover(("broken",), tmp_path)
@@ -55,7 +56,7 @@ def test_worker_uses_the_devices_of_other_kinds_if_a_driver_cannot_be_loaded(
 def test_commands_use_the_devices_of_other_kinds_if_a_driver_cannot_be_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("workers.backends.driver", broken_driver)
+    monkeypatch.setattr(discovery, "driver", broken_driver)
     monkeypatch.setattr(devices, "implemented_kinds", lambda: ("broken", "cpu"))
     assert [str(each) for each in devices.local_devices()] == ["cpu 0"]
     assert "Devices of kind broken are not available: the driver" in capsys.readouterr().err

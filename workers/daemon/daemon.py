@@ -6,10 +6,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from types import FrameType
 
@@ -20,6 +18,7 @@ from evo.client import Client, ServiceUnreachable
 from evo.device import Device, DeviceKind, kinds
 from evo.errors import Conflict, EvoError
 from workers.backends import driver
+from workers.backends.discovery import discovered
 from workers.build.families import Families
 from workers.daemon.claims import Held, WorkerContext
 from workers.daemon.identity import claim_identity, own_token
@@ -123,33 +122,15 @@ def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
         NoDevice: there is no device.
         EvoError: the devices of a kind cannot be examined, and there are no others.
     """
-    faults: list[EvoError] = []
-
-    def examined(kind: DeviceKind) -> list[Device]:
-        try:
-            return _of_kind(kind, cache)
-        except EvoError as error:
-            _LOG.warning("device_kind.left_out", kind=kind, reason=str(error))
-            faults.append(error)
-            return []
-
-    with ThreadPoolExecutor(max(1, len(kinds))) as pool:  # in parallel, because each kind waits seconds for programs
-        devices = list(chain.from_iterable(pool.map(examined, kinds)))
-    if not devices and faults:
-        raise faults[0]
-    if not devices:
+    found = discovered(kinds, cache)
+    for kind, fault in found.faults.items():
+        _LOG.warning("device_kind.left_out", kind=kind, reason=str(fault))
+    if not found.devices:
         raise NoDevice(
             f"no device of kind {', '.join(kinds)} was found; cpu needs a C compiler (gcc, clang, or the extra "
             "`cpu-compiler`), cuda an NVIDIA driver and the extra `cuda12` or `cuda13`; see `kernel-evo doctor`"
         )
-    return devices
-
-
-def _of_kind(kind: DeviceKind, cache: Path) -> list[Device]:
-    """Return the devices of one kind, or an empty list if the package of the kind is not installed."""
-    with contextlib.suppress(ModuleNotFoundError):
-        return driver(kind).discover(cache)
-    return []
+    return list(found.devices)
 
 
 class Worker:

@@ -4,7 +4,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from evo.device import Device, DeviceKind
+from evo.device import Device
 from evo.device.kind import implemented_kinds
 from evo.errors import EvoError, NotFound
 from evo.family import Family
@@ -55,23 +55,13 @@ def local_devices() -> list[Device]:
         EvoError: the devices of a kind cannot be examined, and there are no others.
     """
     from api.operations.logs import configure
-    from workers.backends import driver
+    from workers.backends.discovery import discovered
 
     configure("console", "error")  # callers report missing devices themselves
-    found: list[Device] = []
-    faults: dict[DeviceKind, EvoError] = {}
-    for kind in implemented_kinds():
-        try:
-            found += driver(kind).discover(cache_folder())
-        except ModuleNotFoundError:
-            continue
-        except EvoError as error:
-            faults[kind] = error
-    if faults and not found:
-        raise next(iter(faults.values()))
-    for kind, fault in faults.items():
+    found = discovered(implemented_kinds(), cache_folder())
+    for kind, fault in found.faults.items():
         print(f"Devices of kind {kind} are not available: {fault}", file=sys.stderr)
-    return found
+    return list(found.devices)
 
 
 def choose(devices: list[Device], wanted: str, family: Family) -> Device:
