@@ -10,10 +10,8 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from evo.errors import EvoError, NotFound
-from evo.plugins import offered
+from evo.plugins import KINDS, offered
 from evo.text.suggestion import unknown
-
-GROUP = "kernel_evo.kinds"
 
 DeviceKind: TypeAlias = str
 """Name of a kind, e.g. ``cpu``; see `kinds`."""
@@ -102,9 +100,11 @@ def kinds() -> Mapping[DeviceKind, Kind]:
             name.
     """
     found = {kind.name: kind for kind in BUILTIN}
-    for entry, kind in offered(GROUP, "device kind", taken=found):
+    for entry, kind in offered(KINDS, taken=found):
         if not isinstance(kind, Kind) or kind.name != entry.name:
-            raise EvoError(f"the entry point {entry.name} of {GROUP} ({entry.value}) must be a Kind with this name")
+            raise EvoError(
+                f"the entry point {entry.name} of {KINDS.name} ({entry.value}) must be a Kind with this name"
+            )
         found[kind.name] = kind
     return dict(sorted(found.items(), key=lambda each: each[1].rank))
 

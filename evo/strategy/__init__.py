@@ -7,6 +7,7 @@ lists in the entry-point group ``kernel_evo.strategies``.
 from collections.abc import Callable
 from typing import cast
 
+from evo import plugins
 from evo.errors import NotFound
 from evo.plugins import import_modules, offered
 from evo.strategy.base import MARKED, Context, Patient, Strategy
@@ -16,7 +17,6 @@ from evo.text.suggestion import unknown
 
 __all__ = ["DEFAULT", "STRATEGIES", "Context", "Patient", "Strategy", "build", "named"]
 
-GROUP = "kernel_evo.strategies"
 DEFAULT = "portfolio"
 _WITHOUT_STRATEGY = {"base", "sampler"}
 
@@ -29,7 +29,7 @@ def _discovered() -> dict[str, Callable[[Context], Strategy]]:
     """
     import_modules(__name__, __path__, without=_WITHOUT_STRATEGY)
     found = dict(sorted(MARKED.items(), key=lambda each: (each[0] != DEFAULT, each[0])))
-    for entry, factory in offered(GROUP, "strategy", taken=found):
+    for entry, factory in offered(plugins.STRATEGIES, taken=found):
         found[entry.name] = cast(Callable[[Context], Strategy], factory)
     return found
 

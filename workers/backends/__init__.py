@@ -12,15 +12,12 @@ from evo.device import Device, DeviceKind, kind_of
 from evo.device.kind import BUILTIN
 from evo.errors import EvoError
 from evo.family import Launch
-from evo.plugins import offered
+from evo.plugins import BACKENDS, offered
 from evo.trial.objective import Objective
 from workers.backends.distance import POISON, Distance
 from workers.backends.tools import Profiler, Sanitizer
 from workers.build import Compiler
 from workers.build.kernel import Argument
-
-GROUP = "kernel_evo.backends"
-"""Entry-point group through which installed packages add drivers. The name of an entry point is the device kind."""
 
 
 class LaunchError(EvoError, RuntimeError):
@@ -497,7 +494,7 @@ def driver(kind: DeviceKind) -> Driver:
     kind_of(kind)
     if any(kind == each.name for each in BUILTIN):
         return cast(Driver, import_module(f"workers.backends.{kind}.device").DRIVER)
-    for _, offer in offered(GROUP, "driver of the device kind", name=kind):
+    for _, offer in offered(BACKENDS, name=kind):
         return cast(Driver, offer)
-    missing = f"no installed package has an entry point for it in {GROUP}"
+    missing = f"no installed package has an entry point for it in {BACKENDS.name}"
     raise EvoError(f"workers cannot measure on the device kind {kind}: {missing}; install the package of this kind")

@@ -18,7 +18,7 @@ from evo.cli.service.locations import LocalDatabase
 from evo.cli.service.options import Db
 from evo.device.separation import LANDLOCK, OTHER_USER, SECCOMP, level, missing
 from evo.errors import EvoError
-from evo.plugins import unloadable
+from evo.plugins import GROUPS, unloadable
 
 if TYPE_CHECKING:
     from evo.cli.service.locations import LocalDatabase
@@ -94,24 +94,15 @@ def look_around(location: "LocalDatabase", devices: "list[Device]") -> Iterator[
     yield from _workers(location)
 
 
-_PLUGINS = {
-    "kernel_evo.kinds": "device kind",
-    "kernel_evo.backends": "driver of the device kind",
-    "kernel_evo.strategies": "strategy",
-    "kernel_evo.proposers": "proposer",
-}
-"""Groups of entry points of other packages, with a noun for an object of the group."""
-
-
 def _plugins() -> Iterator[Finding]:
     """Report each extension in another package that cannot be imported."""
-    for group, noun in _PLUGINS.items():
+    for group in GROUPS:
         for entry, error in unloadable(group):
             yield Finding(
-                what=f"{noun} {entry.name}",
+                what=f"{group.noun} {entry.name}",
                 found=False,
                 detail=f"{entry.value} cannot be loaded ({error!r:.200})",
-                needed_for=f"the {noun} {entry.name}",
+                needed_for=f"the {group.noun} {entry.name}",
                 remedy="update or uninstall its package",
             )
 

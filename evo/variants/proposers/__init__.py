@@ -7,14 +7,13 @@ package lists in the entry-point group ``kernel_evo.proposers``.
 from dataclasses import replace
 from typing import cast
 
+from evo import plugins
 from evo.errors import InvalidInput
 from evo.plugins import import_modules, offered
 from evo.text.suggestion import unknown
 from evo.variants.proposers.base import MARKED, Context, Factory, Proposer
 
 __all__ = ["PROPOSERS", "Context", "Proposer", "build"]
-
-GROUP = "kernel_evo.proposers"
 
 
 def _discovered() -> dict[str, Factory]:
@@ -25,7 +24,7 @@ def _discovered() -> dict[str, Factory]:
     """
     import_modules(__name__, __path__)
     found = dict(sorted(MARKED.items()))
-    for entry, factory in offered(GROUP, "proposer", taken=found):
+    for entry, factory in offered(plugins.PROPOSERS, taken=found):
         found[entry.name] = cast(Factory, factory)
     return found
 
