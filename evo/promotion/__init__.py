@@ -4,7 +4,7 @@ from evo.promotion.evidence import RequiredEvidence, decide, required, void_reas
 from evo.promotion.judgement import judge, promising, so_far, undecided
 from evo.promotion.rules.base import Known, Quick
 from evo.promotion.rules.sequential import SequentialState, looks, sequential_state
-from evo.promotion.rules.work import straddles
+from evo.promotion.rules.work import repeat_limit, straddles
 from evo.promotion.verdict import Rule, Verdict
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "judge",
     "looks",
     "promising",
+    "repeat_limit",
     "required",
     "sequential_state",
     "so_far",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from evo.trial.results import ConfirmReport, OverwriteCheck, Repeat, Repetition
 from evo.trial.timing import Timing
 from tests.unit.fake_session import FakeBuffers
 from workers.measure.checks.repetition import (
-    LEAST_ROUNDS,
     MOST_ROUNDS,
+    SUSPICIOUS_ROUNDS,
     repetition,
     separate_sets,
     series_sets,
@@ -77,9 +78,11 @@ def found(kernel: Callable[[float], float], *, sets: int, budget_s: float = 60.0
         RingTimer(ring[:1] * len(ring), kernel),
         ring,
         known={"x": np.array([1.0])},
-        draw=lambda: {"x": np.array([next(numbers)])},
+        draw=lambda count: [{"x": np.array([next(numbers)])} for _ in range(count)],
         moment=MOMENT,
         budget_s=budget_s,
+        least=2,
+        limit=1.5,
     )
 
 
@@ -226,18 +229,23 @@ def test_every_buffer_set_is_filled_from_a_separate_array() -> None:
 
     ring, numbers, made = [Noting(), Noting()], drawn(), list[dict[str, NDArray[Any]]]()
 
-    def draw() -> dict[str, NDArray[Any]]:
-        made.append({"x": np.array([next(numbers)])})
-        return made[-1]
+    def draw(count: int) -> list[dict[str, NDArray[Any]]]:
+        made.extend({"x": np.array([next(numbers)])} for _ in range(count))
+        return made[-count:]
 
     turn = RingTimer(ring, lambda x: 1.0)
-    repetition(turn, turn, ring, known={"x": np.array([1.0])}, draw=draw, moment=MOMENT, budget_s=0.0)
+    repetition(
+        turn, turn, ring, known={"x": np.array([1.0])}, draw=draw, moment=MOMENT, budget_s=0.0, least=6, limit=1.5
+    )
     fills = [written[index : index + 4] for index in range(0, len(written), 4)]
     assert all(len(set(fill)) == 4 for fill in fills), "warm-up and timed calls fill two sets each"
 
 
-def test_repetition_check_at_its_time_limit_takes_the_minimum_number_of_rounds() -> None:
-    assert len(found(lambda x: 1.0, sets=2, budget_s=0.0).known.samples_us) == LEAST_ROUNDS
+def test_repetition_check_at_its_time_limit_takes_more_rounds_only_if_new_inputs_are_slow() -> None:
+    assert len(found(lambda x: 1.0, sets=2, budget_s=0.0).known.samples_us) == 2
+    assert len(found(CachingKernel(1000), sets=2, budget_s=0.0).known.samples_us) == SUSPICIOUS_ROUNDS
+    times_us = chain([5.0] * 8, repeat(1.0))  # only the first two sets of calls are disturbed
+    assert 2 < len(found(lambda x: next(times_us), sets=1, budget_s=0.0).known.samples_us) < SUSPICIOUS_ROUNDS
 
 
 @pytest.mark.parametrize(

@@ -98,13 +98,13 @@ def inputs_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     found = [_repetition_rule(each, number, policy) for number, each in enumerate(calls, 1) if each is not None]
     if changing is not None:
         what = "A call whose inputs change between consecutive calls takes {} as a call whose inputs do not change"
-        limit = _repeat_limit(first, policy)
+        limit = repeat_limit(first.elements, policy)
         found.append(_input_rule(what, (changing.different, changing.same), limit, policy))
     return (min(found, key=lambda rule: (rule.passed, not rule.conclusive, -rule.figure)),)
 
 
 def _repetition_rule(calls: Repetition, process: int, policy: Policy) -> Rule:
-    limit = _repeat_limit(calls, policy)
+    limit = repeat_limit(calls.elements, policy)
     what = f"In process {process}, a call on new inputs takes {{}} as a call on inputs that were timed before"
     rule = _input_rule(what, (calls.new, calls.known), limit, policy)
     if calls.unclear and (rule.passed or not rule.conclusive):
@@ -113,8 +113,13 @@ def _repetition_rule(calls: Repetition, process: int, policy: Policy) -> Rule:
     return rule
 
 
-def _repeat_limit(calls: Repetition, policy: Policy) -> float:
-    return policy.max_repeat_ratio_of_few if calls.elements <= policy.few_elements else policy.max_repeat_ratio
+def repeat_limit(elements: int, policy: Policy) -> float:
+    """Return how many times as long a call on new inputs may take as a call on known inputs.
+
+    Args:
+        elements: total number of elements of all inputs of one call.
+    """
+    return policy.max_repeat_ratio_of_few if elements <= policy.few_elements else policy.max_repeat_ratio
 
 
 def _input_rule(what: str, timings: tuple[Timing, Timing], limit: float, policy: Policy) -> Rule:

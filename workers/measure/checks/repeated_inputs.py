@@ -3,16 +3,18 @@
 import itertools
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from evo.promotion import repeat_limit
 from evo.promotion.policy import Policy
+from evo.reference.pieces import usable_cores
 from evo.trial.results import Repetition
 from evo.trial.timing import Timing
 from workers.backends import Buffers, HostSession, Timer
 from workers.measure.bench import Bench, Candidate, require_undamaged
 from workers.measure.checks.overwrite import MIXED_SETS, mixed_sets
 from workers.measure.checks.repetition import (
-    LEAST_ROUNDS,
     USUAL_SETS,
     repetition,
     separate_sets,
@@ -31,8 +33,8 @@ _REPETITION_S, _LATER_S = 0.5, 0.2
 the inputs.
 """
 
-_LATER_ROUNDS = 3
-"""Minimum number of rounds in a process after the first."""
+_ROUNDS, _LATER_ROUNDS = 2, 1
+"""Minimum number of rounds in the first process and in each later process."""
 
 
 def repeated_inputs(
@@ -53,7 +55,7 @@ def repeated_inputs(
     sets, _ = separate_buffers(bench, candidate)
 
     def check() -> Repetition:
-        return repetition_of(bench, candidate, sets, moment, timed.median_us, budget_s=_LATER_S, least=_LATER_ROUNDS)
+        return repetition_of(bench, candidate, sets, moment, timed.median_us, policy=policy, later=True)
 
     suspicion_of = partial(recognised, bench, candidate, timed=timed, policy=policy)
     found: Repetition = repeat_check(check, suspicion_of, lambda calls: (timed, calls.known, calls.same))
@@ -98,8 +100,8 @@ def repetition_of(
     moment: Moment,
     call_us: float,
     *,
-    budget_s: float = _REPETITION_S,
-    least: int = LEAST_ROUNDS,
+    policy: Policy,
+    later: bool = False,
 ) -> Repetition:
     """Return the samples of the repetition check of a kernel with inputs.
 
@@ -107,18 +109,29 @@ def repetition_of(
 
     Args:
         call_us: duration of a call in µs.
-        budget_s, least: time limit in seconds, and minimum number of rounds.
+        later: True in a process after the first.
     """
     arguments, plan, drawn = candidate.arguments, bench.terms.cases[0], itertools.count()
     known = bench.buffers.timed[0].inputs_of(arguments)
 
-    def draw() -> Arrays:
-        inputs = bench.reference.draw(plan, (*bench.terms.seed, _NEW, next(drawn)))
+    def new(number: int) -> Arrays:
+        inputs = bench.reference.draw(plan, (*bench.terms.seed, _NEW, number))
         return {name: inputs[name] for name in known}
 
     chosen = sets[: number_of_sets(bench, sets[0].bytes_held, series_sets(call_us))]
     turn, again = _rotating(bench, candidate, chosen, len(chosen)), _rotating(bench, candidate, chosen[:1], len(chosen))
-    found = repetition(turn, again, chosen, known=known, draw=draw, moment=moment, budget_s=budget_s, least=least)
+    with ThreadPoolExecutor(min(len(chosen), usable_cores())) as pool:
+        found = repetition(
+            turn,
+            again,
+            chosen,
+            known=known,
+            draw=lambda count: list(pool.map(new, itertools.islice(drawn, count))),
+            moment=moment,
+            budget_s=_LATER_S if later else _REPETITION_S,
+            least=_LATER_ROUNDS if later else _ROUNDS,
+            limit=repeat_limit(sum(array.size for array in known.values()), policy),
+        )
     contents = bench.buffers.contents(arguments)
     for each in chosen:
         each.renew(known)

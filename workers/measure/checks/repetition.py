@@ -34,7 +34,8 @@ return stored outputs only after several calls without a pause. In batches of th
 detects such kernels (`workers.measure.checks.suspicion.short_batch`).
 """
 
-LEAST_ROUNDS, MOST_ROUNDS = 6, 24
+SUSPICIOUS_ROUNDS, MOST_ROUNDS = 12, 24
+"""Minimum number of rounds while calls on new inputs are suspiciously slow, and maximum number of rounds."""
 
 _SHARED_CACHE = 1 / 8
 """Fraction of the last-level cache that the buffer sets may use. On an AMD EPYC whose cache of 32 MiB is shared
@@ -80,10 +81,11 @@ def repetition(
     sets: Sequence[Buffers],
     *,
     known: Arrays,
-    draw: Callable[[], Arrays],
+    draw: Callable[[int], Sequence[Arrays]],
     moment: Moment,
     budget_s: float,
-    least: int = LEAST_ROUNDS,
+    least: int,
+    limit: float,
 ) -> Repetition:
     """Return samples of calls on new inputs, on known inputs and on a single buffer set, in interleaved rounds.
 
@@ -91,8 +93,10 @@ def repetition(
         turn: timer that calls the kernel once on each of `sets`.
         again: timer that calls the kernel the same number of times on the first of `sets`.
         known: inputs on which the kernel was timed.
-        draw: function that returns new inputs of the same distribution.
+        draw: function that returns this number of new inputs of the same distribution.
         budget_s: seconds after which no new round begins. The first `least` rounds always begin.
+        limit: while the fastest sample on new inputs takes more than `limit` times as long as the fastest sample on
+            known inputs, `SUSPICIOUS_ROUNDS` rounds begin, so that one disturbed sample does not decide.
     """
     blank, began_s = sets[0].sibling(), time.monotonic()
     taken: dict[str, list[float]] = {"new": [], "known": [], "same": []}
@@ -106,9 +110,10 @@ def repetition(
     before, repeated = ([_copy(known) for _ in sets] for _ in range(2))  # like new inputs, in separate arrays
     with undisturbed():
         for index in range(MOST_ROUNDS):
-            if index >= least and time.monotonic() - began_s > budget_s:
+            over = index >= least and time.monotonic() - began_s > budget_s
+            if over and (index >= SUSPICIOUS_ROUNDS or min(taken["new"]) <= limit * min(taken["known"])):
                 break
-            contents = {"new": [draw() for _ in sets], "known": repeated, "same": repeated}
+            contents = {"new": draw(len(sets)), "known": repeated, "same": repeated}
             for name in ("new", "same", "known") if index % 2 else ("known", "same", "new"):
                 fill(before)
                 turn.sample()

@@ -148,7 +148,8 @@ def _overwrite_check(
         bench.proofs["calls on other inputs in long runs"] = f"{judged} outputs verified"
     call_us = (found.repeated or found.answered).median_us
     if bench.buffers.nominal.inputs_of(candidate.arguments):
-        found = replace(found, repetition=repetition_of(bench, candidate, mixed, moment, call_us))
+        known = repetition_of(bench, candidate, mixed, moment, call_us, policy=request.policy)
+        found = replace(found, repetition=known)
     bench.require_nothing_left("launches on outputs that were overwritten")
     for each in (sets[0], sets[-1]):
         require_undamaged(each, "launches on outputs that were overwritten")
