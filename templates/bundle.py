@@ -35,6 +35,8 @@ SCHEME = "bundle:"
 
 MAX_SPEC_BYTES = 256 << 10
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+LONGEST_PATH = 200
+"""Maximum number of characters of a path in a bundle."""
 PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 """Matches valid names of folders and files in a family."""
 
@@ -118,7 +120,7 @@ def family_of(files: Mapping[str, bytes]) -> Family:
     except UnicodeDecodeError as error:
         raise InvalidInput(SPEC, not_utf8(files[SPEC], error, SPEC)) from error
     except ValueError as error:
-        raise InvalidInput(SPEC, f"is not TOML: {error}") from error
+        raise InvalidInput(SPEC, f"cannot be read as TOML: {error}") from error
     family = Family.from_document(document, SPEC)
     for kind, implementation in family.implementations.items():
         if implementation.file not in files:
@@ -160,9 +162,12 @@ def _check_names(names: Mapping[str, bytes] | list[str]) -> None:
     taken: set[str] = set()
     for name in names:
         parts = name.split("/")
-        plain = len(name) <= 200 and all(PART.fullmatch(part) and part != "__pycache__" for part in parts)
-        if not plain or name.endswith(".pyc"):
-            raise InvalidInput(WHERE, f"{name!r:.100} is not a plain relative path in the family's folder; rename it")
+        if name.endswith(".pyc") or "__pycache__" in parts:
+            raise InvalidInput(WHERE, f"{name!r:.100} is Python's bytecode cache; remove it")
+        if len(name) > LONGEST_PATH or not all(map(PART.fullmatch, parts)):
+            reason = f"{name!r:.100} is not an accepted path; use a relative path of at most {LONGEST_PATH} characters"
+            parts_rule = "whose parts have at most 100 letters, digits and _ . + -, a letter, digit or _ first"
+            raise InvalidInput(WHERE, f"{reason}, {parts_rule}")
         if name.casefold() in taken:
             raise InvalidInput(WHERE, f"{name!r:.100} occurs twice; remove one of the entries")
         taken.add(name.casefold())

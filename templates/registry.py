@@ -251,7 +251,7 @@ def _read_family(path: Path) -> Family:
     try:
         document = read_toml(text)
     except ValueError as error:
-        raise InvalidInput(where, f"is not TOML: {error}") from error
+        raise InvalidInput(where, f"cannot be read as TOML: {error}") from error
     family = Family.from_document(document, SPEC)
     family.check_new(SPEC)
     if family.name != path.name:

@@ -52,7 +52,7 @@ def _read(path: Path, name: str) -> Suite:
     except UnicodeDecodeError as error:
         raise InvalidInput("--suite", f"{path} {not_utf8(content, error, str(path))}") from None
     except ValueError as error:
-        raise InvalidInput("--suite", f"{path} is not valid TOML: {error}") from None
+        raise InvalidInput("--suite", f"{path} cannot be read as TOML: {error}") from None
     try:
         return suite_from(document, name, str(path) if path.parent != FOLDER else name)
     except InvalidInput as error:

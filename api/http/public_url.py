@@ -59,8 +59,14 @@ class PublicUrl:
         except (ValueError, UnicodeError) as error:
             raise ValueError(f"{stripped!r} is not a URL ({error}); {_EXAMPLE}") from None
         named = _is_address(name) if ":" in name else HOST.fullmatch(name) is not None
-        if parts.scheme not in PORTS or not named or port == 0 or not stripped.isprintable() or " " in stripped:
+        if not stripped.isprintable() or " " in stripped:
+            raise ValueError(f"{stripped!r} contains a space or an invisible character; remove it")
+        if parts.scheme not in PORTS:
             raise ValueError(f"{stripped!r} is not an http:// or https:// URL; {_EXAMPLE}")
+        if not named:
+            raise ValueError(f"{stripped!r} has no valid host name; {_EXAMPLE}")
+        if port == 0:
+            raise ValueError(f"{stripped!r} has port 0; use a port from 1 to 65535, or omit the port")
         if parts.query or parts.fragment or parts.username is not None:
             raise ValueError("the URL may have only a host, a port and a path; remove the user name, query or fragment")
         prefix = parts.path.rstrip("/")

@@ -110,7 +110,9 @@ def _check_location(location: str | None) -> None:
     """Refuse a relative path, and callers without the role `author`, because workers run the code at the location."""
     if location is None:
         return
-    if not PurePath(location).is_absolute() or not location.isprintable():
+    if not location.isprintable():
+        raise InvalidInput("location", f"{location!r:.100} contains invisible characters; rename the folder")
+    if not PurePath(location).is_absolute():
         raise InvalidInput(
             "location", f"{location!r:.100} is not an absolute path; omit the location of a built-in family"
         )

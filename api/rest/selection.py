@@ -121,5 +121,5 @@ def _number(tunable: Tunable, text: str) -> Value:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidInput("where", f"{text!r} is not a number; {tunable.name} is one of {tunable.listed}")
+        raise InvalidInput("where", f"{text!r} is not a finite number; {tunable.name} is one of {tunable.listed}")
     return number

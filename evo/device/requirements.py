@@ -12,6 +12,8 @@ from evo.text.document import literal_text
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
 _TERM = re.compile(r"\s*([A-Za-z][A-Za-z0-9_+-]*)\s*>=\s*(\S+)\s*")
 GB = 10**9
+LONGEST_VERSION = 40
+"""Maximum number of characters of a required version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +28,7 @@ class Requirements:
             isolation must be full.
 
     Raises:
-        InvalidInput: a version is malformed, or the memory is not above 0.
+        InvalidInput: a version is malformed or too long, or the memory is not a finite number above 0.
     """
 
     memory_gb: float | None = None
@@ -36,14 +38,17 @@ class Requirements:
     def __post_init__(self) -> None:
         if self.memory_gb is not None and not 0 < self.memory_gb < float("inf"):
             raise InvalidInput(
-                "requirements.memory_gb", f"must be above 0, not {self.memory_gb}; omit it to accept any size"
+                "requirements.memory_gb",
+                f"must be a finite number above 0, not {self.memory_gb}; omit it to accept any size",
             )
         for name, version in self.toolkit.items():
-            if not _VERSION.fullmatch(version) or len(version) > 40:
-                raise InvalidInput(
-                    f"requirements.toolkit.{name}",
-                    f"must be a version such as 12 or 12.4, not {literal_text(version)}{_meant(version)}",
-                )
+            field_name = f"requirements.toolkit.{name}"
+            if len(version) > LONGEST_VERSION:
+                reason = f"is {len(version):,} characters long; the limit is {LONGEST_VERSION}"
+                raise InvalidInput(field_name, f"{reason}; write a version such as 12.4")
+            if not _VERSION.fullmatch(version):
+                reason = f"must be a version such as 12 or 12.4, not {literal_text(version)}{_meant(version)}"
+                raise InvalidInput(field_name, reason)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -70,8 +75,8 @@ class Requirements:
 
 def _meant(version: str) -> str:
     """Return the number in a malformed version such as ``>=12`` or ``v12.4``, as the last part of an error."""
-    found = _VERSION.search(version[:80])
-    return "" if found is None else f'; write "{found.group()[:40]}"'
+    found = _VERSION.search(version)
+    return "" if found is None else f'; write "{found.group()[:LONGEST_VERSION]}"'
 
 
 def _unsafe(device: Device) -> str | None:

@@ -277,7 +277,7 @@ def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
     scalar, verified = role == "scalar", role in JUDGED and table.flag("verified")
     tolerated = role in JUDGED and (not verified or "rel_l2" in table)
     argument = Argument(
-        name=table.text("name", pattern=IDENTIFIER, what="an identifier"),
+        name=table.text("name", pattern=IDENTIFIER, what="an identifier of at most 128 characters"),
         role=role,
         dtype=read_dtype(table, fields),
         shape=() if scalar else tuple(table.expressions("shape")),

@@ -64,7 +64,10 @@ def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
         if case.name in earlier:
             raise InvalidInput(entry.field("name"), f"`{case.name}` is declared twice; rename one of the cases")
         cases.append(case)
-    if not cases or cases[0].changes:
+    if not cases:
+        reason = 'is missing or empty; add a case, e.g. cases = [{ name = "typical", inputs = "normal" }]'
+        raise InvalidInput(table.field("cases"), reason)
+    if cases[0].changes:
         reason = "the first case is timed, so it must not change the problem; put a case without `problem` first"
         raise InvalidInput(table.field("cases"), reason)
     return tuple(cases)
@@ -72,7 +75,9 @@ def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
 
 def _read_case(table: Table, fields: Sequence[Field], earlier: Sequence[str]) -> Case:
     case = Case(
-        name=table.text("name", pattern=CASE_NAME, what="a name: letters, digits, `_`, `-`"),
+        name=table.text(
+            "name", pattern=CASE_NAME, what="a name: at most 64 letters, digits, `_` and `-`, a letter or `_` first"
+        ),
         inputs=table.text("inputs", pattern=CASE_NAME, what="the name of a distribution"),
         changes=_read_changes(table.table("problem"), fields),
         hidden=table.flag("hidden"),

@@ -41,6 +41,7 @@ def read_notes(tables: Sequence[Table], scope: Scope) -> tuple[Note, ...]:
 
 
 FILE = re.compile(r"(?!/)(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9_./+-]{1,200}")
+FILE_RULE = "the path of a file in the family's folder: at most 200 letters, digits, `_`, `-`, `.`, `+` and `/`"
 C_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -218,7 +219,7 @@ def read_implementation(
     grid = kind_of(kind).sources == "cuda"
     call = _read_call(table, arguments, scope, derived)
     geometry = read_launch(table, call, scope, derived, triton=triton) if grid else None
-    file = table.text(key, pattern=FILE, what="the path of a file in the family's folder")
+    file = table.text(key, pattern=FILE, what=FILE_RULE)
     implementation = Implementation(
         kind=kind,
         mode=mode,
@@ -251,9 +252,11 @@ def _read_mode(table: Table, *, triton: bool) -> tuple[Literal["template", "sour
     """Return the mode of an implementation, and the key that contains its file."""
     if triton:
         return "triton", "source"
-    if ("template" in table) == ("source" in table):
-        raise InvalidInput(table.field("template"), "set either template (Jinja2) or source (used unchanged)")
-    return ("template", "template") if "template" in table else ("source", "source")
+    template, source = ("template" in table, "source" in table)
+    if template == source:
+        reason = "cannot be combined with `source`; remove one of them" if source else "is missing; set one of them"
+        raise InvalidInput(table.field("template"), f"{reason}: template (Jinja2) or source (used unchanged)")
+    return ("template", "template") if template else ("source", "source")
 
 
 def _triton_specific(table: Table) -> Expression:
@@ -388,10 +391,11 @@ def _read_call(
     by_name = {argument.name: argument for argument in arguments}
     names = table.texts("arguments") if "arguments" in table else list(by_name)
     for index, name in enumerate(names):
-        if name not in by_name or names.index(name) != index:
-            where = table.field(f"arguments[{index}]")
-            reason = f"`{name:.100}` is not an argument of the family, or is listed twice"
-            raise InvalidInput(where, f"{reason}; arguments: {', '.join(by_name)}")
+        where = table.field(f"arguments[{index}]")
+        if name not in by_name:
+            raise InvalidInput(where, unknown(name[:100], list(by_name), "arguments of the family"))
+        if names.index(name) != index:
+            raise InvalidInput(where, f"`{name}` is listed twice; remove one")
     for argument in arguments:
         if argument.role in JUDGED and argument.name not in names:
             raise InvalidInput(table.field("arguments"), f"must contain the {argument.role} `{argument.name}`")

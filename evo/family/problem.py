@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, cast
 
 from evo.device.kind import implemented_kinds
 from evo.errors import InvalidInput
-from evo.family.scope import WORD, check_new_name
+from evo.family.scope import WORD, WORD_RULE, check_new_name
 from evo.family.table import Table
 from evo.space import Constraint, EmptySpace
 from evo.space.expression.arithmetic import INTEGER_LIMIT
@@ -25,7 +25,9 @@ Problem: TypeAlias = Mapping[str, Value]
 FieldType: TypeAlias = Literal["int", "float", "bool", "choice", "text"]
 
 BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+LONGEST_WORD = 64
+"""Maximum number of characters of the value of a ``text`` field."""
+TEXT = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{LONGEST_WORD - 1}}}")
 """Matches values of ``text`` fields, which may become macros of a source."""
 
 WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
@@ -67,7 +69,8 @@ class Field:
                 return self._number(given, where)
             case "text":
                 if not isinstance(given, str) or not TEXT.fullmatch(given.strip()):
-                    raise InvalidInput(where, f"{literal_text(given)} is not {self.accepts}, e.g. {_word(given)}")
+                    reason = f"{literal_text(given)} must be {self.accepts}"
+                    raise InvalidInput(where, f"{reason}, {LONGEST_WORD} characters at most, e.g. {_word(given)}")
                 return given.strip()
             case "bool":
                 value = BOOLS.get(given.strip().lower()) if isinstance(given, str) else given
@@ -106,7 +109,7 @@ class Field:
                 high = "" if self.max >= INTEGER_LIMIT - 1 else f" {shown(self.max)}"
                 return f"{low}…{high}" if low or high else "a whole number" if self.type == "int" else "a number"
             case "text":
-                return "a word of letters, digits and underscores"
+                return "a word of letters, digits and underscores that does not begin with a digit"
             case "bool":
                 return "true or false"
             case "choice":
@@ -136,7 +139,7 @@ class Field:
         except OverflowError:
             raise self._out_of_range("a number of 309 digits or more", where) from None
         if not math.isfinite(value):
-            reason = f"{literal_text(given)} is not a number; accepted: {self.accepts}"
+            reason = f"{literal_text(given)} is not a finite number; accepted: {self.accepts}"
             raise InvalidInput(where, f"{reason}{self._meant(given)}")
         if not self.min <= value <= self.max:
             raise self._out_of_range(str(value), where)
@@ -156,8 +159,8 @@ class Field:
 
 def _word(given: object) -> str:
     """Return a value of a ``text`` field that is similar to the given one."""
-    word = re.sub(r"\W+", "_", str(given), flags=re.ASCII).strip("_")[:64]
-    return word if TEXT.fullmatch(word) else f"x{word}"[:64]
+    word = re.sub(r"\W+", "_", str(given), flags=re.ASCII).strip("_")[:LONGEST_WORD]
+    return word if TEXT.fullmatch(word) else f"x{word}"[:LONGEST_WORD]
 
 
 def parse_problem(
@@ -268,13 +271,13 @@ def _check_limits(field: Field, table: Table) -> None:
         raise InvalidInput(table.field("min"), f"{field.min} is above max = {field.max}; write min = {field.max}")
     if field.type == "choice" and not field.choices:
         raise InvalidInput(table.field("choices"), 'is missing; list the words to choose from, e.g. ["a", "b"]')
+    written = as_toml(list(dict.fromkeys(map(_word, field.choices))))
     for choice in field.choices:
-        if not WORD.fullmatch(choice) or field.choices.count(choice) > 1:
-            written = as_toml(list(dict.fromkeys(map(_word, field.choices))))
-            reason = (
-                f"{literal_text(choice)} is not accepted; choices must be distinct and without spaces: write {written}"
-            )
+        if not WORD.fullmatch(choice):
+            reason = f"{literal_text(choice)} is not a valid choice; use {WORD_RULE}: write {written}"
             raise InvalidInput(table.field("choices"), reason)
+        if field.choices.count(choice) > 1:
+            raise InvalidInput(table.field("choices"), f"contains {literal_text(choice)} twice; write {written}")
 
 
 OTHER_CHOICE = "choose another problem or device"

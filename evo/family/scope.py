@@ -7,7 +7,7 @@ from collections.abc import Collection
 from evo.device import Device, DeviceKind, kind_of
 from evo.errors import InvalidInput
 from evo.space.expression import FUNCTIONS
-from evo.space.tunable import NAME
+from evo.space.tunable import NAME, NAME_RULE
 from evo.trial import Value
 from evo.trial.objective import Objective
 
@@ -38,7 +38,7 @@ def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collect
         InvalidInput: the name is malformed, reserved, or already used.
     """
     if not NAME.fullmatch(name):
-        raise InvalidInput(where, "a name must start with a letter and consist of letters, digits and underscores")
+        raise InvalidInput(where, NAME_RULE)
     if keyword.iskeyword(name) or name in FUNCTIONS | TERMS | TEMPLATE_WORDS:
         raise InvalidInput(where, f"`{name}` is reserved in expressions or templates; choose another name")
     if name in taken:

@@ -87,7 +87,8 @@ class Table:
         if default is not None and key not in self:
             return default
         value = self.raw(key, what or "a string")
-        if not isinstance(value, str) or len(value) > MAX_TEXT or not (value.strip() or default is not None):
+        self._check_length(key, value)
+        if not isinstance(value, str) or not (value.strip() or default is not None):
             fits = not what or (pattern is not None and pattern.fullmatch(str(value)))
             written = as_text(key, value) if fits else ""
             raise InvalidInput(self.field(key), f"must be {what or 'a string'}, not {literal_text(value)}{written}")
@@ -143,14 +144,19 @@ class Table:
     def texts(self, key: str) -> list[str]:
         values = self.sequence(key, of_strings=True)
         for index, value in enumerate(values):
-            if not isinstance(value, str) or not value.strip() or len(value) > MAX_TEXT:
-                where = f"{key}[{index}]"
-                if isinstance(value, str) and not value.strip():
-                    raise InvalidInput(self.field(where), "is empty; remove it")
+            where = f"{key}[{index}]"
+            if not isinstance(value, str):
                 raise InvalidInput(
                     self.field(where), f"must be a string, not {literal_text(value)}{as_text(where, value)}"
                 )
+            if not value.strip():
+                raise InvalidInput(self.field(where), "is empty; remove it")
+            self._check_length(where, value)
         return values
+
+    def _check_length(self, key: str, value: object) -> None:
+        if isinstance(value, str) and len(value) > MAX_TEXT:
+            raise InvalidInput(self.field(key), f"is {len(value):,} characters long; the limit is {MAX_TEXT:,}")
 
     def sequence(self, key: str, *, of_strings: bool = False) -> list[Any]:
         """Return the value of a key, which must be a list; an empty list if the key is absent.

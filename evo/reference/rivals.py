@@ -203,7 +203,7 @@ def _by_tokens(problem: Problem, tensors: Tensors) -> tuple[Any, Any, Any]:
         raise ValueError("supports only 16-bit dtypes")
     layout = problem.get("layout", "bhsd")
     if layout not in ("bhsd", "bshd") or not {"q", "k", "v"} == tensors.keys():
-        raise ValueError("not compared for packed or ragged inputs, or with slopes")
+        raise ValueError("not compared for other layouts than bhsd and bshd, or for inputs in addition to q, k and v")
     q, k, v = (tensors[name] for name in ("q", "k", "v"))
     if layout == "bshd":
         return q, k, v

@@ -143,6 +143,7 @@ class Material:
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|x|×)")
 _UNITS_US = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}
+_LONGEST_NUMBER = 12
 MOST_GOALS = 10
 
 
@@ -185,10 +186,11 @@ def parse_goals(text: str, field: str = "targets") -> tuple[Goal, ...]:
 
 def _goal(name: str, value: str, field: str) -> Goal:
     read = _TIME.fullmatch(value.replace(" ", ""))
-    if read is None or float(read[1]) <= 0 or len(read[1]) > 12:
-        raise InvalidInput(
-            f"{field}.{name}",
-            f"{literal_text(value, 40)} is not a target; write a time (800us, 1.2ms) or a speed-up (1.5x)",
-        )
+    if read is None:
+        reason = f"{literal_text(value, 40)} is not a target"
+        raise InvalidInput(f"{field}.{name}", f"{reason}; write a time (800us, 1.2ms) or a speed-up (1.5x)")
+    if float(read[1]) <= 0 or len(read[1]) > _LONGEST_NUMBER:
+        reason = f"the number in {literal_text(value, 40)} must be above 0, with at most {_LONGEST_NUMBER} characters"
+        raise InvalidInput(f"{field}.{name}", f"{reason}; write e.g. 800us, 1.2ms or 1.5x")
     figure, unit = float(read[1]), read[2]
     return Goal(name=name, factor=figure) if unit in "x×" else Goal(name=name, time_us=figure * _UNITS_US[unit])

@@ -18,6 +18,10 @@ from evo.trial import Value
 
 MAX_VALUES = 10_000
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+NAME_RULE = (
+    "a name must have at most 64 letters, digits and underscores, and must not begin with a digit; choose another"
+)
+"""Error message for a name that `NAME` does not match."""
 MAX_SHOWN = 100
 """Maximum number of characters of a wrong value that an error repeats."""
 
@@ -48,7 +52,7 @@ class Tunable:
     def __post_init__(self) -> None:
         field = f"tunables.{self.name}"
         if not NAME.fullmatch(self.name):
-            raise InvalidInput(field, "a name must start with a letter and consist of letters, digits and underscores")
+            raise InvalidInput(field, NAME_RULE)
         object.__setattr__(self, "values", tuple(self.values))
         _check_values(self.values, f"{field}.values")
         if self.ordinal is None:
@@ -226,7 +230,10 @@ def _check_value(value: object, field: str) -> None:
     if word != value and TEXT_VALUE.fullmatch(word):
         reason = f"it contains a space, a comma or =; write {show(word)}, and define its meaning in the kernel"
         raise InvalidInput(field, f"{show(value)} cannot be a value: {reason}")
-    allowed = "a finite number below 2**62, a bool, or a string without spaces, commas and ="
+    allowed = (
+        "a finite number (an integer between -2**62 and 2**62), a bool, or a string of 1 to 100 visible characters "
+        "without commas and ="
+    )
     raise InvalidInput(field, f"{show(value)} cannot be a value: it must be {allowed}, e.g. [1, 2, 4]")
 
 

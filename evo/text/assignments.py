@@ -142,10 +142,11 @@ def lengths_of(text: str, where: str) -> list[int] | None:
     if found is None:
         ends = re.findall(r"\d{1,18}", text)[:2]
         written = f"{ends[0]}..{ends[1]}" if len(ends) == 2 and 1 <= int(ends[0]) <= int(ends[1]) else "e.g. 1..4096"
-        raise InvalidInput(where, f"`{text.strip():.60}` is not a range of lengths; write {written}")
+        raise InvalidInput(where, f"`{text.strip():.60}` is not a range; write {written}")
     low, high = int(found[1]), int(found[2])
     if not 1 <= low <= high:
         written = f"{max(1, min(low, high))}..{max(1, low, high)}"
-        raise InvalidInput(where, f"`{text.strip()}` contains no length; write the smaller number first: {written}")
+        rule = "it must begin at 1 or above, with the smaller number first"
+        raise InvalidInput(where, f"`{text.strip()}` is not a valid range; {rule}: write {written}")
     steps = POINTS - 1
     return sorted({min(high, max(low, round(low * (high / low) ** (step / steps)))) for step in range(POINTS)})

@@ -47,6 +47,15 @@ def test_worker_downloads_the_family_that_an_author_uploaded(callers: Callers, t
     assert Families(tmp_path, worker.family_bundle).get(ref).package.digest == FAMILY.digest
 
 
+@pytest.mark.parametrize(
+    ("location", "reason"), [("scale", "is not an absolute path"), ("/a\nb", "contains invisible characters")]
+)
+def test_error_names_the_fault_of_a_family_location(callers: Callers, location: str, reason: str) -> None:
+    author = client_of(callers, callers.token("author", "submitter"))
+    with pytest.raises(InvalidInput, match=reason):
+        author.register_family(FAMILY.digest, name="faulty", document=FAMILY.family.document, location=location)
+
+
 def test_only_authors_may_upload_families_or_set_their_location(callers: Callers) -> None:
     submitter = client_of(callers, callers.token("submitter"))
     with pytest.raises(AccessDenied, match="role author"):
@@ -88,7 +97,7 @@ def test_only_authors_can_change_the_family_of_an_author(callers: Callers) -> No
 
 
 def test_uploaded_files_must_match_the_digest_in_the_address(callers: Callers) -> None:
-    author = client_of(callers, callers.token("author"))
+    author = client_of(callers, callers.token("author", "submitter"))
     with pytest.raises(InvalidInput, match="digest"):
         author.upload_family("0" * 64, pack(FAMILY))
     with pytest.raises(InvalidInput, match="bundle"):

@@ -80,7 +80,7 @@ def test_error_page_names_the_unknown_query_parameter(page: httpx.Client) -> Non
         ("/searches/1/plots/contour?x=bogus", 422, "there is no `bogus`"),
         ("/searches/1/plot", 404, "There is no page at /searches/1/plot"),
         ("/searches/1/trials.csv", 404, "There is no page at /searches/1/trials.csv"),
-        ("/searches/1?where=BLOCK>=nan", 200, "'nan' is not a number"),
+        ("/searches/1?where=BLOCK>=nan", 200, "'nan' is not a finite number"),
         ("/start?family=toi", 422, "did you mean `toy`?"),
         ("/compare?trial=1.1", 422, "tick two trials to compare: 1 trial ticked"),
         ("/compare?left=1.1&right=best", 422, "right: write the search and the trial number"),

@@ -100,14 +100,14 @@ def test_start_form_submits_a_search_with_all_its_fields(page: httpx.Client) -> 
             },
             {
                 "problem.N": "is empty; enter a value, such as 64",
-                "budget.minutes": "“soon” is not a number; write e.g. 10, with a point and no unit",
+                "budget.minutes": "“soon” is not a finite number; write e.g. 10, without a unit",
                 "budget.trials": "-3 is out of range; write 1 to",
                 "policy": "“lax” is not a valid choice; choose one of: default,",
                 "strategy": "“luck” is not a valid choice; choose one of: portfolio,",
                 "objective.threads": "“two” is not a whole number; write digits only, such as 1",
                 "seed": "“1.5” is not a whole number",
                 "requirements.toolkit": "“gcc 12” is not the name of a program and its minimum version",
-                "budget.cost": "“1e999” is not a number",
+                "budget.cost": "“1e999” is not a finite number",
                 "priority": "“<b>” is not a whole number",
                 "notes": "text of 2,001 characters is too long; write at most 2,000",
             },
@@ -255,11 +255,11 @@ def test_unreadable_family_folder_does_not_hide_other_families(
     monkeypatch.setattr(registry, "_builtin_folders", lambda: {**folders, "torn": tmp_path / "torn"})
     listed = page.get("/families").text
     assert all(f">{name}<" in listed for name in ("toy", "sdpa", "softmax", "torn"))
-    assert f"This family cannot be read: {tmp_path}/torn/family.toml: is not TOML" in listed
+    assert f"This family cannot be read: {tmp_path}/torn/family.toml: cannot be read as TOML" in listed
     body = {"name": "toy", "document": TOY, "location": None}
     assert page.put(f"/api/v1/families/{'ee' * 32}", json=body).status_code == 200
     assert page.get("/start?family=toy").status_code == 200
     ended = CommandLine(home=tmp_path, cache=tmp_path).run("families")
     assert ended.code == 0
     assert "sdpa" in ended.out
-    assert f"torn cannot be read: {tmp_path}/torn/family.toml: is not TOML" in ended.out
+    assert f"torn cannot be read: {tmp_path}/torn/family.toml: cannot be read as TOML" in ended.out

@@ -70,6 +70,12 @@ def test_bundle_with_invalid_file_names_is_refused(name: str) -> None:
         unpack(zipped({name: b"evil"}))
 
 
+def test_bytecode_in_a_bundle_is_refused_as_bytecode() -> None:
+    for name in ("reference.pyc", "__pycache__/reference"):
+        with pytest.raises(InvalidInput, match="is Python's bytecode cache; remove it"):
+            unpack(zipped({name: b""}))
+
+
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
 def test_bundle_with_links_or_devices_is_refused(kind: int) -> None:
     def special(entry: zipfile.ZipInfo) -> None:

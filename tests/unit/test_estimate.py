@@ -155,6 +155,12 @@ def test_estimate_without_work_table_is_refused() -> None:
         estimate(None, L4, Footprint(blocks=1, items=1, threads=32, blocks_per_sm=1), HOT)
 
 
+def test_estimate_for_a_target_without_peak_rates_is_refused() -> None:
+    work = Work(flops=1024, bytes=256, dtype="float16")
+    with pytest.raises(InvalidInput, match=r"the peak rates of NVIDIA L4, .*, are unknown; choose another target"):
+        estimate(work, replace(L4, ceilings=None), Footprint(blocks=1, items=1, threads=32, blocks_per_sm=1), HOT)
+
+
 WIDE = Footprint(blocks=58 * 64, items=58 * 64, threads=256, blocks_per_sm=6)
 
 

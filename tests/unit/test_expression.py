@@ -244,6 +244,12 @@ def test_inlining_replaces_names_and_preserves_text_and_short_circuits() -> None
     assert parse("n").inline({"waste": waste}).names == {"n"}
 
 
+@pytest.mark.parametrize("text", ["-" * 900 + "1", "not " * 240 + "n"])
+def test_deeply_nested_expression_is_refused_as_nested(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"is nested .*; split it, e.g. into derived values"):
+        parse(text)
+
+
 def test_inlined_expression_size_is_limited() -> None:
     definitions = {"x0": parse("a + a")}
     with pytest.raises(InvalidInput, match="grows to"):

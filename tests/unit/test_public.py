@@ -45,7 +45,21 @@ def test_public_urls_are_parsed(text: str, scheme: str, authority: str, prefix: 
     ],
 )
 def test_invalid_public_urls_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"write|may have|may contain only"):
+    with pytest.raises(ValueError, match=r"write|may have|may contain only|remove it|use a port"):
+        PublicUrl.of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("https://evo.example.org:0", "has port 0; use a port from 1 to 65535"),
+        ("https://evo.example.org/a b", "contains a space or an invisible character; remove it"),
+        ("https://-evo.example.org", "has no valid host name"),
+        ("ftp://evo.example.org", "is not an http:// or https:// URL"),
+    ],
+)
+def test_error_names_the_invalid_part_of_a_public_url(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         PublicUrl.of(text)
 
 
@@ -327,3 +341,17 @@ def test_error_for_a_webhook_url_without_scheme_suggests_a_valid_url(given: str,
     with pytest.raises(InvalidInput, match=rf", e\.g\. {re.escape(example)}$"):
         target_of(given, private=False, resolve=resolve)
     target_of(example, private=False, resolve=resolve)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("https://hooks.example.net:99999/x", "is not a valid URL (Port out of range 0-65535)"),
+        ("https://hooks.example.net/a\nb", "contains a line break or another invisible character; remove it"),
+        ("https:///x", "with a host name and without a user name"),
+        ("https://me@hooks.example.net/x", "with a host name and without a user name"),
+    ],
+)
+def test_error_names_the_invalid_part_of_a_webhook_url(given: str, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(reason)):
+        target_of(given, private=False, resolve=lambda name, port: [ipaddress.ip_address("1.1.1.1")])

@@ -172,6 +172,11 @@ def test_error_names_the_line_of_an_invalid_family_class(old: str, new: str, sai
         read_family(changed(old, new))
 
 
+def test_deeply_nested_family_class_is_refused_as_nested() -> None:
+    with pytest.raises(InvalidInput, match=r"family\.py: has an expression that is nested too deeply"):
+        read_family(changed("N: int = 64", f"N: int = {'-' * 100_000}64"))
+
+
 def test_error_names_the_unknown_key_of_a_family_class(tmp_path: Path) -> None:
     place = tmp_path / "scale"
     place.mkdir()

@@ -390,7 +390,10 @@ def test_unsupported_names_and_texts_of_a_recording_are_rewritten() -> None:
         ),
         (cache(tune_params={"block": [16, 1 << 62], "layout": ["x"]}), r"tune_params.block: expected a finite number"),
         (cache(tune_params={"block": [16.0, float("inf")], "layout": ["x"]}), r"tune_params.block: expected a finite"),
-        (cache(cache={"a": {"block": 16, "layout": "row", "time": 1, "compile_time": 10**400}}), "expected a number"),
+        (
+            cache(cache={"a": {"block": 16, "layout": "row", "time": 1, "compile_time": 10**400}}),
+            "expected a finite number",
+        ),
     ],
 )
 def test_recording_with_values_that_become_equal_after_rewriting_is_refused(document: Document, said: str) -> None:
@@ -456,6 +459,8 @@ def test_truncated_recording_without_complete_entries_is_refused(text: str) -> N
             cache(cache={"a": {"block": 16, "layout": "row", "time": "InvalidConfig"}}),
             r"\(1 invalid config\); add a `time` to at least one",
         ),
+        (cache(tune_params=["block"]), "tune_params: must be an object with at least one tunable"),
+        (t4({"configuration": [16]}), "configuration: must be an object with a value for each tunable"),
         (t4(result(block=[1, 2])), r"not a number, a bool or a string; write it as a string, e\.g\. \"\[1_2\]\""),
     ],
 )

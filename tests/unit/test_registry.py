@@ -193,7 +193,7 @@ def test_family_digest_ignores_caches_file_times_and_the_location(folder: Path, 
 @pytest.mark.parametrize(
     ("name", "content", "field", "reason"),
     [
-        ("family.toml", "name = ", "family.toml", "is not TOML"),
+        ("family.toml", "name = ", "family.toml", "cannot be read as TOML"),
         ("family.toml", SPEC.replace('name = "scale"', 'name = "skale"'), "family.toml", "make both scale"),
         ("family.toml", SPEC.replace("kernel.c.j2", "kernel.j2"), "cpu", "the file kernel.j2 is missing"),
         ("family.toml", SPEC.replace("TILE * UNROLL", "TILE * ROLL"), "cpu.derived.step", "did you mean `UNROLL`"),

@@ -38,6 +38,9 @@ def test_report_targets_are_times_or_speedups() -> None:
     for wrong in ("dream=5", "dream=-1us", "dream=1e9us", "dream=nanus", "dream=" + "9" * 30 + "us"):
         with pytest.raises(InvalidInput, match="dream"):
             parse_goals(wrong)
+    for wrong in ("dream=0us", "dream=1234567890123us"):
+        with pytest.raises(InvalidInput, match="must be above 0, with at most 12 characters"):
+            parse_goals(wrong)
 
 
 @pytest.mark.parametrize(

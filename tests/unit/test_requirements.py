@@ -68,6 +68,10 @@ def test_invalid_memory_or_toolkit_requirement_is_refused() -> None:
     for wrong in ({"toolkit": {"cuda": "new"}}, {"memory_gb": 0.0}, {"memory_gb": float("nan")}):
         with pytest.raises(InvalidInput):
             Requirements(**wrong)
+    with pytest.raises(InvalidInput, match="must be a finite number above 0, not inf"):
+        Requirements(memory_gb=float("inf"))
+    with pytest.raises(InvalidInput, match=r"toolkit\.cuda: is 42 characters long; the limit is 40"):
+        Requirements(toolkit={"cuda": "1" * 42})
     assert parse_toolkit(" cuda >= 13.0 ") == ("cuda", "13.0")
     with pytest.raises(InvalidInput, match="NAME>=VERSION"):
         parse_toolkit("cuda 13")

@@ -269,7 +269,8 @@ MIXED = CategoricalDistribution([16, 32, None])
         ),
         ({"B": IntDistribution(0, 9)}, {"strategy": "nope"}, "^strategy: `nope` is not one of portfolio"),
         ({"B": CategoricalDistribution([1.0, float("nan")])}, {}, r"^space\['B'\]: contains nan"),
-        ({"B": IntDistribution(0, 2**80)}, {}, r"^space\['B'\]: whole numbers must be at most 2\*\*53"),
+        ({"B": IntDistribution(0, 2**80)}, {}, r"^space\['B'\]: the bounds must be from -2\*\*53 to 2\*\*53"),
+        ({"B": IntDistribution(-(2**60), 0)}, {}, r"^space\['B'\]: the bounds must be from -2\*\*53 to 2\*\*53"),
         (
             {"B": FloatDistribution(-1e308, 1e308)},
             {},

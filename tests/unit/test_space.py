@@ -534,6 +534,8 @@ def test_recorded_space_has_exactly_the_configs_of_its_keys() -> None:
         (["unsigned int", "long"], "'unsigned int' cannot be a value: it contains a space, .*unsigned_int"),
         ([" "], "cannot be a value: it must be"),
         ([""], "cannot be a value"),
+        (["x" * 101], "a string of 1 to 100 visible characters"),
+        ([-(1 << 62)], r"an integer between -2\*\*62 and 2\*\*62"),
         ([None], "cannot be a value"),
         ([[1]], "cannot be a value"),
         (range(10_001), "has 10001 values"),
@@ -558,7 +560,7 @@ def test_duplicate_unknown_or_invalid_names_in_a_space_are_refused() -> None:
         Space([tunable("A", [1])], constants={"A": 1})
     with pytest.raises(InvalidInput, match="there is no `X`"):
         Space([tunable("A", [1])], [constraint("X > 1")])
-    with pytest.raises(InvalidInput, match="a name must start with a letter"):
+    with pytest.raises(InvalidInput, match="a name must have at most 64 letters"):
         tunable("A-1", [1])
 
 

@@ -25,8 +25,12 @@ def test_range_of_lengths_includes_its_ends_and_values_between() -> None:
     assert lengths_of("5..7", "S") == [5, 6, 7]
     assert lengths_of("9..9", "S") == [9]
     assert lengths_of("128", "S") is None
-    for wrong in ("4..1", "0..4", "a..b", "1..", "1..2..3", "-1..4", "1...4"):
-        with pytest.raises(InvalidInput, match="S: "):
+    for wrong in ("a..b", "1..", "1..2..3", "-1..4", "1...4"):
+        with pytest.raises(InvalidInput, match=r"S: .* is not a range; write"):
+            lengths_of(wrong, "S")
+    for wrong, written in (("4..1", "1..4"), ("0..4", "1..4"), ("0..0", "1..1")):
+        said = f"`{wrong}` is not a valid range; it must begin at 1 or above, .* first: write {written}"
+        with pytest.raises(InvalidInput, match=said):
             lengths_of(wrong, "S")
 
 
@@ -72,6 +76,20 @@ def test_error_names_the_invalid_key_of_a_suite(given: dict[str, Any], place: st
         suite_from(given, "mine")
 
 
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ({"name": "a" * 101}, "use up to 100 letters"),
+        ({"family": 3}, "must be a string, not 3"),
+        ({"family": " "}, "is missing or empty"),
+        ({"weight": 1e30}, "must be a number above 0, up to "),
+    ],
+)
+def test_error_states_the_rule_that_a_value_of_a_suite_breaks(call: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        suite_from(document(**call), "mine")
+
+
 def test_suite_is_found_by_name_or_path(tmp_path: Any) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('goal = "time"\n[[call]]\nname = "a"\nfamily = "softmax"\nproblem = { rows = 8 }\n')
@@ -81,7 +99,7 @@ def test_suite_is_found_by_name_or_path(tmp_path: Any) -> None:
         with pytest.raises(NotFound, match="zoo"):
             suites.find(wrong)
     file.write_text("[[call")
-    with pytest.raises(InvalidInput, match="not valid TOML"):
+    with pytest.raises(InvalidInput, match="cannot be read as TOML"):
         suites.find(str(file))
     file.write_text("goal = 1\n")
     with pytest.raises(InvalidInput, match=r"goal: .* \(in .*mine.toml\)"):

@@ -88,7 +88,8 @@ def test_tensor_map_boxes_of_fp8_gemm_have_128_columns() -> None:
     ("change", "field", "reason"),
     [
         ({"of": "factor"}, "of", "there is no `factor`"),
-        ({"box": ["8"]}, "box", "per axis of `shape`"),
+        ({"box": ["8"]}, "box", "must have one expression per axis of `shape` (2), not 1"),
+        ({"shape": ["ROWS"] * 6, "box": ["1"] * 6}, "shape", "must have 1 to 5 expressions, one per axis, not 6"),
         ({"shape": ["ROWS", "TILE"]}, "shape[1]", "did you mean"),
         ({"shape": ["ROWS", "ROWS"]}, "shape[0]", "like `x` (shape "),
         (

@@ -170,6 +170,11 @@ def test_triton_descriptor_may_view_an_argument_in_a_different_shape(tmp_path: P
         ('of = "c"', 'of = "d"', "descriptors.2..of: there is no `d`"),
         ('of = "c"', 'of = "b"', "`b` has two descriptors"),
         ('block = ["BLOCK_K", "BLOCK_N"]', 'block = ["BLOCK_K"]', "per axis of the argument `b` .2., not 1"),
+        (
+            'of = "a"\n',
+            'of = "a"\nshape = ["1", "1", "1", "1", "M", "K"]\n',
+            "`shape` has 6 axes, but a descriptor can have at most 5",
+        ),
         ('block = ["BLOCK_K", "BLOCK_N"]', 'block = ["BLOCK_K", "max_threads"]', "there is no `max_threads`"),
         ('dtype = "float16"\nalignment = 16\nrel', 'dtype = "float16"\nrel', "set `alignment = 16` for the argument"),
     ],

@@ -63,7 +63,7 @@ def test_missing_or_non_text_variant_files_are_refused(folder: Path) -> None:
         read_variant_files(folder / "missing")
     (folder / "kernel.c").write_text("int x;")
     (folder / DOCUMENT).write_text("idea = [")
-    with pytest.raises(InvalidInput, match="is not TOML"):
+    with pytest.raises(InvalidInput, match="cannot be read as TOML"):
         read_variant_files(folder)
 
 

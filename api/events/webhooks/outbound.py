@@ -75,11 +75,14 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
     try:
         parts = urlsplit(url)
         name, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError:
-        raise InvalidInput("webhook.url", f"is not a URL; write a URL, {_example(url)}") from None
+    except ValueError as error:
+        raise InvalidInput("webhook.url", f"is not a valid URL ({error}); write a URL, {_example(url)}") from None
     name = None if name is None else _ascii(name)
-    if parts.scheme not in {"http", "https"} or not name or parts.username is not None or not url.isprintable():
-        raise InvalidInput("webhook.url", f"must be an http:// or https:// URL without a user name, {_example(url)}")
+    if not url.isprintable():
+        raise InvalidInput("webhook.url", "contains a line break or another invisible character; remove it")
+    if parts.scheme not in {"http", "https"} or not name or parts.username is not None:
+        accepted = "an http:// or https:// URL with a host name and without a user name"
+        raise InvalidInput("webhook.url", f"must be {accepted}, {_example(url)}")
     try:
         addresses = resolve(name, port)
     except (OSError, ValueError):

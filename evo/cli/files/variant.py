@@ -39,7 +39,7 @@ def read_variant_files(path: Path) -> VariantFiles:
     try:
         document = read_toml(files.pop(DOCUMENT, ""))
     except ValueError as error:
-        raise InvalidInput(str(path / DOCUMENT), f"is not TOML: {error}") from error
+        raise InvalidInput(str(path / DOCUMENT), f"cannot be read as TOML: {error}") from error
     return VariantFiles(document={"name": path.resolve().name, **document}, files=files)
 
 

@@ -85,9 +85,12 @@ def estimate(work: Work | None, target: Device, used: Footprint, objective: Obje
     Raises:
         InvalidInput: the family has no [work] table, or the target has no ceilings.
     """
-    limit = stream_roofline(target, work and replace(work, flops=work.flops * used.effort), objective)
-    if work is None or limit is None or target.ceilings is None:
+    if work is None:
         raise InvalidInput("device", "the family has no [work] table, from which times are estimated; add it")
+    limit = stream_roofline(target, replace(work, flops=work.flops * used.effort), objective)
+    if limit is None or target.ceilings is None:
+        reason = f"the peak rates of {target.model}, from which times are estimated, are unknown"
+        raise InvalidInput("device", f"{reason}; choose another target")
     multiprocessors = int(target.limits["sm_count"])
     busiest = math.ceil(used.blocks / multiprocessors)
     each, left = divmod(used.items, used.blocks)

@@ -105,10 +105,13 @@ def _read(table: Table, call: Sequence[Argument], scope: Scope) -> DescriptorFor
         reason = f"a descriptor requires that the address of `{made.of}` is aligned to {ALIGNMENT} bytes"
         raise InvalidInput(table.field("of"), f"{reason}; set `alignment = {ALIGNMENT}` for the argument")
     axes = len(made.shape or argument.shape)
-    if not 1 <= axes <= MOST_AXES or len(made.block) != axes:
-        of, remedy = ("`shape`", "") if made.shape else (f"the argument `{made.of}`", ", or set `shape`")
+    of = "`shape`" if made.shape else f"the argument `{made.of}`"
+    if axes > MOST_AXES:
+        reason = f"{of} has {axes} axes, but a descriptor can have at most {MOST_AXES}"
+        raise InvalidInput(table.field("shape"), f"{reason}; set `shape` to a shape with the same number of elements")
+    if len(made.block) != axes:
         reason = f"must have one expression per axis of {of} ({axes}), not {len(made.block)}"
-        raise InvalidInput(table.field("block"), f"{reason}; a descriptor has 1 to {MOST_AXES} axes{remedy}")
+        raise InvalidInput(table.field("block"), reason if made.shape else f"{reason}; add expressions, or set `shape`")
     for expression in made.expressions:
         expression.check_names(scope)
     return made

@@ -136,6 +136,10 @@ def _read_map(table: Table, buffers: Collection[str]) -> MapFormula:
     table.done()
     if made.of not in buffers:
         raise InvalidInput(table.field("of"), unknown(made.of, list(buffers), "array arguments"))
-    if not 1 <= len(made.shape) <= MOST_AXES or len(made.box) != len(made.shape):
-        raise InvalidInput(table.field("box"), f"must have one expression per axis of `shape` (1 to {MOST_AXES} axes)")
+    if not 1 <= len(made.shape) <= MOST_AXES:
+        reason = f"must have 1 to {MOST_AXES} expressions, one per axis, not {len(made.shape)}"
+        raise InvalidInput(table.field("shape"), reason)
+    if len(made.box) != len(made.shape):
+        reason = f"must have one expression per axis of `shape` ({len(made.shape)}), not {len(made.box)}"
+        raise InvalidInput(table.field("box"), reason)
     return made

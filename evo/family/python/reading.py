@@ -34,8 +34,10 @@ def read_family(text: str) -> tuple[dict[str, Any], dict[str, str]]:
     """
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError) as error:
         raise InvalidInput(FILE, f"is not valid Python: {error}") from error
+    except (RecursionError, MemoryError):
+        raise InvalidInput(FILE, "has an expression that is nested too deeply; split it") from None
     marked = [each for each in tree.body if isinstance(each, ast.ClassDef) and "family" in _decorators(each)]
     if len(marked) != 1:
         raise InvalidInput(FILE, f"has {len(marked)} classes with the decorator `@family`; exactly one is required")

@@ -119,12 +119,15 @@ def _expanded(table: Mapping[str, Any], where: str) -> Iterator[Call]:
             raise InvalidInput(f"{where}.{key}", unknown(str(key), _FIELDS, "fields of a call"))
     name, family = (_text(table, key, where) for key in ("name", "family"))
     if _NAME.fullmatch(name) is None:
-        raise InvalidInput(f"{where}.name", f"{name!r:.60} is not a valid name; use letters, digits and . _ - + @ =")
+        accepted = "use up to 100 letters, digits and . _ - + @ =, with a letter or digit first"
+        raise InvalidInput(f"{where}.name", f"{name!r:.60} is not a valid name; {accepted}")
     problem, weight = table.get("problem", {}), table.get("weight", 1)
     if not isinstance(problem, Mapping):
         raise InvalidInput(f"{where}.problem", "must be a table, e.g. { rows = 1024, cols = 4096 }")
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= MOST:
-        raise InvalidInput(f"{where}.weight", f"must be a positive number, not {literal_text(weight, 60)}")
+        raise InvalidInput(
+            f"{where}.weight", f"must be a number above 0, up to {MOST:,}, not {literal_text(weight, 60)}"
+        )
     choices = [_values(value, f"{where}.problem.{field}") for field, value in problem.items()]
     several = [field for field, values in zip(problem, choices, strict=True) if len(values) > 1]
     combinations = list(itertools.islice(itertools.product(*choices), MOST_CALLS + 1))
@@ -135,9 +138,11 @@ def _expanded(table: Mapping[str, Any], where: str) -> Iterator[Call]:
 
 
 def _text(table: Mapping[str, Any], key: str, where: str) -> str:
-    value = table.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise InvalidInput(f"{where}.{key}", "is missing; each call must have a name and a family")
+    value = table.get(key, "")
+    if not isinstance(value, str):
+        raise InvalidInput(f"{where}.{key}", f"must be a string, not {literal_text(value, 60)}")
+    if not value.strip():
+        raise InvalidInput(f"{where}.{key}", "is missing or empty; each call must have a name and a family")
     return value.strip()
 
 

@@ -85,8 +85,10 @@ class Expression:
         except SyntaxError as error:
             reason = f"`{text}` is not an expression in Python's syntax: {error.msg}; {available()}"
             raise InvalidInput(field, reason) from error
-        except (ValueError, RecursionError, MemoryError) as error:
+        except ValueError as error:
             raise InvalidInput(field, f"is not an expression in Python's syntax: {error}; {available()}") from error
+        except (RecursionError, MemoryError):
+            raise InvalidInput(field, "is nested too deeply; split it, e.g. into derived values") from None
         check_depth(tree, field)
         admit(tree, field)
         return cls(text=text, field=field, names=free_names(tree), tree=tree)

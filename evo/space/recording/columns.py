@@ -119,8 +119,8 @@ def check_value(value: Any, where: str) -> None:
     if not (abs(value) < INTEGER_LIMIT if isinstance(value, int) else isinstance(value, str) or isfinite(value)):
         raise InvalidInput(
             where,
-            f"expected a finite number (whole numbers: below 2**62), got {literal_text(value, 40)}; write it as a "
-            "string",
+            f"expected a finite number (an integer between -2**62 and 2**62), got {literal_text(value, 40)}; write "
+            "it as a string",
         )
 
 
@@ -212,7 +212,7 @@ def unit_us(unit: Any, field: str) -> float:
 
 def _finite(value: Any, field: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
-        raise InvalidInput(field, f"expected a number, got {literal_text(value, 40)}")
+        raise InvalidInput(field, f"expected a finite number, got {literal_text(value, 40)}")
     return float(value)
 
 

@@ -59,7 +59,7 @@ def _columns(document: Mapping[str, Any], name: str) -> tuple[Column, ...]:
     declared = document.get("tune_params")
     if not isinstance(declared, dict) or not declared:
         remedy = 'list the values of each tunable, e.g. "tune_params": {"block_size_x": [32, 64]}'
-        raise InvalidInput(f"{name}: tune_params", f"is missing or empty; {remedy}")
+        raise InvalidInput(f"{name}: tune_params", f"must be an object with at least one tunable; {remedy}")
     keys = read_list(document.get("tune_params_keys", list(declared)), f"{name}: tune_params_keys")
     for key in keys:
         if not isinstance(key, str) or key not in declared:

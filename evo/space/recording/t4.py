@@ -58,7 +58,7 @@ def _columns(results: Iterable[Any], name: str) -> tuple[Column, ...]:
         where = f"{name}: results[{number}].configuration"
         configuration = result.get("configuration") if isinstance(result, dict) else None
         if not isinstance(configuration, dict) or not configuration:
-            raise InvalidInput(where, 'is missing or empty; write the config as an object, e.g. {"block_size": 32}')
+            raise InvalidInput(where, 'must be an object with a value for each tunable, e.g. {"block_size": 32}')
         for key, value in configuration.items():
             check_value(value, f"{where}.{key}")
             seen.setdefault(key, []).append(value)

@@ -120,7 +120,9 @@ def _check(name: str, distribution: BaseDistribution) -> None:
             raise InvalidInput(field, "contains nan, which no result can be assigned to, as nan != nan; remove it")
     elif isinstance(distribution, IntDistribution):
         if max(abs(distribution.low), abs(distribution.high)) > LARGEST_INT:
-            raise InvalidInput(field, "whole numbers must be at most 2**53; choose narrower bounds, or a float")
+            raise InvalidInput(
+                field, "the bounds must be from -2**53 to 2**53; narrow them, or use a float distribution"
+            )
     elif isinstance(distribution, FloatDistribution) and not math.isfinite(distribution.high - distribution.low):
         raise InvalidInput(field, "the difference of the bounds must fit in a float; choose narrower bounds")
 

@@ -149,7 +149,7 @@ def _table(value: Any) -> dict[str, Any]:
     try:
         table = read_toml(value)
     except ValueError as error:
-        raise InvalidInput("answer.table", f"must be valid TOML: {error}") from None
+        raise InvalidInput("answer.table", f"cannot be read as TOML: {error}") from None
     try:
         json.dumps(table, allow_nan=False)
     except (TypeError, ValueError):

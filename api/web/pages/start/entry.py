@@ -41,7 +41,8 @@ def above_zero(such_as: str) -> Reading:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise ValueError(f"“{text:.80}” is not a number; write e.g. {such_as}, with a point and no unit")
+            reason = f"“{text:.80}” is not a finite number; write e.g. {such_as}"
+            raise ValueError(f"{reason}, without a unit (decimals with a point, as in 0.5)")
         if value <= 0:
             raise ValueError(f"{text:.80} is not above 0; write a number such as {such_as}, or leave the field empty")
         return value
