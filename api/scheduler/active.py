@@ -145,7 +145,9 @@ class ActiveSearch:
         return same and self.requirements.lacking(device) is None
 
     def elapsed_s(self, now: datetime) -> float:
-        """Return the running time in seconds, without pauses and without time in which the service did not run."""
+        """Return the running time in seconds, without pauses, without waits for devices that other processes hold, and
+        without time in which the service did not run.
+        """
         if self._active_since is None:
             return self._active_s
         lost_s = self._lost_s() - self._lost_before_s
@@ -162,13 +164,24 @@ class ActiveSearch:
         resources = champion.evidence.report.resources.get("challenger", {})
         return self.search.goal.cost(Kernel(config=champion.config, resources=resources), time_us)
 
+    @property
+    def is_timed(self) -> bool:
+        """True in the states in which the clock of the running time runs."""
+        return self.started and self.state in {"running", "stopping"}
+
+    @property
+    def waits_for_device(self) -> bool:
+        """True while the clock of the running time stands still, because other processes hold the devices."""
+        return self.is_timed and self._active_since is None
+
     def enter(self, row: SearchRow, state: State, now: datetime) -> None:
         """Change the state in memory and in the row.
 
-        The clock of the running time runs in the states running and stopping.
+        The clock of the running time runs in the states running and stopping, unless the search waits for its devices.
         """
+        waits = self.waits_for_device
         row.state = self.state = state
-        self.set_clock(row, now, running=self.started and state in {"running", "stopping"})
+        self.set_clock(row, now, running=self.is_timed and not waits)
 
     def set_clock(self, row: SearchRow, now: datetime, *, running: bool) -> None:
         """Store the running time so far in the row. Start the clock again if `running` is True, else stop it."""

@@ -190,11 +190,15 @@ class Conductor:
             check_incarnation(worker_id, worker, incarnation, self.connected_since())
             worker.seen_at, worker.note = now, note
             renewed = Leases(session).renew(worker_id, attempts, now=now, lease_s=self.lease_s)
-            return HeartbeatReply(
+            waited = fleet.waiting(worker_id)
+            reply = HeartbeatReply(
                 cancel=tuple(sorted(set(attempts) - renewed)),
                 drain=worker.drain,
                 quarantined=fleet.update_slots(worker_id, slots, now),
             )
+            changed = Leases(session).searches_of(waited ^ fleet.waiting(worker_id))
+        self._failures.each(changed, self._adjust_clock, key=lambda search_id: search_id)
+        return reply
 
     # Leases
 
@@ -339,6 +343,11 @@ class Conductor:
         with self.registry.transaction(search_id) as transaction:
             if transaction is not None:
                 transaction.active.settle_clock(Archive(transaction.session).search(search_id), self.clock())
+
+    def _adjust_clock(self, search_id: int) -> None:
+        with self.registry.transaction(search_id) as transaction:
+            if transaction is not None:
+                lifecycle.adjust_clock(transaction, self.clock())
 
     @contextmanager
     def _noting_contest(self, worker_id: str) -> Iterator[None]:

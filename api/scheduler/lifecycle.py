@@ -43,7 +43,7 @@ STOPPED = "stopped"
 
 def is_due(active: ActiveSearch, now: datetime) -> bool:
     """Return True if `advance` may change the search. This check does not read the database."""
-    if active.state == "ablating":
+    if active.state == "ablating" or active.waits_for_device:
         return True
     if active.state == "stopping":
         return not active.search.history.pending
@@ -68,6 +68,8 @@ def advance(transaction: SearchTransaction, now: datetime) -> None:
     trials challenge the incumbent one after another, and then finishes. An ablation ends with its last job.
     """
     active = transaction.active
+    if active.waits_for_device:
+        adjust_clock(transaction, now)
     if active.state == "running" and (reason := active.search.stop_reason(active.elapsed_s(now))) is not None:
         _used_up(transaction, reason, now)
     if active.state == "running" and (fault := _unjudgeable(active)) is not None:
@@ -84,6 +86,18 @@ def advance(transaction: SearchTransaction, now: datetime) -> None:
             finish(transaction, now)
     elif active.state == "ablating" and not Leases(transaction.session).open_jobs(active.id):
         change_state(transaction, "finish", now)
+
+
+def adjust_clock(transaction: SearchTransaction, now: datetime) -> None:
+    """Stop the clock of the running time while other processes hold all devices that have jobs of the search.
+
+    Start the clock again once a device works for the search, or no device has a job of it.
+    """
+    active = transaction.active
+    waits = active.is_timed and Leases(transaction.session).waits_for_device(active.id)
+    if waits != active.waits_for_device:
+        active.set_clock(Archive(transaction.session).search(active.id), now, running=active.is_timed and not waits)
+        Events(transaction.session).search_changed(active.id)
 
 
 def _used_up(transaction: SearchTransaction, reason: StopReason, now: datetime) -> None:

@@ -76,9 +76,10 @@ class SearchRow(Base):
     """A search with its settings, its state and its running time.
 
     `active_s` is the running time before `active_since`, in seconds. `active_since` is None while the search is not
-    running. `revision` counts the transactions in which service processes changed the search. `milestone` is the last
-    revision with a change other than proposed and ended trials. A process with a copy of the search in memory compares
-    both numbers with those of its copy, to decide what it must read again.
+    running, or waits because other processes hold its devices. `revision` counts the transactions in which service
+    processes changed the search. `milestone` is the last revision with a change other than proposed and ended trials. A
+    process with a copy of the search in memory compares both numbers with those of its copy, to decide what it must
+    read again.
     """
 
     __tablename__ = "searches"

@@ -276,6 +276,11 @@ class Fleet:
         for device in self.devices_of(worker_id):
             device.activity = device.detail = device.attempt_id = None
 
+    def waiting(self, worker_id: str) -> set[int]:
+        """Return the ids of the attempts of a worker that wait for a device that another process holds."""
+        rows = self.devices_of(worker_id)
+        return {row.attempt_id for row in rows if row.activity == "waiting" and row.attempt_id is not None}
+
     def update_slots(self, worker_id: str, slots: Sequence[SlotReport], now: datetime) -> tuple[str, ...]:
         """Store the slot reports of a worker. Return the UUIDs of its quarantined devices."""
         for search_id in Leases(self.session).searches_with_long_jobs(worker_id, now - timedelta(seconds=LONG_S)):

@@ -199,6 +199,19 @@ class Leases:
         ended_at = {device_uuid: self.last_ended_at(worker_id, device_uuid) for _, device_uuid in leased}
         return {search_id for search_id, device_uuid in leased if (ended_at[device_uuid] or since) <= since}
 
+    def waits_for_device(self, search_id: int) -> bool:
+        """Return True if devices have jobs of a search, and other processes hold all of these devices."""
+        query = select(DeviceRow.activity).join(AttemptRow, AttemptRow.id == DeviceRow.attempt_id)
+        query = query.join(JobRow, JobRow.id == AttemptRow.job_id)
+        mine = query.where(JobRow.search_id == search_id, AttemptRow.state == "live")
+        activities = self.session.scalars(mine.where(AttemptRow.worker_id == DeviceRow.worker_id)).all()
+        return bool(activities) and set(activities) == {"waiting"}
+
+    def searches_of(self, attempt_ids: Collection[int]) -> set[int]:
+        """Return the ids of the searches to which attempts belong."""
+        query = select(JobRow.search_id).join(AttemptRow, AttemptRow.job_id == JobRow.id)
+        return set(self.session.scalars(query.where(AttemptRow.id.in_(_possible(attempt_ids))).distinct()))
+
     def working(self, search_id: int) -> tuple[JobRow, AttemptRow, DeviceRow | None] | None:
         """Return a leased trial or baseline job of a search, with its lease and its device.
 

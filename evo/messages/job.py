@@ -134,7 +134,8 @@ class SlotReport:
 
     Attributes:
         detail: text with details, e.g. which process holds the device.
-        attempt_id: lease of the slot's current job, which `detail` describes. The slot may hold more leases.
+        attempt_id: lease of the slot's current job, which `detail` describes, or of the job that waits for the device.
+            The slot may hold more leases.
         fault: reason why the device is no longer reliable; None if it is reliable. The reason is sent with each
             heartbeat until the service has quarantined the device.
     """

@@ -16,7 +16,8 @@ from db.repositories.fleet import Fleet
 from db.repositories.leases import StaleLease
 from db.repositories.retention import collect_log
 from db.repositories.tokens import SESSION, Terms, Tokens
-from tests.integration.stage import TOY, Stage
+from evo.messages.job import Activity, Lease, SlotReport
+from tests.integration.stage import DEVICE, TOY, Stage
 from tests.integration.test_api_upkeep import Receiver, courier_of, ended_with_hook
 
 HOUR_S = 3600.0
@@ -57,6 +58,84 @@ def test_lease_expires_despite_repeated_service_interruptions(stage: Stage) -> N
         stage.conductor.sweep()
     with pytest.raises(StaleLease):
         stage.hand_in(held)
+
+
+def reported(stage: Stage, lease: Lease, activity: Activity, *, worker: str = "w1") -> None:
+    """Send a heartbeat of the worker that holds a lease, in which its device waits for a process or works."""
+    slot = SlotReport(device_uuid=DEVICE.uuid, activity=activity, attempt_id=lease.attempt_id)
+    stage.conductor.heartbeat(worker, [lease.attempt_id], slots=[slot])
+
+
+def waited(stage: Stage, lease: Lease, seconds: float) -> None:
+    """Let a worker report for some time that another process holds its device."""
+    for _ in range(int(seconds / 10)):
+        reported(stage, lease, "waiting")
+        stage.wait(10)
+        stage.conductor.sweep()
+
+
+def test_wait_for_a_device_that_another_process_holds_does_not_use_up_the_time_limit(stage: Stage) -> None:
+    number = stage.submit(budget={"minutes": 2})
+    held = stage.one()
+    stage.wait(5)
+    waited(stage, held, 600)
+    assert (stage.view(number).state, stage.view(number).elapsed_s) == ("running", 5)
+    reported(stage, held, "working")
+    stage.wait(50)
+    assert stage.view(number).elapsed_s == 55
+    waited(stage, held, 300)
+    stage.hand_in(held)
+    stage.wait(10)
+    assert (stage.view(number).state, stage.view(number).elapsed_s) == ("running", 65)
+    stage.wait(60)
+    stage.conductor.sweep()
+    ended = stage.view(number)
+    assert (ended.state, ended.reason, ended.elapsed_s) == ("finished", "minutes", 125)
+
+
+def test_wait_is_not_counted_after_a_restart_of_the_service(stage: Stage) -> None:
+    number = stage.submit(budget={"minutes": 2})
+    held = stage.one()
+    stage.wait(5)
+    waited(stage, held, 100)
+    stage.restart()
+    waited(stage, held, 600)
+    assert (stage.view(number).state, stage.view(number).elapsed_s) == ("running", 5)
+    reported(stage, held, "working")
+    stage.wait(7)
+    assert stage.view(number).elapsed_s == 12
+
+
+def test_running_time_counts_while_another_device_works_for_the_search(stage: Stage) -> None:
+    number = stage.submit(budget={"minutes": 10})
+    stage.register_worker("w2")
+    waiting, working = stage.one("w1"), stage.one("w2")
+    reported(stage, working, "working", worker="w2")
+    reported(stage, waiting, "waiting")
+    stage.wait(20)
+    assert stage.view(number).elapsed_s == 20
+    reported(stage, working, "waiting", worker="w2")
+    stage.wait(20)
+    assert stage.view(number).elapsed_s == 20
+
+
+def test_running_time_counts_again_after_the_waiting_worker_is_lost(stage: Stage) -> None:
+    number = stage.submit(budget={"minutes": 10})
+    reported(stage, stage.one(), "waiting")
+    stage.wait(stage.lease_s + 1)
+    stage.conductor.sweep()
+    assert stage.view(number).elapsed_s == 0
+    stage.wait(9)
+    assert stage.view(number).elapsed_s == 9
+
+
+def test_paused_search_that_waited_for_its_device_counts_after_it_is_resumed(stage: Stage) -> None:
+    number = stage.submit(budget={"minutes": 10})
+    reported(stage, stage.one(), "waiting")
+    for command in ("pause", "resume"):
+        stage.conductor.orders.command(number, command)
+    stage.wait(3)
+    assert stage.view(number).elapsed_s == 3
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The worker daemon starts in order, follows the messages of the service, and shuts down."""
 
+import queue
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from evo.client import AccessDenied, Client, Leases, ServiceUnreachable
 from evo.device import Device
 from evo.errors import Conflict, EvoError, NotFound
-from evo.messages.job import HeartbeatReply
+from evo.messages.job import HeartbeatReply, SlotReport
 from evo.trial.outcome import Cancelled
 from evo.trial.results import EvaluateReport
 from tests.unit.test_pipeline import lease as any_lease
@@ -227,6 +228,32 @@ def test_heartbeat_renews_the_leases_of_unsent_results(tmp_path: Path) -> None:
     this._context.outbox.post(PendingResult(attempt_id=7, token="t", report=EvaluateReport(outcome=Cancelled())))
     this._beat()
     assert service.said == ["heartbeat [5, 7]"]
+
+
+def test_begin_and_end_of_a_wait_for_the_device_are_reported_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "BEAT_S", 3600.0)
+    service = Service()
+    this, stopping = worker(tmp_path, service)
+    (slot,) = this._slots
+    reports: queue.Queue[SlotReport] = queue.Queue()
+
+    def heartbeat(*_: object, slots: Sequence[SlotReport], **__: object) -> HeartbeatReply:
+        reports.put(slots[0])
+        return service.reply
+
+    def run() -> None:
+        slot._busy(any_lease(4), 7)
+        assert reports.get(timeout=60).activity == "waiting"
+        slot._doing = ("working", None)
+        assert reports.get(timeout=60).activity == "working"
+        stopping.set()
+
+    monkeypatch.setattr(service, "heartbeat", heartbeat)
+    monkeypatch.setattr(slot, "run", run)
+    this.run()
+    assert reports.empty()
 
 
 def test_exit_when_idle_s_setting_ends_a_worker_without_jobs(tmp_path: Path) -> None:

@@ -243,8 +243,9 @@ def test_slot_counts_as_working_if_its_own_runner_holds_the_device_lock(
 ) -> None:
     monkeypatch.setattr("workers.daemon.slot.descends_from_here", lambda pid: own and pid == 7)
     slot = SlotSetup(tmp_path, monkeypatch).slot
-    slot._busy(7)
+    slot._busy(evaluation(3), 7)
     assert slot.report.activity == activity
+    assert slot.report.attempt_id == (None if own else 3)
     assert slot.report.detail == ("running reference.py" if own else "process 7 holds the device")
 
 
@@ -519,6 +520,7 @@ def test_slot_reports_the_process_that_uses_the_device(tmp_path: Path, monkeypat
     def held_by_another(*_: object, on_busy: Callable[[int | None], None], **__: object) -> Iterator[float]:
         on_busy(12)
         said.append(f"{scene.slot.report.activity}: {scene.slot.report.detail}")
+        assert scene.slot.report.attempt_id == 1
         yield 0.5
 
     def working(job: Job) -> Report:

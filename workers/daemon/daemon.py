@@ -200,12 +200,16 @@ class Worker:
                 thread.join()
 
     def _watch(self) -> None:
-        """Send heartbeats until the worker stops. Stop the worker if it has been idle or running for too long."""
-        context, beaten_s = self._context, time.monotonic()
+        """Send heartbeats until the worker stops. Stop the worker if it has been idle or running for too long.
+
+        A heartbeat is sent at once when a slot begins or ends to wait for its device, because the service does not
+        count the wait as running time of the search.
+        """
+        context, beaten_s, reported = self._context, time.monotonic(), self._waiting()
         while not context.stopping.wait(_TICK_S):
-            now_s = time.monotonic()
-            if now_s - beaten_s >= self._beat_s():
-                beaten_s = now_s
+            now_s, waiting = time.monotonic(), self._waiting()
+            if now_s - beaten_s >= self._beat_s() or waiting != reported:
+                beaten_s, reported = now_s, waiting
                 self._beat()
             context.held.closing = self._ending.closing(now_s)
             if reason := self._ending.due(now_s, busy=bool(self._attempts())):
@@ -274,6 +278,11 @@ class Worker:
             self._context.client.leave(self._context.worker_id, incarnation=self._context.incarnation)
         except EvoError as error:
             _LOG.warning("deregistration.failed", reason=str(error))
+
+    def _waiting(self) -> set[int | None]:
+        """Return the ids of the attempts that wait for a device that another process holds."""
+        reports = [slot.report for slot in self._slots]
+        return {report.attempt_id for report in reports if report.activity == "waiting"}
 
     def _beat_s(self) -> float:
         return min([BEAT_S, *(lease.lease_s / 3 for lease in self._context.held.leases)])

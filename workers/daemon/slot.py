@@ -81,6 +81,7 @@ class Slot:
         self._mending = Backoff(context.stopping, first_s=MEND_S, longest_s=LONGEST_MEND_S)
         self._lock = threading.Lock()
         self._current: Lease | None = None
+        self._awaiting: Lease | None = None
         self._doing: tuple[Activity, str | None] = ("idle", None)
         self._fault: str | None = None
         self._set_aside = False
@@ -121,7 +122,8 @@ class Slot:
         """Return the state of the slot for a heartbeat."""
         activity, detail = self._doing
         with self._lock:
-            attempt_id = None if self._current is None else self._current.attempt_id
+            lease = self._awaiting if activity == "waiting" else self._current
+            attempt_id = None if lease is None else lease.attempt_id
             if activity == "working":
                 detail = self._status.words
         return SlotReport(
@@ -237,7 +239,8 @@ class Slot:
     def _measure(self, pending: Pending, built: Preparation) -> Performed:
         lease, proof_s = pending.lease, 0.0
         unwanted = partial(self._unwanted, lease)
-        with exclusive(self.device.uuid, unwanted=unwanted, on_busy=self._busy) as lock_s, self._performing(lease):
+        busy = partial(self._busy, lease)
+        with exclusive(self.device.uuid, unwanted=unwanted, on_busy=busy) as lock_s, self._performing(lease):
             report = self._performer.perform(pending.work, lease.job, built)
             if doubtful(report) and not self._unwanted(lease):
                 self._doing = ("testing", "a known-good kernel must succeed after a crash or an exceeded time limit")
@@ -249,14 +252,15 @@ class Slot:
         self._mending.reset()
         return Performed(report=report, lock_s=lock_s, proof_s=proof_s)
 
-    def _busy(self, holder: int | None) -> None:
+    def _busy(self, lease: Lease, holder: int | None) -> None:
+        """Report that `lease` waits for a process that holds the device, unless it is a process of this worker."""
         if holder is not None and descends_from_here(holder):
             self._status.say("running reference.py")
             self._doing = ("working", None)
             return
         log_busy(holder)
         who = "another process" if holder is None else f"process {holder}"
-        self._doing = ("waiting", f"{who} holds the device")
+        self._awaiting, self._doing = lease, ("waiting", f"{who} holds the device")
 
     def _duplicate(self, lease: Lease, built: Preparation) -> Performed | None:
         """Return the report of an earlier trial with the same binary, adapted to this lease, or None."""

@@ -102,8 +102,8 @@ def search(
             min=0.01,
             max=MOST,
             metavar="M",
-            help=f"Maximum duration in minutes; {MINUTES:g} if no limit is given. Confirming the best trial takes "
-            "additional time.",
+            help=f"Maximum duration in minutes; {MINUTES:g} if no limit is given. Confirming the best trial, and "
+            "waiting for a device that another process uses, take additional time.",
             rich_help_panel=_BUDGET,
         ),
     ] = None,
