@@ -380,6 +380,7 @@ def _verify(child: Child, terms: SearchTerms, built: Built, bars: Bars) -> Verif
         kernels=built.kernels,
         deferred=bars.shorten_us is not None,
         hopeless_us=bars.hopeless_us,
+        cold_ahead=bars == Bars(),
     )
     return ask(child, request, Verified, stage="verify", limit_s=terms.policy.verify_timeout_s)
 

@@ -1,6 +1,8 @@
 """Buffer sets for the cases of a problem, with the expected outputs for their inputs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -16,6 +18,9 @@ from workers.measure.family.expected_output import ExpectedOutput
 from workers.runner.protocol import Open
 
 Mode = Literal["hot", "cold"]
+
+_COLD = "cold", 0
+"""Key of the buffer sets for cold calls."""
 
 _KEPT_SETS = 2
 """Number of argument lists whose buffers are kept. Allocating the buffers for cold timing takes longer than timing."""
@@ -64,8 +69,28 @@ class BufferSets:
         hot = self.of_case(self._timed_case, arguments)
         if mode == "hot":
             return hot
-        count = cold_sets(self.session.cold_bytes, hot[0].bytes_held, self.terms.memory_limit_bytes)
-        return self._keep(("cold", 0), arguments, self.nominal, count)
+        return self._keep(_COLD, arguments, self.nominal, self._cold_count(hot))
+
+    @contextmanager
+    def allocating_cold(self, arguments: tuple[Argument, ...]) -> Iterator[None]:
+        """Allocate the buffer sets for cold calls in a second thread during the ``with`` block, and keep them.
+
+        The ``with`` block ends when the sets are allocated, so that no timed calls are disturbed. If the allocation
+        fails, `sets` tries again.
+        """
+        if arguments in self._kept.get(_COLD, {}):
+            yield
+            return
+        count = self._cold_count(self.of_case(self._timed_case, arguments))
+        with ThreadPoolExecutor(1) as pool:
+            inputs = self.nominal.inputs_of(arguments)
+            allocated: Future[Sequence[Buffers]] = pool.submit(self.session.allocate_sets, arguments, inputs, count)
+            yield
+        if allocated.exception() is None:
+            self._keep(_COLD, arguments, self.nominal, count, made=allocated.result())
+
+    def _cold_count(self, hot: Sequence[Buffers]) -> int:
+        return cold_sets(self.session.cold_bytes, hot[0].bytes_held, self.terms.memory_limit_bytes)
 
     def of_case(self, case: str, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
         """Return the buffer set on which a case is verified, as a sequence of length 1.
@@ -96,14 +121,23 @@ class BufferSets:
         return self._contents_of[hot]
 
     def _keep(
-        self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: ExpectedOutput, count: int
+        self,
+        key: tuple[str, int],
+        arguments: tuple[Argument, ...],
+        golden: ExpectedOutput,
+        count: int,
+        *,
+        made: Sequence[Buffers] | None = None,
     ) -> Sequence[Buffers]:
-        """Return the buffer sets for a key and arguments. If none are kept, allocate `count` sets and keep them."""
+        """Return the buffer sets for a key and arguments.
+
+        If none are kept, keep the sets `made`. If `made` is None, first allocate `count` sets.
+        """
         kept = self._kept.setdefault(key, {})
         buffers = kept.pop(arguments, None)
         if buffers is None:
             while len(kept) >= _KEPT_SETS:
                 del kept[next(iter(kept))]
-            buffers = self.session.allocate_sets(arguments, golden.inputs_of(arguments), count)
+            buffers = made or self.session.allocate_sets(arguments, golden.inputs_of(arguments), count)
         kept[arguments] = buffers
         return buffers

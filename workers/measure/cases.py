@@ -26,6 +26,15 @@ def verify_candidate(bench: Bench, request: Verify) -> Verified:
         LaunchError: a kernel could not be loaded or launched.
         HopelessError: the candidate is too slow to be verified on all cases.
     """
+    timed = request.kernels.get(bench.terms.cases[0].name)
+    if request.cold_ahead and timed is not None and isinstance(bench.session, HostSession):
+        with bench.buffers.allocating_cold(timed.arguments):
+            return _verify_cases(bench, request)
+    return _verify_cases(bench, request)
+
+
+def _verify_cases(bench: Bench, request: Verify) -> Verified:
+    """See `verify_candidate`."""
     bench.candidates.pop(request.candidate, None)
     chosen = [plan for plan in bench.terms.cases if plan.name in request.kernels]
     loading = (_loaded(bench, plan, request.kernels[plan.name]) for plan in chosen)

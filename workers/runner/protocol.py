@@ -138,6 +138,8 @@ class Verify:
         deferred: True to postpone the checks with mixed inputs and with two threads. `Measure` then makes these checks
             if early samples show that the candidate may be among the fastest.
         hopeless_us: call time in µs above which the verification stops, or None. See `evo.trial.timing.Bars`.
+        cold_ahead: True to allocate the buffer sets for cold calls during the verification. They are allocated later if
+            a candidate may be too slow to need them.
     """
 
     candidate: str
@@ -145,6 +147,7 @@ class Verify:
     launches: int = 3
     deferred: bool = False
     hopeless_us: float | None = None
+    cold_ahead: bool = False
     kind: Literal["verify"] = "verify"
 
 
