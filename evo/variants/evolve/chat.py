@@ -3,21 +3,18 @@
 import json
 import math
 import os
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 from evo.errors import InvalidInput
 from evo.text.secrets import masked, sendable
 from evo.variants.evolve.answer import SCHEMA
-from evo.variants.evolve.message import LONGEST_ANSWER, Answer, Message, ModelFailed, Prices, SchemaRefused
+from evo.variants.evolve.dialect import Dialect
+from evo.variants.evolve.message import LONGEST_ANSWER, Answer, Message, ModelFailed, Prices
 from evo.variants.evolve.provider import BASES, KEY_VARIABLE, KEYS, Protocol, require, without_key
-
-if TYPE_CHECKING:
-    from evo.variants.evolve.sdk import Refused
 
 ATTEMPTS = 5
 MOST_WAIT_S = 120.0
@@ -26,22 +23,6 @@ AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 SCHEMA_TOKENS = 1024
 """Maximum number of tokens that a service adds to a request to explain the schema to its model."""
-
-_SCHEMA = re.compile(r"response.?format|output.?(config|format)|json.?schema|structured.?output|\bschema|grammar", re.I)
-"""Matches words in the errors of services that accept no schema."""
-
-
-@dataclass(kw_only=True)
-class Dialect:
-    """Request options that a model's service supports, as learned from its errors.
-
-    Attributes:
-        schema: False if the service refused a schema for answers.
-        most_tokens: name of the parameter with the maximum length of an answer.
-    """
-
-    schema: bool = True
-    most_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +108,7 @@ class Chat:
                 reason = f"{self.base_url} cannot be reached: {error}"
             except Refused as error:
                 reason = str(error)
-                if self._adapts(error):
+                if self.dialect.adapts(error, with_schema=self.schema_sent is not None):
                     continue
                 if error.status not in AGAIN:
                     break
@@ -137,22 +118,6 @@ class Chat:
                 break
             self.sleep(wait_s)
         raise ModelFailed(f"the request to the model's service failed: {reason}", charged=False)
-
-    def _adapts(self, refused: "Refused") -> bool:
-        """Switch to the other name of a parameter whose name the service refused, and return True; else return False.
-
-        Raises:
-            SchemaRefused: the service refused the schema.
-        """
-        if refused.status not in (400, 422):
-            return False
-        if self.dialect.most_tokens == "max_tokens" and "max_completion_tokens" in refused.text:
-            self.dialect.most_tokens = "max_completion_tokens"  # newer models of OpenAI refuse max_tokens
-            return True
-        if self.schema_sent is not None and _SCHEMA.search(refused.text):
-            self.dialect.schema = False
-            raise SchemaRefused(str(refused))
-        return False
 
     def without_key(self, text: str) -> str:
         """Return a text with ``…`` in place of the key."""
