@@ -20,8 +20,9 @@ from evo.messages.view.variant import elites
 from evo.promotion.leading import Source
 from evo.variants.evolve.answer import SCHEMA, read_idea
 from evo.variants.evolve.chat import ATTEMPTS, Chat, chat_of
-from evo.variants.evolve.evolution import Evolution, Limits
+from evo.variants.evolve.evolution import Evolution
 from evo.variants.evolve.insights import Log, insights
+from evo.variants.evolve.limits import Limits
 from evo.variants.evolve.message import Message, ModelFailed, Prices
 from evo.variants.evolve.operators import operator_of, parents_of, stagnates
 from evo.variants.evolve.provider import Protocol

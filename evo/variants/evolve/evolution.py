@@ -1,21 +1,21 @@
 """Evolution of variants by a language model: requests, submits and repairs variants until a limit is reached."""
 
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Literal, TypeAlias
 
 from evo.client import Client
 from evo.errors import Conflict, InvalidInput
 from evo.messages.view import ProposalView, VariantView
-from evo.messages.view.variant import ABANDONED, NO_SCHEMA, UNCOUNTED
+from evo.messages.view.variant import ABANDONED, NO_SCHEMA
 from evo.variants.evolve.answer import Idea, read_idea
 from evo.variants.evolve.chat import Chat
 from evo.variants.evolve.insights import Log, insights
+from evo.variants.evolve.ledger import Ledger
+from evo.variants.evolve.limits import End, Limits
 from evo.variants.evolve.message import LENGTH, Answer, Message, ModelFailed, Prices, SchemaRefused
 from evo.variants.evolve.operators import (
     REPAIR,
@@ -28,7 +28,6 @@ from evo.variants.evolve.operators import (
     repair_message,
 )
 
-End: TypeAlias = Literal["proposals", "usd", "minutes", "share", "model"]
 EARLIER_SEARCHES = 20
 """Maximum number of earlier searches of the family on the same device model whose insights are used."""
 
@@ -38,29 +37,6 @@ MOST_REPEATED = 100_000
 
 MODEL_FAILURES = 3
 """Maximum number of consecutive requests without an answer before the run ends."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Limits of an evolution; None means no limit.
-
-    Attributes:
-        proposals: maximum number of requests to the model over all runs on the search. Repairs also count.
-        usd: maximum cost of all requests for the search in US dollars. A request that could exceed it is not sent.
-        minutes: minutes after which this run sends no more requests. The last request and its variant's trials may
-            end later.
-        share: the run ends when a variant reaches this fraction of the roofline limit (shortest possible time divided
-            by the variant's time).
-        repairs: maximum number of repair requests per idea.
-        trials: maximum number of trials of each variant.
-    """
-
-    proposals: int | None = None
-    usd: float | None = None
-    minutes: float | None = None
-    share: float | None = None
-    repairs: int = 2
-    trials: int | None = None
 
 
 @dataclass(kw_only=True)
@@ -91,6 +67,10 @@ class Evolution:
     def client(self) -> Client:
         return self.service()
 
+    @cached_property
+    def _ledger(self) -> Ledger:
+        return Ledger(service=self.service, search_id=self.search_id)
+
     def run(self) -> End:
         """Request variants from the model until a limit is reached. Return the name of the limit.
 
@@ -110,12 +90,12 @@ class Evolution:
         maximum cost still counts for `Limits.usd`, but the request no longer counts for `Limits.proposals`.
         """
         now = datetime.now(UTC)
-        tuned = {each.number: each for each in self.client.variants(self.search_id) if not each.ended}
-        for proposal in self.client.proposals(self.search_id):
+        tuned = {each.number: each for each in self._ledger.variants if not each.ended}
+        for proposal in self._ledger.proposals:
             if proposal.state == "asked" and _age_s(proposal, now) > self.chat.longest_s:
-                self._note(proposal.number, answer="", usd=proposal.usd, error=ABANDONED)
+                self._ledger.note(proposal.number, answer="", usd=proposal.usd, error=ABANDONED)
             if proposal.answer and proposal.error is None and proposal.variant is None:
-                self._try(proposal, proposal.answer, self._parents(proposal))
+                self._try(proposal, proposal.answer, self._ledger.parents(proposal))
             if proposal.variant in tuned:
                 self.report(proposal, self.wait(tuned[proposal.variant]))
 
@@ -125,22 +105,17 @@ class Evolution:
         return math.inf if self.limits.minutes is None else self._begun_s + 60 * self.limits.minutes
 
     def _end(self) -> End | None:
-        limits = self.limits
-        proposals = [each for each in self.client.proposals(self.search_id) if each.state not in UNCOUNTED]
         if self._unanswered >= MODEL_FAILURES:
             return "model"
-        if limits.proposals is not None and len(proposals) >= limits.proposals:
-            return "proposals"
-        if time.monotonic() >= self._until_s:
-            return "minutes"
-        shares = [each.share for each in self.client.variants(self.search_id) if each.share is not None]
-        if limits.share is not None and max(shares, default=0.0) >= limits.share:
-            return "share"
-        return None
+        return self.limits.reached(
+            proposals=self._ledger.counted,
+            elapsed_s=time.monotonic() - self._begun_s,
+            shares=[each.share for each in self._ledger.variants if each.share is not None],
+        )
 
     def _idea(self) -> End | None:
         """Request one idea, and repairs if its variant fails. Return the limit that was reached, or None."""
-        proposals, variants = self.client.proposals(self.search_id), self.client.variants(self.search_id)
+        proposals, variants = self._ledger.proposals, self._ledger.variants
         ideas = ideas_in(proposals)
         operator = operator_of(ideas, variants)
         parents = parents_of(operator, variants, ideas)
@@ -193,8 +168,7 @@ class Evolution:
     def _over_budget(self, messages: Sequence[Message]) -> End | None:
         if self.limits.usd is None:
             return None
-        spent = sum(each.usd for each in self.client.proposals(self.search_id))
-        return "usd" if spent + self.chat.most_cost(messages, self.prices) > self.limits.usd else None
+        return "usd" if self._ledger.spent_usd + self.chat.most_cost(messages, self.prices) > self.limits.usd else None
 
     def _ask(
         self, operator: str, messages: Sequence[Message], *, repairs: int | None
@@ -207,30 +181,29 @@ class Evolution:
             The recorded proposal, and the model's answer; None in place of the answer if the request failed.
         """
         most_usd = self.chat.most_cost(messages, self.prices)
-        proposal = self.client.add_proposal(
-            self.search_id,
-            operator=operator,
-            information=self.information,
+        proposal = self._ledger.begin(
+            operator,
+            messages,
             model=self.chat.model,
-            prompt=json.dumps([vars(each) for each in messages], ensure_ascii=False),
+            information=self.information,
             usd=most_usd,
             repairs=repairs,
         )
         try:
             answer = self.chat.ask(messages, until_s=self._until_s)
         except SchemaRefused as error:
-            self.report(self._note(proposal.number, answer=str(error), usd=0.0, error=NO_SCHEMA), None)
+            self.report(self._ledger.note(proposal.number, answer=str(error), usd=0.0, error=NO_SCHEMA), None)
             return self._ask(operator, messages, repairs=repairs)
         except ModelFailed as error:
             self._unanswered += 1
             usd = most_usd if error.charged else 0.0
-            failed = self._note(proposal.number, answer="", usd=usd, error=str(error))
+            failed = self._ledger.note(proposal.number, answer="", usd=usd, error=str(error))
             self.report(failed, None)
             return failed, None
         self._unanswered = 0
         counted = answer.tokens_in is not None and answer.tokens_out is not None
         usd = self.prices.of(answer.tokens_in or 0, answer.tokens_out or 0) if counted else most_usd
-        known = self._note(
+        known = self._ledger.note(
             proposal.number,
             answer=answer.text,
             tokens_in=answer.tokens_in or 0,
@@ -245,17 +218,17 @@ class Evolution:
         try:
             idea = _read(text, ended)
             if idea.insight:  # stored first, because the program may be killed after it has submitted the variant
-                proposal = self._note_of(proposal, text, insight=idea.insight)
+                proposal = self._ledger.annotate(proposal, text, insight=idea.insight)
             view = self._submitted(proposal, idea, parents)
         except (InvalidInput, Conflict) as error:
-            self.report(self._note_of(proposal, text, error=str(error)), None)
+            self.report(self._ledger.annotate(proposal, text, error=str(error)), None)
             return str(error)
         view = self.wait(view)
         self.report(proposal, view)
         return failure_of(view)
 
     def _submitted(self, proposal: ProposalView, idea: Idea, parents: Sequence[int]) -> VariantView:
-        taken = {each.name for each in self.client.variants(self.search_id)}
+        taken = {each.name for each in self._ledger.variants}
         name = idea.name if idea.name and idea.name not in taken else f"{idea.name or 'variant'}-p{proposal.number}"
         document = idea.document(self.chat.model) | {"name": name}
         return self.client.submit_variant(
@@ -266,32 +239,6 @@ class Evolution:
             trials=self.limits.trials,
             proposal=proposal.number,
         )
-
-    def _note_of(
-        self, proposal: ProposalView, text: str, *, error: str | None = None, insight: str = ""
-    ) -> ProposalView:
-        return self._note(
-            proposal.number,
-            answer=text,
-            tokens_in=proposal.tokens_in or 0,
-            tokens_out=proposal.tokens_out or 0,
-            usd=proposal.usd,
-            error=None if error is None else error[:2000],
-            insight=insight,
-        )
-
-    def _note(self, number: int, **answer: object) -> ProposalView:
-        return self.client.answer_proposal(self.search_id, number, **answer)
-
-    def _parents(self, proposal: ProposalView) -> tuple[int, ...]:
-        """Return the parents of an earlier run's proposal. They are not stored, so they are computed again."""
-        earlier = [each for each in self.client.proposals(self.search_id) if each.number < proposal.number]
-        if proposal.repairs is not None:
-            earlier = [each for each in earlier if each.number < proposal.repairs]
-        made_from = {each.variant for each in earlier}
-        known = [each for each in self.client.variants(self.search_id) if each.number == 0 or each.number in made_from]
-        ideas = ideas_in(earlier)
-        return parents_of(operator_of(ideas, known), known, ideas)
 
 
 def _read(text: str, ended: str) -> Idea:

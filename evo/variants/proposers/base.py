@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from evo.client import Client
 from evo.plugins import mark
-from evo.variants.evolve.evolution import Limits
+from evo.variants.evolve.limits import Limits
 from evo.variants.evolve.message import Prices
 
 

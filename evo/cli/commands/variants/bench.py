@@ -102,7 +102,7 @@ def kernelbench(
     from evo.cli.session.kernelbench import Contest, problems_in
     from evo.cli.session.session import ended_by_signals, progress, reached
     from evo.report.kernelbench import markdown, summary
-    from evo.variants.evolve.evolution import Limits
+    from evo.variants.evolve.limits import Limits
     from evo.variants.proposers import Context, build
 
     files = [each for each in problems_in(folder) if only is None or each.stem in only]

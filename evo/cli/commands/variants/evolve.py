@@ -137,7 +137,8 @@ def evolve(
     from evo.cli.session.session import ended_by_signals, progress, reached
     from evo.search.lifecycle import TERMINAL
     from evo.variants.evolve.chat import chat_of
-    from evo.variants.evolve.evolution import Evolution, Limits
+    from evo.variants.evolve.evolution import Evolution
+    from evo.variants.evolve.limits import Limits
 
     if search_id is not None and policy != "default":
         raise InvalidInput("--policy", f"applies only to a new search; omit --policy to continue search {search_id}")
