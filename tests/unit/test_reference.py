@@ -344,6 +344,25 @@ def test_reference_with_varying_results_is_refused(
         reference(tmp_path, text).golden(plan(max_abs=0.0), (1, 2))
 
 
+@pytest.mark.parametrize(
+    ("second", "reason"),
+    [
+        ("{}", "must return the output `y`"),
+        ('{"y": inputs["x"], "z": inputs["x"]}', "declares no output `z`"),
+        ('{"y": inputs["x"][1:]}', r"`y` of case nominal has shape \(4,\)"),
+        ('{"y": inputs["x"] * np.nan}', "5 of 5 elements are NaN"),
+    ],
+)
+def test_invalid_result_of_a_repeated_reference_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str, reason: str
+) -> None:
+    monkeypatch.setattr("workers.measure.family.reference._REPEATED_S", math.inf)
+    text = f"CALLS = []\n{WHOLE.split('def reference', maxsplit=1)[0]}def reference(problem, inputs):\n"
+    text += f'    CALLS.append(1); return {second} if len(CALLS) > 1 else {{"y": inputs["x"]}}\n'
+    with pytest.raises(FamilyError, match=reason):
+        reference(tmp_path, text).golden(plan(max_abs=0.0), (1, 2))
+
+
 def test_reference_may_vary_within_the_tolerance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.measure.family.reference._REPEATED_S", math.inf)
     text = f"CALLS = []\n{WHOLE.split('def reference', maxsplit=1)[0]}def reference(problem, inputs):\n"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from evo.family import DRAWN, JUDGED, Operand
 from evo.reference.encoding import is_floating
 from evo.reference.library import GpuNeededError
-from evo.reference.pieces import copied, largest_magnitude, norm, usable_cores
+from evo.reference.pieces import copied, in_pieces, largest_magnitude, norm, usable_cores
 from workers.backends.distance import distance
 from workers.build.cache import LIMIT_BYTES, Cache, cache_key
 from workers.measure.family.contract import array_of, check_input, check_names, check_reference, check_yardstick
@@ -247,7 +247,7 @@ class Reference:
         began = time.perf_counter()
         stored = self._references(plan, inputs)
         if time.perf_counter() - began < _REPEATED_S:
-            self._check_repeats(plan, stored, self._references(plan, inputs))
+            self._check_repeats(plan, stored, self._answers("reference", plan, inputs) if plan.outputs else {})
         measured = [each for each in plan.outputs if each.tolerance and each.tolerance.max_abs_ratio is not None]
         yardstick = self._answers("yardstick", plan, inputs) if measured else {}
         for each in measured:
@@ -262,9 +262,11 @@ class Reference:
         return stored
 
     def _references(self, plan: CasePlan, inputs: Arrays) -> dict[str, NDArray[Any]]:
-        if not plan.outputs:
-            return {}
-        made, maker = self._answers("reference", plan, inputs), self._module.maker("reference")
+        return self._checked(plan, self._answers("reference", plan, inputs)) if plan.outputs else {}
+
+    def _checked(self, plan: CasePlan, made: Arrays) -> dict[str, NDArray[Any]]:
+        """Check the result of ``reference()``, and return its arrays as they are stored."""
+        maker = self._module.maker("reference")
         check_names(made, plan.outputs, JUDGED, case=plan.name, maker=maker)
         stored = {}
         for each in plan.outputs:
@@ -272,8 +274,17 @@ class Reference:
                 stored[f"reference/{each.name}"] = check_reference(each, made[each.name], case=plan.name, maker=maker)
         return stored
 
-    def _check_repeats(self, plan: CasePlan, first: Arrays, second: Arrays) -> None:
-        """Reject ``reference()`` if the results of two calls differ by more than the tolerance for kernels."""
+    def _check_repeats(self, plan: CasePlan, first: Arrays, answers: Arrays) -> None:
+        """Reject ``reference()`` if the results of two calls differ by more than the tolerance for kernels.
+
+        Args:
+            first: stored arrays of the first call.
+            answers: result of the second call.
+        """
+        names = {each.name for each in plan.outputs}
+        if answers.keys() == names and all(_are_equal(answers[name], first[f"reference/{name}"]) for name in names):
+            return
+        second = self._checked(plan, answers)
         for each in plan.outputs:
             right = first[f"reference/{each.name}"]
             off = math.sqrt(distance(second[f"reference/{each.name}"], right).squares)
@@ -312,6 +323,14 @@ class Reference:
         drawn = [[name, _checksum(array)] for name, array in sorted(inputs.items())]
         what = json.dumps([_LAYOUT, sorted(plan.problem.items()), plan.distribution, seed, outputs, drawn])
         return cache_key("golden", self._digest, self._module.helpers, what, np.__version__)
+
+
+def _are_equal(answer: Any, stored: NDArray[Any]) -> bool:
+    """Return True if an array has the dtype, shape and values of a stored array, which contains no NaN."""
+    if type(answer) is not np.ndarray or (answer.dtype, answer.shape) != (stored.dtype, stored.shape):
+        return False
+    one, other = np.ascontiguousarray(answer).reshape(-1), np.ascontiguousarray(stored).reshape(-1)
+    return all(in_pieces(lambda piece: np.array_equal(one[piece], other[piece]), one.size))
 
 
 def _cases_and_seeds(plans: Sequence[CasePlan]) -> list[tuple[CasePlan, tuple[int, ...]]]:
