@@ -123,7 +123,7 @@ def test_kernel_that_skips_single_calls_in_long_runs_is_detected(
     assert seen.found.wrong == 0, "the check with 64 calls without a pause does not find the cheat"
     candidate = Candidate(kernel=kernel, arguments=arguments, rights=tuple(rights))
     calls, rng = session.timer(kernel, mixed[:1]).calls, np.random.default_rng(1)
-    judged = judge_long_runs(session, candidate, mixed, contents, look=later.look, calls=calls, rng=rng, budget_s=1.0)
+    judged = judge_long_runs(session, candidate, mixed, contents, look=later.look, calls=calls, rng=rng, budget_s=60.0)
     assert judged == later.found.judged >= 64
     assert later.found.wrong >= least_wrong
     assert (later.found.wrong > 0) is (least_wrong > 0)
