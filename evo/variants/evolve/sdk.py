@@ -1,6 +1,6 @@
 """Sends requests to a language model with the SDKs of OpenAI and Anthropic. Requires the extra ``evolve``."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -11,20 +11,16 @@ from evo.client.transport import retry_after_s
 from evo.text.secrets import masked
 from evo.variants.evolve.bounded import BoundedClient
 from evo.variants.evolve.message import Answer, Message, ModelFailed
+from evo.variants.evolve.protocols.response import Response
 
 if TYPE_CHECKING:
     from evo.variants.evolve.chat import Chat
-
-NO_KEY = "none"
-"""Key that the SDKs get if the service needs none. It is not sent, but keeps the SDKs from using another key."""
 
 MOST_TEXT = 900_000
 """Maximum number of characters of an answer. The rest is dropped, because the service stores at most a million."""
 
 MOST_TOKENS = 1_000_000_000
 """Largest plausible token count. A larger count in a response is ignored, because it is wrong."""
-
-SCHEMA_NAME = "variant"
 
 
 class Refused(Exception):
@@ -60,59 +56,17 @@ def send(chat: "Chat", messages: Sequence[Message]) -> Answer:
         InvalidInput: the proxy or the certificates in the environment variables cannot be used.
     """
     sdk = import_module(chat.protocol)
-    create = _openai if chat.protocol == "openai" else _anthropic
+    protocol = import_module(f"evo.variants.evolve.protocols.{chat.protocol}")
     with routed(
         BoundedClient, chat.base_url, invalid_url=httpx2.InvalidURL, key=chat.key, timeout_s=chat.timeout_s
     ) as http:
         try:
-            response = create(chat, messages, http)
+            response = protocol.create(chat, messages, http)
         except sdk.APIStatusError as error:
             raise Refused(chat, error.response) from None
         except sdk.APIConnectionError as error:
             raise _unanswered(chat, error.__cause__ or error) from error
-    return _read(chat, response)
-
-
-def _openai(chat: "Chat", messages: Sequence[Message], http: BoundedClient) -> Any:
-    from openai import OpenAI, omit
-
-    wanted = chat.schema_sent
-    schema = None if wanted is None else {"name": SCHEMA_NAME, "strict": True, "schema": wanted}
-    client = OpenAI(
-        api_key=chat.key or NO_KEY,
-        base_url=chat.base_url,
-        timeout=chat.timeout_s,
-        max_retries=0,
-        http_client=http,
-    )
-    return client.chat.completions.with_raw_response.create(
-        model=chat.model,
-        messages=[{"role": each.role, "content": each.text} for each in messages],
-        response_format=omit if schema is None else {"type": "json_schema", "json_schema": schema},
-        **{chat.dialect.most_tokens: chat.most_tokens},
-    )
-
-
-def _anthropic(chat: "Chat", messages: Sequence[Message], http: BoundedClient) -> Any:
-    from anthropic import Anthropic, omit
-
-    schema = chat.schema_sent
-    system = "\n\n".join(each.text for each in messages if each.role == "system")
-    client = Anthropic(
-        api_key=chat.key or NO_KEY,
-        base_url=chat.base_url.rstrip("/").removesuffix("/v1"),  # the SDK adds it
-        timeout=chat.timeout_s,
-        max_retries=0,
-        http_client=http,
-        open_telemetry=False,
-    )
-    return client.messages.with_raw_response.create(
-        model=chat.model,
-        max_tokens=chat.most_tokens,
-        system=system or omit,
-        messages=[{"role": each.role, "content": each.text} for each in messages if each.role != "system"],
-        output_config=omit if schema is None else {"format": {"type": "json_schema", "schema": schema}},
-    )
+    return _answer(chat, response, protocol.read)
 
 
 def _unanswered(chat: "Chat", cause: BaseException) -> Exception:
@@ -125,42 +79,22 @@ def _unanswered(chat: "Chat", cause: BaseException) -> Exception:
     return ModelFailed(f"no complete answer arrived from the model's service: {reason}", charged=True)
 
 
-def _read(chat: "Chat", response: Any) -> Answer:
-    """Return the answer in a response. The SDKs do not check types, so any value may have the wrong type."""
+def _answer(chat: "Chat", response: Any, read: Callable[[Any], Response]) -> Answer:
+    """Return the answer in a response of an SDK, which `read` reads."""
     try:
-        parsed = response.parse()
-        text, ended, counts = _of_openai(parsed) if chat.protocol == "openai" else _of_anthropic(parsed)
+        found = read(response.parse())
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
         begins = chat.without_key(response.http_response.content.decode(errors="replace")).strip()[:200]
         reason = "is empty" if not begins else f"begins with {begins!r}"
         raise ModelFailed(
             f"the model's response does not follow the {chat.protocol} protocol: it {reason}", charged=True
         ) from error
-    tokens_in, tokens_out = map(_count, counts)
-    ended = str(ended or "")[:40]
-    return Answer(text=chat.without_key(_storable(text)), tokens_in=tokens_in, tokens_out=tokens_out, ended=ended)
-
-
-def _of_openai(completion: Any) -> tuple[str, Any, tuple[Any, Any]]:
-    """Return the text of a response, the reason why it ended, and the numbers of tokens."""
-    choice, usage = completion.choices[0], completion.usage
-    text = _joined(choice.message.content) or _joined(choice.message.refusal)
-    counts = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
-    return text, getattr(choice, "finish_reason", None), counts
-
-
-def _of_anthropic(message: Any) -> tuple[str, Any, tuple[Any, Any]]:
-    usage = getattr(message, "usage", None)
-    counts = getattr(usage, "input_tokens", None), getattr(usage, "output_tokens", None)
-    return _joined(message.content), getattr(message, "stop_reason", None), counts
-
-
-def _joined(content: Any) -> str:
-    """Return the text of a message, which is a string or a list of parts. Parts without text are skipped."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    texts = (part.get("text") if isinstance(part, dict) else getattr(part, "text", None) for part in content)
-    return "".join(text for text in texts if isinstance(text, str))
+    return Answer(
+        text=chat.without_key(_storable(found.text)),
+        tokens_in=_count(found.tokens_in),
+        tokens_out=_count(found.tokens_out),
+        ended=str(found.ended or "")[:40],
+    )
 
 
 def _storable(text: str) -> str:
