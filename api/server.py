@@ -168,7 +168,7 @@ class _Brief(LifespanOn):
 
 
 class _Server(uvicorn.Server):
-    """Server that publishes its URL when it listens, and ends all waits for work when it stops."""
+    """Server that publishes its URL when it listens, and ends requests that wait for work or events when it stops."""
 
     def __init__(self, config: uvicorn.Config, on_listening: Callable[[], None]) -> None:
         config.load()

@@ -128,7 +128,7 @@ def _needed(package: Package, implementation: Implementation) -> frozenset[str] 
 
 def _check_source(package: Package, implementation: Implementation, tunables: Sequence[str]) -> None:
     if not _text(package, implementation.file).strip():
-        raise RenderError(f"{implementation.file}: is empty; it must contain the kernel")
+        raise RenderError(f"{implementation.file} is empty; it must contain the kernel")
     texts = texts_of(package)
     kinds = {field.name: "problem field" for field in package.family.fields}
     kinds |= dict.fromkeys(implementation.derived, "derived value") | dict.fromkeys(tunables, "tunable")

@@ -102,13 +102,13 @@ class Gate:
             return self._known.get((kind, secret), (0.0, None))[1]
 
     def forget(self) -> None:
-        """Clear the cache. Call this after a token was issued or revoked."""
+        """Clear the cache. Call this after issuing or revoking a token."""
         with self._lock:
             self._known.clear()
             self._asked_s = None
 
     def close(self) -> None:
-        """Clear the cache, and require a token of every caller. Call this after a token was created."""
+        """Clear the cache, and require a token of every caller. Call this after creating a token."""
         self._closed, self._was_open = True, False
         self.forget()
 

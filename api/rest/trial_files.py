@@ -130,7 +130,7 @@ FORMATS: Mapping[str, tuple[Writer, str]] = {
 def download(
     database: Database, tunables: Sequence[Tunable], selection: Selection, *, form: str, name: str
 ) -> StreamingResponse:
-    """Return the selected trials as a file in a format of `FORMATS`."""
+    """Return the selected trials as a file in one of the `FORMATS`."""
     writer, media_type = FORMATS[form]
     headers = {"Content-Disposition": f'attachment; filename="{name}.{form}"', "X-Content-Type-Options": "nosniff"}
     trials = _every(database, selection, reported=form != "csv")  # tables omit the files of attempts

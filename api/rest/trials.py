@@ -14,9 +14,9 @@ from api.rest.selection import fitting, selection_of, tunables_of
 from api.rest.trial_files import FORMATS, download
 from api.schemas import Id, TrialState
 from api.views import trial_view, trial_views
-from db.queries.genealogy import Genealogy
 from db.queries.landscape import Landscape
 from db.queries.leaderboard import Leaderboard
+from db.queries.numbered_trials import NumberedTrials
 from db.queries.selection import KEYS, Selection
 from db.repositories.archive import Archive
 from evo.errors import Conflict
@@ -95,7 +95,7 @@ def list_front(search_id: Id, service: ServiceDep) -> tuple[TrialView, ...]:
             remedy = "start a search with a second objective, or rank the trials by their time"
             raise Conflict(f"the only objective of search {search_id} is the time, so it has no Pareto front; {remedy}")
         numbers = Landscape(session, search_id).front(joint=objective.second is not None)
-        rows = Genealogy(session, search_id).every(numbers)
+        rows = NumberedTrials(session, search_id).every(numbers)
         return trial_views(session, [rows[number] for number in numbers if number in rows])
 
 
@@ -104,7 +104,7 @@ def list_front(search_id: Id, service: ServiceDep) -> tuple[TrialView, ...]:
 def get_numbered_trial(search_id: Id, number: Ordinal, service: ServiceDep) -> TrialView:
     """Return one trial with all details, by its number in the search."""
     with service.database.read() as session:
-        return trial_view(session, Genealogy(session, search_id).numbered(number).id)
+        return trial_view(session, NumberedTrials(session, search_id).numbered(number).id)
 
 
 _TRIALS = {"type": "array", "items": {"$ref": "#/components/schemas/TrialView"}}

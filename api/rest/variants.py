@@ -209,4 +209,4 @@ def list_proposals(search_id: Id, service: ServiceDep) -> tuple[ProposalView, ..
     now = service.conductor.clock()
     with service.database.read() as session:
         Archive(session).search(search_id)
-        return tuple(proposal_view(row, now) for row in Proposals(session).of(search_id))
+        return tuple(proposal_view(row, now) for row in Proposals(session).of_search(search_id))

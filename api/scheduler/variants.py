@@ -203,7 +203,7 @@ class VariantDesk:
     def _refuse_again(self, session: Session, base_id: int, made: _Composed) -> None:
         """Refuse an implementation that another variant already has, even if name, author and idea differ."""
         own, sources = _implementation(made.family.document), _sources(made.files)
-        for row in Variants(session).of(base_id):
+        for row in Variants(session).of_search(base_id):
             family = Archive(session).search(row.tuning_id).family
             same = _implementation(family.document) == own
             if same and _sources(files_of(session, self.artefacts, family)) == sources:
@@ -248,7 +248,7 @@ def _sources(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _refuse_name(session: Session, base_id: int, name: str) -> None:
-    if name in {"family", *(row.name for row in Variants(session).of(base_id))}:
+    if name in {"family", *(row.name for row in Variants(session).of_search(base_id))}:
         raise _NameTaken(f"search {base_id} already has a variant {name!r}; choose another name")
 
 

@@ -49,5 +49,5 @@ def ablation_views(session: Session, search_id: int) -> tuple[AblationView, ...]
             effect=row.effect,
             environment=row.environment or {},
         )
-        for row in Ablations(session).of(search_id)
+        for row in Ablations(session).of_search(search_id)
     )

@@ -47,7 +47,7 @@ EARLY = 128
 
 def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[SearchView, ...]:
     counts = Archive(session).counts([row.id for row in rows])
-    deliveries = Deliveries(session).of([row.id for row in rows if row.webhook is not None])
+    deliveries = Deliveries(session).of_searches([row.id for row in rows if row.webhook is not None])
     views = tuple(_search_view(session, row, counts[row.id], now, deliveries.get(row.id)) for row in rows)
     if not any(view.state in SERVED for view in views):
         return views

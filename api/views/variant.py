@@ -28,7 +28,7 @@ FAMILY_NAME = "family"
 def variant_views(session: Session, search_id: int) -> tuple[VariantView, ...]:
     """Return the views of a search's variants by number. The first is the family's own implementation."""
     base = Archive(session).search(search_id)
-    rows = Variants(session).of(search_id)
+    rows = Variants(session).of_search(search_id)
     searches = {row.id: row for row in Archive(session).searches_of([row.tuning_id for row in rows])}
     counts = Archive(session).counts([base.id, *searches])
     numbers = {base.id: FAMILY, **{row.tuning_id: row.number for row in rows}}

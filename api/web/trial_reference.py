@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from db.queries.genealogy import Genealogy
+from db.queries.numbered_trials import NumberedTrials
 from db.repositories.archive import Archive
 from evo.errors import InvalidInput, MissingItem
 from evo.messages.view import TrialView
@@ -41,7 +41,7 @@ class TrialReference:
         """
         if max(self.search, self.number) > LARGEST_ID:
             raise MissingItem("trial", self)
-        return Genealogy(session, self.search).numbered(self.number).id
+        return NumberedTrials(session, self.search).numbered(self.number).id
 
 
 def parse_reference(session: Session, field: str, text: str, search: int | None) -> TrialReference:

@@ -36,8 +36,8 @@ class EventPosition:
 
     Attributes:
         number: number of the last event that was read. 0 if no event was read.
-        mark: random mark of the last event that was read. After a backup was restored, the event with the same number
-            has a different mark.
+        mark: random mark of the last event that was read. After a backup has been restored, the event with the same
+            number has a different mark.
     """
 
     number: int = 0

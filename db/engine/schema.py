@@ -38,7 +38,7 @@ def configuration() -> "Config":
 
 @cache
 def revisions() -> list[str]:
-    """Return the ids of all migrations of this version in their order. The name of each file begins with its id."""
+    """Return the ids of all migrations of this version, in order. The name of a migration's file begins with its id."""
     return sorted(file.name.partition("_")[0] for file in (MIGRATIONS / "versions").glob("[0-9]*.py"))
 
 

@@ -278,7 +278,7 @@ class Database:
 
 
 def _closed(connection: Any, _entry: object) -> None:
-    """Close a connection that is returned after the pool was disposed.
+    """Close a connection that is returned after the pool has been disposed of.
 
     Otherwise the connection would stay open until garbage collection.
     """

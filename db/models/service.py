@@ -24,7 +24,7 @@ class ArtefactRow(Base):
 class EventRow(Base):
     """One entry of the event log, which refers to the row that changed.
 
-    Ids have the order of the commits (`db.engine.events`). `mark` is a random number. After a backup was restored,
+    Ids have the order of the commits (`db.engine.events`). `mark` is a random number. After a backup has been restored,
     `mark` shows whether the position of a reader belongs to this log.
     """
 

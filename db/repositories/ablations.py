@@ -50,7 +50,7 @@ class Ablations:
         open_rows = update(AblationRow).where(AblationRow.search_id == search_id, AblationRow.ended_at.is_(None))
         self.session.execute(open_rows.values(ended_at=now))
 
-    def of(self, search_id: int) -> list[AblationRow]:
+    def of_search(self, search_id: int) -> list[AblationRow]:
         """Return one row with the latest result for each change of each champion of a search.
 
         The rows are sorted by the first request of their change.

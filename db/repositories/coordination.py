@@ -112,8 +112,8 @@ class Coordination:
         """Let the running time of unfinished searches continue from `now`.
 
         Time without a running service does not count. If a service was killed, the running time counts up to the last
-        event of the search or the last periodic task, whichever is later. JSON documents are not read, because an
-        unreadable document must not prevent the start of the service.
+        event of the search or the last periodic task, whichever is later. Columns that contain JSON are not read,
+        because an unreadable document must not prevent the start of the service.
         """
         for row in self.session.execute(_RUNNING).all():
             known = (each for each in (row.asked, row.ended, row.alive_at) if each is not None)

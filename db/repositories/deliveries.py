@@ -28,7 +28,7 @@ class Unannounced:
 
 @dataclass(frozen=True)
 class Due:
-    """A message that is due for delivery. `retried` is True if an earlier attempt failed."""
+    """A webhook message that is due for delivery. `retried` is True if an earlier delivery attempt failed."""
 
     id: int
     url: str
@@ -42,7 +42,7 @@ class Deliveries:
         self.session = session
 
     def unannounced(self, limit: int = 20) -> Sequence[Unannounced]:
-        """Return ended searches with a webhook but without a message, oldest first."""
+        """Return ended searches that have a webhook, but no stored webhook message yet, oldest first."""
         query = select(SearchRow.id, SearchRow.webhook).where(
             SearchRow.webhook.is_not(None),
             SearchRow.state.in_(TERMINAL),
@@ -52,12 +52,12 @@ class Deliveries:
         return [Unannounced(search_id, webhook) for search_id, webhook in rows if webhook is not None]
 
     def pending(self, now: datetime) -> bool:
-        """Return True if a message must be stored or delivered now."""
+        """Return True if a webhook message must be stored or delivered now."""
         due = select(DeliveryRow.id).where(DeliveryRow.next_at <= now).limit(1)
         return self.session.scalar(due) is not None or bool(self.unannounced(1))
 
     def note(self, ended: Unannounced, message: str, now: datetime, *, error: str | None = None) -> None:
-        """Queue a message for delivery, or store the `error` that prevents it."""
+        """Queue a webhook message for delivery, or store the `error` that prevents the delivery."""
         row = DeliveryRow(
             search_id=ended.search_id,
             message_id=f"msg_{uuid.uuid4().hex}",
@@ -71,16 +71,19 @@ class Deliveries:
         self.session.add(row)
 
     def due(self, now: datetime) -> Iterator[Due]:
-        """Yield the messages that are due: first attempts, then repeated attempts, each oldest first."""
+        """Yield the webhook messages that are due: first those without a delivery attempt, then the others.
+
+        Both groups are sorted by the time at which they became due.
+        """
         waiting = select(DeliveryRow.id, DeliveryRow.url, DeliveryRow.attempts).where(DeliveryRow.next_at <= now)
         ordered = waiting.order_by(DeliveryRow.attempts > 0, DeliveryRow.next_at, DeliveryRow.id)
         for row in self.session.execute(ordered.execution_options(yield_per=100)):
             yield Due(row.id, row.url, row.attempts > 0)
 
     def claim(self, ids: Collection[int], now: datetime) -> Sequence[DeliveryRow]:
-        """Claim the messages that are still due, and return them.
+        """Claim the webhook messages that are still due, and return them.
 
-        For `UNDER_WAY_S`, other processes skip these messages.
+        Other processes skip these messages for `UNDER_WAY_S` seconds.
         """
         taken = (
             update(DeliveryRow)
@@ -96,7 +99,10 @@ class Deliveries:
             row.next_at, row.delivered_at, row.error = None, now, None
 
     def failed(self, delivery_id: int, error: str, now: datetime) -> None:
-        """Schedule the next attempt, unless this was the last attempt or the message was deleted with its search."""
+        """Record a failed delivery attempt, and schedule the next one, if any attempts are left.
+
+        Nothing is recorded if the message was deleted with its search.
+        """
         if (row := self.session.get(DeliveryRow, delivery_id)) is None:
             return
         again = row.attempts <= len(PAUSES_S)
@@ -104,27 +110,30 @@ class Deliveries:
         row.next_at = now + timedelta(seconds=PAUSES_S[row.attempts - 1]) if again else None
 
     def any_ahead(self, now: datetime, slack: timedelta) -> bool:
-        """Return True if an attempt is scheduled later than its pause allows, because the clock was ahead."""
+        """Return True if a delivery attempt is scheduled too late, because the clock was ahead.
+
+        It is too late if it is scheduled after `now` plus its pause plus `slack`.
+        """
         return self.session.scalar(select(DeliveryRow.id).where(_ahead(now, slack)).limit(1)) is not None
 
     def reset_ahead(self, now: datetime, slack: timedelta) -> None:
-        """Reschedule to `now` every attempt that is scheduled later than its pause allows."""
+        """Reschedule to `now` every delivery attempt that is scheduled too late (see `any_ahead`)."""
         late = update(DeliveryRow).where(_ahead(now, slack)).values(next_at=now)
         self.session.execute(late.execution_options(synchronize_session=False))
 
     def bring_forward(self, by: timedelta) -> None:
-        """Move pending attempts earlier by `by`, because the clock was set back by this duration."""
+        """Schedule pending webhook messages earlier by `by`, because the clock was set back by this duration."""
         for row in self.session.scalars(select(DeliveryRow).where(DeliveryRow.next_at.is_not(None))):
             row.next_at = None if row.next_at is None else row.next_at - by
 
-    def of(self, search_ids: Collection[int]) -> dict[int, DeliveryRow]:
-        """Return the messages of searches, by search id."""
+    def of_searches(self, search_ids: Collection[int]) -> dict[int, DeliveryRow]:
+        """Return the webhook message of each search that has one, by search id."""
         rows = self.session.scalars(select(DeliveryRow).where(DeliveryRow.search_id.in_(search_ids)))
         return {row.search_id: row for row in rows}
 
 
 def _ahead(now: datetime, slack: timedelta) -> ColumnElement[bool]:
-    """Return the SQL condition for attempts that are scheduled later than `now` plus their pause plus `slack`."""
+    """Return the SQL condition for delivery attempts scheduled later than `now` plus their pause plus `slack`."""
     pauses = (UNDER_WAY_S, *(max(UNDER_WAY_S, pause_s) for pause_s in PAUSES_S))
     latest = [now + timedelta(seconds=pause_s) + slack for pause_s in pauses]
     beyond = DeliveryRow.next_at > latest[-1]

@@ -26,7 +26,7 @@ class Variants:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def of(self, search_id: int) -> Sequence[VariantRow]:
+    def of_search(self, search_id: int) -> Sequence[VariantRow]:
         """Return the variants of a search, sorted by number."""
         query = select(VariantRow).where(VariantRow.search_id == search_id).order_by(VariantRow.number)
         return self.session.scalars(query).all()
@@ -76,11 +76,11 @@ class Variants:
 
     def searches_of(self, search_id: int) -> list[int]:
         """Return the id of a search and the ids of the searches that tune its variants."""
-        return [search_id, *(row.tuning_id for row in self.of(search_id))]
+        return [search_id, *(row.tuning_id for row in self.of_search(search_id))]
 
     def earlier_searches(self, variant: VariantRow) -> list[int]:
         """Return the ids of the base search and of the searches that tune variants submitted before this variant."""
-        before = [row.tuning_id for row in self.of(variant.search_id) if row.number < variant.number]
+        before = [row.tuning_id for row in self.of_search(variant.search_id) if row.number < variant.number]
         return [variant.search_id, *before]
 
     def costs_of_all(self, search_id: int) -> list[float | None]:
@@ -119,7 +119,7 @@ class Proposals:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def of(self, search_id: int) -> Sequence[ProposalRow]:
+    def of_search(self, search_id: int) -> Sequence[ProposalRow]:
         """Return the proposals of a search, sorted by number."""
         query = select(ProposalRow).where(ProposalRow.search_id == search_id).order_by(ProposalRow.number)
         return self.session.scalars(query).all()

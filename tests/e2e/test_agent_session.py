@@ -113,7 +113,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("submit", {"search": 1, "files": {"k.c": '#include "/etc/passwd"\n'}, "idea": "x"}, "outside the family"),
     ("submit", {"search": 1, "files": {"k.c": "x"}, "idea": "x", "parent": 1}, "parent\n"),
     ("submit", {"search": 1, "files": {"k.c": "x"}, "idea": "x" * 5000}, "submit: idea: has 5,000 characters"),
-    ("submit", {"search": 1, "files": {"k.c": " \n"}, "idea": "x"}, "files: k.c: is empty; it must contain the kernel"),
+    ("submit", {"search": 1, "files": {"k.c": " \n"}, "idea": "x"}, "files: k.c is empty; it must contain the kernel"),
     ("unknown", {}, "unknown"),
 ]
 """Calls that a server must refuse, each with a part of the expected error text."""

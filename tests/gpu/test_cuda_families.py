@@ -394,7 +394,7 @@ def test_baselines_run_and_are_timed(bench: Workbench, family: str, text: str) -
 
 
 @pytest.mark.parametrize("causal", ["false", "true"])
-def test_attention_reference_is_equal_on_gpu_and_host(
+def test_attention_reference_agrees_on_gpu_and_host(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, causal: str
 ) -> None:
     package = find("sdpa")

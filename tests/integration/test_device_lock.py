@@ -85,7 +85,7 @@ def test_two_threads_alternate_on_the_device_lock() -> None:
             with exclusive("one", unwanted=lambda: attempts[name].append(False) or False):
                 turns.append(name)
                 attempts[other].clear()
-                # after a second failed attempt in this time, the other thread is the first in the queue
+                # after a second failed attempt during this time, the other thread is the first in the queue
                 wait_until(lambda: len(attempts[other]) > 1 or other in ended)
         ended.add(name)
 

@@ -138,7 +138,7 @@ def test_random_reports_are_accepted_or_raise_invalid_input(count: int) -> None:
 
 
 @pytest.mark.slow
-def test_random_reports_families_and_searches_over_rest_get_valid_responses(service: Serving) -> None:
+def test_random_requests_over_rest_get_valid_responses(service: Serving) -> None:
     _spoil_everything(rest_of(service))
 
 

@@ -163,7 +163,7 @@ def test_verdicts_and_effects_can_be_recomputed_from_stored_samples(place: Path,
             quick = Quick(timing=outcome.timing, baselines=search.timed_baselines)
             verdict = decide(report, search.policy, challengers, rng, Known(quick=quick), kind=search.device.kind)
             assert verdict == job.verdict
-        rows = Ablations(session).of(1)
+        rows = Ablations(session).of_search(1)
         assert len(rows) == 4
         for row in rows:
             assert row.ablated is not None

@@ -253,7 +253,7 @@ def _share(error: float, limit: float) -> float:
     return 0.0 if error == 0 else error / limit if limit else np.inf
 
 
-def test_attention_reference_is_equal_for_joint_and_separate_heads(
+def test_attention_reference_agrees_for_joint_and_separate_heads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     module = reference("sdpa")

@@ -225,7 +225,9 @@ def test_copy_of_an_earlier_variant_ends_after_its_first_trials(lab: Lab) -> Non
     assert lab.view(search, first.number).finished >= FIRST
 
 
-def test_binary_is_found_by_the_search_and_by_the_tuning_search_of_its_variant(lab: Lab, tmp_path: Path) -> None:
+def test_binary_of_a_variant_is_served_only_by_its_search_and_the_search_that_tunes_it(
+    lab: Lab, tmp_path: Path
+) -> None:
     search, other = lab.search(budget={"trials": 2}), lab.search(budget={"trials": 2}, seed=9)
     lab.play()
     view = lab.submit(search, trials=2)
@@ -393,7 +395,7 @@ def test_invalid_variants_are_refused_and_neither_stored_nor_queued(lab: Lab) ->
         with pytest.raises(error):
             lab.submit(search, **fields)
     with lab.stage.database.read() as session:
-        assert Variants(session).of(search) == []
+        assert Variants(session).of_search(search) == []
     assert lab.stage.claim() == []
 
 

@@ -79,7 +79,7 @@ def test_paired_confirmation_decides_the_gain_over_the_default() -> None:
     assert random.provisional and random.words.startswith("Provisional: ")
 
 
-def test_contradictory_gains_are_unclear() -> None:
+def test_contradictory_gains_are_reported_as_unclear() -> None:
     """Quick samples show a speed-up of 1.03. The confirmation, whose baseline was disturbed, shows 0.56."""
     found = Confirmation(
         time=Interval(low=54.0, estimate=54.5, high=55.0),

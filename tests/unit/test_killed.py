@@ -58,11 +58,13 @@ def test_job_with_a_crashed_kernel_is_not_repeated() -> None:
 def test_kernel_killed_in_every_attempt_counts_as_crashed() -> None:
     report = undisturbed(attempts(*[crashed(KERNEL)] * MOST_ATTEMPTS))
     assert isinstance(report.outcome, Crashed)
-    assert report.outcome.reason.startswith(f"killed by SIGKILL; this happened in each of {MOST_ATTEMPTS} attempts: ")
+    said = f"killed by SIGKILL; processes were killed in each of {MOST_ATTEMPTS} attempts: "
+    assert report.outcome.reason.startswith(said)
 
 
 def test_runner_killed_in_every_attempt_raises_killed_error() -> None:
-    with pytest.raises(KilledError, match="in each of 3 attempts: the system reports no out-of-memory kill"):
+    said = "killed in each of 3 attempts, the runner in the last one: the system reports no out-of-memory kill"
+    with pytest.raises(KilledError, match=said):
         undisturbed(attempts(*[crashed(RUNNER)] * MOST_ATTEMPTS))
 
 

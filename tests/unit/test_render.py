@@ -106,7 +106,7 @@ def test_source_with_nul_bytes_is_refused_with_a_command_that_removes_them(tmp_p
 
 
 def test_empty_source_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RenderError, match=r"kernel\.c: is empty; it must contain the kernel"):
+    with pytest.raises(RenderError, match=r"kernel\.c is empty; it must contain the kernel"):
         check_source(package(tmp_path, spec=SOURCE_SPEC, kernel__c=" \n"), "cpu")
 
 

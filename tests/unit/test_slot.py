@@ -534,7 +534,7 @@ def test_slot_reports_the_process_that_uses_the_device(tmp_path: Path, monkeypat
 
 
 def test_slot_keeps_measuring_while_results_are_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first result is accepted only after the last job was performed."""
+    """The first result is accepted only after the last job has been performed."""
     monkeypatch.setattr("workers.daemon.pipeline.core_numbers", lambda: list(range(8)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
     last = threading.Event()
@@ -559,7 +559,7 @@ def test_slot_keeps_measuring_while_results_are_delivered(tmp_path: Path, monkey
 
 
 def test_slot_claims_its_next_jobs_while_it_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The third request is answered only after the first jobs were performed."""
+    """The third request is answered only after the first jobs have been performed."""
     monkeypatch.setattr("workers.daemon.pipeline.core_numbers", lambda: list(range(8)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
     scene = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(9)))

@@ -208,7 +208,9 @@ def test_watched_functions_are_recorded_and_return_their_result(torch: Any) -> N
     assert (torch.hooks, torch.active) == ([], [])
 
 
-def test_pytorch_program_is_recorded_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_suite_record_command_records_calls_of_a_pytorch_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("torch")
     from evo.cli.main import main
 

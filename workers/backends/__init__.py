@@ -497,4 +497,6 @@ def driver(kind: DeviceKind) -> Driver:
     for _, offer in offered(BACKENDS, name=kind):
         return cast(Driver, offer)
     missing = f"no installed package has an entry point for it in {BACKENDS.name}"
-    raise EvoError(f"workers cannot measure on the device kind {kind}: {missing}; install the package of this kind")
+    raise EvoError(
+        f"workers cannot measure on the device kind {kind}: {missing}; install the package that adds this kind"
+    )

@@ -236,10 +236,10 @@ class Evaluator:
         return None
 
     def doubt(self, work: Assignment) -> str | None:
-        """Check whether the kernel that was just measured skips work in timed calls, so that its time is too short.
+        """Return a reason to doubt the time of the kernel that was just measured; None if there is none.
 
-        A rule about times may fail by chance on a busy machine, so such a rule must fail twice. Return the reason for
-        the suspicion, or None if there is none.
+        The kernel may skip work in timed calls, or compute wrong outputs in repeated calls. A rule about times may fail
+        by chance on a busy machine, so such a rule must fail twice.
         """
         try:
             rule = self._refuting(work)

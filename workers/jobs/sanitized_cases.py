@@ -1,6 +1,6 @@
 """Runs sanitizers on the correctness cases: first the smallest case, then the searched problem, then all others.
 
-If the sanitizer can do so, each tool examines many cases in one run. If a tool finds a fault, the cases are examined
+If the sanitizer supports it, each tool examines many cases in one run. If a tool finds a fault, the cases are examined
 separately, so that the report names the case.
 """
 

@@ -54,9 +54,10 @@ def undisturbed(perform: Callable[[], R]) -> R:
         return report
     cause = _cause(memory_kills() - before)
     if killed is not None and killed.killed == "runner":
-        raise KilledError(f"the runner was killed in each of {MOST_ATTEMPTS} attempts: {cause} (last: {killed.reason})")
+        attempts = f"processes were killed in each of {MOST_ATTEMPTS} attempts, the runner in the last one"
+        raise KilledError(f"{attempts}: {cause} (last: {killed.reason})")
     if killed is not None:
-        report = _with_reason(report, f"; this happened in each of {MOST_ATTEMPTS} attempts: {cause}")
+        report = _with_reason(report, f"; processes were killed in each of {MOST_ATTEMPTS} attempts: {cause}")
     note = f"processes were killed in {len(earlier)} earlier attempt{'s' * (len(earlier) > 1)}: {cause}"
     spent = [report.stages, *(each.stages for each in earlier)]
     stages = replace(

@@ -149,10 +149,10 @@ class Listing:
     @property
     def more(self) -> bool:
         """True if another page follows."""
-        return self.last < self.found or (self.counted_out and self.last - self.first + 1 == PAGE)
+        return self.last < self.found or (self.count_is_limited and self.last - self.first + 1 == PAGE)
 
     @property
-    def counted_out(self) -> bool:
+    def count_is_limited(self) -> bool:
         """True if counting stopped at the limit, so more trials may match."""
         return not self.exact and self.found >= COUNTED
 

@@ -31,10 +31,13 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
-    """The best trial of a search at its confirmed cost.
+    """Point for the best trial of a search in its chart, drawn if the trial is confirmed.
 
     Attributes:
-        position: index of the trial among the ended trials.
+        number: number of the trial.
+        position: horizontal position: the trial's index among the ended trials or, in the chart of a long search, its
+            number.
+        cost: confirmed cost.
     """
 
     number: int

@@ -310,7 +310,7 @@ def speedup_text(interval: Interval) -> str:
 
 
 def next_steps(view: SearchView, where: str, family: str) -> RenderableType:
-    """Return the commands that are useful next."""
+    """Return a table of commands that the user may want to run next."""
     steps = {}
     if view.champion is not None:
         if view.device.kind in FORMS:
@@ -357,7 +357,10 @@ def _runs(view: SearchView, ranking: Sequence[TrialView]) -> Runs:
 
 
 def _speedup_cell(view: SearchView, trial: TrialView) -> str:
-    """Return a trial's speed-up, with the name of the baseline if the column's title names a different baseline."""
+    """Return a trial's speed-up; – if it is unknown.
+
+    If the column's title names a different baseline, the name of the baseline follows.
+    """
     speedup = trial.speedup(view.baselines)
     if speedup is None:
         return "–"

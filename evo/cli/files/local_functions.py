@@ -79,7 +79,10 @@ def _is_import(node: ast.stmt) -> bool:
 
 
 def _modules_in_use(node: ast.Import | ast.ImportFrom, file: Path, used: set[str]) -> Iterator[str]:
-    """Yield a note for each local module that the source imports as a whole, because kernels cannot use modules."""
+    """Yield a note for each local module that the source uses as a whole, e.g. after ``import helper``.
+
+    Only functions and constants that are imported by name are copied into the family's source.
+    """
     for each in node.names:
         if isinstance(node, ast.Import):
             path = _path(each.name.split("."), 0, file.parent)

@@ -129,7 +129,13 @@ class Local:
             self._deaths.record(child)
 
     def _attached(self) -> bool:
-        """Return True if a service of another process answers. Wait for a service that is starting."""
+        """Use a service that another process runs on this database, and return True; return False if there is none.
+
+        Wait for a service that is starting.
+
+        Raises:
+            NotStarted: a process holds the database, but does not answer in time.
+        """
         deadline = time.monotonic() + START_S
         while (running := running_service(self.place.database)) is not None:
             if running.url is not None and (running.url == self.url or _answers(running.url)):

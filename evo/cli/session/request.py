@@ -107,8 +107,12 @@ def _uploaded(package: Package, client: Client) -> bool:
 
 
 def _check_templates(package: Package, device: str) -> None:
-    """Refuse templates that cannot render any config. If `device` is a device kind of the family, check only the
-    templates of this kind.
+    """Refuse a template or source that fails `check`, for example because it uses a name that is not declared.
+
+    If `device` is a device kind of the family, check only the template or source of this kind.
+
+    Raises:
+        InvalidInput: the check failed.
     """
     kinds = package.family.implementations
     try:

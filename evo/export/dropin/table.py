@@ -133,7 +133,7 @@ class Table:
         If no kernel is usable, return the record that counts such calls; see `fallback`.
 
         Raises:
-            LookupError: there is no kernel, and `strict` is set.
+            LookupError: no kernel is usable, and `strict` is set.
         """
         reason = NO_KERNEL
         for entry in self._by_problem.get(self._key(family, device.type, problem), ()):

@@ -139,7 +139,7 @@ class AblationView(Deferred):
 
 
 def rules_text(verdict: Verdict) -> str:
-    """Count the rules of a verdict: ``12 of 12 required rules met; 2 more are only reported.``"""
+    """Describe how many rules of a verdict are met: ``12 of 12 required rules met; 2 more are only reported.``"""
     required = [rule for rule in verdict.rules if rule.required]
     met = f"{sum(rule.passed for rule in required)} of {count_text(len(required), 'required rule')} met"
     reported = len(verdict.rules) - len(required)

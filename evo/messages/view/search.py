@@ -199,7 +199,7 @@ class WebhookView:
 
     @property
     def trouble(self) -> str | None:
-        """Warning about a message that was not delivered, with the remedy; None if there is none."""
+        """Warning if the webhook's message was not delivered, with the remedy; otherwise None."""
         if self.error is None or self.delivered_at is not None:
             return None
         ending = (

@@ -120,7 +120,7 @@ class Chat:
         raise ModelFailed(f"the request to the model's service failed: {reason}", charged=False)
 
     def without_key(self, text: str) -> str:
-        """Return a text with ``…`` in place of the key."""
+        """Return a text with ``…`` in place of the API key."""
         return without_key(text, self.key)
 
 

@@ -1,4 +1,4 @@
-"""Insights: lessons that language models drew from results, used while measurements support them."""
+"""Insights: lessons that language models drew from results. Prompts contain those that measurements support."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -53,7 +53,7 @@ def served_while_pressed(page: Page, change: Callable[[], None]) -> None:
         held.pop().continue_()
     response.value.finished()
     page.unroute("**/live")
-    page.wait_for_timeout(300)  # in this time, the page could wrongly show the update
+    page.wait_for_timeout(300)  # meanwhile, the page could wrongly show the update
 
 
 def test_new_trials_appear_without_moving_focus_selection_or_scroll_position(

@@ -40,7 +40,7 @@ from workers.system.scratch import scratch
 
 _THREAD_EXIT_LOOKS = 50
 """Maximum number of times that a kernel's threads are counted, about 1 ms apart, until they have ended. A limit in
-seconds would reject kernels whose threads are about to end after the machine was paused."""
+seconds would reject kernels whose threads are about to end after a pause of the machine."""
 
 _TYPICAL_ARGUMENTS = 4
 _SELF_TEST_BYTES = 1 << 20

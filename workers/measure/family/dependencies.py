@@ -96,12 +96,12 @@ def are_unchanged(recorded_states: Mapping[str, list[int]]) -> bool:
 
 
 def packed(found: Mapping[str, list[int]]) -> bytes:
-    """Serialize file states for a cache entry."""
+    """Serialize the states of files (see `_state`) for a cache entry."""
     return json.dumps(found, sort_keys=True).encode("utf-8", "surrogateescape")
 
 
 def unpacked(content: bytes) -> dict[str, list[int]]:
-    """Deserialize file states written by `packed`."""
+    """Deserialize the states of files from bytes that `packed` returned."""
     found: dict[str, list[int]] = json.loads(content.decode("utf-8", "surrogateescape"))
     return found
 

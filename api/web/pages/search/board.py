@@ -11,8 +11,8 @@ from api.web.drawings.axis import scale_of
 from api.web.drawings.chart import NARROW, SPARK_POINTS, WIDTH, Chart, Confirmed, Spark, best_so_far, spark_of
 from api.web.drawings.trade_off import TradeOff, Weighed, front_of, trade_off
 from db.models import SearchRow, TrialRow
-from db.queries.genealogy import Genealogy
 from db.queries.landscape import Landscape, Points, Trends
+from db.queries.numbered_trials import NumberedTrials
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions, Retired
 from evo.messages.view import ChampionView, SearchView, TrialView
@@ -169,7 +169,7 @@ def _weighing(session: Session, search: SearchView) -> Weighing | None:
     if not drawings:
         return None
     best = front_of(trials)
-    rows = Genealogy(session, search.id).every([each.number for each in best[:FRONT]])
+    rows = NumberedTrials(session, search.id).every([each.number for each in best[:FRONT]])
     first, second = (scale_of(axis, estimated=search.estimated).text for axis in axes)
     shown = tuple(
         FrontRow(

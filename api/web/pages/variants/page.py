@@ -83,7 +83,7 @@ def _population(search_id: int, service: Service) -> dict[str, Any]:
     with service.database.read() as session:
         base = base_of(session, search_id)
         views = variant_views(session, base.id)
-        proposals = tuple(proposal_view(row, now) for row in Proposals(session).of(base.id))
+        proposals = tuple(proposal_view(row, now) for row in Proposals(session).of_search(base.id))
         search = search_view(session, base.id, now)
     return {
         "search": search,

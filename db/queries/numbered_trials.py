@@ -1,4 +1,4 @@
-"""Queries for single trials of a search, by number."""
+"""Queries for the trials of a search, by number."""
 
 from collections.abc import Collection, Mapping
 
@@ -9,8 +9,8 @@ from db.models import SearchRow, TrialRow
 from evo.errors import MissingItem, NotFound
 
 
-class Genealogy:
-    """Reads the trials of one search."""
+class NumberedTrials:
+    """Reads trials of one search by their numbers."""
 
     def __init__(self, session: Session, search_id: int) -> None:
         self.session = session
