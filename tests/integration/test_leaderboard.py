@@ -177,7 +177,7 @@ def test_leaderboard_filters_return_exactly_the_matching_trials(
     [
         ({"where": "BLOKC=4"}, "where", "did you mean `BLOCK`"),
         ({"where": "BLOCK=3"}, "where", "BLOCK: .*not one of 1, 2, 4, 8"),
-        ({"where": "BLOCK>x"}, "where", "not a number"),
+        ({"where": "BLOCK>x"}, "where", "not a finite number"),
         ({"where": "LAYOUT<row"}, "where", "use = or !="),
         ({"where": "BLOCK"}, "where", "NAME=VALUE; write e.g. `BLOCK>=2`"),
         ({"sort": "tempo"}, "sort", "there is no `tempo`"),
