@@ -47,7 +47,7 @@ def examined(
     folder: Path, fault: str, *, threads: int = 1, compiler: tuple[str, ...] = (), language: Language = "c"
 ) -> tuple[Sanitized, ...]:
     made = subject(folder, fault, threads=threads, language=language)
-    return CSanitizer(CCompiler(compiler or find_compiler())).examine([made], timeout_s=30.0)
+    return CSanitizer(CCompiler(compiler or find_compiler())).examine([made], timeout_s=300.0)
 
 
 def subject(
@@ -138,7 +138,7 @@ def test_sanitized_kernel_gets_in_place_arguments_and_initial_values(tmp_path: P
         threads=1,
         device_uuid="cpu",
     )
-    first, _ = CSanitizer(CCompiler(find_compiler())).examine([made], timeout_s=30.0)
+    first, _ = CSanitizer(CCompiler(find_compiler())).examine([made], timeout_s=300.0)
     assert (first.findings, first.skipped) == ((), None)
 
 
@@ -195,7 +195,7 @@ def test_untrusted_source_is_built_in_the_sandbox(tmp_path: Path) -> None:
     fault = f'\n#if __has_include("{secret}")\n__builtin_trap();\n#endif\n'
     for untrusted, findings in ((False, 1), (True, 0)):
         made = subject(inputs, fault, untrusted=untrusted)
-        memory, _ = CSanitizer(CCompiler(find_compiler())).examine([made], timeout_s=30.0)
+        memory, _ = CSanitizer(CCompiler(find_compiler())).examine([made], timeout_s=300.0)
         assert len(memory.findings) == findings
 
 
@@ -209,7 +209,7 @@ def test_sanitizer_builds_a_kernel_once_for_equal_sources_and_arguments(tmp_path
     longer = replace(ARGUMENTS[2], shape=(N + 1,))
     other = replace(made, kernel=replace(made.kernel, arguments=(*ARGUMENTS[:2], longer)))
     faulty = replace(subject(inputs, "y[8] = 1.0f;"), builds=builds)
-    found = [sanitizer.examine([each], timeout_s=30.0)[0].findings for each in (made, made, other, faulty)]
+    found = [sanitizer.examine([each], timeout_s=300.0)[0].findings for each in (made, made, other, faulty)]
     assert [len(each) for each in found] == [0, 0, 0, 1]
     assert len(list(builds.iterdir())) == 3
 

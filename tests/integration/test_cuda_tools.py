@@ -159,7 +159,7 @@ def pretender(folder: Path, text: str) -> tuple[str, ...]:
 
 
 def test_every_sanitizer_tool_runs_the_program_that_launches_the_kernel(subject: Subject, tmp_path: Path) -> None:
-    found = CudaSanitizer(pretender(tmp_path, f"print({CLEAN!r})")).examine([subject], timeout_s=30)
+    found = CudaSanitizer(pretender(tmp_path, f"print({CLEAN!r})")).examine([subject], timeout_s=300)
     assert found == tuple(Sanitized(tool=tool) for tool in TOOLS)
     asked = sorted((tmp_path / "asked").read_text().splitlines(), key=lambda line: TOOLS.index(line.split()[1]))
     assert [line.split()[1] for line in asked] == list(TOOLS)
@@ -172,7 +172,7 @@ def test_profile_is_repeated_without_metrics_that_the_gpu_lacks(subject: Subject
     refusal = f"==ERROR== Failed to find metric {lacking}"
     page = f"open({str(RECORDED / 'ncu-0-hot.csv')!r}).read()"
     text = f"print({page} if '{lacking}' not in ' '.join(sys.argv) else {refusal!r})"
-    profiled = NcuProfiler(pretender(tmp_path, text)).profile(subject, cold=False, timeout_s=30)
+    profiled = NcuProfiler(pretender(tmp_path, text)).profile(subject, cold=False, timeout_s=300)
     assert profiled.figures["time_us"] == 8.32
     first, second = (tmp_path / "asked").read_text().splitlines()
     assert lacking in first
