@@ -8,18 +8,19 @@ this takes about as long as the computations.
 import ctypes
 import sys
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+_TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 """Parameters of ``mallopt``, as defined in ``malloc.h`` of glibc: size of free memory at the end of the heap that is
-returned to the system, size of blocks that are allocated outside the heap, and maximum number of heaps."""
+returned to the system, maximum number of blocks that are allocated outside the heap, and maximum number of heaps."""
 
-_UNLIMITED = (1 << 31) - 1
+_MOST_KEPT_BYTES = (1 << 31) - 1
+"""Maximum size of free memory at the end of the heap: the largest value that ``mallopt`` accepts."""
 
 
 def keep_freed_memory() -> None:
     """Keep freed memory in this process, in one heap for all threads. Do nothing if the C library is not glibc."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
-        libc.mallopt(_MMAP_THRESHOLD, _UNLIMITED)
-        libc.mallopt(_TRIM_THRESHOLD, _UNLIMITED)
+        libc.mallopt(_MMAP_MAX, 0)
+        libc.mallopt(_TRIM_THRESHOLD, _MOST_KEPT_BYTES)
         libc.mallopt(_ARENA_MAX, 1)
 
 
