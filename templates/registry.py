@@ -168,8 +168,11 @@ def is_path(text: str) -> bool:
 def _resolved(text: str) -> Path:
     try:
         return with_home(text).resolve(strict=True)
-    except (OSError, ValueError, RuntimeError) as error:
+    except FileNotFoundError as error:
         raise NotFound(f"{text:.200} does not exist; pass the path of {WANTED}") from error
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise NotFound(f"{text:.200} cannot be opened ({reason}); pass the path of {WANTED}") from error
 
 
 def _builtin_folders() -> dict[str, Path]:

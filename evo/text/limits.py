@@ -34,7 +34,7 @@ NO_FIELD = "is not a known field; check its spelling, or omit it"
 """Error text for an unknown field."""
 _OF_TEXTS = {"int_type", "float_type", "bool_type"}
 """Pydantic errors of strict types, which refuse strings such as ``"5"`` in JSON."""
-_NO_NUMBER = {"float_parsing", "float_type", "finite_number"}
+_NO_NUMBER = {"float_parsing", "float_type"}
 _BOUNDS = {"gt": "above {}", "ge": "{} and more", "lt": "below {}", "le": "{} and less"}
 _OTHERWISE = {
     "missing": "is missing",
@@ -89,12 +89,14 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
     missed = "".join(text.format(figure(bounds[name])) for name, text in _BOUNDS.items() if name in bounds)
     if error["type"] in _OF_TEXTS and isinstance(value, str) and _is_literal(value):
         reason = f"{quoted} is a string; leave the quotes out"
+    elif missed or error["type"] == "int_parsing_size":
+        reason = f"{shown} is out of range"
+    elif error["type"] == "finite_number":
+        reason = f"{quoted} is not a finite number"
     elif error["type"] in NOT_WHOLE:
         reason = f"{quoted} is not a whole number"
     elif error["type"] in _NO_NUMBER:
         reason = f"{quoted} is not a number"
-    elif missed:
-        reason = f"{shown} is out of range"
     else:
         text = None if given else _EMPTY.get(error["type"])
         text = text or _OTHERWISE.get(error["type"])
@@ -108,7 +110,8 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
         return f"{reason}; accepted: {limits}"
     if missed:
         return f"{reason}; accepted: {missed}, e.g. {_within(bounds)}"
-    numbers = numbers_meant(value, units(error["loc"])) if isinstance(value, str) else []
+    readable = isinstance(value, str) and error["type"] != "int_parsing_size"
+    numbers = numbers_meant(value, units(error["loc"])) if readable else []
     meant = [str(each) for each in numbers if isinstance(each, int) or error["type"] not in NOT_WHOLE]
     if meant and value.strip() not in meant:
         return f"{reason}; write {' or '.join(meant)}"

@@ -5,7 +5,7 @@ import re
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
 from evo.errors import InvalidInput
 from evo.text.limits import accepted, refuse_invisible, refused
@@ -19,6 +19,9 @@ from evo.text.limits import accepted, refuse_invisible, refused
         (Annotated[float, Field(gt=0)], "-1.5", "-1.5 is out of range; accepted: above 0, e.g. 1"),
         (int, "1.5", "'1.5' is not a whole number, e.g. 1"),
         (int, 1.5, "1.5 is not a whole number, e.g. 1"),
+        (int, 1e300, "1e+300 is out of range"),
+        (FiniteFloat, float("inf"), "inf is not a finite number, e.g. 1"),
+        (FiniteFloat, "1e999", "'1e999' is not a finite number, e.g. 1"),
         (int, [], "[] is not a whole number, e.g. 1"),
         (int, None, "null is not a whole number, e.g. 1"),
         (Annotated[int, Field(strict=True)], "5", "'5' is a string; leave the quotes out"),
@@ -56,6 +59,12 @@ def test_validation_error_states_the_accepted_range(shape: Any, given: object, s
     assert refused(wrong.value.errors()[0]) == said
     if (example := re.search(r"(?:e\.g\.|write) (\S.*)$", said or "")) is not None:
         TypeAdapter(shape).validate_python(json.loads(example[1]))
+
+
+def test_integer_with_too_many_digits_is_out_of_range() -> None:
+    with pytest.raises(ValidationError) as wrong:
+        TypeAdapter(int).validate_python("9" * 5000)
+    assert refused(wrong.value.errors()[0]) == f"{'9' * 40}… is out of range"
 
 
 def test_accepted_range_is_formatted_with_separators() -> None:

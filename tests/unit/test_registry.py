@@ -109,6 +109,15 @@ def test_error_for_a_folder_without_family_toml_names_the_new_command(tmp_path: 
         registry.find(str(tmp_path))
 
 
+def test_error_states_why_the_path_of_a_family_cannot_be_opened(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(NotFound, match=r"loop cannot be opened \(.*\); pass the path of"):
+        registry.find(str(loop))
+    with pytest.raises(NotFound, match="nowhere does not exist; pass the path of"):
+        registry.find(str(tmp_path / "nowhere"))
+
+
 def test_family_of_an_installed_package_is_found_by_its_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,9 +82,11 @@ def _attention(  # noqa: PLR0917 — the signature is that of PyTorch
     enable_gqa: bool = False,
 ) -> Recognised:
     if attn_mask is not None or dropout_p:
-        raise NotServed("the call has a mask or dropout")
-    if len(query.shape) != 4 or tuple(key.shape) != tuple(value.shape):
-        raise NotServed("a tensor does not have four dimensions, or keys and values have different shapes")
+        raise NotServed("the call has dropout" if attn_mask is None else "the call has a mask")
+    if len(query.shape) != 4:
+        raise NotServed(f"the queries have {len(query.shape)} dimensions instead of 4")
+    if tuple(key.shape) != tuple(value.shape):
+        raise NotServed("keys and values have different shapes")
     batch, heads, length, size = map(int, query.shape)
     kv_heads, keys = int(key.shape[1]), int(key.shape[2])
     if scale is not None and abs(scale * size**0.5 - 1.0) > 1e-6:
@@ -122,8 +124,7 @@ def _layout(query: Tensor) -> dict[str, Value]:
 def _rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: object = None, eps: float | None = None
 ) -> Recognised:
-    if len(normalized_shape) != 1 or weight is None:
-        raise NotServed("the call has no weight, or more than one normalized dimension")
+    _check_normalization(normalized_shape, weight=weight)
     return "rmsnorm", {**_rows(input), "residual": False, "dtype": _dtype(input)}
 
 
@@ -134,15 +135,24 @@ def _layer_norm(
     bias: object = None,
     eps: float = 1e-5,
 ) -> Recognised:
-    if len(normalized_shape) != 1 or weight is None or bias is None:
-        raise NotServed("the call has no weight, no bias, or more than one normalized dimension")
+    _check_normalization(normalized_shape, weight=weight, bias=bias)
     return "layernorm", {**_rows(input), "residual": False, "dtype": _dtype(input)}
+
+
+def _check_normalization(normalized_shape: Sequence[int], **parameters: object) -> None:
+    if len(normalized_shape) != 1:
+        raise NotServed(f"the call normalizes over {len(normalized_shape)} dimensions instead of 1")
+    for name, value in parameters.items():
+        if value is None:
+            raise NotServed(f"the call has no {name}")
 
 
 def _softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: object = None) -> Recognised:
     rank = len(input.shape)
-    if dim is None or rank == 0 or dim % rank != rank - 1 or dtype not in (None, input.dtype):
-        raise NotServed("dim is not the last dimension, or dtype differs from that of the input")
+    if dim is None or rank == 0 or dim % rank != rank - 1:
+        raise NotServed("dim is not the last dimension")
+    if dtype not in (None, input.dtype):
+        raise NotServed("dtype differs from the dtype of the input")
     return "softmax", {**_rows(input), "dtype": _dtype(input)}
 
 
