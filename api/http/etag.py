@@ -71,7 +71,7 @@ def require(if_match: str | None, current: str) -> None:
 
 
 def _decided(tag: str) -> str:
-    """Return the first part of a tag, which changes with decisions of users."""
+    """Return the first part of an entity tag, in quotes. It changes when users change the resource."""
     first, dot, _ = tag.strip().removeprefix("W/").partition(".")
     return f'{first}"' if dot else first
 

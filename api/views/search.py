@@ -64,9 +64,9 @@ def listed_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> 
 
 
 def search_view(session: Session, search_id: int, now: datetime) -> SearchView:
-    """Return the view of one search, with its speedups over the default config and over random configs.
+    """Return the view of one search, with its speed-ups over the default config and over random configs.
 
-    These speedups compare measured times, so they are missing if the search has a metric or only estimates times.
+    These speed-ups compare measured times, so they are missing if the search has a metric or only estimates times.
     """
     row = Archive(session).search(search_id)
     view = search_views(session, [row], now)[0]

@@ -360,7 +360,7 @@ def _powers(steps: int) -> tuple[tuple[int, int, int, int], ...]:
 
 @cache
 def _weights(steps: int) -> Sums:
-    """Return the weights of a row's words in the two sums, shape (2 * steps, 2)."""
+    """Return the weights of a row's words in the two checksums, shape (2 * steps, 2)."""
     rows = []
     for a, b, c, d in reversed(_powers(steps - 1)):
         rows += [((a + b) % 2**32, (c + d) % 2**32), (b, d)]

@@ -97,7 +97,7 @@ class Coordination:
     def end(self, search_id: int, state: State, *, ended: Ended | None = None) -> None:
         """Set the final state of a search.
 
-        JSON documents of the search are not read, because an unreadable document may be why the search ends.
+        Columns that contain JSON are not read, because an unreadable document may be why the search ends.
 
         Args:
             ended: reason and time of the end. None if the search had ended before, and only its ablation ends now.

@@ -18,7 +18,7 @@ from evo.trial.results import ConfirmReport
 
 @dataclass(frozen=True, kw_only=True)
 class RequiredEvidence:
-    """What a confirmation report must contain before a promotion. It depends on the device kind.
+    """Required contents of a confirmation report, without which no trial is promoted. They depend on the device kind.
 
     Attributes:
         proof: True if the report must contain: the correctness cases; the check of the outputs of timed calls; the

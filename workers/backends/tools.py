@@ -45,9 +45,6 @@ class Sanitizer(Protocol):
     Attributes:
         at_once: maximum number of concurrent calls of `examine`.
         together: True if one call of `examine` may examine several cases.
-
-    Raises:
-        GaveUp: the job was interrupted.
     """
 
     at_once: int
@@ -57,17 +54,20 @@ class Sanitizer(Protocol):
         """Examine cases of a candidate in one run of each tool. A finding does not name its case.
 
         Return one result per tool, in an order that does not depend on the cases.
+
+        Raises:
+            GaveUp: the job was interrupted.
         """
         ...
 
 
 class Profiler(Protocol):
-    """Interface of a profiler. Faults of candidates and missing tools are results, not exceptions.
-
-    Raises:
-        GaveUp: the job was interrupted.
-    """
+    """Interface of a profiler. Faults of candidates and missing tools are results, not exceptions."""
 
     def profile(self, subject: Subject, *, cold: bool, timeout_s: float) -> Profiled:
-        """Profile one launch. If `cold` is True, the caches are emptied before the launch."""
+        """Profile one launch. If `cold` is True, the caches are emptied before the launch.
+
+        Raises:
+            GaveUp: the job was interrupted.
+        """
         ...

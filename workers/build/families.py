@@ -88,7 +88,7 @@ class Copy:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """What a job builds: the family of a search, for the search's problem, device and policy (`terms`).
+    """Input of a build: the family of a search, and the search's problem, device and policy (`terms`).
 
     Attributes:
         timed_only: True to use only the case that is timed.

@@ -202,8 +202,8 @@ class Worker:
     def _watch(self) -> None:
         """Send heartbeats until the worker stops. Stop the worker if it has been idle or running for too long.
 
-        A heartbeat is sent at once when a slot begins or ends to wait for its device, because the service does not
-        count the wait as running time of the search.
+        A heartbeat is sent immediately when a slot starts or stops waiting for its device, because the service does not
+        count this time as running time of the search.
         """
         context, beaten_s, reported = self._context, time.monotonic(), self._waiting()
         while not context.stopping.wait(_TICK_S):

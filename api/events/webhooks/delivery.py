@@ -85,7 +85,7 @@ class WebhookDelivery:
         return Webhook(url=webhook.url, secret=secret)
 
     def run(self) -> None:
-        """Queue messages about ended searches, and deliver the messages that are due.
+        """Queue webhook messages about ended searches, and deliver the messages that are due.
 
         The method returns when no message is left, or after `ROUND_S` seconds. Deliveries that take longer continue in
         their threads.
@@ -124,7 +124,7 @@ class WebhookDelivery:
                     )
 
     def _note(self, session: Session, ended: Unannounced, now: datetime) -> None:
-        """Queue a message about an ended search.
+        """Queue a webhook message about an ended search.
 
         If the message cannot be created, store the reason, which users then see on the search's page.
         """
@@ -222,7 +222,7 @@ class UnderWay:
         return chosen
 
     def start(self, message: Due, deliver: Callable[[], None]) -> None:
-        """Deliver a message in a daemon thread, which does not prevent the process from ending.
+        """Deliver a webhook message in a daemon thread, which does not prevent the process from ending.
 
         Raises:
             RuntimeError: the system cannot start another thread.

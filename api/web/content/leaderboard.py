@@ -124,7 +124,7 @@ class Listing:
 
     @property
     def compared(self) -> bool:
-        """True if a row has a speedup over a baseline."""
+        """True if a row has a speed-up over a baseline."""
         return any(row.relative.speedup for row in self.rows)
 
     @property

@@ -33,7 +33,7 @@ class NotServed(ValueError):
 
 
 class Recorder:
-    """Counts calls by problem.
+    """Counts a program's calls of PyTorch functions by problem.
 
     Attributes:
         counts: number of calls, by family and problem.

@@ -65,7 +65,7 @@ class LogViews:
 
     @property
     def refuted(self) -> bool:
-        """True if the advice is no longer needed; see the function `refuted`."""
+        """True if an independent config is as fast as every advised config; see the function `refuted`."""
         return refuted(self.whole.seen, self.independent.seen)
 
     def at(self, trial: int) -> LogView:

@@ -165,7 +165,7 @@ def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.
     copied = values.reshape(-1)
 
     def copy(piece: slice) -> float:
-        """Copy a piece, and return its largest absolute value, or NaN if the piece contains NaN."""
+        """Copy the elements of a slice, and return their largest absolute value; NaN if an element is NaN."""
         copied[piece] = flat[piece]
         return float(np.abs(copied[piece]).max(initial=0.0))
 

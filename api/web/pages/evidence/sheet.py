@@ -80,7 +80,7 @@ class EvidenceSheet:
         return called_text(self.champion, self.search.device.kind)
 
     def as_fast(self, name: str) -> float | None:
-        """Return the champion's speedup over another series: the median of the ratios of all rounds.
+        """Return the champion's speed-up over another series: the median of the ratios of all rounds.
 
         Return None if the two series differ in length.
         """

@@ -1,4 +1,4 @@
-"""Anthropic's protocol: messages."""
+"""Requests to Anthropic's Messages API, and its responses."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

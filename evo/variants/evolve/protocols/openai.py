@@ -1,4 +1,4 @@
-"""OpenAI's protocol: chat completions."""
+"""Requests to OpenAI's chat completions API, and its responses."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What every protocol adds to a request, and what it reads from a response."""
+"""Constants of requests and the type of responses, shared by all protocols."""
 
 from dataclasses import dataclass
 from typing import Any

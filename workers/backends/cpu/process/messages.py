@@ -59,7 +59,7 @@ class Table:
     filled: int = 0
 
     def request(self) -> bytes:
-        """Return the request that sends the arguments."""
+        """Encode this table as a request to the kernel process."""
         widths, writes = self.width << 32 | self.floats, self.restored << 32 | self.filled
         return header(TABLE, len(self.words), self.sets, 0, widths, writes) + self.words
 
