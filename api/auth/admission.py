@@ -96,11 +96,16 @@ class Admission:
         if (wait_s := self._wait_s(request, who, address)) > 0:
             return _too_many(request, wait_s)
         if who is None:
-            log.warning("refused", address=address, path=request.url.path[:LONGEST_PATH])
+            log.warning("request with an invalid token refused", address=address, path=request.url.path[:LONGEST_PATH])
             return _unknown(request, "this token is not valid: it may be mistyped, expired, revoked or rotated")
         if who is STRANGER and not self._is_public(request):
             if sign is not None:
-                log.warning("refused", address=address, path=request.url.path[:LONGEST_PATH], sign=sign[:LONGEST_PATH])
+                log.warning(
+                    "request from another machine refused, because no token exists",
+                    address=address,
+                    path=request.url.path[:LONGEST_PATH],
+                    sign=sign[:LONGEST_PATH],
+                )
                 return _no_token_yet(request, sign)
             if wants_page(request) and request.url.path != METRICS:
                 await keep_typed(request)

@@ -297,7 +297,7 @@ async def _on_disconnect(request: Request, error: Exception) -> Response:
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:
-    log.error("bug", path=shortened(request.url.path, LONGEST_NAME), exc_info=error)
+    log.error("unexpected exception in a request", path=shortened(request.url.path, LONGEST_NAME), exc_info=error)
     return answer(request, 500, "this is a bug in kernel-evo, not in your request; the service's log has the details")
 
 

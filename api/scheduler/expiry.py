@@ -56,7 +56,9 @@ class Expiry:
             Leases(transaction.session).end(attempt, how, now=now)
             job = attempt.job
             job.worker_losses += 1
-            log.warning("worker lost", attempt=attempt_id, search=search_id, how=how, losses=job.worker_losses)
+            log.warning(
+                "lease of a lost worker ended", attempt=attempt_id, search=search_id, how=how, losses=job.worker_losses
+            )
             if job.worker_losses < transaction.active.terms.policy.max_worker_losses:
                 job.state = "queued"
                 transaction.queued()

@@ -12,20 +12,29 @@ from workers.backends.cpu.support import load_support
 from workers.runner.pool import TroubleError, ask
 from workers.runner.process import Runner
 from workers.runner.protocol import Open, Trouble, Unfit
-from workers.system.exhaustion import MachineExhausted, is_exhaustion, refuse_exhaustion, refuse_noexec
+from workers.system.exhaustion import MachineExhausted, is_exhaustion, refuse_exhaustion, refuse_noexec, with_remedy
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-def test_full_or_read_only_disk_counts_as_machine_exhaustion(number: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "free disk space"),
+        (errno.EDQUOT, "free disk space, or raise the disk quota"),
+        (errno.EROFS, "make the file system writable"),
+    ],
+)
+def test_full_or_read_only_disk_counts_as_machine_exhaustion(number: int, remedy: str) -> None:
     error = OSError(number, os.strerror(number), "kernel.o")
     assert is_exhaustion(error)
-    with pytest.raises(MachineExhausted, match="free disk space: kernel"):
+    assert with_remedy(error, "it failed") == f"{remedy}: it failed"
+    with pytest.raises(MachineExhausted, match=f"{remedy}: kernel"):
         refuse_exhaustion(f"kernel.c: warning: x\nkernel.s: Fatal error: can't write: {os.strerror(number)}\nmore")
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOENT, "x"), OSError(errno.EMFILE, "x"), ValueError("x")])
 def test_errors_without_a_full_disk_or_memory_are_not_machine_exhaustion(error: Exception) -> None:
     assert not is_exhaustion(error)
+    assert with_remedy(error, "it failed") == "it failed"
     refuse_exhaustion(f"kernel.c:1: error: {error}")
 
 

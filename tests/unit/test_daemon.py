@@ -230,7 +230,7 @@ def test_heartbeat_renews_the_leases_of_unsent_results(tmp_path: Path) -> None:
     assert service.said == ["heartbeat [5, 7]"]
 
 
-def test_begin_and_end_of_a_wait_for_the_device_are_reported_at_once(
+def test_begin_and_end_of_a_wait_for_the_device_are_reported_immediately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daemon, "BEAT_S", 3600.0)

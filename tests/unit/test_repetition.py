@@ -106,7 +106,7 @@ def test_kernel_that_stores_outputs_in_one_later_process_fails_the_inputs_rule()
 
 
 @pytest.mark.parametrize("process", [1, 3])
-def test_calls_on_new_inputs_that_are_slow_for_an_unclear_reason_leave_the_inputs_rule_undecided(process: int) -> None:
+def test_calls_slow_on_new_inputs_for_an_unclear_reason_leave_the_inputs_rule_undecided(process: int) -> None:
     fair = Repetition(new=STEADY, known=STEADY, elements=1 << 20)
     unclear = replace(fair, unclear="a call takes 1 µs in the timed rounds, but 3 µs on new inputs")
     calls = [unclear if number == process else fair for number in range(1, 6)]
@@ -241,7 +241,7 @@ def test_every_buffer_set_is_filled_from_a_separate_array() -> None:
     assert all(len(set(fill)) == 4 for fill in fills), "warm-up and timed calls fill two sets each"
 
 
-def test_repetition_check_at_its_time_limit_takes_more_rounds_only_if_new_inputs_are_slow() -> None:
+def test_repetition_check_out_of_time_takes_more_rounds_only_if_new_inputs_are_slow() -> None:
     assert len(found(lambda x: 1.0, sets=2, budget_s=0.0).known.samples_us) == 2
     assert len(found(CachingKernel(1000), sets=2, budget_s=0.0).known.samples_us) == SUSPICIOUS_ROUNDS
     times_us = chain([5.0] * 8, repeat(1.0))  # only the first two sets of calls are disturbed

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+import structlog
 
 from evo.client import Client, Leases, ServiceError, ServiceUnreachable, TooLarge
 from evo.errors import Conflict, EvoError, NotFound
@@ -365,7 +366,10 @@ def test_repeatedly_failing_job_is_released_and_finally_reported_as_failed(
     lease = Lease(**{**vars(evaluation(1)), "job": job})
     scene = SlotSetup(tmp_path, monkeypatch, lease, act=bug)
     scene.service.returned = [lease]
-    scene.play()
+    with structlog.testing.capture_logs() as logs:
+        scene.play()
+    ended = [each["event"] for each in logs if each["event"] in ("job.given_back", "job.failed")]
+    assert ended == ["job.given_back"] * (MAX_BREAKS - 1) + ["job.failed"]
     assert len(scene.service.released) == MAX_BREAKS - 1
     assert scene.service.reports == {1: verdict}
     assert scene.held.leases == []

@@ -110,7 +110,7 @@ def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> 
             except ServiceUnreachable as error:
                 if stopping.wait(PAUSE_S):
                     raise
-                _LOG.warning("service.away", reason=str(error))
+                _LOG.warning("service.unreachable", reason=str(error))
 
 
 def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
@@ -124,7 +124,7 @@ def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
     """
     found = discovered(kinds, cache)
     for kind, fault in found.faults.items():
-        _LOG.warning("device_kind.left_out", kind=kind, reason=str(fault))
+        _LOG.warning("device_kind.unavailable", kind=kind, reason=str(fault))
     if not found.devices:
         raise NoDevice(
             f"no device of kind {', '.join(kinds)} was found; cpu needs a C compiler (gcc, clang, or the extra "
@@ -213,7 +213,7 @@ class Worker:
                 self._beat()
             context.held.closing = self._ending.closing(now_s)
             if reason := self._ending.due(now_s, busy=bool(self._attempts())):
-                _LOG.info("worker.ends", reason=reason)
+                _LOG.info("worker.stopping", reason=reason)
                 context.stopping.set()
 
     def _slot(self, device: Device) -> Slot:
@@ -265,7 +265,7 @@ class Worker:
                     self._register()
                     return
             except ServiceUnreachable as error:
-                _LOG.warning("service.away", reason=str(error))
+                _LOG.warning("service.unreachable", reason=str(error))
             self._away.wait()
 
     def _leave(self) -> None:

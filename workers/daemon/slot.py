@@ -28,7 +28,7 @@ from workers.jobs.stopwatch import Status
 from workers.runner.pool import TroubleError, UnfitError
 from workers.system.descendants import descends_from_here
 from workers.system.device_lock import GaveUp, exclusive, log_busy
-from workers.system.exhaustion import MachineExhausted, is_exhaustion
+from workers.system.exhaustion import MachineExhausted, is_exhaustion, with_remedy
 
 PAUSE_S, LONGEST_PAUSE_S = 1.0, 10.0
 """Minimum and maximum pause in seconds while the service is unavailable, or after a job failed on this machine."""
@@ -95,7 +95,7 @@ class Slot:
                 try:
                     self._step()
                 except (ServiceUnreachable, ServiceError) as error:
-                    _LOG.warning("service.away", device=self.device.model, reason=str(error))
+                    _LOG.warning("service.unreachable", device=self.device.model, reason=str(error))
                     self._away.wait()
                     self._meter.take()
                 else:
@@ -185,7 +185,7 @@ class Slot:
     def _stand_aside(self) -> None:
         """Give all leases back to the service, and pause, because the device is quarantined."""
         if self._doing[0] != "quarantined":
-            _LOG.error("device.set_aside", device=self.device.model, uuid=self.device.uuid, reason=self._fault)
+            _LOG.error("device.quarantined", device=self.device.model, uuid=self.device.uuid, reason=self._fault)
         self._doing = ("quarantined", None)
         for lease, _ in self._claims.collect(wait=True):
             self._release(lease, "the device is quarantined")
@@ -214,9 +214,9 @@ class Slot:
             self._broken(lease, str(error))
         except Exception as error:  # noqa: BLE001 - a bug must neither end the worker nor count as a fault of the candidate
             if is_exhaustion(error):
-                self._exhausted(lease, f"free disk space on this machine: {error}")
+                self._exhausted(lease, with_remedy(error, f"this machine cannot write files: {error}"))
                 return
-            _LOG.exception("job.broken", attempt=lease.attempt_id)
+            _LOG.exception("job.exception", attempt=lease.attempt_id)
             self._broken(lease, f"{type(error).__name__}: {error}")
         else:
             if report is not None:
@@ -313,8 +313,8 @@ class Slot:
         self._meter.take()
 
     def _exhausted(self, lease: Lease, reason: str) -> None:
-        """Give all jobs back because the disk is full, and pause. This does not count as a failure of the jobs."""
-        _LOG.error("machine.exhausted", attempt=lease.attempt_id, reason=reason)
+        """Give all jobs back because the disk cannot be used, and pause. The jobs do not count as failed."""
+        _LOG.error("machine.disk_unusable", attempt=lease.attempt_id, reason=reason)
         self._release(lease, reason)
         self._give_back(reason)
         self._doing = ("exhausted", reason)
@@ -330,11 +330,12 @@ class Slot:
         if len(self._breaks) >= MOST_BROKEN:
             self._breaks.clear()
         self._breaks[job] += 1
-        _LOG.warning("job.given_back", attempt=lease.attempt_id, reason=reason)
         if self._breaks[job] < MAX_BREAKS:
+            _LOG.warning("job.given_back", attempt=lease.attempt_id, reason=reason)
             self._release(lease, reason)
             self._context.stopping.wait(PAUSE_S)
         else:
+            _LOG.error("job.failed", attempt=lease.attempt_id, reason=reason)
             self._context.outbox.post(self._shipping.pack(lease, failure(lease.job, reason), {}))
             self._context.held.drop(lease)
 

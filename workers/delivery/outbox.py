@@ -128,7 +128,7 @@ class Outbox:
         try:
             return self.flush()
         except AccessDenied as error:  # the slots will get the same error and end the worker
-            _LOG.error("results.kept", waiting=len(self.waiting), reason=str(error))
+            _LOG.error("results.delivery_failed", waiting=len(self.waiting), reason=str(error))
             return False
 
     def _settle_all(self) -> bool:
@@ -152,7 +152,7 @@ class Outbox:
         try:
             answers = self._deliver(results, self._most_enclosed_bytes if enclose else 0)
         except (ServiceUnreachable, ForeignService) as error:  # the service has not received the result
-            _LOG.warning("results.kept", waiting=len(self.waiting), reason=str(error))
+            _LOG.warning("results.delivery_failed", waiting=len(self.waiting), reason=str(error))
             return False
         except (ServiceError, InvalidInput) as error:
             if isinstance(error, TooLarge) and enclose:  # the service or a proxy limits the size of requests
@@ -186,7 +186,7 @@ class Outbox:
         for digest in answer.lacking:
             self._stored.discard(digest)
             if (content := result.contents.get(digest)) is None:
-                _LOG.warning("artefact.lost", attempt=result.attempt_id, digest=digest)
+                _LOG.warning("artefact.unavailable", attempt=result.attempt_id, digest=digest)
                 continue
             self._store(result, digest, content)
 
@@ -242,7 +242,7 @@ class Outbox:
         """
         self._tries[result.key] += 1
         if isinstance(error, ServiceError) and self._tries[result.key] < MOST_TRIES:
-            _LOG.warning("result.kept", attempt=result.attempt_id, reason=str(error))
+            _LOG.warning("result.delivery_failed", attempt=result.attempt_id, reason=str(error))
             return False
         self._set_aside(result, str(error))
         return True
@@ -252,7 +252,7 @@ class Outbox:
 
         After `MOST_REFUSALS` refusals, report the job as failed, because it would otherwise be repeated forever.
         """
-        _LOG.error("result.set_aside", attempt=result.attempt_id, reason=reason)
+        _LOG.error("result.refused", attempt=result.attempt_id, reason=reason)
         self._spool.set_aside(result)
         self._forget(result)
         refusals = self._refusals.get(result.key, list)

@@ -54,7 +54,7 @@ from workers.runner.protocol import (
     Verify,
     encode,
 )
-from workers.system.exhaustion import is_exhaustion
+from workers.system.exhaustion import is_exhaustion, with_remedy
 
 
 class Runner:
@@ -124,9 +124,8 @@ def _failure(error: Exception, request: Request) -> Reply:
         if isinstance(request, Verify | Measure):  # a single candidate was loaded, which must have allocated the memory
             return Refused(outcome=Crashed(stage=request.kind, reason=spent))
         return Trouble(reason=spent)
-    exhausted, step = is_exhaustion(error), f"the {request.kind} step failed: {type(error).__name__}: {error}"
-    unnamed = f"free disk space: {step}" if exhausted else step
-    return Trouble(reason=str(error) if isinstance(error, EvoError) else unnamed, exhausted=exhausted)
+    step = with_remedy(error, f"the {request.kind} step failed: {type(error).__name__}: {error}")
+    return Trouble(reason=str(error) if isinstance(error, EvoError) else step, exhausted=is_exhaustion(error))
 
 
 def _outcome(error: Exception, request: Request) -> Outcome | None:

@@ -6,7 +6,12 @@ from pathlib import Path
 
 from evo.errors import EvoError
 
-_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_REMEDIES = {
+    errno.ENOSPC: "free disk space",
+    errno.EDQUOT: "free disk space, or raise the disk quota",
+    errno.EROFS: "make the file system writable",
+}
+"""Remedy for each error number that counts as exhaustion."""
 
 
 class MachineExhausted(EvoError, OSError):
@@ -15,21 +20,25 @@ class MachineExhausted(EvoError, OSError):
 
 def is_exhaustion(error: BaseException) -> bool:
     """Return True if an error means that the disk is full, over a quota, or read-only."""
-    return isinstance(error, MachineExhausted) or (isinstance(error, OSError) and error.errno in _NUMBERS)
+    return isinstance(error, MachineExhausted) or (isinstance(error, OSError) and error.errno in _REMEDIES)
+
+
+def with_remedy(error: BaseException, text: str) -> str:
+    """Return `text`, preceded by the remedy if `error` means that the disk is full, over a quota, or read-only."""
+    remedy = _REMEDIES.get(error.errno or 0) if isinstance(error, OSError) else None
+    return text if remedy is None else f"{remedy}: {text}"
 
 
 def refuse_exhaustion(said: str) -> None:
     """Check the output of a failed program for signs of a full or read-only disk. The program must use the C locale.
 
     Raises:
-        MachineExhausted: the output shows that the disk is full or read-only.
+        MachineExhausted: the output shows that the disk is full, over a quota, or read-only.
     """
-    for number in _NUMBERS:
+    for number, remedy in _REMEDIES.items():
         for line in said.splitlines():
             if os.strerror(number).lower() in line.lower():
-                raise MachineExhausted(
-                    f"this machine cannot write build results; free disk space: {line.strip()[:300]}"
-                )
+                raise MachineExhausted(f"this machine cannot write build results; {remedy}: {line.strip()[:300]}")
 
 
 def refuse_noexec(folder: Path) -> None:

@@ -146,7 +146,7 @@ class WebhookDelivery:
         try:
             self._store(delivery.id, error)
         except StoreUnavailable as failure:  # the message is sent again when its claim expires
-            log.warning("database unavailable; the message is sent again", **fields, reason=str(failure))
+            log.warning("database unavailable; the webhook message is sent again", **fields, reason=str(failure))
             return
         if error is None:
             log.info("webhook delivered", **fields)
