@@ -189,7 +189,7 @@ class Search:
             while len(history.finished) < entry.seen:
                 self._follow_end(next(ended_in_order, None))
             if entry.trial.number != len(history.asked):
-                raise EvoError("the stored trials are not numbered 0, 1, 2, … without gaps")
+                raise _contradictory("the stored trials are not numbered 0, 1, 2, … without gaps")
             history.ask(entry.trial.proposal)
         for entry in ended_in_order:
             self._follow_end(entry)
@@ -213,7 +213,7 @@ class Search:
 
     def _follow_end(self, entry: Logged | None) -> None:
         if entry is None or entry.position != len(self.history.finished):
-            raise EvoError("the stored order of ended trials has gaps")
+            raise _contradictory("the stored order of ended trials has gaps")
         self._end(entry.trial)
 
     def _end(self, trial: Trial) -> None:
@@ -281,15 +281,19 @@ def _position(entry: Logged) -> int:
     return -1 if entry.position is None else entry.position
 
 
+def _contradictory(fault: str) -> EvoError:
+    return EvoError(f"{fault}; start a new search, or restore a backup of the database")
+
+
 def _check_log(asked: list[Logged], ended: list[Logged]) -> None:
     if [entry.trial.number for entry in asked] != list(range(len(asked))):
-        raise EvoError("the stored trials are not numbered 0, 1, 2, … without gaps")
+        raise _contradictory("the stored trials are not numbered 0, 1, 2, … without gaps")
     if [entry.position for entry in ended] != list(range(len(ended))):
-        raise EvoError("the stored order of ended trials has gaps")
+        raise _contradictory("the stored order of ended trials has gaps")
     for entry in asked:
         if (entry.position is None) != (entry.trial.outcome is None):
-            raise EvoError(f"trial {entry.trial.number} must have both an outcome and a position, or neither")
+            raise _contradictory(f"trial {entry.trial.number} must have both an outcome and a position, or neither")
         if not 0 <= entry.seen <= len(ended) or (entry.position is not None and entry.position < entry.seen):
-            raise EvoError(f"trial {entry.trial.number} is stored with a wrong number of earlier outcomes")
+            raise _contradictory(f"trial {entry.trial.number} is stored with a wrong number of earlier outcomes")
     if any(earlier.seen > later.seen for earlier, later in pairwise(asked)):
-        raise EvoError("a later trial is stored with fewer earlier outcomes than the trial before it")
+        raise _contradictory("a later trial is stored with fewer earlier outcomes than the trial before it")

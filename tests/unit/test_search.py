@@ -142,7 +142,11 @@ def shifted(log: Sequence[Logged], place: int, **changes: Any) -> list[Logged]:
     [
         (1, {"position": 3}, "order of ended trials has gaps"),
         (2, {"position": None}, "order of ended trials has gaps|both an outcome and a position"),
-        (3, {"position": None}, "trial 3 must have both an outcome and a position"),
+        (
+            3,
+            {"position": None},
+            "trial 3 must have both an outcome and a position, or neither; start a new search, or restore a backup",
+        ),
         (2, {"seen": 3}, "trial 2 is stored with a wrong number of earlier outcomes"),
         (3, {"seen": 9}, "trial 3 is stored with a wrong number of earlier outcomes"),
         (1, {"seen": -1}, "trial 1 is stored with a wrong number"),

@@ -129,7 +129,7 @@ def _sign(descriptor: int, text: str) -> None:
 
 
 def _holder(descriptor: int) -> int | None:
-    """Return the process id in the file, or None if the process has ended or the id cannot be read."""
+    """Return the process id in a lock file; None if the process has ended or the id cannot be read."""
     try:
         pid = int(os.pread(descriptor, 20, 0))
     except (OSError, ValueError):

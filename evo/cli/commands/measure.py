@@ -135,7 +135,7 @@ def measure(
 
 @contextmanager
 def _undecided(family: str) -> "Iterator[None]":
-    """Context manager that, after an error, prints lines that are marked as unchecked and may have caused the error."""
+    """Context manager that, after an error, prints the unchecked lines of an imported family (`_print_undecided`)."""
     try:
         yield
     except EvoError as error:

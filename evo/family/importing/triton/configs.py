@@ -55,7 +55,7 @@ def read_configs(node: ast.expr, tree: ast.Module) -> Configs:
 
 
 class _Reader:
-    """Evaluates the expressions of a file that create configs."""
+    """Evaluates the expressions in a Triton source that create `triton.Config` objects."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.unread: list[str] = []
