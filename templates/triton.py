@@ -83,7 +83,11 @@ def check(text: str, implementation: Implementation, declared: Sequence[str]) ->
 
 
 def names_of(text: str, implementation: Implementation) -> frozenset[str]:
-    """Return the names that affect compiling: the kernel's parameters, names in descriptors, and Triton's options."""
+    """Return the names that affect compiling: the kernel's parameters, names in descriptors, and Triton's options.
+
+    Raises:
+        RenderError: the source cannot be parsed, or does not define the kernel.
+    """
     try:
         parameters = {each.name for each in _kernel(text, implementation).parameters}
         return frozenset(parameters | _names_of_descriptors(implementation) | set(OPTIONS))

@@ -180,14 +180,22 @@ class Archive:
         return readable(self.session, latest_families().order_by(FamilyRow.name))
 
     def state(self, search_id: int) -> State:
-        """Return the state of a search, even if the JSON documents of the search cannot be read."""
+        """Return the state of a search, even if the JSON documents of the search cannot be read.
+
+        Raises:
+            NotFound: the search does not exist.
+        """
         state = self.session.scalar(select(SearchRow.state).where(SearchRow.id == search_id))
         if state is None:
             raise MissingItem("search", search_id, request="GET /searches lists them")
         return state
 
     def search(self, search_id: int) -> SearchRow:
-        """Return one search with its family."""
+        """Return one search with its family.
+
+        Raises:
+            NotFound: the search does not exist.
+        """
         row = self.session.get(SearchRow, search_id, options=[joinedload(SearchRow.family)])
         if row is None:
             raise MissingItem("search", search_id, request="GET /searches lists them")
@@ -276,7 +284,11 @@ class Archive:
         return row
 
     def numbered(self, search_id: int, number: int) -> TrialRow:
-        """Return the trial with this number in a search."""
+        """Return the trial with this number in a search.
+
+        Raises:
+            NotFound: the search has no such trial.
+        """
         row = self.session.scalars(self._trials(search_id, None).where(TrialRow.number == number)).first()
         if row is None:
             raise NotFound(f"search {search_id} has no trial {number}")

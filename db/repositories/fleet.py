@@ -153,7 +153,11 @@ class Fleet:
             row.seen_at = min(row.seen_at + by, now)
 
     def worker(self, worker_id: str) -> WorkerRow:
-        """Return one worker, without its devices."""
+        """Return one worker, without its devices.
+
+        Raises:
+            NotFound: the worker is not registered.
+        """
         if (row := self.session.get(WorkerRow, worker_id)) is None:
             raise NotFound(
                 f"worker {worker_id!r} is not registered", request=f"register it first (PUT /workers/{worker_id})"
@@ -166,7 +170,11 @@ class Fleet:
         return row is not None and row.left_at is None and row.seen_at >= seen_since
 
     def device(self, worker_id: str, uuid: str) -> DeviceRow:
-        """Return one device of a worker."""
+        """Return one device of a worker.
+
+        Raises:
+            NotFound: the worker has no such device.
+        """
         if (row := self.session.get(DeviceRow, (worker_id, uuid))) is None:
             raise NotFound(
                 f"worker {worker_id!r} has no device {uuid!r}", request="GET /workers lists the devices of each worker"

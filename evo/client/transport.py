@@ -339,7 +339,12 @@ def from_json(text: str, shape: type[T], *, what: str) -> T:
 
 
 def parse(response: httpx.Response, shape: type[T]) -> T:
-    """Return the body of a response as a value of the type `shape`."""
+    """Return the body of a response as a value of the type `shape`.
+
+    Raises:
+        ForeignService: the body is not JSON.
+        ServiceError: the body does not match `shape`.
+    """
     untyped: Any = shape
     adapter: TypeAdapter[T] = _adapter(untyped)
     try:

@@ -224,7 +224,11 @@ class Argument:
 
 
 def read_arguments(tables: Sequence[Table], fields: Sequence[Field]) -> tuple[Argument, ...]:
-    """Read the ``[[arguments]]`` tables of a family document."""
+    """Read the ``[[arguments]]`` tables of a family document.
+
+    Raises:
+        InvalidInput: an argument is invalid, or two arguments have the same name.
+    """
     arguments: list[Argument] = []
     for table in tables:
         argument = _read_argument(table, fields)
@@ -255,7 +259,11 @@ _FOREIGN_DTYPES: Mapping[str, str] = {
 
 
 def read_dtype(table: Table, fields: Sequence[Field]) -> str:
-    """Read the key ``dtype``: the name of a dtype, or of a choice field whose choices are all names of dtypes."""
+    """Read the key ``dtype``: the name of a dtype, or of a choice field whose choices are all names of dtypes.
+
+    Raises:
+        InvalidInput: the value is neither.
+    """
     dtype = table.text("dtype", what="a dtype, or the name of a choice field")
     choices = {field.name: field.choices for field in fields if field.type == "choice"}
     if dtype in choices:

@@ -53,6 +53,10 @@ def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
 
     ``case_problem`` contains changes of problem fields for all cases that have no table ``problem``. The first case is
     not changed, because it is the searched problem.
+
+    Raises:
+        InvalidInput: a case is invalid, there is no case, two cases have the same name, or the first case changes the
+            problem.
     """
     usual = _read_changes(table.table("case_problem"), fields)
     cases: list[Case] = []

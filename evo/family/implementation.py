@@ -265,7 +265,11 @@ def _triton_specific(table: Table) -> Expression:
 
 
 def read_recording(table: Table) -> Implementation:
-    """Read the ``replay`` table of a recording's document."""
+    """Read the ``replay`` table of a recording's document.
+
+    Raises:
+        InvalidInput: the table has no tunables, or a value is invalid.
+    """
     tunables = read_tunables(table.table("tunables"), (), "replay")
     keys = table.raw("valid_keys", "the keys of the recorded configs")
     if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
@@ -277,7 +281,11 @@ def read_recording(table: Table) -> Implementation:
 
 
 def read_tunables(table: Table, taken: Sequence[str], kind: DeviceKind) -> tuple[Tunable, ...]:
-    """Read the ``tunables`` table. Each tunable is a table or a list of values, and must not have a name in `taken`."""
+    """Read the ``tunables`` table. Each tunable is a table or a list of values, and must not have a name in `taken`.
+
+    Raises:
+        InvalidInput: a tunable is invalid, or there is none.
+    """
     tunables = [_read_tunable(name, table, taken, kind) for name in table.names()]
     if not tunables:
         raise InvalidInput(table.field(), "is missing or empty; add at least one tunable with its values")

@@ -135,7 +135,11 @@ class Space:
         return np.array(indices, dtype=np.int32)
 
     def decode(self, indices: npt.ArrayLike) -> dict[str, Value]:
-        """Return the config of a row of value indices. This is the inverse of `encode`."""
+        """Return the config of a row of value indices. This is the inverse of `encode`.
+
+        Raises:
+            ValueError: the number of indices differs from the number of tunables.
+        """
         row = np.asarray(indices)
         if row.shape != (len(self.tunables),):
             raise ValueError(f"expected {len(self.tunables)} value indices, got shape {row.shape}")

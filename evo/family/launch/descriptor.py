@@ -81,6 +81,9 @@ def read_descriptors(tables: Sequence[Table], call: Sequence[Argument], scope: S
     Args:
         call: arguments of the call.
         scope: names of problem fields, tunables and derived values.
+
+    Raises:
+        InvalidInput: a descriptor is invalid, or an argument has two.
     """
     found = tuple(_read(table, call, scope) for table in tables)
     names = [each.of for each in found]

@@ -65,7 +65,11 @@ class _Class:
         return {"name": self._name, **self._other, **parts}
 
     def reference(self, text: str) -> str:
-        """Return the text of a reference.py: the module's text, and lines that export the functions of the class."""
+        """Return the text of a reference.py: the module's text, and lines that export the functions of the class.
+
+        Raises:
+            InvalidInput: the class has no function `inputs`.
+        """
         if "inputs" not in self._functions:
             raise InvalidInput(f"{FILE}: {self._name}", "must define `inputs(problem, distribution, rng)`")
         lines = (f"{name} = {self._name}.{name}" for name in self._functions)

@@ -63,7 +63,11 @@ def is_text(value: Array) -> bool:
 
 
 def numbers(*values: Array) -> tuple[Array, ...]:
-    """Return the operands as numbers of one type: bools become 0 and 1, and all become float64 if one is float64."""
+    """Return the operands as numbers of one type: bools become 0 and 1, and all become float64 if one is float64.
+
+    Raises:
+        OperationError: an operand is a string.
+    """
     if any(is_text(value) for value in values):
         raise OperationError(NEEDS_NUMBERS)
     kind = np.float64 if any(value.dtype.kind == "f" for value in values) else np.int64
@@ -77,7 +81,11 @@ def truth(value: Array) -> Mask:
 
 
 def select(condition: Mask, chosen: Array, other: Array) -> Array:
-    """Return `chosen` where the condition is true, and `other` elsewhere."""
+    """Return `chosen` where the condition is true, and `other` elsewhere.
+
+    Raises:
+        OperationError: one of the two is a string, and the other is a number.
+    """
     if is_text(chosen) != is_text(other):
         raise OperationError("must have the same type in both branches, but one is a string and one is a number")
     if chosen.dtype == other.dtype or is_text(chosen):
@@ -86,7 +94,11 @@ def select(condition: Mask, chosen: Array, other: Array) -> Array:
 
 
 def compare(operator: Callable[[Array, Array], Any], left: Array, right: Array) -> Mask:
-    """Compare two numbers, or two strings, element by element; return a mask."""
+    """Compare two numbers, or two strings, element by element; return a mask.
+
+    Raises:
+        OperationError: one operand is a string, and the other is a number.
+    """
     if is_text(left) != is_text(right):
         raise OperationError(COMPARES_TYPES)
     return np.asarray(operator(left, right))

@@ -109,7 +109,11 @@ class Evaluation:
         self.environment = environment
 
     def value(self, node: ast.expr, active: Mask) -> Array:
-        """Return the node's value. Only the elements in the mask `active` are defined."""
+        """Return the node's value. Only the elements in the mask `active` are defined.
+
+        Raises:
+            Undefined: the value of an element in the mask is undefined, e.g. because of a division by zero.
+        """
         try:
             return self._value(node, active)
         except OperationError as fault:
