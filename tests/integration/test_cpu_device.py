@@ -40,6 +40,13 @@ def _affinity_restored() -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+@pytest.fixture(autouse=True)
+def _own_device_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use a separate device lock. While other tests measure on this machine, stored rates are not measured again."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
