@@ -8,6 +8,7 @@ import platform
 import threading
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -185,6 +186,22 @@ def test_launch_error_for_an_unloadable_library_has_the_linker_message(
 
 def test_cpu_session_implements_the_host_session_protocol(folder: Path) -> None:
     assert isinstance(driver("cpu").open(cpu(folder), Objective(), folder), HostSession)
+
+
+@pytest.mark.skipif(len(core_numbers()) < 2, reason="the machine has only one core")
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system cannot pin processes to cores")
+def test_buffer_sets_are_allocated_on_all_cores_in_a_second_thread(folder: Path) -> None:
+    every = {*core_numbers()}
+    session = driver("cpu").open(cpu(folder), Objective(), folder)
+    arguments = [Argument(name="x", role="output", dtype="float32", shape=(8,))]
+
+    def allocated() -> set[int]:
+        assert len(session.allocate_sets(arguments, {}, 3)) == 3
+        return os.sched_getaffinity(0)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(allocated).result() == every
+    assert allocated() == {max(every)}, "the main thread stays pinned"
 
 
 def test_kernel_gets_scalars_and_buffers_in_the_order_of_its_arguments(folder: Path, tmp_path: Path) -> None:

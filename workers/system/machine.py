@@ -4,7 +4,7 @@ import os
 import platform
 import subprocess
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from evo.device.cores import core_numbers
@@ -71,6 +71,12 @@ def pin(count: int) -> tuple[int, ...]:
     chosen = core_numbers()[-count:]
     os.sched_setaffinity(0, chosen)
     return tuple(chosen)
+
+
+def unpin(cores: Sequence[int]) -> None:
+    """Let this thread, and threads that it starts, use these cores, although `pin` has pinned this process."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
 
 
 def leave_last_core() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -106,6 +107,9 @@ class CpuSession:
     def allocate_sets(
         self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int
     ) -> Sequence[Buffers]:
+        """See `workers.backends.Session.allocate_sets`. A thread other than the main thread may use all cores."""
+        if threading.current_thread() is not threading.main_thread():
+            machine.unpin(self._all_cores)
         return host_sets(arguments, inputs, count)
 
     def call(self, kernel: Any, buffers: Buffers, mode: CallMode = CallMode()) -> None:
