@@ -17,6 +17,7 @@ export class EventClient {
   #filters = [];
   #sent = "[]";
   #answered = true;
+  #sentAt = 0; // ms on the clock of `performance`
   /** @type {MessagePort} */
   #port;
   #on;
@@ -42,13 +43,14 @@ export class EventClient {
 
   #send() {
     this.#answered = !this.#filters.length;
+    this.#sentAt = performance.now();
     this.#port.postMessage({ filters: this.#filters });
   }
 
   #repeat() {
     if (!this.#filters.length) return;
     if (this.#answered) this.#send();
-    else this.#useOwnHub();
+    else if (performance.now() - this.#sentAt > REPEAT_MS / 2) this.#useOwnHub(); // a recent subscription may still be answered
   }
 
   #useOwnHub() {
