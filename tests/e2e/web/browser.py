@@ -36,7 +36,7 @@ def chromium() -> Iterator[Browser]:
         path = executable(playwright)
         if path is None:
             pytest.skip(f"no Chromium here: {INSTALL}")
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"], timeout=PATIENCE_MS)
         try:
             yield browser
         finally:
