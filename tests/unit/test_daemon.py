@@ -230,8 +230,9 @@ def test_heartbeat_renews_the_leases_of_unsent_results(tmp_path: Path) -> None:
     assert service.said == ["heartbeat [5, 7]"]
 
 
+@pytest.mark.parametrize("early", [False, True], ids=["while watched", "before the first check"])
 def test_begin_and_end_of_a_wait_for_the_device_are_reported_immediately(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early: bool
 ) -> None:
     monkeypatch.setattr(daemon, "BEAT_S", 3600.0)
     service = Service()
@@ -244,7 +245,8 @@ def test_begin_and_end_of_a_wait_for_the_device_are_reported_immediately(
         return service.reply
 
     def run() -> None:
-        slot._busy(any_lease(4), 7)
+        if not early:
+            slot._busy(any_lease(4), 7)
         assert reports.get(timeout=60).activity == "waiting"
         slot._doing = ("working", None)
         assert reports.get(timeout=60).activity == "working"
@@ -252,6 +254,8 @@ def test_begin_and_end_of_a_wait_for_the_device_are_reported_immediately(
 
     monkeypatch.setattr(service, "heartbeat", heartbeat)
     monkeypatch.setattr(slot, "run", run)
+    if early:
+        slot._busy(any_lease(4), 7)
     this.run()
     assert reports.empty()
 

@@ -205,7 +205,8 @@ class Worker:
         A heartbeat is sent immediately when a slot starts or stops waiting for its device, because the service does not
         count this time as running time of the search.
         """
-        context, beaten_s, reported = self._context, time.monotonic(), self._waiting()
+        context, beaten_s = self._context, time.monotonic()
+        reported: set[int | None] = set()  # the slots have started, so one may wait already
         while not context.stopping.wait(_TICK_S):
             now_s, waiting = time.monotonic(), self._waiting()
             if now_s - beaten_s >= self._beat_s() or waiting != reported:
