@@ -119,7 +119,8 @@ def answer(lease: Lease, outcome: Outcome | None = None) -> Report:
             return BaselineReport(timings={"plain": timing(40.0), "library": timing(20.0)})
         case Confirm(challenger=challenger, incumbent=incumbent):
             beside = timing(20.0) if incumbent is None else timing(toy_time_us(incumbent))
-            repeat = Repeat(challenger=timing(toy_time_us(challenger)), other=beside)
+            repetition = PROOF["overwrite_check"].repetition
+            repeat = Repeat(challenger=timing(toy_time_us(challenger)), other=beside, repetition=repetition)
             further = lease.terms.policy.confirm_processes - 1
             return ConfirmReport(
                 challenger=timing(toy_time_us(challenger)),
