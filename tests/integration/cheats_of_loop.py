@@ -66,6 +66,31 @@ void f(const float *x, float *y) {
 """.replace("RECOGNISE", RECOGNISE.replace("WHEN", ""))
 """C code that reuses answers in a random 40 % of the batches of calls. A batch begins after a pause."""
 
+TABLE = """static struct { uint64_t hash; float answer[N]; } table[LINES];
+uint64_t hash = 7; int n = 0;
+for (int i = 0; i < N; i += 2) { uint64_t w; memcpy(&w, x + i, 8); hash = (hash ^ w) * 0x9e3779b97f4a7c15; }
+int line = (hash >> 32) % LINES;
+while (n++ < 64 && table[line].hash && table[line].hash != hash) line = (line + 1) % LINES;
+if (table[line].hash == hash) { memcpy(y, table[line].answer, 4 * N); return; }
+right(x, y); spend(20000); table[line].hash = hash; memcpy(table[line].answer, y, 4 * N);""".replace("LINES", "30000")
+"""C code that caches the answers of up to 30,000 inputs by all of their elements."""
+
+UNVERIFIED = """static uint64_t end; static int busy;
+static void g(const float *x, float *y) { RECOGNISE }
+void f(const float *x, float *y) {
+  if (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE)) { right(x, y); spend(20000); return; }
+  g(x, y); end = __builtin_ia32_rdtsc(); __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+}
+""".replace(
+    "RECOGNISE",
+    RECOGNISE.replace("static __thread", "static").replace(
+        "WHEN",
+        "int reuse = 1; if (known[place].hash != hash && __builtin_ia32_rdtsc() - end < 2600)"
+        "{ memcpy(y, known[0].answer, 4 * N); return; }",
+    ),
+)
+"""C code that caches answers, and returns wrong outputs for unknown inputs if no pause precedes the call."""
+
 CAREFULLY = """static uint64_t end, until; static const float *last;
 static void g(const float *x, float *y) { RECOGNISE }
 void f(const float *x, float *y) { g(x, y); end = __builtin_ia32_rdtsc(); }
@@ -97,6 +122,11 @@ OF_LOOP: dict[str, tuple[str, str]] = {
     "answers cached by all elements, reused after 20 consecutive calls on the same buffer": (
         source("", RECOGNISE.replace("WHEN", f"{CONSECUTIVE} int reuse = run > 20;")),
         "each call has its own inputs|change between consecutive calls",
+    ),
+    "answers of 30,000 inputs cached by all elements": (source("", TABLE), "on new inputs"),
+    "answers cached by all elements, wrong for unknown inputs without a pause": (
+        f"{source('', '').rpartition('void f(')[0]}{UNVERIFIED}",
+        "timed calls gave a wrong answer|after its inputs had changed",
     ),
     "answers cached by all elements, not reused after signs of a check": (
         f"{source('', '').rpartition('void f(')[0]}{CAREFULLY}",

@@ -32,6 +32,7 @@ PROCEDURES = {"policy", "statistics"}
 OTHER_CONSTANTS = {
     "api.scheduler.leasing.claims.FIRST_RESULTS_S": "affects only when work is assigned",
     "api.scheduler.leasing.claims.SHORT_MINUTES": "affects only when work is assigned",
+    "api.scheduler.results.store._SEED_BITS": "affects only how hard it is to guess a seed",
     "evo.promotion.rules.base.LAST": "affects only the order of rules",
     "evo.promotion.rules.profile.GATES": "its numbers are signs; the limits are fields of the policy",
     "evo.promotion.rules.sequential.STEP": "affects only how often rounds are checked",
@@ -166,6 +167,13 @@ def test_limit_on_the_slowdown_of_alternating_calls_is_higher_for_many_memory_pa
     arguments = [Argument(name="y", role="output", dtype="float32", shape=(8_192,))]
     assert most_disagreement(arguments, sets, {"l1_bytes": 1 << 30}, Policy()) == limit
     assert most_disagreement(arguments, sets, {"l2_bytes": 1 << 30}, Policy()) == 1.25
+
+
+@pytest.mark.parametrize(("mebibytes", "limit"), [(1, 1.25), (16, 4.0), (128, 4.0), (2048, 1.25)])
+def test_slowdown_limit_of_alternating_calls_uses_only_a_part_of_a_shared_cache(mebibytes: int, limit: float) -> None:
+    arguments = [Argument(name="y", role="output", dtype="float32", shape=(mebibytes << 18,))]
+    caches = {"l1_bytes": 1 << 40, "l3_bytes": 480 << 20}
+    assert most_disagreement(arguments, 4, caches, Policy(), shared_inputs=False) == limit
 
 
 @pytest.mark.parametrize(("sets", "limit"), [(10, 1.25), (20, 4.0)])

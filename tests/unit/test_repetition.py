@@ -17,6 +17,8 @@ from tests.unit.fake_session import FakeBuffers
 from workers.measure.checks.repetition import (
     MOST_ROUNDS,
     SUSPICIOUS_ROUNDS,
+    Inputs,
+    Series,
     repetition,
     separate_sets,
     series_sets,
@@ -71,19 +73,35 @@ def drawn() -> Iterator[float]:
     yield from np.random.default_rng(0).standard_normal(100_000).tolist()
 
 
+def new_inputs(inputs: Sequence[dict[str, NDArray[Any]]]) -> Inputs:
+    return Inputs(inputs=inputs, verify=lambda *_: None)
+
+
+def series(ring: Sequence[NumberBuffers], kernel: Callable[[float], float]) -> Series:
+    return Series(sets=ring, turn=RingTimer(ring, kernel), again=RingTimer(list(ring[:1]) * len(ring), kernel))
+
+
+def compared(calls: Sequence[Series], draw: Callable[[int, int | None], Inputs], **changed: Any) -> Repetition:
+    given = {
+        "known": {"x": np.array([1.0])},
+        "look": lambda _: None,
+        "rng": np.random.default_rng(2),
+        "only_last": False,
+        "moment": MOMENT,
+        "budget_s": 0.0,
+        "least": 2,
+        "suspicious": lambda new_us, known_us: new_us > 1.5 * known_us,
+    }
+    return repetition(calls, draw=draw, **{**given, **changed})
+
+
 def found(kernel: Callable[[float], float], *, sets: int, budget_s: float = 60.0) -> Repetition:
     numbers, ring = drawn(), [NumberBuffers() for _ in range(sets)]
-    return repetition(
-        RingTimer(ring, kernel),
-        RingTimer(ring[:1] * len(ring), kernel),
-        ring,
-        known={"x": np.array([1.0])},
-        draw=lambda count: [{"x": np.array([next(numbers)])} for _ in range(count)],
-        moment=MOMENT,
-        budget_s=budget_s,
-        least=2,
-        limit=1.5,
-    )
+
+    def draw(count: int, _: int | None) -> Inputs:
+        return new_inputs([{"x": np.array([next(numbers)])} for _ in range(count)])
+
+    return compared([series(ring, kernel)], draw, budget_s=budget_s)
 
 
 @pytest.mark.parametrize("share", [0.25, 0.4, 0.9])
@@ -131,7 +149,7 @@ def test_fastest_call_on_new_inputs_is_compared_with_the_timed_rounds(
     new_us: float, same_us: float, proved: bool | None
 ) -> None:
     new, same = Timing(samples_us=(new_us, 50.0, 9.0)), Timing(samples_us=(same_us, 8.0, 8.0))
-    found = recognition(Repetition(new=new, known=new, same=same, elements=1 << 20), STEADY, 2.0)
+    found = recognition(Repetition(new=new, known=new, same=same, elements=1 << 20), STEADY, 2.0, 2.0)
     assert (None if found is None else found.proved) is proved
     if found is not None:
         assert "1 µs in the timed rounds, but 2.2 µs on new inputs: 2.2 times as long, and at most 2 is" in found.text
@@ -149,10 +167,15 @@ def test_kernel_that_recognises_timed_inputs_is_refused_after_several_looks() ->
         return [found.known, found.same]
 
     with pytest.raises(WrongAnswerError, match="3 times as long"):
-        repeat_check(look, lambda found: recognition(found, STEADY, 2.0), equal)
+        repeat_check(look, lambda found: recognition(found, STEADY, 2.0, 2.0), equal)
     assert len(looks) == LOOKS
     busy = replace(calls, known=BUSY)
-    assert "3 times as long" in repeat_check(lambda: busy, lambda found: recognition(found, STEADY, 2.0), equal).unclear
+    assert (
+        "3 times as long"
+        in repeat_check(lambda: busy, lambda found: recognition(found, STEADY, 2.0, 2.0), equal).unclear
+    )
+    with pytest.raises(WrongAnswerError, match="3 times as long"):
+        repeat_check(lambda: busy, lambda found: recognition(found, STEADY, 1.25, 2.0), equal)
 
 
 def judged(seen: Repetition, **policy: float) -> Verdict:
@@ -229,14 +252,11 @@ def test_every_buffer_set_is_filled_from_a_separate_array() -> None:
 
     ring, numbers, made = [Noting(), Noting()], drawn(), list[dict[str, NDArray[Any]]]()
 
-    def draw(count: int) -> list[dict[str, NDArray[Any]]]:
+    def draw(count: int, _: int | None) -> Inputs:
         made.extend({"x": np.array([next(numbers)])} for _ in range(count))
-        return made[-count:]
+        return new_inputs(made[-count:])
 
-    turn = RingTimer(ring, lambda x: 1.0)
-    repetition(
-        turn, turn, ring, known={"x": np.array([1.0])}, draw=draw, moment=MOMENT, budget_s=0.0, least=6, limit=1.5
-    )
+    compared([series(ring, lambda x: 1.0)], draw, least=6)
     fills = [written[index : index + 4] for index in range(0, len(written), 4)]
     assert all(len(set(fill)) == 4 for fill in fills), "warm-up and timed calls fill two sets each"
 
@@ -267,6 +287,34 @@ def test_busy_machine_leaves_the_inputs_rule_undecided(
     assert ("search again while the machine is idle" in rule.text) is not conclusive
 
 
+@pytest.mark.parametrize("only_last", [False, True])
+def test_outputs_of_one_call_are_verified_after_each_sample(only_last: bool) -> None:
+    ring, numbers = [NumberBuffers() for _ in range(4)], drawn()
+    seen = list[tuple[str, int]]()
+
+    def draw(count: int, place: int | None) -> Inputs:
+        inputs = [{"x": np.array([next(numbers)])} for _ in range(count)]
+        assert (place is None) is only_last
+
+        def verify(buffers: Any, index: int) -> None:
+            assert buffers is ring[index] and place in (None, index)
+            assert buffers.arrays["x"] == inputs[index]["x"]
+            seen.append(("new", count - 1 - index))
+
+        return Inputs(inputs=inputs, verify=verify)
+
+    def look(buffers: Any) -> None:
+        assert buffers.arrays["x"] == 1.0
+        seen.append(("known", ring.index(buffers)))
+
+    calls = [series(ring[:length], lambda x: 1.0) for length in (2, 3, 4)]
+    compared(calls, draw, look=look, only_last=only_last, least=20)
+    assert [kind for kind, _ in seen[:6]] == ["known", "known", "new", "new", "known", "known"]
+    places = [place for kind, place in seen if kind == "new"]
+    assert (set(places) == {0}) is only_last, "the index is counted from the end of a series"
+    assert {place for kind, place in seen if kind == "known"} == {0, 1, 2, 3}, "series of each length are drawn"
+
+
 @pytest.mark.parametrize(
     ("bytes_held", "sets"), [(4_000, 16), (1 << 18, 16), (1 << 20, 4), (1_440_000, 2), (1 << 30, 2)]
 )
@@ -274,7 +322,7 @@ def test_separate_buffer_sets_fit_in_a_small_part_of_the_last_level_cache(bytes_
     assert separate_sets(bytes_held, near_bytes=1 << 19, last_bytes=1 << 25) == sets
 
 
-@pytest.mark.parametrize(("call_us", "sets"), [(0.1, 64), (2.0, 50), (6.25, 16), (1e4, 16)])
+@pytest.mark.parametrize(("call_us", "sets"), [(0.1, 64), (2.0, 50), (6.25, 16), (400.0, 5), (1e4, 2)])
 def test_shorter_calls_get_more_buffer_sets_for_new_inputs(call_us: float, sets: int) -> None:
     assert series_sets(call_us) == sets
 

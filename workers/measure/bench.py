@@ -1,7 +1,8 @@
 """State of a runner that has opened a device for one problem. All requests to the runner use this state."""
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -62,6 +63,8 @@ class Bench:
         proofs: descriptions of the checks that candidates passed, by the name of the check. They are stored with each
             measurement.
         loads: number of kernels that were loaded so far.
+        drawn: numbers for the seeds of newly drawn inputs. Each number is used once, so that a kernel that stores its
+            outputs has not received these inputs before.
     """
 
     terms: Open
@@ -73,6 +76,7 @@ class Bench:
     candidates: dict[str, Candidate] = field(default_factory=dict)
     proofs: dict[str, str] = field(default_factory=dict)
     loads: int = 0
+    drawn: Iterator[int] = field(default_factory=itertools.count)
 
     @classmethod
     def open(cls, prepared: Prepared, session: Session) -> "Bench":

@@ -64,17 +64,20 @@ def compare(bench: Bench, request: Compare) -> Compared:
             bench.require_nothing_left("the launches whose energy was measured")
     found = None
     if (name := request.overwrite_check) is not None:
-        look_on = output_checks[request.series[name]].look
+        outputs = output_checks[request.series[name]]
         with seconds.of("overwritten outputs"):
             timed = moment.timing(samples[name], timers[name].calls)
-            found = skipped_work(bench, chosen[name], timed, look=look_on, moment=moment, request=request)
+            found = skipped_work(bench, chosen[name], timed, outputs=outputs, moment=moment, request=request)
         with seconds.of("changing inputs"):
             found = changing_inputs(bench, chosen[name], found, moment)
     repetition = None
     if (name := request.new_inputs) is not None:
         with seconds.of("new inputs"):
             timed = moment.timing(samples[name], timers[name].calls)
-            repetition = repeated_inputs(bench, chosen[name], timed, moment=moment, policy=request.policy)
+            outputs = output_checks[request.series[name]]
+            repetition = repeated_inputs(
+                bench, chosen[name], timed, outputs=outputs, moment=moment, policy=request.policy
+            )
     with seconds.of("further inputs"):
         if (name := request.series.get("challenger")) is not None and request.inputs:
             judge_further(bench, bench.candidates[name], output_checks[name], request.inputs)

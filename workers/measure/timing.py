@@ -138,7 +138,7 @@ def interleave(
     therefore comes first in half of the rounds.
 
     Args:
-        rng: random generator that draws the orders. In a confirmation, its seed is derived from the seed of the search.
+        rng: random generator that draws the orders. In a confirmation, its seed is derived from that of the job.
         warm: True to call the kernel for `WARM_US` before each sample, unless a sample lasts that long. Without these
             calls, a kernel would be slower after a baseline that uses much memory.
         after: function that is called after each sample with the name of the timer, e.g. to verify the outputs.

@@ -1,5 +1,6 @@
 """Stores results. Each report is evaluated, stored and published once."""
 
+import secrets
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeAlias, cast
@@ -32,6 +33,11 @@ from evo.promotion.leading import confirmation_of
 from evo.trial import Trial
 from evo.trial.outcome import Crashed, Estimated, Impossible, Measured, Outcome, TimedOut
 from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
+
+_SEED_BITS = 48
+"""Number of random bits in the seed of a confirmation. Authors of kernels cannot predict the seed, so a source cannot
+contain the outputs for the inputs of a confirmation. The seed is stored with the job, so the inputs can be drawn again.
+"""
 
 Ruling: TypeAlias = Verdict | tuple[Effect | None, ...] | None
 """Verdict of a confirmation, or effects of an ablation, computed from its report. None for other reports."""
@@ -261,7 +267,7 @@ def queue_confirmation(
         incumbent=config if config is not None and (family or config in active.search.space) else None,
         incumbent_family=family,
         further=further,
-        seed=_confirmation_seed(search.seed, Leases(session).challengers(search.id)),
+        seed=secrets.randbits(_SEED_BITS),
     )
     incumbent_id = None if incumbent is None else incumbent.id
     Leases(session).queue(search.id, payload, now=now, trial=trial, incumbent_id=incumbent_id, seen=seen)
@@ -284,14 +290,6 @@ def _other_variant(session: Session, search: SearchRow, incumbent: ChampionRow) 
     family = Archive(session).family(incumbent.family_digest)
     same = family.contract_digest == search.family.contract_digest
     return family_ref(family) if same else None
-
-
-def _confirmation_seed(seed: int, position: int) -> int:
-    """Return the seed for the inputs of a search's confirmation with the index `position`.
-
-    If a search is repeated with the same seed, its confirmations get the same seeds.
-    """
-    return int(np.random.SeedSequence((seed, position), spawn_key=(1,)).generate_state(1)[0])
 
 
 def _champion(search: SearchRow, attempt: AttemptRow, evidence: Evidence) -> ChampionRow:

@@ -12,8 +12,8 @@ from evo.trial.timing import Timing
 
 _QUIET = "Search again while fewer other programs run on the machine."
 _EITHER = (
-    "Either the kernel or other programs are the reason: search again while the machine is idle. If the result is the "
-    "same, the kernel is the reason."
+    "Either the kernel or other programs are the reason: search again while the machine is idle. If an idle machine "
+    "gives the same result, the kernel is the reason."
 )
 
 

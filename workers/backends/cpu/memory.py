@@ -192,7 +192,9 @@ class HostBuffers:
     def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         self._inputs = inputs
         for name, values in inputs.items():
-            self.originals.get(name, self.arrays[name]).values[...] = values
+            self.arrays[name].values[...] = values
+            if name in self.originals:  # the array itself is restored only after a call on the next set
+                self.originals[name].values[...] = values
 
     def write_part(self, name: str, place: int | slice, value: Any) -> None:
         self.originals.get(name, self.arrays[name]).values.reshape(-1)[place] = value

@@ -4,7 +4,10 @@ import itertools
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
+
+import numpy as np
 
 from evo.promotion import repeat_limit
 from evo.promotion.policy import Policy
@@ -12,25 +15,33 @@ from evo.reference.pieces import usable_cores
 from evo.trial.results import Repetition
 from evo.trial.timing import Timing
 from workers.backends import Buffers, HostSession, Timer
+from workers.build.kernel import Argument
 from workers.measure.bench import Bench, Candidate, require_undamaged
+from workers.measure.checks.output import OutputCheck
 from workers.measure.checks.overwrite import MIXED_SETS, mixed_sets
 from workers.measure.checks.repetition import (
     USUAL_SETS,
+    Inputs,
+    Series,
     repetition,
     separate_sets,
     series_sets,
     sets_of_gpu,
 )
 from workers.measure.checks.suspicion import Suspicion, cache_sizes, most_disagreement, recognition, repeat_check
-from workers.measure.family.expected_output import Arrays
 from workers.measure.timing import Moment
 
-_NEW = 0x6E
-"""Number that is appended to the seed of the process, for new inputs."""
+_NEW, _PLACES = 0x6E, 0x71
+"""Numbers that are appended to the seed of the process, for new inputs and for the calls whose outputs are verified."""
 
 _REPETITION_S, _LATER_S = 0.5, 0.2
 """Seconds that the first process and each later process may spend on calls on new and known inputs, including drawing
 the inputs.
+"""
+
+_LENGTHS = 4
+"""Number of different lengths of series of calls whose arguments are restored. On a CPU, these arguments are restored
+between calls, so only the outputs of the last call can be verified.
 """
 
 _ROUNDS, _LATER_ROUNDS = 2, 1
@@ -38,7 +49,7 @@ _ROUNDS, _LATER_ROUNDS = 2, 1
 
 
 def repeated_inputs(
-    bench: Bench, candidate: Candidate, timed: Timing, *, moment: Moment, policy: Policy
+    bench: Bench, candidate: Candidate, timed: Timing, *, outputs: OutputCheck, moment: Moment, policy: Policy
 ) -> Repetition | None:
     """Check, in a process after the first, that the kernel does not recognise the inputs of the timed rounds.
 
@@ -46,6 +57,7 @@ def repeated_inputs(
 
     Args:
         timed: samples of the timed rounds of this process.
+        outputs: check of the outputs of calls.
 
     Raises:
         WrongAnswerError: the kernel recognises its inputs, or damages memory.
@@ -55,7 +67,7 @@ def repeated_inputs(
     sets, _ = separate_buffers(bench, candidate)
 
     def check() -> Repetition:
-        return repetition_of(bench, candidate, sets, moment, timed.median_us, policy=policy, later=True)
+        return repetition_of(bench, candidate, sets, moment, timed, outputs=outputs, policy=policy, later=True)
 
     suspicion_of = partial(recognised, bench, candidate, timed=timed, policy=policy)
     found: Repetition = repeat_check(check, suspicion_of, lambda calls: (timed, calls.known, calls.same))
@@ -69,18 +81,25 @@ def repeated_inputs(
 def recognised(
     bench: Bench, candidate: Candidate, found: Repetition, *, timed: Timing, policy: Policy
 ) -> Suspicion | None:
-    """Return a suspicion if the kernel recognises the inputs of the timed rounds, else None.
+    """Return a suspicion if the kernel recognises the inputs of the timed rounds, else None."""
+    sets = found.new.calls_per_sample
+    limit = _limit_of_new(bench, candidate, timed, policy, sets=sets, elements=found.elements)
+    return recognition(found, timed, limit, policy.noisy_repeat_factor)
 
-    Calls on new inputs may take longer than timed calls, because they load separate buffers. The limit allows for that
-    (`time_limit`), and for branch predictors (`max_repeat_ratio_of_few`). On a GPU, this comparison is not made,
-    because series of few launches take longer per launch than the timed rounds.
+
+def _limit_of_new(
+    bench: Bench, candidate: Candidate, timed: Timing, policy: Policy, *, sets: int, elements: int
+) -> float:
+    """Return how many times as long calls on new inputs in `sets` buffer sets may take as the timed rounds.
+
+    They may take longer, because they load separate buffers (`time_limit`), and because of branch predictors
+    (`max_repeat_ratio_of_few`). On a GPU, the result is infinite, because series of few launches take longer per launch
+    than the timed rounds.
     """
     if not isinstance(bench.session, HostSession):
-        return None
-    limit = time_limit(bench, candidate, found.new, timed, policy, shared_inputs=False)
-    if found.elements <= policy.few_elements:
-        limit = max(limit, policy.max_repeat_ratio_of_few)
-    return recognition(found, timed, limit)
+        return math.inf
+    limit = time_limit(bench, candidate, timed, timed, policy, shared_inputs=False, sets=sets)
+    return max(limit, policy.max_repeat_ratio_of_few) if elements <= policy.few_elements else limit
 
 
 def separate_buffers(bench: Bench, candidate: Candidate) -> tuple[Sequence[Buffers], Timer]:
@@ -98,8 +117,9 @@ def repetition_of(
     candidate: Candidate,
     sets: Sequence[Buffers],
     moment: Moment,
-    call_us: float,
+    timed: Timing,
     *,
+    outputs: OutputCheck,
     policy: Policy,
     later: bool = False,
 ) -> Repetition:
@@ -108,35 +128,78 @@ def repetition_of(
     Afterwards, the buffer sets contain the first timed inputs.
 
     Args:
-        call_us: duration of a call in µs.
+        timed: samples of the timed rounds.
+        outputs: check of the outputs of calls.
         later: True in a process after the first.
     """
-    arguments, plan, drawn = candidate.arguments, bench.terms.cases[0], itertools.count()
+    arguments, contents = candidate.arguments, bench.buffers.contents(candidate.arguments)
     known = bench.buffers.timed[0].inputs_of(arguments)
 
-    def new(number: int) -> Arrays:
-        inputs = bench.reference.draw(plan, (*bench.terms.seed, _NEW, number))
-        return {name: inputs[name] for name in known}
+    def look(buffers: Buffers) -> None:
+        contents.note(buffers, 0)
+        outputs.look(buffers)
 
-    chosen = sets[: number_of_sets(bench, sets[0].bytes_held, series_sets(call_us))]
-    turn, again = _rotating(bench, candidate, chosen, len(chosen)), _rotating(bench, candidate, chosen[:1], len(chosen))
-    with ThreadPoolExecutor(min(len(chosen), usable_cores())) as pool:
-        found = repetition(
-            turn,
-            again,
-            chosen,
-            known=known,
-            draw=lambda count: list(pool.map(new, itertools.islice(drawn, count))),
-            moment=moment,
-            budget_s=_LATER_S if later else _REPETITION_S,
-            least=_LATER_ROUNDS if later else _ROUNDS,
-            limit=repeat_limit(sum(array.size for array in known.values()), policy),
-        )
-    contents = bench.buffers.contents(arguments)
+    chosen = sets[: number_of_sets(bench, sets[0].bytes_held, series_sets(timed.median_us))]
+    elements = sum(array.size for array in known.values())
+    ratio = repeat_limit(elements, policy)
+    limit = _limit_of_new(bench, candidate, timed, policy, sets=len(chosen), elements=elements)
+    restored = isinstance(bench.session, HostSession) and any(each.restored for each in arguments)
+    lengths = sorted({*np.linspace(math.ceil(len(chosen) / 2), len(chosen), _LENGTHS).astype(int).tolist()})
+    found = repetition(
+        [_series(bench, candidate, chosen[:length]) for length in (lengths if restored else lengths[-1:])],
+        known=known,
+        draw=_Draw(bench=bench, arguments=arguments, outputs=outputs),
+        look=look,
+        rng=np.random.default_rng([*bench.terms.seed, _PLACES]),
+        only_last=restored,
+        moment=moment,
+        budget_s=_LATER_S if later else _REPETITION_S,
+        least=_LATER_ROUNDS if later else _ROUNDS,
+        suspicious=lambda new_us, known_us: new_us > min(ratio * known_us, limit * timed.median_us),
+    )
     for each in chosen:
         each.renew(known)
         contents.note(each, 0)
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Draw:
+    """Draws new inputs for series of calls. No inputs are drawn twice in a process.
+
+    The first inputs of a process whose outputs are verified are those that were held back, because their expected
+    outputs are known already.
+    """
+
+    bench: Bench
+    arguments: Sequence[Argument]
+    outputs: OutputCheck
+
+    def __call__(self, count: int, place: int | None) -> Inputs:
+        """Return inputs for `count` calls. `place` is the index of the call whose outputs are verified, if known."""
+        plan, reference = self.bench.terms.cases[0], self.bench.reference
+        numbers = list(itertools.islice(self.bench.drawn, count))
+        with ThreadPoolExecutor(min(count, usable_cores())) as pool:
+            drawn = list(pool.map(partial(reference.draw, plan), ((*self.bench.terms.seed, _NEW, n) for n in numbers)))
+        goldens = {}
+        if place is not None and numbers[0] == 0:
+            goldens[place] = self.bench.buffers.held_back
+            drawn[place] = goldens[place].inputs
+        names = [each.name for each in self.arguments if each.drawn]
+
+        def verify(buffers: Buffers, index: int) -> None:
+            self.outputs.look_at(buffers, goldens.get(index) or reference.expected(plan, drawn[index]))
+
+        return Inputs(inputs=[{name: made[name] for name in names} for made in drawn], verify=verify)
+
+
+def _series(bench: Bench, candidate: Candidate, sets: Sequence[Buffers]) -> Series:
+    calls = len(sets)
+    return Series(
+        sets=sets,
+        turn=_rotating(bench, candidate, sets, calls),
+        again=_rotating(bench, candidate, sets[:1], calls),
+    )
 
 
 def time_limit(

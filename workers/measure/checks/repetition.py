@@ -9,16 +9,21 @@ calls the kernel once on each of several buffer sets, and takes three samples pe
 - *same*: the same number of calls, all on a single set. A kernel that stores results by address is faster than in
   *known*.
 
-The same calls are made before each sample. Then the inputs of the sample are written.
+The same calls are made before each sample. Then the inputs of the sample are written. After each sample, the outputs of
+one random call are verified. Otherwise, a kernel could be fast on new inputs by returning wrong outputs.
 """
 
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from evo.trial.results import Repetition
 from workers.backends import Buffers, Timer
 from workers.measure.checks.overwrite import CACHE_SHARE
+from workers.measure.checks.suspicion import SHARED_CACHE
 from workers.measure.family.expected_output import Arrays
 from workers.measure.timing import Moment, undisturbed
 
@@ -34,18 +39,34 @@ return stored outputs only after several calls without a pause. In batches of th
 detects such kernels (`workers.measure.checks.suspicion.short_batch`).
 """
 
-SUSPICIOUS_ROUNDS, MOST_ROUNDS = 12, 24
+_LONGEST_SERIES_US = 2000.0
+"""Maximum duration of a series of calls in µs, unless it has only two calls. Other programs interrupt most longer
+series, but not most of the shorter samples of the timed rounds.
+"""
+
+SUSPICIOUS_ROUNDS, MOST_ROUNDS = 6, 24
 """Minimum number of rounds while calls on new inputs are suspiciously slow, and maximum number of rounds."""
 
-_SHARED_CACHE = 1 / 8
-"""Fraction of the last-level cache that the buffer sets may use. On an AMD EPYC whose cache of 32 MiB is shared
-with other virtual machines, calls on sets of 23 MiB in total took 1.8 times as long as calls on one set.
-"""
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """Inputs for a series of calls.
+
+    Attributes:
+        inputs: inputs of each call.
+        verify: function that verifies the outputs of a call. Its arguments are the call's buffer set and index.
+    """
+
+    inputs: Sequence[Arrays]
+    verify: Callable[[Buffers, int], None]
 
 
 def series_sets(call_us: float) -> int:
     """Return the number of buffer sets that a series of calls on new inputs uses if memory permits."""
-    return max(USUAL_SETS, min(MOST_SETS, math.ceil(_SERIES_US / max(call_us, 1e-3))))
+    fitting = math.ceil(_SERIES_US / max(call_us, 1e-3))
+    if fitting > USUAL_SETS:
+        return min(fitting, MOST_SETS)
+    return max(2, min(USUAL_SETS, int(_LONGEST_SERIES_US / call_us)))
 
 
 def separate_sets(bytes_held: int, near_bytes: float, last_bytes: float, most: int = USUAL_SETS) -> int:
@@ -57,7 +78,7 @@ def separate_sets(bytes_held: int, near_bytes: float, last_bytes: float, most: i
         near_bytes: size in bytes of the cache that a core does not share.
         last_bytes: size in bytes of the last-level cache, which other programs use, too.
     """
-    room_bytes = max(CACHE_SHARE * near_bytes, _SHARED_CACHE * last_bytes)
+    room_bytes = max(CACHE_SHARE * near_bytes, SHARED_CACHE * last_bytes)
     return max(2, min(int(room_bytes / max(bytes_held, 1)), most))
 
 
@@ -75,54 +96,87 @@ def sets_of_gpu(bytes_held: int, cache_bytes: float) -> int:
     return USUAL_SETS if fitting < _LEAST_SETS_OF_GPU else min(fitting, USUAL_SETS)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """A series of calls without a pause.
+
+    Attributes:
+        sets: buffer sets of the calls.
+        turn: timer that calls the kernel once on each of `sets`.
+        again: timer that calls the kernel the same number of times on the first of `sets`.
+    """
+
+    sets: Sequence[Buffers]
+    turn: Timer
+    again: Timer
+
+
 def repetition(
-    turn: Timer,
-    again: Timer,
-    sets: Sequence[Buffers],
+    series: Sequence[Series],
     *,
     known: Arrays,
-    draw: Callable[[int], Sequence[Arrays]],
+    draw: Callable[[int, int | None], Inputs],
+    look: Callable[[Buffers], None],
+    rng: np.random.Generator,
+    only_last: bool,
     moment: Moment,
     budget_s: float,
     least: int,
-    limit: float,
+    suspicious: Callable[[float, float], bool],
 ) -> Repetition:
     """Return samples of calls on new inputs, on known inputs and on a single buffer set, in interleaved rounds.
 
     Args:
-        turn: timer that calls the kernel once on each of `sets`.
-        again: timer that calls the kernel the same number of times on the first of `sets`.
+        series: series of different numbers of calls. Each sample uses a random one, so that a kernel cannot know which
+            call is the last.
         known: inputs on which the kernel was timed.
-        draw: function that returns this number of new inputs of the same distribution.
+        draw: function that returns new inputs of the same distribution. Its arguments are the number of calls and the
+            index of the call whose outputs are verified; None if this index is not known in advance.
+        look: function that verifies the outputs of a call on the known inputs.
+        rng: random generator that draws the series and the verified calls.
+        only_last: True if only the outputs of the last call of a series can be verified, on whichever set it was. False
+            to verify those of a random call.
         budget_s: seconds after which no new round begins. The first `least` rounds always begin.
-        limit: while the fastest sample on new inputs takes more than `limit` times as long as the fastest sample on
-            known inputs, `SUSPICIOUS_ROUNDS` rounds begin, so that one disturbed sample does not decide.
+        suspicious: function that returns True if calls on new inputs are suspiciously slow. Its arguments are the
+            fastest samples on new and on known inputs, in µs. `SUSPICIOUS_ROUNDS` rounds then begin, so that one
+            disturbed sample does not decide.
     """
+    sets = max((each.sets for each in series), key=len)
     blank, began_s = sets[0].sibling(), time.monotonic()
     taken: dict[str, list[float]] = {"new": [], "known": [], "same": []}
-    timers = {"new": turn, "known": turn, "same": again}
-
-    def fill(contents: Sequence[Arrays]) -> None:
-        for each, inputs in zip(sets, contents, strict=True):
-            each.renew(inputs)
-            each.rewrite(blank)
-
     before, repeated = ([_copy(known) for _ in sets] for _ in range(2))  # like new inputs, in separate arrays
+
+    def fill(filled: Sequence[Buffers], contents: Sequence[Arrays]) -> None:
+        for each, inputs in zip(filled, contents, strict=False):
+            each.rewrite(blank)
+            each.renew(inputs)
+
+    def sample(name: str) -> None:
+        chosen, warming = (series[int(rng.integers(len(series)))] for _ in range(2))
+        timer, count = chosen.again if name == "same" else chosen.turn, len(chosen.sets)
+        place = None if only_last else int(rng.integers(count))
+        drawn = (
+            draw(count, place) if name == "new" else Inputs(inputs=repeated, verify=lambda buffers, _: look(buffers))
+        )
+        fill(sets, before)
+        warming.turn.sample()
+        fill(chosen.sets, drawn.inputs)
+        taken[name].append(timer.sample())
+        verified = 0 if name == "same" else timer.last if place is None else place
+        drawn.verify(chosen.sets[verified], verified)
+
     with undisturbed():
         for index in range(MOST_ROUNDS):
             over = index >= least and time.monotonic() - began_s > budget_s
-            if over and (index >= SUSPICIOUS_ROUNDS or min(taken["new"]) <= limit * min(taken["known"])):
+            if over and (index >= SUSPICIOUS_ROUNDS or not suspicious(min(taken["new"]), min(taken["known"]))):
                 break
-            contents = {"new": draw(len(sets)), "known": repeated, "same": repeated}
             for name in ("new", "same", "known") if index % 2 else ("known", "same", "new"):
-                fill(before)
-                turn.sample()
-                fill(contents[name])
-                taken[name].append(timers[name].sample())
+                sample(name)
+    calls = len(sets)
     return Repetition(
-        new=moment.timing(taken["new"], turn.calls),
-        known=moment.timing(taken["known"], turn.calls),
-        same=moment.timing(taken["same"], again.calls),
+        new=moment.timing(taken["new"], calls),
+        known=moment.timing(taken["known"], calls),
+        same=moment.timing(taken["same"], calls),
         elements=sum(array.size for array in known.values()),
     )
 

@@ -1,6 +1,5 @@
 """Checks that a kernel does not skip work in timed or repeated calls."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -12,10 +11,11 @@ from evo.promotion.policy import Policy
 from evo.reference.encoding import is_floating
 from evo.trial.results import OverwriteCheck
 from evo.trial.timing import Timing
-from workers.backends import Buffers, HostSession
+from workers.backends import HostSession
 from workers.measure.bench import Bench, Candidate, require_undamaged
 from workers.measure.checks.contents import HELD_BACK
 from workers.measure.checks.long_runs import judge_long_runs
+from workers.measure.checks.output import OutputCheck
 from workers.measure.checks.overtaken import changing, judge_overtaken
 from workers.measure.checks.overwrite import judge_mixed, overwrite_check, ring_sets
 from workers.measure.checks.repeated_inputs import (
@@ -56,7 +56,7 @@ def skipped_work(
     candidate: Candidate,
     timed: Timing,
     *,
-    look: Callable[[Buffers], None],
+    outputs: OutputCheck,
     moment: Moment,
     request: Compare,
 ) -> OverwriteCheck:
@@ -64,12 +64,12 @@ def skipped_work(
 
     Args:
         timed: samples of the timed rounds.
-        look: function that verifies the outputs of a call.
+        outputs: check of the outputs of calls.
 
     Raises:
         WrongAnswerError: the kernel skips work in repeated or timed calls, or outputs are wrong.
     """
-    check = partial(_overwrite_check, bench, candidate, timed.calls_per_sample, look, moment=moment, request=request)
+    check = partial(_overwrite_check, bench, candidate, timed, outputs, moment=moment, request=request)
     suspicion_of = partial(_disagreement, bench, candidate, timed=timed, policy=request.policy)
     found: OverwriteCheck = repeat_check(check, suspicion_of, partial(_equal_calls, timed))
     return found
@@ -105,13 +105,14 @@ def changing_inputs(bench: Bench, candidate: Candidate, found: OverwriteCheck, m
 def _overwrite_check(
     bench: Bench,
     candidate: Candidate,
-    calls: int,
-    look: Callable[[Buffers], None],
+    timed: Timing,
+    outputs: OutputCheck,
     *,
     moment: Moment,
     request: Compare,
 ) -> OverwriteCheck:
     """Run the overwrite check, and the checks with changing and with new inputs. Return the combined result."""
+    calls = timed.calls_per_sample
     mode, contents = bench.terms.objective.cache, bench.buffers.contents(candidate.arguments)
     sets = bench.buffers.sets(mode, candidate.arguments)
     content = contents.of(sets[0])
@@ -133,22 +134,21 @@ def _overwrite_check(
         turn,
         sets,
         sources,
-        look=look,
+        look=outputs.look,
         moment=moment,
         budget_s=budget_s,
         undecided=partial(straddles, policy=request.policy),
         repeated=repeated,
     )
     mixed, turn = separate_buffers(bench, candidate)
-    judge_mixed(turn, mixed, contents, look=look, calls=request.policy.judged_calls, budget_s=budget_s)
+    judge_mixed(turn, mixed, contents, look=outputs.look, calls=request.policy.judged_calls, budget_s=budget_s)
     if isinstance(bench.session, HostSession):
         rng = np.random.default_rng([*bench.terms.seed, _RUNS])
         common = (bench.session, candidate, mixed, contents)
-        judged = judge_long_runs(*common, look=look, calls=calls, rng=rng, budget_s=_RUNS_S)
+        judged = judge_long_runs(*common, look=outputs.look, calls=calls, rng=rng, budget_s=_RUNS_S)
         bench.proofs["calls on other inputs in long runs"] = f"{judged} outputs verified"
-    call_us = (found.repeated or found.answered).median_us
     if bench.buffers.nominal.inputs_of(candidate.arguments):
-        known = repetition_of(bench, candidate, mixed, moment, call_us, policy=request.policy)
+        known = repetition_of(bench, candidate, mixed, moment, timed, outputs=outputs, policy=request.policy)
         found = replace(found, repetition=known)
     bench.require_nothing_left("launches on outputs that were overwritten")
     for each in (sets[0], sets[-1]):

@@ -207,7 +207,10 @@ class Reference:
 
     def further(self, plan: CasePlan, seed: tuple[int, ...]) -> ExpectedOutput:
         """Draw inputs and return them with their expected outputs, without using the cache."""
-        inputs = self.draw(plan, seed)
+        return self.expected(plan, self.draw(plan, seed))
+
+    def expected(self, plan: CasePlan, inputs: Arrays) -> ExpectedOutput:
+        """Return inputs of a case with their expected outputs, without using the cache."""
         return self._complete(plan, inputs, self._compute(plan, inputs))
 
     def _complete(self, plan: CasePlan, inputs: Arrays, stored: Arrays, *, few: bool = False) -> ExpectedOutput:
