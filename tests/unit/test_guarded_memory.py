@@ -164,3 +164,12 @@ def test_guarded_buffers_have_exactly_the_required_alignment(where: str, alignme
     assert all(start % max(alignment, 2) == 0 for start in starts)
     if where == "unaligned":
         assert any(start % (2 * max(alignment, 2)) for start in starts)
+
+
+def test_rewritten_outputs_are_removed_from_the_caches() -> None:
+    evicted = list[int]()
+    first, second = host_sets([X, Y, W], INPUTS, 2, evict=lambda array: evicted.append(array.nbytes))
+    first.rewrite(second)
+    assert evicted == [7 * 4, 2 * 8], "outputs and workspaces, but no inputs"
+    first.sibling().rewrite(second)
+    assert evicted == [7 * 4, 2 * 8] * 2

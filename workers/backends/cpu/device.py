@@ -102,7 +102,7 @@ class CpuSession:
         return self._process(binary, entry, cores, timed=elsewhere is None)
 
     def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
-        return host_sets(arguments, inputs, 1)[0]
+        return host_sets(arguments, inputs, 1, evict=self._evict)[0]
 
     def allocate_sets(
         self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int
@@ -110,7 +110,10 @@ class CpuSession:
         """See `workers.backends.Session.allocate_sets`. A thread other than the main thread may use all cores."""
         if threading.current_thread() is not threading.main_thread():
             machine.unpin(self._all_cores)
-        return host_sets(arguments, inputs, count)
+        return host_sets(arguments, inputs, count, evict=self._evict)
+
+    def _evict(self, array: NDArray[Any]) -> None:
+        self._support.flush(array.ctypes.data, array.nbytes)
 
     def call(self, kernel: Any, buffers: Buffers, mode: CallMode = CallMode()) -> None:
         process, arrays = cast(KernelProcess, kernel), cast(HostBuffers, buffers)

@@ -1,10 +1,10 @@
 """Array arguments of kernels in host memory, with a guard band on both sides of every buffer."""
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +95,10 @@ class GuardedArray:
         self._bands = {"before": self._whole[:start], "after": self._whole[end:]}
 
 
+Evict: TypeAlias = Callable[[NDArray[Any]], None]
+"""Removes an array from all caches, or does nothing if the processor has no instruction for this."""
+
+
 class HostBuffers:
     """A `workers.backends.Buffers` in host memory that is shared with kernel processes.
 
@@ -102,6 +106,8 @@ class HostBuffers:
         arrays: arrays for this set. If None, new arrays are made, each in a separate segment.
         sharing: set whose inputs this set also uses. If None, the inputs are copied.
         filled: True if `arrays` already contain the inputs, poison in the outputs, and the guard bands.
+        evict: function that removes an array from all caches. `rewrite` calls it, because otherwise the outputs stay in
+            the cache of this process's core, and a kernel that bypasses the caches is slow on them.
 
     Attributes:
         arrays: arrays by argument name.
@@ -117,8 +123,10 @@ class HostBuffers:
         arrays: Mapping[str, GuardedArray] | None = None,
         sharing: "HostBuffers | None" = None,
         filled: bool = False,
+        evict: Evict = lambda _: None,
     ) -> None:
         self.arguments, self._inputs, self.rewritten = arguments, inputs, 0
+        self._evict: Evict = evict if sharing is None else sharing._evict
         given = arrays or {}
         shared: dict[str, GuardedArray] = {}
         if sharing is not None:
@@ -185,6 +193,7 @@ class HostBuffers:
         self.rewritten += 1
         for own, other in zip(self._written, cast(HostBuffers, source)._written, strict=True):
             np.copyto(own.bytes, other.bytes)
+            self._evict(own.bytes)
 
     def refill(self, source: Buffers) -> None:
         self.renew(cast(HostBuffers, source)._inputs)
@@ -238,15 +247,24 @@ class HostBuffers:
         return scalar(argument)
 
 
-def host_sets(arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int) -> list[Buffers]:
+def host_sets(
+    arguments: Sequence[Argument],
+    inputs: Mapping[str, NDArray[Any]],
+    count: int,
+    *,
+    evict: Evict = lambda _: None,
+) -> list[Buffers]:
     """Return `count` buffer sets with copies of the same inputs. Two segments contain all sets.
+
+    Args:
+        evict: see `HostBuffers`.
 
     Raises:
         MemoryError: the memory cannot be allocated.
     """
     originals = [_original(each) for each in arguments if each.role == "inout"]
     placed = [*(each for each in arguments if each.role != "scalar"), *originals]
-    return [*_sets(arguments, inputs, _segments(placed, count, guard_pages=count == 1), count)]
+    return [*_sets(arguments, inputs, _segments(placed, count, guard_pages=count == 1), count, evict=evict)]
 
 
 def _segments(
@@ -279,8 +297,9 @@ def _sets(
     count: int,
     *,
     sharing: HostBuffers | None = None,
+    evict: Evict = lambda _: None,
 ) -> list[Buffers]:
-    """Return `count` buffer sets in segments of `_segments`. See `HostBuffers` for `sharing`.
+    """Return `count` buffer sets in segments of `_segments`. See `HostBuffers` for `sharing` and `evict`.
 
     Only the first set is filled array by array. The system copies its memory to the other sets.
     """
@@ -291,7 +310,7 @@ def _sets(
             for segment, chosen in segments
             for argument, region in zip(chosen, segment.regions[number * len(chosen) :], strict=False)
         }
-        made.append(HostBuffers(arguments, inputs, arrays=arrays, sharing=sharing, filled=number > 0))
+        made.append(HostBuffers(arguments, inputs, arrays=arrays, sharing=sharing, filled=number > 0, evict=evict))
         if number == 0 and count > 1:
             for segment, chosen in segments:
                 segment.repeat(segment.regions[len(chosen)].start)
