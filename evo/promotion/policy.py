@@ -130,7 +130,7 @@ class Policy:
         reference_failures: number of trials at the start of a search after which the search ends if reference.py failed
             on all of them.
         seeds: number of random seeds for the inputs of the first correctness case, at least 2. The inputs of one
-            additional seed are checked only after all timing.
+            additional seed are checked only after the timed rounds.
         thresholds: thresholds by rule name, for rules that declare a default threshold; see `threshold`.
     """
 

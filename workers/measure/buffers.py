@@ -58,7 +58,7 @@ class BufferSets:
 
     @property
     def held_back(self) -> ExpectedOutput:
-        """Inputs that candidates receive only after all timed calls, with their expected outputs."""
+        """Inputs that candidates receive only after the timed rounds, with their expected outputs."""
         return self.golden[self._timed_case][-1]
 
     def sets(self, mode: Mode, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
