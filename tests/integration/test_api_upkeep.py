@@ -40,6 +40,7 @@ from evo.errors import InvalidInput, NotFound
 from evo.messages.job import Evaluate
 from evo.messages.view import Collected
 from evo.trial.results import ConfirmReport, EvaluateReport
+from tests.captured_logs import captured_logs
 from tests.integration.local import Local, local
 from tests.integration.stage import DEVICE, DIGEST, QUICK, TOY, Stage, answer, toy_time_us
 
@@ -503,7 +504,7 @@ def test_deleting_a_search_during_webhook_delivery_logs_no_error(stage: Stage) -
         return receiver.send(target, content, headers)
 
     courier._send = send
-    with structlog.testing.capture_logs() as lines:
+    with captured_logs() as lines:
         courier.run()
     assert [line["event"] for line in lines if line["log_level"] == "error"] == []
     assert len(receiver.got) == 1
@@ -590,7 +591,7 @@ def test_service_is_not_ready_with_an_unknown_schema_or_while_stopping(
 
 def test_log_lines_contain_search_attempt_and_request_ids(rest: Local) -> None:
     configure("console", "debug")
-    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+    with captured_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
         rest.http.get("/searches/77")
         rest.submit()
         lease = rest.claim()[0]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-import structlog
 
 from evo.client import Client, Leases, ServiceError, ServiceUnreachable, TooLarge
 from evo.errors import Conflict, EvoError, NotFound
@@ -17,6 +16,7 @@ from evo.messages.job import Answer, Baseline, Confirm, Delivery, Evaluate, Fami
 from evo.trial.outcome import CompileFailed, Crashed, LaunchFailed, Measured, Outcome, TimedOut
 from evo.trial.results import BaselineReport, ConfirmReport, EvaluateReport, Report
 from evo.trial.timing import Timing
+from tests.captured_logs import captured_logs
 from tests.unit.test_pipeline import lease as any_lease
 from workers.build.build import Built
 from workers.build.families import Assignment, Copy, Families, FamilyMismatch
@@ -366,7 +366,7 @@ def test_repeatedly_failing_job_is_released_and_finally_reported_as_failed(
     lease = Lease(**{**vars(evaluation(1)), "job": job})
     scene = SlotSetup(tmp_path, monkeypatch, lease, act=bug)
     scene.service.returned = [lease]
-    with structlog.testing.capture_logs() as logs:
+    with captured_logs() as logs:
         scene.play()
     ended = [each["event"] for each in logs if each["event"] in ("job.given_back", "job.failed")]
     assert ended == ["job.given_back"] * (MAX_BREAKS - 1) + ["job.failed"]
