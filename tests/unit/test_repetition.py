@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evo.promotion import Verdict, judge
 from evo.promotion.policy import Policy
-from evo.trial.results import ConfirmReport, OverwriteCheck, Repeat, Repetition
+from evo.trial.results import Changing, ConfirmReport, OverwriteCheck, Repeat, Repetition
 from evo.trial.timing import Timing
 from tests.unit.fake_session import FakeBuffers
 from workers.measure.checks.repetition import (
@@ -121,6 +121,20 @@ def test_kernel_that_stores_outputs_in_one_later_process_fails_the_inputs_rule()
     (rule,) = (each for each in verdict.rules if each.name == "inputs")
     assert not rule.passed and rule.conclusive
     assert rule.text.startswith("In process 4, a call on new inputs takes 4 times as long")
+
+
+@pytest.mark.parametrize(("different_us", "passed"), [(11.0, True), (16.0, False)])
+def test_calls_whose_inputs_change_are_compared_by_medians(different_us: float, passed: bool) -> None:
+    fair = Repetition(new=STEADY, known=STEADY, elements=1 << 20)
+    same = Timing(samples_us=(*(10.0,) * 19, 5.0))  # one sample with few writes
+    changing = Changing(different=Timing(samples_us=(different_us,) * 20), same=same)
+    report = report_on(fair)
+    check = report.overwrite_check
+    assert check is not None
+    report = replace(report, overwrite_check=replace(check, changing=changing))
+    (rule,) = (each for each in judge(report, Policy(), 1, np.random.default_rng(0)).rules if each.name == "inputs")
+    assert rule.passed is passed
+    assert rule.text.startswith("A call whose inputs change between consecutive calls takes 1.6") is not passed
 
 
 @pytest.mark.parametrize("process", [1, 3])

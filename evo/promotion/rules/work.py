@@ -7,7 +7,7 @@ from evo.promotion.rules.base import Confirmation, rule
 from evo.promotion.statistics import CONFIDENCE, Interval, order_interval, rounds_ratio
 from evo.promotion.verdict import Rule, change_text
 from evo.text.wording import times_text
-from evo.trial.results import OverwriteCheck, Repetition
+from evo.trial.results import Changing, OverwriteCheck, Repetition
 from evo.trial.timing import Timing
 
 _QUIET = "Search again while fewer other programs run on the machine."
@@ -97,20 +97,47 @@ def inputs_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     calls = [first, *(repeat.repetition for repeat in report.repeats)]
     found = [_repetition_rule(each, number, policy) for number, each in enumerate(calls, 1) if each is not None]
     if changing is not None:
-        what = "A call whose inputs change between consecutive calls takes {} as a call whose inputs do not change"
-        limit = repeat_limit(first.elements, policy)
-        found.append(_input_rule(what, (changing.different, changing.same), limit, policy))
+        found.append(_changing_rule(changing, repeat_limit(first.elements, policy), policy))
     return (min(found, key=lambda rule: (rule.passed, not rule.conclusive, -rule.figure)),)
 
 
 def _repetition_rule(calls: Repetition, process: int, policy: Policy) -> Rule:
-    limit = repeat_limit(calls.elements, policy)
-    what = f"In process {process}, a call on new inputs takes {{}} as a call on inputs that were timed before"
-    rule = _input_rule(what, (calls.new, calls.known), limit, policy)
+    """Compare the fastest samples on new and on known inputs.
+
+    A kernel that stores outputs may use them only in some samples, so that the medians are equal. Other programs only
+    make calls slower, so they change the fastest samples least.
+    """
+    ratio, limit = min(calls.new.samples_us) / min(calls.known.samples_us), repeat_limit(calls.elements, policy)
+    needed = limit * _noise_factor(calls.new, calls.known, policy)
+    text = (
+        f"In process {process}, a call on new inputs takes {times_text(ratio, 'long')} as a call on inputs that were "
+        f"timed before (fastest of {len(calls.new.samples_us)} samples each; at most {limit:g} is allowed)."
+    )
+    rule = _input_rule(ratio, limit, proved=ratio > needed, text=text)
     if calls.unclear and (rule.passed or not rule.conclusive):
         text = f"In process {process}, calls may do less work if inputs repeat: {calls.unclear}. {_EITHER}"
         return replace(rule, passed=False, conclusive=False, text=text)
     return rule
+
+
+def _changing_rule(changing: Changing, limit: float, policy: Policy) -> Rule:
+    """Compare calls whose inputs change with calls whose inputs are rewritten unchanged.
+
+    The medians over rounds are compared, because a sample is fast if few writes happen during the calls.
+    """
+    ratio = order_interval(rounds_ratio(changing.different.samples_us, changing.same.samples_us), policy.confidence)
+    needed = limit * _noise_factor(changing.different, changing.same, policy)
+    text = (
+        f"A call whose inputs change between consecutive calls takes {times_text(ratio.estimate, 'long')} as a call "
+        f"whose inputs are rewritten unchanged ({policy.confidence:.0%}: {ratio.low:.3g} to {ratio.high:.3g}; at most "
+        f"{limit:g} is allowed)."
+    )
+    return _input_rule(ratio.estimate, limit, proved=ratio.low > needed, text=text)
+
+
+def _noise_factor(slow: Timing, fast: Timing, policy: Policy) -> float:
+    """Return the factor by which a ratio must exceed its limit so that noise cannot be the reason."""
+    return policy.noisy_repeat_factor if slow.unsteady or fast.unsteady else 1.0
 
 
 def repeat_limit(elements: int, policy: Policy) -> float:
@@ -122,20 +149,8 @@ def repeat_limit(elements: int, policy: Policy) -> float:
     return policy.max_repeat_ratio_of_few if elements <= policy.few_elements else policy.max_repeat_ratio
 
 
-def _input_rule(what: str, timings: tuple[Timing, Timing], limit: float, policy: Policy) -> Rule:
-    """Compare the fastest samples of two timings, of which the second should not be much faster.
-
-    A kernel that stores outputs may use them only in some samples, so that the medians are equal. Other programs only
-    make calls slower, so they change the fastest samples least.
-    """
-    slow, fast = timings
-    ratio = min(slow.samples_us) / min(fast.samples_us)
-    passed, noisy = ratio <= limit, slow.unsteady or fast.unsteady
-    proved = ratio > limit * (policy.noisy_repeat_factor if noisy else 1.0)
-    text = (
-        f"{what.format(times_text(ratio, 'long'))} (fastest of {len(slow.samples_us)} samples each; at most "
-        f"{limit:g} is allowed)."
-    )
+def _input_rule(ratio: float, limit: float, *, proved: bool, text: str) -> Rule:
+    passed = ratio <= limit
     if proved:
         text += " The challenger does less work if inputs repeat, as in a timed loop."
     elif not passed:
