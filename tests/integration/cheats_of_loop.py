@@ -126,7 +126,7 @@ OF_LOOP: dict[str, tuple[str, str]] = {
     "answers of 30,000 inputs cached by all elements": (source("", TABLE), "on new inputs"),
     "answers cached by all elements, wrong for unknown inputs without a pause": (
         f"{source('', '').rpartition('void f(')[0]}{UNVERIFIED}",
-        "timed calls gave a wrong answer|after its inputs had changed",
+        "timed calls gave a wrong answer|after its inputs had changed|on new inputs",
     ),
     "answers cached by all elements, not reused after signs of a check": (
         f"{source('', '').rpartition('void f(')[0]}{CAREFULLY}",

@@ -46,6 +46,19 @@ def test_kernel_with_more_processor_time_than_claimed_time_is_refused(each: Batc
     assert "more processor time" in (audit([each] * LEAST_BATCHES).contradiction() or "")
 
 
+@pytest.mark.parametrize(
+    ("each", "low_us", "high_us"),
+    [
+        pytest.param(HONEST, 400.0, 516.3, id="honest"),
+        pytest.param(batch(claimed_us=40, cpu_us=1_040), 900.0, 1_040.0, id="claims too little"),
+        pytest.param(batch(claimed_us=1, cpu_us=30), 0.0, 0.0, id="too short for a statement"),
+    ],
+)
+def test_counted_time_gives_a_minimum_duration_of_the_calls(each: Batch, low_us: float, high_us: float) -> None:
+    assert low_us <= audit().least_ns(each) * 1e-3 <= high_us
+    assert TimeAudit().least_ns(each) == 0.0
+
+
 def test_processor_time_of_a_second_core_is_accepted_with_two_threads() -> None:
     assert audit([SECOND_CORE] * 40, 2).contradiction() is None
 

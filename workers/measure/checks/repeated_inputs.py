@@ -39,9 +39,10 @@ _REPETITION_S, _LATER_S = 0.5, 0.2
 the inputs.
 """
 
-_LENGTHS = 4
-"""Number of different lengths of series of calls whose arguments are restored. On a CPU, these arguments are restored
-between calls, so only the outputs of the last call can be verified.
+_LENGTHS = 6
+"""Number of randomly drawn lengths of series of calls whose arguments are restored. On a CPU, these arguments are
+restored between calls, so only the outputs of the last call can be verified, and a kernel must not know which call is
+the last.
 """
 
 _ROUNDS, _LATER_ROUNDS = 2, 1
@@ -144,13 +145,15 @@ def repetition_of(
     ratio = repeat_limit(elements, policy)
     limit = _limit_of_new(bench, candidate, timed, policy, sets=len(chosen), elements=elements)
     restored = isinstance(bench.session, HostSession) and any(each.restored for each in arguments)
-    lengths = sorted({*np.linspace(math.ceil(len(chosen) / 2), len(chosen), _LENGTHS).astype(int).tolist()})
+    rng = np.random.default_rng([*bench.terms.seed, _PLACES])
+    lengths = np.arange(math.ceil(len(chosen) / 2), len(chosen) + 1) if restored else np.array([len(chosen)])
+    lengths = rng.choice(lengths, min(_LENGTHS, len(lengths)), replace=False)
     found = repetition(
-        [_series(bench, candidate, chosen[:length]) for length in (lengths if restored else lengths[-1:])],
+        [_series(bench, candidate, chosen[:length]) for length in lengths.tolist()],
         known=known,
         draw=_Draw(bench=bench, arguments=arguments, outputs=outputs),
         look=look,
-        rng=np.random.default_rng([*bench.terms.seed, _PLACES]),
+        rng=rng,
         only_last=restored,
         moment=moment,
         budget_s=_LATER_S if later else _REPETITION_S,

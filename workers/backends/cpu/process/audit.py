@@ -100,6 +100,16 @@ class TimeAudit:
         """
         return bool(self._contradicting([batch], MOST_DISAGREEMENT))
 
+    def least_ns(self, batch: Batch) -> float:
+        """Return the minimum duration of a batch's calls, in ns, according to the counted time.
+
+        The result is 0 for a process without idle batches, and for a batch that is too short for a statement.
+        """
+        if not self.idle:
+            return 0.0
+        counted_ns = batch.cpu_ns - self._waiting_actively_ns(batch) - self._request_ns * batch.requests
+        return max(0.0, counted_ns) / (self.threads * (1 + MOST_DISAGREEMENT))
+
     def overdue(self, batch: Batch) -> bool:
         """Return True if the reply took much longer than the reported time plus the time of a request without work.
 
