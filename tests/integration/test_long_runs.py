@@ -22,7 +22,7 @@ from workers.measure.checks.contents import Contents
 from workers.measure.checks.long_runs import judge_long_runs
 from workers.measure.checks.output import OutputCheck
 from workers.measure.checks.overwrite import judge_mixed
-from workers.measure.checks.repetition import USUAL_SETS, Inputs, Series, repetition, series_sets
+from workers.measure.checks.repetition import USUAL_SETS, Inputs, repetition, series_sets
 from workers.measure.family.expected_output import ExpectedOutput, Limit
 from workers.measure.timing import WARM_US, Moment
 
@@ -153,20 +153,16 @@ def test_caching_kernel_with_short_calls_is_slower_on_new_inputs(
     rng, count = np.random.default_rng(3), series_sets(1.0)
     sets = session.allocate_sets(ARGUMENTS, GOLDENS[0].inputs, count)
     limit = Policy().max_repeat_ratio
-    calls = Series(
-        sets=sets,
-        turn=session.batch_timer(kernel, sets, count),
-        again=session.batch_timer(kernel, sets[:1], count),
-    )
     found = repetition(
-        [calls],
+        session.batch_timer(kernel, sets, count, behind=False),
+        session.batch_timer(kernel, sets[:1], count, behind=False),
+        sets,
         known=GOLDENS[0].inputs,
         draw=lambda count, _: Inputs(
-            inputs=[{"x": rng.standard_normal(1000).astype(np.float32)} for _ in range(count)], verify=lambda *_: None
+            inputs=[{"x": rng.standard_normal(1000).astype(np.float32)} for _ in range(count)], verify=lambda _: None
         ),
         look=lambda _: None,
         rng=rng,
-        only_last=False,
         moment=Moment(anchor_us=1.0, floor_us=0.0),
         budget_s=0.5,
         least=2,

@@ -18,7 +18,6 @@ from workers.measure.checks.repetition import (
     MOST_ROUNDS,
     SUSPICIOUS_ROUNDS,
     Inputs,
-    Series,
     repetition,
     separate_sets,
     series_sets,
@@ -74,34 +73,35 @@ def drawn() -> Iterator[float]:
 
 
 def new_inputs(inputs: Sequence[dict[str, NDArray[Any]]]) -> Inputs:
-    return Inputs(inputs=inputs, verify=lambda *_: None)
+    return Inputs(inputs=inputs, verify=lambda _: None)
 
 
-def series(ring: Sequence[NumberBuffers], kernel: Callable[[float], float]) -> Series:
-    return Series(sets=ring, turn=RingTimer(ring, kernel), again=RingTimer(list(ring[:1]) * len(ring), kernel))
-
-
-def compared(calls: Sequence[Series], draw: Callable[[int, int | None], Inputs], **changed: Any) -> Repetition:
+def compared(
+    ring: Sequence[NumberBuffers],
+    kernel: Callable[[float], float],
+    draw: Callable[[int, int], Inputs],
+    **changed: Any,
+) -> Repetition:
     given = {
         "known": {"x": np.array([1.0])},
         "look": lambda _: None,
         "rng": np.random.default_rng(2),
-        "only_last": False,
         "moment": MOMENT,
         "budget_s": 0.0,
         "least": 2,
         "suspicious": lambda new_us, known_us: new_us > 1.5 * known_us,
     }
-    return repetition(calls, draw=draw, **{**given, **changed})
+    turn, again = RingTimer(ring, kernel), RingTimer(list(ring[:1]) * len(ring), kernel)
+    return repetition(turn, again, ring, draw=draw, **{**given, **changed})
 
 
 def found(kernel: Callable[[float], float], *, sets: int, budget_s: float = 60.0) -> Repetition:
     numbers, ring = drawn(), [NumberBuffers() for _ in range(sets)]
 
-    def draw(count: int, _: int | None) -> Inputs:
+    def draw(count: int, _: int) -> Inputs:
         return new_inputs([{"x": np.array([next(numbers)])} for _ in range(count)])
 
-    return compared([series(ring, kernel)], draw, budget_s=budget_s)
+    return compared(ring, kernel, draw, budget_s=budget_s)
 
 
 @pytest.mark.parametrize("share", [0.25, 0.4, 0.9])
@@ -266,11 +266,11 @@ def test_every_buffer_set_is_filled_from_a_separate_array() -> None:
 
     ring, numbers, made = [Noting(), Noting()], drawn(), list[dict[str, NDArray[Any]]]()
 
-    def draw(count: int, _: int | None) -> Inputs:
+    def draw(count: int, _: int) -> Inputs:
         made.extend({"x": np.array([next(numbers)])} for _ in range(count))
         return new_inputs(made[-count:])
 
-    compared([series(ring, lambda x: 1.0)], draw, least=6)
+    compared(ring, lambda x: 1.0, draw, least=6)
     fills = [written[index : index + 4] for index in range(0, len(written), 4)]
     assert all(len(set(fill)) == 4 for fill in fills), "warm-up and timed calls fill two sets each"
 
@@ -301,19 +301,17 @@ def test_busy_machine_leaves_the_inputs_rule_undecided(
     assert ("search again while the machine is idle" in rule.text) is not conclusive
 
 
-@pytest.mark.parametrize("only_last", [False, True])
-def test_outputs_of_one_call_are_verified_after_each_sample(only_last: bool) -> None:
+def test_outputs_of_one_random_call_are_verified_after_each_sample() -> None:
     ring, numbers = [NumberBuffers() for _ in range(4)], drawn()
     seen = list[tuple[str, int]]()
 
-    def draw(count: int, place: int | None) -> Inputs:
+    def draw(count: int, place: int) -> Inputs:
         inputs = [{"x": np.array([next(numbers)])} for _ in range(count)]
-        assert (place is None) is only_last
 
-        def verify(buffers: Any, index: int) -> None:
-            assert buffers is ring[index] and place in (None, index)
-            assert buffers.arrays["x"] == inputs[index]["x"]
-            seen.append(("new", count - 1 - index))
+        def verify(buffers: Any) -> None:
+            assert buffers is ring[place]
+            assert buffers.arrays["x"] == inputs[place]["x"]
+            seen.append(("new", place))
 
         return Inputs(inputs=inputs, verify=verify)
 
@@ -321,12 +319,10 @@ def test_outputs_of_one_call_are_verified_after_each_sample(only_last: bool) -> 
         assert buffers.arrays["x"] == 1.0
         seen.append(("known", ring.index(buffers)))
 
-    calls = [series(ring[:length], lambda x: 1.0) for length in (2, 3, 4)]
-    compared(calls, draw, look=look, only_last=only_last, least=20)
+    compared(ring, lambda x: 1.0, draw, look=look, least=20)
     assert [kind for kind, _ in seen[:6]] == ["known", "known", "new", "new", "known", "known"]
-    places = [place for kind, place in seen if kind == "new"]
-    assert (set(places) == {0}) is only_last, "the index is counted from the end of a series"
-    assert {place for kind, place in seen if kind == "known"} == {0, 1, 2, 3}, "series of each length are drawn"
+    for kind in ("known", "new"):
+        assert {place for each, place in seen if each == kind} == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize(

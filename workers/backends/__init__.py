@@ -407,8 +407,13 @@ class HostSession(Session, Protocol):
         """
         ...
 
-    def batch_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
-        """Return a timer that calls the kernel on the sets in rotation, `calls` times per sample."""
+    def batch_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int, *, behind: bool = True) -> Timer:
+        """Return a timer that calls the kernel on the sets in rotation, `calls` times per sample.
+
+        Args:
+            behind: True to restore arguments after the call on the next set. Only the outputs of the last call are then
+                kept. False to restore them before each call.
+        """
         ...
 
     def visit_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:

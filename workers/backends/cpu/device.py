@@ -148,9 +148,9 @@ class CpuSession:
         arrays = cast(Sequence[HostBuffers], sets)
         return KernelTimer(cast(KernelProcess, kernel), arrays, rng=self._orders, once=once)
 
-    def batch_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
+    def batch_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int, *, behind: bool = True) -> Timer:
         arrays = cast(Sequence[HostBuffers], sets)
-        return KernelTimer(cast(KernelProcess, kernel), arrays, rng=self._orders, calls=calls)
+        return KernelTimer(cast(KernelProcess, kernel), arrays, rng=self._orders, calls=calls, behind=behind)
 
     def visit_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
         arrays, calls = cast(Sequence[HostBuffers], sets), min(max(calls, len(sets)), MOST_ORDERS)

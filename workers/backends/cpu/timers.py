@@ -88,6 +88,8 @@ class KernelTimer:
         calls: number of calls per sample. If 0, the number is calibrated so that a sample has the minimum duration.
         visits: True to repeat calls on the first set, with one call per sample, at a random position, on each other
             set. `calls` is then at least the number of sets, and at most `MOST_ORDERS`.
+        behind: True to restore the arguments of a set after the call on the next set, so that they leave the caches.
+            False to restore them before the call, so that the outputs of all sets are kept.
     """
 
     def __init__(
@@ -99,8 +101,9 @@ class KernelTimer:
         once: bool = False,
         calls: int = 0,
         visits: bool = False,
+        behind: bool = True,
     ) -> None:
-        self._process, self._sets, self._last, self._behind = process, sets, 0, not visits
+        self._process, self._sets, self._last, self._behind = process, sets, 0, behind and not visits
         self._orders: SetOrders | Visits | None = None
         if len(sets) > 1 and not once:
             self._orders = Visits(len(sets), rng) if visits else SetOrders(len(sets), rng)

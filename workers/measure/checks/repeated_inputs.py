@@ -22,7 +22,6 @@ from workers.measure.checks.overwrite import MIXED_SETS, mixed_sets
 from workers.measure.checks.repetition import (
     USUAL_SETS,
     Inputs,
-    Series,
     repetition,
     separate_sets,
     series_sets,
@@ -37,12 +36,6 @@ _NEW, _PLACES = 0x6E, 0x71
 _REPETITION_S, _LATER_S = 0.5, 0.2
 """Seconds that the first process and each later process may spend on calls on new and known inputs, including drawing
 the inputs.
-"""
-
-_LENGTHS = 6
-"""Number of randomly drawn lengths of series of calls whose arguments are restored. On a CPU, these arguments are
-restored between calls, so only the outputs of the last call can be verified, and a kernel must not know which call is
-the last.
 """
 
 _ROUNDS, _LATER_ROUNDS = 2, 1
@@ -144,17 +137,14 @@ def repetition_of(
     elements = sum(array.size for array in known.values())
     ratio = repeat_limit(elements, policy)
     limit = _limit_of_new(bench, candidate, timed, policy, sets=len(chosen), elements=elements)
-    restored = isinstance(bench.session, HostSession) and any(each.restored for each in arguments)
-    rng = np.random.default_rng([*bench.terms.seed, _PLACES])
-    lengths = np.arange(math.ceil(len(chosen) / 2), len(chosen) + 1) if restored else np.array([len(chosen)])
-    lengths = rng.choice(lengths, min(_LENGTHS, len(lengths)), replace=False)
     found = repetition(
-        [_series(bench, candidate, chosen[:length]) for length in lengths.tolist()],
+        _rotating(bench, candidate, chosen, len(chosen)),
+        _rotating(bench, candidate, chosen[:1], len(chosen)),
+        chosen,
         known=known,
         draw=_Draw(bench=bench, arguments=arguments, outputs=outputs),
         look=look,
-        rng=rng,
-        only_last=restored,
+        rng=np.random.default_rng([*bench.terms.seed, _PLACES]),
         moment=moment,
         budget_s=_LATER_S if later else _REPETITION_S,
         least=_LATER_ROUNDS if later else _ROUNDS,
@@ -178,31 +168,21 @@ class _Draw:
     arguments: Sequence[Argument]
     outputs: OutputCheck
 
-    def __call__(self, count: int, place: int | None) -> Inputs:
-        """Return inputs for `count` calls. `place` is the index of the call whose outputs are verified, if known."""
+    def __call__(self, count: int, place: int) -> Inputs:
+        """Return inputs for `count` calls. The outputs of the call with the index `place` can be verified."""
         plan, reference = self.bench.terms.cases[0], self.bench.reference
         numbers = list(itertools.islice(self.bench.drawn, count))
         with ThreadPoolExecutor(min(count, usable_cores())) as pool:
             drawn = list(pool.map(partial(reference.draw, plan), ((*self.bench.terms.seed, _NEW, n) for n in numbers)))
-        goldens = {}
-        if place is not None and numbers[0] == 0:
-            goldens[place] = self.bench.buffers.held_back
-            drawn[place] = goldens[place].inputs
+        held_back = self.bench.buffers.held_back if numbers[0] == 0 else None
+        if held_back is not None:
+            drawn[place] = held_back.inputs
         names = [each.name for each in self.arguments if each.drawn]
 
-        def verify(buffers: Buffers, index: int) -> None:
-            self.outputs.look_at(buffers, goldens.get(index) or reference.expected(plan, drawn[index]))
+        def verify(buffers: Buffers) -> None:
+            self.outputs.look_at(buffers, held_back or reference.expected(plan, drawn[place]))
 
         return Inputs(inputs=[{name: made[name] for name in names} for made in drawn], verify=verify)
-
-
-def _series(bench: Bench, candidate: Candidate, sets: Sequence[Buffers]) -> Series:
-    calls = len(sets)
-    return Series(
-        sets=sets,
-        turn=_rotating(bench, candidate, sets, calls),
-        again=_rotating(bench, candidate, sets[:1], calls),
-    )
 
 
 def time_limit(
@@ -248,8 +228,8 @@ def _rotating(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], calls
     """Return a timer that makes `calls` calls per sample, on the sets in rotation.
 
     On a CPU, the calling loop is the same as in the timed rounds. Otherwise, a kernel could detect by the address of
-    its caller whether it is timed.
+    its caller whether it is timed. Arguments are restored before each call, so that the outputs of all calls are kept.
     """
     if isinstance(bench.session, HostSession):
-        return bench.session.batch_timer(candidate.kernel, sets, calls)
+        return bench.session.batch_timer(candidate.kernel, sets, calls, behind=False)
     return bench.session.timer(candidate.kernel, [*sets] * (calls // len(sets)), once=True)

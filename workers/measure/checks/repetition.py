@@ -54,11 +54,11 @@ class Inputs:
 
     Attributes:
         inputs: inputs of each call.
-        verify: function that verifies the outputs of a call. Its arguments are the call's buffer set and index.
+        verify: function that verifies the outputs of one of the calls.
     """
 
     inputs: Sequence[Arrays]
-    verify: Callable[[Buffers, int], None]
+    verify: Callable[[Buffers], None]
 
 
 def series_sets(call_us: float) -> int:
@@ -96,29 +96,15 @@ def sets_of_gpu(bytes_held: int, cache_bytes: float) -> int:
     return USUAL_SETS if fitting < _LEAST_SETS_OF_GPU else min(fitting, USUAL_SETS)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """A series of calls without a pause.
-
-    Attributes:
-        sets: buffer sets of the calls.
-        turn: timer that calls the kernel once on each of `sets`.
-        again: timer that calls the kernel the same number of times on the first of `sets`.
-    """
-
-    sets: Sequence[Buffers]
-    turn: Timer
-    again: Timer
-
-
 def repetition(
-    series: Sequence[Series],
+    turn: Timer,
+    again: Timer,
+    sets: Sequence[Buffers],
     *,
     known: Arrays,
-    draw: Callable[[int, int | None], Inputs],
+    draw: Callable[[int, int], Inputs],
     look: Callable[[Buffers], None],
     rng: np.random.Generator,
-    only_last: bool,
     moment: Moment,
     budget_s: float,
     least: int,
@@ -127,43 +113,37 @@ def repetition(
     """Return samples of calls on new inputs, on known inputs and on a single buffer set, in interleaved rounds.
 
     Args:
-        series: series of different numbers of calls. Each sample uses a random one, so that a kernel cannot know which
-            call is the last.
+        turn: timer that calls the kernel once on each of `sets`.
+        again: timer that calls the kernel the same number of times on the first of `sets`.
         known: inputs on which the kernel was timed.
         draw: function that returns new inputs of the same distribution. Its arguments are the number of calls and the
-            index of the call whose outputs are verified; None if this index is not known in advance.
+            index of the call whose outputs are verified.
         look: function that verifies the outputs of a call on the known inputs.
-        rng: random generator that draws the series and the verified calls.
-        only_last: True if only the outputs of the last call of a series can be verified, on whichever set it was. False
-            to verify those of a random call.
+        rng: random generator that draws the verified calls.
         budget_s: seconds after which no new round begins. The first `least` rounds always begin.
         suspicious: function that returns True if calls on new inputs are suspiciously slow. Its arguments are the
             fastest samples on new and on known inputs, in µs. `SUSPICIOUS_ROUNDS` rounds then begin, so that one
             disturbed sample does not decide.
     """
-    sets = max((each.sets for each in series), key=len)
     blank, began_s = sets[0].sibling(), time.monotonic()
     taken: dict[str, list[float]] = {"new": [], "known": [], "same": []}
     before, repeated = ([_copy(known) for _ in sets] for _ in range(2))  # like new inputs, in separate arrays
 
-    def fill(filled: Sequence[Buffers], contents: Sequence[Arrays]) -> None:
-        for each, inputs in zip(filled, contents, strict=False):
+    same = Inputs(inputs=repeated, verify=look)
+
+    def fill(contents: Sequence[Arrays]) -> None:
+        for each, inputs in zip(sets, contents, strict=True):
             each.rewrite(blank)
             each.renew(inputs)
 
     def sample(name: str) -> None:
-        chosen, warming = (series[int(rng.integers(len(series)))] for _ in range(2))
-        timer, count = chosen.again if name == "same" else chosen.turn, len(chosen.sets)
-        place = None if only_last else int(rng.integers(count))
-        drawn = (
-            draw(count, place) if name == "new" else Inputs(inputs=repeated, verify=lambda buffers, _: look(buffers))
-        )
-        fill(sets, before)
-        warming.turn.sample()
-        fill(chosen.sets, drawn.inputs)
+        timer, place = (again, 0) if name == "same" else (turn, int(rng.integers(len(sets))))
+        inputs = draw(len(sets), place) if name == "new" else same
+        fill(before)
+        turn.sample()
+        fill(inputs.inputs)
         taken[name].append(timer.sample())
-        verified = 0 if name == "same" else timer.last if place is None else place
-        drawn.verify(chosen.sets[verified], verified)
+        inputs.verify(sets[place])
 
     with undisturbed():
         for index in range(MOST_ROUNDS):
@@ -172,11 +152,10 @@ def repetition(
                 break
             for name in ("new", "same", "known") if index % 2 else ("known", "same", "new"):
                 sample(name)
-    calls = len(sets)
     return Repetition(
-        new=moment.timing(taken["new"], calls),
-        known=moment.timing(taken["known"], calls),
-        same=moment.timing(taken["same"], calls),
+        new=moment.timing(taken["new"], turn.calls),
+        known=moment.timing(taken["known"], turn.calls),
+        same=moment.timing(taken["same"], again.calls),
         elements=sum(array.size for array in known.values()),
     )
 
