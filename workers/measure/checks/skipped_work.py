@@ -169,7 +169,7 @@ def _disagreement(
         limit = time_limit(bench, candidate, calls.known, calls.same, policy, shared_inputs=False)
         suspicions.append(disagreement(calls.known, calls.same, limit, confidence, what="inputs and outputs"))
         suspicions.append(recognised(bench, candidate, calls, timed=timed, policy=policy))
-    return max(filter(None, suspicions), key=lambda each: each.proved, default=None)
+    return max(filter(None, suspicions), key=lambda each: each.certain or each.proved, default=None)
 
 
 def _of_batches(

@@ -159,9 +159,8 @@ def recognition(found: Repetition, timed: Timing, limit: float, noisy_factor: fl
     Args:
         found: samples of calls on new and on known inputs.
         timed: samples of the timed rounds.
-        limit: maximum allowed ratio of the two times. The suspicion is proved if calls on a single buffer set, in the
-            same rounds as the calls on new inputs, exceed it as well. Otherwise, the machine may have become slower.
-        noisy_factor: the suspicion is certain if the ratio exceeds the limit by this factor.
+        limit: maximum allowed ratio of the two times. Other programs that use the memory can cause a larger ratio.
+        noisy_factor: the suspicion is certain if the ratio exceeds the limit by the square of this factor.
     """
     new_us, timed_us = min(found.new.samples_us), timed.median_us
     if new_us <= limit * timed_us:
@@ -170,8 +169,7 @@ def recognition(found: Repetition, timed: Timing, limit: float, noisy_factor: fl
         f"a call takes {timed_us:.3g} µs in the timed rounds, but {new_us:.3g} µs on new inputs: "
         f"{times_text(new_us / timed_us, 'long')}, and at most {limit:.3g} is allowed"
     )
-    proved = found.same is not None and new_us > limit * min(found.same.samples_us)
-    return Suspicion(text=text, proved=proved, certain=new_us > noisy_factor * limit * timed_us)
+    return Suspicion(text=text, proved=False, certain=new_us > noisy_factor**2 * limit * timed_us)
 
 
 def short_batch(timed: Timing, other: Timing) -> int:
