@@ -3,15 +3,13 @@
 import itertools
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from evo.promotion import repeat_limit
 from evo.promotion.policy import Policy
-from evo.reference.pieces import usable_cores
 from evo.trial.results import Repetition
 from evo.trial.timing import Timing
 from workers.backends import Buffers, HostSession, Timer
@@ -58,7 +56,7 @@ def repeated_inputs(
     """
     if not bench.buffers.nominal.inputs_of(candidate.arguments):
         return None
-    sets, _ = separate_buffers(bench, candidate)
+    sets = separate_buffers(bench, candidate)
 
     def check() -> Repetition:
         return repetition_of(bench, candidate, sets, moment, timed, outputs=outputs, policy=policy, later=True)
@@ -96,14 +94,14 @@ def _limit_of_new(
     return max(limit, policy.max_repeat_ratio_of_few) if elements <= policy.few_elements else limit
 
 
-def separate_buffers(bench: Bench, candidate: Candidate) -> tuple[Sequence[Buffers], Timer]:
-    """Return buffer sets that share no memory, and a timer that calls the kernel once on each set."""
+def separate_buffers(bench: Bench, candidate: Candidate) -> Sequence[Buffers]:
+    """Return buffer sets that share no memory."""
     arguments = candidate.arguments
     sets = bench.buffers.sets("cold", arguments)[:MIXED_SETS] if bench.terms.objective.cache == "cold" else ()
-    if not sets:
-        count = mixed_sets(bench.buffers.sets("hot", arguments)[0].bytes_held)
-        sets = bench.session.allocate_sets(arguments, bench.buffers.nominal.inputs_of(arguments), count)
-    return sets, bench.session.timer(candidate.kernel, sets, once=True)
+    if sets:
+        return sets
+    count = mixed_sets(bench.buffers.sets("hot", arguments)[0].bytes_held)
+    return bench.session.allocate_sets(arguments, bench.buffers.nominal.inputs_of(arguments), count)
 
 
 def repetition_of(
@@ -172,8 +170,8 @@ class _Draw:
         """Return inputs for `count` calls. The outputs of the call with the index `place` can be verified."""
         plan, reference = self.bench.terms.cases[0], self.bench.reference
         numbers = list(itertools.islice(self.bench.drawn, count))
-        with ThreadPoolExecutor(min(count, usable_cores())) as pool:
-            drawn = list(pool.map(partial(reference.draw, plan), ((*self.bench.terms.seed, _NEW, n) for n in numbers)))
+        seeds = tuple((*self.bench.terms.seed, _NEW, number) for number in numbers)
+        drawn = reference.drawn([replace(plan, seeds=seeds)])
         held_back = self.bench.buffers.held_back if numbers[0] == 0 else None
         if held_back is not None:
             drawn[place] = held_back.inputs

@@ -140,7 +140,8 @@ def _overwrite_check(
         undecided=partial(straddles, policy=request.policy),
         repeated=repeated,
     )
-    mixed, turn = separate_buffers(bench, candidate)
+    mixed = separate_buffers(bench, candidate)
+    turn = bench.session.timer(candidate.kernel, mixed, once=True)
     judge_mixed(turn, mixed, contents, look=outputs.look, calls=request.policy.judged_calls, budget_s=budget_s)
     if isinstance(bench.session, HostSession):
         rng = np.random.default_rng([*bench.terms.seed, _RUNS])
