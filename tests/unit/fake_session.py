@@ -51,8 +51,10 @@ class FakeBuffers:
     def refill(self, source: Buffers) -> None:
         raise NotImplementedError
 
-    def same_outputs(self, other: Buffers) -> bool:
-        return all(np.array_equal(values, other.read(name)) for name, values in self._outputs.items())
+    def same_outputs(self, others: Sequence[Buffers]) -> list[bool]:
+        return [
+            all(np.array_equal(values, other.read(name)) for name, values in self._outputs.items()) for other in others
+        ]
 
     def read(self, name: str) -> NDArray[Any]:
         return self.arrays[name].copy()

@@ -16,7 +16,7 @@ def test_host_checksum_equals_the_checksum_of_the_cuda_kernel() -> None:
     steps = [(int(shift), int(factor, 16)) for shift, factor in re.findall(r">> (\d+)\)\) \* (0x\w+)ull", source)]
     (last,) = re.findall(r"return x \^ \(x >> (\d+)\);", source)
     assert len(steps) == 2
-    assert "mix(i * 256 + bytes[i] + 1)" in source
+    assert "mix(i * 256 + span.bytes[i] + 1)" in source
     values = np.random.default_rng(1).integers(0, 256, 1000, np.uint8)
     total = 0
     for index, value in enumerate(values.tolist()):

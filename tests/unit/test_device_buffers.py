@@ -1,8 +1,10 @@
 """Buffer sets in host and GPU memory behave equally; the GPU's runtime is faked on the host."""
 
 import ctypes
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -11,12 +13,14 @@ from numpy.typing import NDArray
 from workers.backends import Buffers
 from workers.backends.cpu.memory import HostBuffers
 from workers.backends.cuda.buffers import GUARD_BYTES, DeviceBuffers, DeviceReferences, GuardedBuffer, Span
+from workers.backends.cuda.memory import DeviceMemory
 from workers.backends.distance import Distance, distance
 from workers.build.kernel import Argument
 
 X = Argument(name="x", role="input", dtype="float32", shape=(8,))
 OUT = Argument(name="out", role="output", dtype="float32", shape=(8,))
 FIRST, SECOND = ({"x": np.arange(start, start + 8, dtype=np.float32)} for start in (0, 100))
+STREAM = 7
 Allocate = Callable[[Mapping[str, NDArray[Any]]], Buffers]
 
 
@@ -27,6 +31,8 @@ class OutOfMemory(RuntimeError):
 class HostRuntime:
     """A fake of CuPy's ``cuda.runtime`` on host memory, with the functions that buffers use.
 
+    Like a device, it executes operations later: when the host waits for them, or frees memory.
+
     Args:
         free_bytes: size of the fake device memory.
     """
@@ -34,7 +40,8 @@ class HostRuntime:
     memcpyHostToDevice, memcpyDeviceToHost, memcpyDeviceToDevice = 1, 2, 3  # noqa: N815 - CuPy's names
 
     def __init__(self, free_bytes: int = 1 << 30) -> None:
-        self.free_bytes, self.uploads = free_bytes, 0
+        self.free_bytes, self.uploads, self.waits = free_bytes, 0, 0
+        self._later: deque[Callable[[], object]] = deque()
         self._held: dict[int, ctypes.Array[ctypes.c_char]] = {}
 
     def malloc(self, size: int) -> int:
@@ -46,21 +53,32 @@ class HostRuntime:
         return ctypes.addressof(memory)
 
     def free(self, pointer: int) -> None:
+        self._finish()
         self.free_bytes += len(self._held.pop(pointer))
 
-    def memset(self, pointer: int, byte: int, size: int) -> None:
-        ctypes.memset(pointer, byte, size)
+    def memsetAsync(self, pointer: int, byte: int, size: int, stream: int) -> None:
+        self._later.append(lambda: ctypes.memset(pointer, byte, size))
 
-    def memcpy(self, to: int, source: int, size: int, kind: int) -> None:
+    def memcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
         assert kind in (1, 2, 3)
         self.uploads += kind == self.memcpyHostToDevice
-        ctypes.memmove(to, source, size)
+        self._later.append(lambda: ctypes.memmove(to, source, size))
 
-    def deviceSynchronize(self) -> None: ...
+    def streamSynchronize(self, stream: int) -> None:
+        self.waits += 1
+        self._finish()
+
+    def _finish(self) -> None:
+        while self._later:
+            self._later.popleft()()
 
 
 class HostKernels:
+    def __init__(self, runtime: HostRuntime) -> None:
+        self._runtime = runtime
+
     def checksums(self, spans: Sequence[Span]) -> list[int]:
+        self._runtime.streamSynchronize(STREAM)
         return [hash(ctypes.string_at(*span)) for span in spans]
 
     def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
@@ -71,8 +89,9 @@ class HostKernels:
 def allocate(request: pytest.FixtureRequest) -> Allocate:
     if request.param == "host":
         return lambda inputs: HostBuffers((X, OUT), inputs)
-    runtime, kernels = HostRuntime(), HostKernels()
-    return lambda inputs: DeviceBuffers((X, OUT), inputs, runtime, kernels)
+    runtime = HostRuntime()
+    memory, kernels = DeviceMemory(runtime, STREAM), HostKernels(runtime)
+    return lambda inputs: DeviceBuffers((X, OUT), inputs, memory, kernels)
 
 
 def address(buffers: Buffers, name: str) -> int:
@@ -83,6 +102,7 @@ def address(buffers: Buffers, name: str) -> int:
 
 
 def scribble(buffers: Buffers, name: str, value: float) -> None:
+    buffers.read(name)  # waits for earlier operations
     ctypes.memmove(address(buffers, name), np.array([value], np.float32).tobytes(), 4)
 
 
@@ -112,9 +132,35 @@ def test_rewrite_copies_outputs_and_keeps_inputs(allocate: Allocate) -> None:
     assert right.damage() is None
 
 
+def test_outputs_of_many_sets_are_compared_after_one_wait() -> None:
+    runtime = HostRuntime()
+    buffers = DeviceBuffers((X, OUT), FIRST, DeviceMemory(runtime, STREAM), HostKernels(runtime))
+    sets = buffers.siblings(5)
+    for each in sets:
+        each.rewrite(buffers)
+    scribble(sets[3], "out", 7.0)
+    before = runtime.waits
+    assert buffers.same_outputs(sets) == [True, True, True, False, True]
+    assert buffers.same_outputs([]) == []
+    assert runtime.waits - before == 2
+
+
+def test_written_values_stay_allocated_until_the_device_has_copied_them() -> None:
+    runtime = HostRuntime()
+    memory = DeviceMemory(runtime, STREAM)
+    pointer, values = memory.allocate(32), np.arange(8, dtype=np.float32)
+    freed = ref(values)
+    memory.write(pointer, values)
+    del values
+    assert freed() is not None
+    found = np.empty(8, np.float32)
+    memory.read(pointer, found)
+    assert np.array_equal(found, np.arange(8)) and freed() is None
+
+
 def test_references_in_device_memory_are_kept_up_to_a_limit() -> None:
     runtime = HostRuntime()
-    references = DeviceReferences(runtime, 3 * 80)
+    references = DeviceReferences(DeviceMemory(runtime, STREAM), 3 * 80)
     arrays = [np.arange(start, start + 10, dtype=np.float64) for start in range(5)]
     for values in (*arrays[:3], *arrays[:3]):
         assert np.array_equal(references.buffer(values).read(), values)
@@ -129,7 +175,7 @@ def test_references_in_device_memory_are_kept_up_to_a_limit() -> None:
 
 def test_reference_larger_than_the_limit_replaces_all_other_references() -> None:
     runtime = HostRuntime()
-    before, references = runtime.free_bytes, DeviceReferences(runtime, 100)
+    before, references = runtime.free_bytes, DeviceReferences(DeviceMemory(runtime, STREAM), 100)
     small, large = np.zeros(2), np.zeros(1000)
     references.buffer(small)
     references.buffer(large)
@@ -138,14 +184,15 @@ def test_reference_larger_than_the_limit_replaces_all_other_references() -> None
 
 def test_outputs_are_compared_on_the_host_if_references_exceed_device_memory() -> None:
     runtime = HostRuntime()
-    references, kernels = DeviceReferences(runtime, 1 << 20), HostKernels()
+    memory, kernels = DeviceMemory(runtime, STREAM), HostKernels(runtime)
+    references = DeviceReferences(memory, 1 << 20)
 
     class Comparing(HostKernels):
         def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
             references.buffer(reference)
             return kernels.distance(buffer, reference)
 
-    buffers = DeviceBuffers((X, OUT), FIRST, runtime, Comparing())
+    buffers = DeviceBuffers((X, OUT), FIRST, memory, Comparing(runtime))
     scribble(buffers, "out", 7.0)
     expected = buffers.distance("out", np.ones(8))
     runtime.free_bytes = 0

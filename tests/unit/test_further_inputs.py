@@ -51,7 +51,7 @@ def test_last_bit_differences_are_accepted_only_on_additional_inputs() -> None:
     near.arrays["y"][0] = np.nextafter(2.0, 3.0)
     judged.look_at(near, golden(1.0))
     assert judged.found.wrong == 0
-    judged.look(near)
+    judged.look([near])
     assert judged.found.wrong == 1
     assert "verified call 2: not deterministic" in judged.found.first
 

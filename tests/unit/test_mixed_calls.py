@@ -61,8 +61,8 @@ def wrong(kernel: Callable[[float], float], *, seed: int, sets: int, budget_s: f
     contents = Contents([NumberBuffers(value) for value in (1.0, 2.0, 3.0)], rng, WeakKeyDictionary())
     ring, faults = [NumberBuffers(1.0) for _ in range(sets)], list[bool]()
 
-    def look(each: Buffers) -> None:
-        faults.append(bool(each.read("y") != 2 * each.read("x")))
+    def look(sets: Sequence[Buffers]) -> None:
+        faults.extend(bool(each.read("y") != 2 * each.read("x")) for each in sets)
 
     judge_mixed(RingTimer(ring, kernel), ring, contents, look=look, calls=MIXED_CALLS, budget_s=budget_s)
     return sum(faults), len(faults)

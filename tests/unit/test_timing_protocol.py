@@ -181,7 +181,7 @@ def test_overwrite_check_adds_rounds_until_its_ratio_is_conclusive(noise: list[f
     undecided = partial(straddles, policy=Policy())
     now = ReferenceTimers(FakeSession()).now()
     found = overwrite_check(
-        RingTimer(sets, noise), sets, sources, look=seen.append, moment=now, budget_s=60.0, undecided=undecided
+        RingTimer(sets, noise), sets, sources, look=seen.extend, moment=now, budget_s=60.0, undecided=undecided
     )
     assert len(found.answered.samples_us) == len(found.poisoned.samples_us) == rounds
     assert found.answered.calls_per_sample == 3

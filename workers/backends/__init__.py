@@ -142,7 +142,8 @@ class Overlap:
 class Buffers(Protocol):
     """A buffer set: the array arguments of one call in device memory, each with a guard band on both sides.
 
-    Guard bands contain a known pattern, which shows writes out of bounds.
+    Guard bands contain a known pattern, which shows writes out of bounds. Methods and calls of kernels take effect in
+    order. On a GPU, methods that write may return before the device has executed them.
     """
 
     @property
@@ -176,10 +177,7 @@ class Buffers(Protocol):
         ...
 
     def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
-        """Overwrite the inputs in place, and wait until they are written.
-
-        Not allowed on a set that `sibling` returned.
-        """
+        """Overwrite the inputs in place. Not allowed on a set that `sibling` returned."""
         ...
 
     def write_part(self, name: str, place: int | slice, value: Any) -> None:
@@ -193,21 +191,18 @@ class Buffers(Protocol):
         ...
 
     def rewrite(self, source: "Buffers") -> None:
-        """Copy the outputs and workspaces of `source` into this set, and wait until they are copied.
-
-        Both sets must have the same arguments.
-        """
+        """Copy the outputs and workspaces of `source` into this set. Both sets must have the same arguments."""
         ...
 
     def refill(self, source: "Buffers") -> None:
-        """Copy the inputs of `source` into this set, and wait until they are copied.
+        """Copy the inputs of `source` into this set.
 
         Both sets must have the same arguments. Not allowed on a set that `sibling` returned.
         """
         ...
 
-    def same_outputs(self, other: "Buffers") -> bool:
-        """Return True if all outputs equal the outputs of the set `other` bit for bit.
+    def same_outputs(self, others: "Sequence[Buffers]") -> list[bool]:
+        """Return for each of `others` whether all its outputs equal the outputs of this set bit for bit.
 
         The outputs are compared on the device.
         """

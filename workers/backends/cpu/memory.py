@@ -208,9 +208,9 @@ class HostBuffers:
     def write_part(self, name: str, place: int | slice, value: Any) -> None:
         self.originals.get(name, self.arrays[name]).values.reshape(-1)[place] = value
 
-    def same_outputs(self, other: Buffers) -> bool:
-        theirs = cast(HostBuffers, other).arrays
-        return all(_equal(array.bytes, theirs[name].bytes) for name, array in self._judged)
+    def same_outputs(self, others: Sequence[Buffers]) -> list[bool]:
+        held = [cast(HostBuffers, other).arrays for other in others]
+        return [all(_equal(array.bytes, theirs[name].bytes) for name, array in self._judged) for theirs in held]
 
     def read(self, name: str) -> NDArray[Any]:
         return self.arrays[name].values.copy()

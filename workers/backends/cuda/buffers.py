@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from workers.backends import Buffers, LaunchError, Placement, Remembered
 from workers.backends.cuda.launch import Restore, cuda_errors
+from workers.backends.cuda.memory import DeviceMemory
 from workers.backends.distance import POISON, Distance, distance
 from workers.build.kernel import Argument
 
@@ -29,7 +30,7 @@ class Kernels(Protocol):
     """Interface of the kernels that check buffers in device memory."""
 
     def checksums(self, spans: Sequence[Span]) -> list[int]:
-        """Return one checksum per span."""
+        """Return one checksum per span. All of them are computed in one operation of the device."""
         ...
 
     def distance(self, buffer: "GuardedBuffer", reference: NDArray[np.float64]) -> Distance:
@@ -44,40 +45,40 @@ class Kernels(Protocol):
 class GuardedBuffer:
     """Device memory for one array, with a guard band directly before and after it."""
 
-    def __init__(self, argument: Argument, runtime: Any) -> None:
+    def __init__(self, argument: Argument, memory: DeviceMemory) -> None:
         self.argument = argument
         self.size = argument.bytes
-        self._runtime = runtime
-        self._base = runtime.malloc(self.size + 2 * GUARD_BYTES)
+        self._memory = memory
+        self._base = memory.allocate(self.size + 2 * GUARD_BYTES)
         self.pointer = self._base + GUARD_BYTES
 
     def __del__(self) -> None:
         try:
-            self._runtime.free(self._base)
+            self._memory.free(self._base)
         except Exception:  # noqa: BLE001 - the context may be dead, and its memory with it
             return
 
     def fill(self, byte: int) -> None:
-        self._runtime.memset(self.pointer, byte, self.size)
+        self._memory.fill(self.pointer, byte, self.size)
 
     def guard(self) -> None:
         for band in self._bands.values():
-            self._runtime.memset(band, POISON, GUARD_BYTES)
+            self._memory.fill(band, POISON, GUARD_BYTES)
 
     def write(self, values: NDArray[Any]) -> None:
-        host = np.ascontiguousarray(values)
-        self._runtime.memcpy(self.pointer, host.ctypes.data, self.size, self._runtime.memcpyHostToDevice)
+        """Copy `values` into the buffer. See `DeviceMemory.write`."""
+        self._memory.write(self.pointer, np.ascontiguousarray(values))
 
     def read(self) -> NDArray[Any]:
         host = np.empty(self.argument.shape, self.argument.stored)
-        self._runtime.memcpy(host.ctypes.data, self.pointer, self.size, self._runtime.memcpyDeviceToHost)
+        self._memory.read(self.pointer, host)
         return host
 
     def overrun(self) -> str | None:
         """Return a description of the overwritten bytes in a guard band, or None if there are none."""
         for side, place in self._bands.items():
             band = np.empty(GUARD_BYTES, np.uint8)
-            self._runtime.memcpy(band.ctypes.data, place, GUARD_BYTES, self._runtime.memcpyDeviceToHost)
+            self._memory.read(place, band)
             hit = np.flatnonzero(band != POISON)
             if hit.size:
                 distance = int(hit[0]) if side == "after" else GUARD_BYTES - int(hit[-1]) - 1
@@ -100,8 +101,8 @@ class DeviceReferences:
             may be larger.
     """
 
-    def __init__(self, runtime: Any, most_bytes: int) -> None:
-        self._runtime, self._most_bytes = runtime, most_bytes
+    def __init__(self, memory: DeviceMemory, most_bytes: int) -> None:
+        self._memory, self._most_bytes = memory, most_bytes
         self._kept: dict[int, tuple[NDArray[np.float64], GuardedBuffer]] = {}
 
     def buffer(self, values: NDArray[np.float64]) -> GuardedBuffer:
@@ -115,7 +116,7 @@ class DeviceReferences:
                 del self._kept[next(iter(self._kept))]
             argument = Argument(name="reference", role="input", dtype="float64", shape=values.shape)
             with cuda_errors():
-                buffer = GuardedBuffer(argument, self._runtime)
+                buffer = GuardedBuffer(argument, self._memory)
                 buffer.write(values)
             self._kept[id(values)] = values, buffer
         return self._kept[id(values)][1]
@@ -125,7 +126,6 @@ class DeviceBuffers:
     """A `workers.backends.Buffers` in separate device allocations, because a memory pool would hide overruns.
 
     Args:
-        runtime: CuPy's ``cuda.runtime``.
         kernels: kernels that check, fill and compare memory.
         sharing: set whose inputs this set also uses. If None, the inputs are copied.
 
@@ -141,7 +141,7 @@ class DeviceBuffers:
         self,
         arguments: Sequence[Argument],
         inputs: Mapping[str, NDArray[Any]],
-        runtime: Any,
+        memory: DeviceMemory,
         kernels: "Kernels",
         *,
         sharing: "DeviceBuffers | None" = None,
@@ -149,19 +149,19 @@ class DeviceBuffers:
         if len(arguments) > MOST_BUFFERS:
             reason = f"the kernel takes {len(arguments)} arguments, but at most {MOST_BUFFERS} are supported"
             raise LaunchError(f"{reason}; pass several values in one array")
-        self._arguments, self._runtime, self._kernels = arguments, runtime, kernels
+        self._arguments, self._memory, self._kernels = arguments, memory, kernels
         self._inputs: list[str] = list(inputs) if sharing is None else sharing._inputs
         shared: dict[str, GuardedBuffer] = {}
         if sharing is not None:
             shared = {each.name: sharing._buffers[each.name] for each in arguments if each.role == "input"}
         with cuda_errors():
             self._originals: dict[str, GuardedBuffer] = (
-                {each.name: GuardedBuffer(each, runtime) for each in arguments if each.role == "inout"}
+                {each.name: GuardedBuffer(each, memory) for each in arguments if each.role == "inout"}
                 if sharing is None
                 else sharing._originals
             )
             self._buffers: dict[str, GuardedBuffer] = {
-                argument.name: shared.get(argument.name) or GuardedBuffer(argument, runtime)
+                argument.name: shared.get(argument.name) or GuardedBuffer(argument, memory)
                 for argument in arguments
                 if argument.role != "scalar"
             }
@@ -182,10 +182,9 @@ class DeviceBuffers:
                 buffer.guard()
                 if buffer.argument.written:
                     buffer.fill(byte)
-            self._runtime.deviceSynchronize()  # the stream of kernels does not wait for copies and fills
 
     def sibling(self) -> "DeviceBuffers":
-        return DeviceBuffers(self._arguments, {}, self._runtime, self._kernels, sharing=self)
+        return DeviceBuffers(self._arguments, {}, self._memory, self._kernels, sharing=self)
 
     def siblings(self, count: int) -> list[Buffers]:
         return [self.sibling() for _ in range(count)]
@@ -197,7 +196,6 @@ class DeviceBuffers:
         with cuda_errors():
             for name in self._inputs:
                 self._source(name).write(inputs[name])
-            self._runtime.deviceSynchronize()
         self._sums = self._sum(self._inputs)
 
     def write_part(self, name: str, place: int | slice, value: Any) -> None:
@@ -213,9 +211,12 @@ class DeviceBuffers:
         self._copy((self._source(name), other._source(name)) for name in self._inputs)
         self._sums = other._sums
 
-    def same_outputs(self, other: Buffers) -> bool:
+    def same_outputs(self, others: Sequence[Buffers]) -> list[bool]:
         outputs = [name for name, buffer in self._buffers.items() if buffer.argument.judged]
-        return self._sum_of(outputs) == cast(DeviceBuffers, other)._sum_of(outputs)
+        sets = [self, *(cast(DeviceBuffers, other) for other in others)]
+        sums = iter(self._checksums(each._buffers[name] for each in sets for name in outputs))
+        own, *theirs = [[next(sums) for _ in outputs] for _ in sets]
+        return [each == own for each in theirs]
 
     def read(self, name: str) -> NDArray[Any]:
         with cuda_errors():
@@ -229,7 +230,7 @@ class DeviceBuffers:
         return distance(self.read(name), reference, buffer.argument.dtype)
 
     def remember(self, name: str) -> Remembered:
-        return self._sum_of([name])[0]
+        return self._checksums([self._buffers[name]])[0]
 
     def unchanged(self, name: str, remembered: Remembered) -> bool:
         return self.remember(name) == remembered
@@ -257,18 +258,13 @@ class DeviceBuffers:
         )
 
     def _copy(self, pairs: Iterable[tuple[GuardedBuffer, GuardedBuffer]]) -> None:
-        kind = self._runtime.memcpyDeviceToDevice
         with cuda_errors():
             for to, source in pairs:
-                self._runtime.memcpy(to.pointer, source.pointer, to.size, kind)
-            self._runtime.deviceSynchronize()  # `memcpy` between device buffers does not wait for the copy
+                self._memory.copy(to.pointer, source.pointer, to.size)
 
     def _sum(self, names: Sequence[str]) -> list[int]:
         """Return the checksum of the values that each input has before a call."""
         return self._checksums(self._source(name) for name in names)
-
-    def _sum_of(self, names: Sequence[str]) -> list[int]:
-        return self._checksums(self._buffers[name] for name in names)
 
     def _checksums(self, buffers: Iterable[GuardedBuffer]) -> list[int]:
         return self._kernels.checksums([(each.pointer, each.size) for each in buffers])

@@ -30,6 +30,7 @@ from workers.backends.cuda.machine.copy_bandwidth import CopyProcess, with_measu
 from workers.backends.cuda.machine.kept_survey import kept_survey
 from workers.backends.cuda.machine.nvml import NvmlMeter
 from workers.backends.cuda.machine.survey import NO_DRIVER, CudaUnusableError, index_of, surveyed
+from workers.backends.cuda.memory import DeviceMemory
 from workers.backends.cuda.support import SupportKernels, checksum, support_binary
 from workers.backends.cuda.tools.profiler import NcuProfiler
 from workers.backends.cuda.tools.sanitizer import CudaSanitizer
@@ -82,7 +83,8 @@ class CudaSession:
             users = f"; it is in use by {', '.join(found)}" if (found := nvml.strangers(device.uuid)) else ""
             raise CudaUnusableError(f"{device.model} ({device.uuid}) cannot be opened: {error}{users}") from None
         binary = support_binary(compiler, device.architecture, folder)
-        self._support = SupportKernels(self._cuda, self._stream, device, binary)
+        self._memory = DeviceMemory(self._cuda.runtime, self._stream.ptr)
+        self._support = SupportKernels(self._cuda, self._stream, self._memory, device, binary)
 
     def limit_memory(self, most_bytes: int) -> None:
         """Do nothing, because GPU kernels do not allocate memory."""
@@ -107,7 +109,7 @@ class CudaSession:
         return Kernel(module=module, functions=functions, steps=found, arguments=tuple(arguments))
 
     def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
-        return DeviceBuffers(arguments, inputs, self._cuda.runtime, self._support)
+        return DeviceBuffers(arguments, inputs, self._memory, self._support)
 
     def allocate_sets(
         self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int
@@ -152,7 +154,7 @@ class CudaSession:
         sent = np.random.default_rng(0).integers(0, 256, _SELF_TEST_BYTES, np.uint8)
         argument = Argument(name="bytes", role="input", dtype="uint8", shape=sent.shape)
         with cuda_errors():
-            buffer = GuardedBuffer(argument, self._cuda.runtime)
+            buffer = GuardedBuffer(argument, self._memory)
             buffer.write(sent)
         (found,), expected = self._support.checksums([(buffer.pointer, sent.nbytes)]), checksum(sent)
         return None if found == expected else f"a known-good kernel computed {found:#x} instead of {expected:#x}"

@@ -59,6 +59,7 @@ class GraphTimer:
     def sample(self) -> float:
         begin, end = self._events
         with cuda_errors():
+            self._stream.synchronize()  # in every sample, the launch of the graph then takes the same time
             begin.record(self._stream)
             self._replay()
             end.record(self._stream)

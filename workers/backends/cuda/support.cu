@@ -18,13 +18,22 @@ __device__ unsigned long long mix(unsigned long long x) {
     return x ^ (x >> 31);
 }
 
-// Adds a hash of each byte and its index to *sum. The order of the additions does not affect the result.
-extern "C" __global__ void checksum(const unsigned char* bytes, unsigned long long count, unsigned long long* sum) {
+struct Span {
+    const unsigned char* bytes;
+    unsigned long long size;
+};
+
+// Computes the checksum of each span: the sum of the hashes of each byte and its index. The order of the additions does
+// not affect the result. Block b works on span b % count, so there must be at least `count` blocks.
+extern "C" __global__ void checksums(const Span* spans, int count, unsigned long long* sums) {
+    const Span span = spans[blockIdx.x % count];
+    const unsigned long long blocks = (gridDim.x - 1 - blockIdx.x % count) / count + 1;
     unsigned long long mine = 0;
-    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
-    for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step)
-        mine += mix(i * 256 + bytes[i] + 1);
-    atomicAdd(sum, mine);
+    for (unsigned long long i = (blockIdx.x / count) * (unsigned long long)blockDim.x + threadIdx.x; i < span.size;
+         i += blocks * blockDim.x)
+        mine += mix(i * 256 + span.bytes[i] + 1);
+    for (int lanes = 16; lanes > 0; lanes /= 2) mine += __shfl_down_sync(~0u, mine, lanes);
+    if (threadIdx.x % 32 == 0) atomicAdd(sums + blockIdx.x % count, mine);
 }
 
 // Fills the shared memory of a block with NaN, so that a kernel that reads it before writing gives wrong results.

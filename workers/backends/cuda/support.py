@@ -15,11 +15,12 @@ from evo.device import Device
 from evo.family import Launch
 from evo.trial.outcome import CompileFailed
 from workers.backends import Timer
-from workers.backends.cuda.buffers import MOST_BUFFERS, DeviceReferences, GuardedBuffer, Span
+from workers.backends.cuda.buffers import DeviceReferences, GuardedBuffer, Span
 from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler
 from workers.backends.cuda.graph import GraphTimer
 from workers.backends.cuda.launch import BoundKernel, cuda_errors
 from workers.backends.cuda.machine.survey import CudaUnusableError
+from workers.backends.cuda.memory import DeviceMemory
 from workers.backends.distance import Distance
 from workers.build import Unit
 from workers.build.cache import Cache, cache_key
@@ -27,6 +28,9 @@ from workers.build.kernel import Argument
 
 _COPY_BYTES = 4 * 256 * 16
 """Number of bytes that a block of the kernel `copy` copies: four 16-byte words per thread."""
+
+_SPANS = 4096
+"""Maximum number of checksums that one launch computes."""
 
 _REFERENCES_SHARE = 8
 """The total size of kept references is at most the device's memory divided by this number."""
@@ -38,18 +42,20 @@ class SupportKernels:
     Args:
         cuda: CuPy's ``cuda``.
         stream: CuPy's stream on which the kernels run.
+        memory: operations on device memory, in the order of this stream.
         binary: cubin of `support.cu`.
     """
 
-    def __init__(self, cuda: Any, stream: Any, device: Device, binary: bytes) -> None:
-        self._cuda, self._stream = cuda, stream
+    def __init__(self, cuda: Any, stream: Any, memory: DeviceMemory, device: Device, binary: bytes) -> None:
+        self._cuda, self._stream, self._memory = cuda, stream, memory
         self._limits = {name: int(value) for name, value in device.limits.items()}
         with cuda_errors():
             self._module = cuda.function.Module()
             self._module.load(binary)
-            sums = Argument(name="sum", role="output", dtype="uint64", shape=(MOST_BUFFERS,))
-            self._counters = GuardedBuffer(sums, cuda.runtime)
-        self._references = DeviceReferences(cuda.runtime, (device.memory_bytes or 0) // _REFERENCES_SHARE)
+            counters = Argument(name="sum", role="output", dtype="uint64", shape=(_SPANS,))
+            spans = Argument(name="spans", role="input", dtype="uint64", shape=(_SPANS, 2))
+            self._counters, self._spans = (GuardedBuffer(each, memory) for each in (counters, spans))
+        self._references = DeviceReferences(memory, (device.memory_bytes or 0) // _REFERENCES_SHARE)
 
     def anchor(self) -> Timer:
         """Return a timer of the anchor: a kernel with a fixed amount of arithmetic on every multiprocessor."""
@@ -70,7 +76,7 @@ class SupportKernels:
         count = Argument(name="count", role="scalar", dtype="int64", value=size // 16)
         runtime = self._cuda.runtime
         with cuda_errors():
-            buffers = [[GuardedBuffer(each, runtime) for each in (source, target)] for _ in range(sets)]
+            buffers = [[GuardedBuffer(each, self._memory) for each in (source, target)] for _ in range(sets)]
         pairs = [{buffer.argument.name: buffer.pointer for buffer in pair} for pair in buffers]
         blocks = math.ceil(size / _COPY_BYTES)
         by_kernel = [self._bound("copy", blocks, source, target, count, **pair) for pair in pairs]
@@ -79,14 +85,19 @@ class SupportKernels:
         return [GraphTimer(self._cuda, self._stream, calls, keep=buffers) for calls in (by_kernel, by_driver)]
 
     def checksums(self, spans: Sequence[Span]) -> list[int]:
-        """Return one checksum per span of memory."""
-        self._clear()
-        for index, (pointer, size) in enumerate(spans):
-            data = Argument(name="bytes", role="input", dtype="uint8", shape=(size,))
-            count = Argument(name="count", role="scalar", dtype="int64", value=size)
-            pointers = {"bytes": pointer, "sum": self._counters.pointer + 8 * index}
-            self._bound("checksum", self._grid, data, count, self._counters.argument, **pointers)()
-        return [int(each) for each in self._counted()[: len(spans)]]
+        """Return one checksum per span of memory. Each launch computes up to `_SPANS` checksums."""
+        parts = (spans[start : start + _SPANS] for start in range(0, len(spans), _SPANS))
+        return [each for part in parts for each in self._checksums(part)]
+
+    def _checksums(self, spans: Sequence[Span]) -> list[int]:
+        count = Argument(name="count", role="scalar", dtype="int32", value=len(spans))
+        pointers = {"spans": self._spans.pointer, "sum": self._counters.pointer}
+        with cuda_errors():
+            self._memory.write(self._spans.pointer, np.array(spans, np.uint64))
+            self._counters.fill(0)
+        arguments = (self._spans.argument, count, self._counters.argument)
+        self._bound("checksums", max(self._grid, len(spans)), *arguments, **pointers)()
+        return [int(each) for each in self._counted(len(spans))]
 
     def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
         """See `Kernels.distance`."""
@@ -95,9 +106,10 @@ class SupportKernels:
         count = Argument(name="count", role="scalar", dtype="int64", value=elements)
         pointers = {"found": buffer.pointer, "reference": right.pointer, "sum": self._counters.pointer}
         arguments = (found, right.argument, count, self._counters.argument)
-        self._clear()
+        with cuda_errors():
+            self._counters.fill(0)
         self._bound(f"distance_{buffer.argument.dtype}", self._grid, *arguments, **pointers)()
-        counted = self._counted()
+        counted = self._counted(4)
         max_abs, squares = counted[2:4].view(np.float64).tolist()
         unwritten, not_finite = int(counted[0]), int(counted[1])
         return Distance(elements=elements, unwritten=unwritten, not_finite=not_finite, squares=squares, max_abs=max_abs)
@@ -127,18 +139,12 @@ class SupportKernels:
         """Number of blocks that occupy every multiprocessor."""
         return self._limits["sm_count"] * 8
 
-    def _clear(self) -> None:
-        self._counters.fill(0)
-        self._wait()
-
-    def _counted(self) -> NDArray[np.uint64]:
-        self._wait()
+    def _counted(self, count: int) -> NDArray[np.uint64]:
+        """Return the first `count` counters."""
+        found = np.empty(count, np.uint64)
         with cuda_errors():
-            return self._counters.read()
-
-    def _wait(self) -> None:
-        with cuda_errors():
-            self._cuda.runtime.deviceSynchronize()
+            self._memory.read(self._counters.pointer, found)
+        return found
 
     def _bound(self, entry: str, blocks: int, *arguments: Argument, threads: int = 256, **pointers: int) -> BoundKernel:
         launch = Launch(grid=(blocks, 1, 1), block=(threads, 1, 1))
@@ -158,7 +164,7 @@ def support_binary(compiler: NvrtcCompiler, architecture: str, folder: Path) -> 
     cache, key = Cache(folder), cache_key("support", compiler.version, architecture, source)
     if (kept := cache.get(key)) is not None:
         return kept
-    made = compiler.compile(Unit(source=source, architecture=architecture, entry="checksum"), timeout_s=60)
+    made = compiler.compile(Unit(source=source, architecture=architecture, entry="checksums"), timeout_s=60)
     if isinstance(made, CompileFailed):
         raise CudaUnusableError(f"kernel-evo's own kernels (support.cu) do not compile: {made.log}")
     cache.put(key, made.binary)
@@ -168,7 +174,7 @@ def support_binary(compiler: NvrtcCompiler, architecture: str, folder: Path) -> 
 def checksum(values: NDArray[np.uint8]) -> int:
     """Return the checksum of an array, computed on the host.
 
-    The kernel `checksum` in `support.cu` gives the same result.
+    The kernel `checksums` in `support.cu` gives the same result.
     """
     keys = np.arange(values.size, dtype=np.uint64) * np.uint64(256) + values + np.uint64(1)
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -34,7 +34,7 @@ def judge_long_runs(
     sets: Sequence[Buffers],
     contents: Contents,
     *,
-    look: Callable[[Buffers], None],
+    look: Callable[[Sequence[Buffers]], None],
     calls: int,
     rng: np.random.Generator,
     budget_s: float,
@@ -43,7 +43,7 @@ def judge_long_runs(
 
     Args:
         sets: two or more buffer sets that share no memory.
-        look: function that verifies the outputs in a buffer set.
+        look: function that verifies the outputs in buffer sets.
         calls: number of calls in a timed sample.
         budget_s: seconds after which no new run begins. The first `_LEAST_RUNS` runs always begin.
     """
@@ -56,7 +56,6 @@ def judge_long_runs(
         for each in chosen:
             each.rewrite(blank)
         session.visit_timer(candidate.kernel, chosen, math.ceil(most * _LEAST_SHARE ** rng.random())).sample()
-        for each in chosen:
-            look(each)
+        look(chosen)
         judged += len(chosen)
     return judged

@@ -35,26 +35,32 @@ class OutputCheck:
         inputs = len(self._goldens) + self._further
         return OutputChecks(judged=self._judged, wrong=self._wrong, first=self._first, inputs=inputs)
 
-    def look(self, outputs: Buffers) -> None:
-        """Check the outputs of the last call."""
-        content = self._contents.of(outputs)
-        if outputs.same_outputs(self._rights[content]):
-            self._count(None)
-            return
-        fault = self._fault(outputs, self._goldens[content])
-        if fault is None and self._deterministic:
-            fault = f"{self._where}: not deterministic, because the bits differ from the verified outputs. {ANY_ORDER}"
-        self._count(fault)
+    def look(self, sets: Sequence[Buffers]) -> None:
+        """Check the outputs of the last call on each of `sets`. The device compares all sets at once."""
+        held = [self._contents.of(each) for each in sets]
+        same: dict[Buffers, bool] = {}
+        for content in set(held):
+            own = [each for each, number in zip(sets, held, strict=True) if number == content]
+            same.update(zip(own, self._rights[content].same_outputs(own), strict=True))
+        for each, content in zip(sets, held, strict=True):
+            self._count(None if same[each] else self._difference(each, content))
 
     def look_and_change(self, outputs: Buffers) -> None:
         """Check the outputs of the last call, then change the inputs."""
-        self.look(outputs)
+        self.look([outputs])
         self._contents.change(outputs)
 
     def look_at(self, outputs: Buffers, golden: ExpectedOutput) -> None:
         """Compare the outputs of a call on newly drawn inputs with the reference."""
         self._further += 1
         self._count(self._fault(outputs, golden))
+
+    def _difference(self, outputs: Buffers, content: int) -> str | None:
+        """Return the fault of outputs whose bits differ from the verified outputs, or None if the bits may differ."""
+        fault = self._fault(outputs, self._goldens[content])
+        if fault is None and self._deterministic:
+            return f"{self._where}: not deterministic, because the bits differ from the verified outputs. {ANY_ORDER}"
+        return fault
 
     @property
     def _where(self) -> str:

@@ -66,7 +66,7 @@ def judge_mixed(
     sets: Sequence[Buffers],
     contents: Contents,
     *,
-    look: Callable[[Buffers], None],
+    look: Callable[[Sequence[Buffers]], None],
     calls: int,
     budget_s: float,
 ) -> None:
@@ -77,7 +77,7 @@ def judge_mixed(
 
     Args:
         turn: timer that calls the kernel once on each of `sets`.
-        look: function that verifies the outputs in a buffer set.
+        look: function that verifies the outputs in buffer sets.
         calls: number of calls after which the check ends.
         budget_s: seconds after which no new sample begins. At least `LEAST_MIXED_CALLS` calls are always made.
     """
@@ -87,8 +87,7 @@ def judge_mixed(
         for each in sets:
             each.rewrite(blank)
         turn.sample()
-        for each in sets:
-            look(each)
+        look(sets)
         made += len(sets)
 
 
@@ -101,7 +100,7 @@ class Filled:
         sources: buffer sets whose outputs and workspaces are copied to `sets`, one after another. When a sample begins,
             `sets` have the contents of the last source. The earlier sources are copied so that all kinds of samples
             access the same memory before they begin.
-        look: function that verifies the outputs in a set.
+        look: function that verifies the outputs in buffer sets.
         left: sets whose outputs are verified after each sample. If None, all sets are verified.
     """
 
@@ -110,7 +109,7 @@ class Filled:
         turn: Timer,
         sets: Sequence[Buffers],
         sources: Sequence[Buffers],
-        look: Callable[[Buffers], None],
+        look: Callable[[Sequence[Buffers]], None],
         *,
         left: Sequence[Buffers] | None = None,
     ) -> None:
@@ -124,8 +123,7 @@ class Filled:
         for each in self._sets[1:]:
             each.rewrite(self._sets[0])
         taken_us = self._turn.sample()
-        for each in self._left:
-            self._look(each)
+        self._look(self._left)
         return taken_us
 
 
@@ -134,7 +132,7 @@ def overwrite_check(
     sets: Sequence[Buffers],
     sources: Mapping[str, Buffers],
     *,
-    look: Callable[[Buffers], None],
+    look: Callable[[Sequence[Buffers]], None],
     moment: Moment,
     budget_s: float,
     undecided: Callable[[OverwriteCheck], bool],
@@ -146,7 +144,7 @@ def overwrite_check(
         turn: timer that calls the kernel once on each of `sets`.
         sources: the buffer sets ``answered`` and ``poisoned``. Their outputs and workspaces are copied to `sets` before
             a sample.
-        look: function that verifies the outputs of each set after each sample.
+        look: function that verifies the outputs of the sets after each sample.
         budget_s: seconds after which no new round begins. The first `LEAST_ROUNDS` rounds always begin. The limit is
             `PATIENCE` times as long while `undecided` returns True.
         undecided: function that returns True while the result is too imprecise to decide.

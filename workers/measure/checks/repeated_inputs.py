@@ -129,7 +129,7 @@ def repetition_of(
 
     def look(buffers: Buffers) -> None:
         contents.note(buffers, 0)
-        outputs.look(buffers)
+        outputs.look([buffers])
 
     chosen = sets[: number_of_sets(bench, sets[0].bytes_held, series_sets(timed.median_us))]
     elements = sum(array.size for array in known.values())

@@ -82,8 +82,8 @@ def judge_two_threads(
         except DeviceLostError as error:
             raise DeviceLostError(f"{error}, called by two threads concurrently{remedy}", killed=error.killed) from None
         for own, right, golden in zip(both, rights, goldens, strict=True):
-            for each in own:
-                if not each.same_outputs(right):
+            for each, same in zip(own, right.same_outputs(own), strict=True):
+                if not same:
                     _judge(each, golden, where, remedy)
             for each in (own[0], own[-1]):
                 if fault := each.damage():
