@@ -145,6 +145,30 @@ def test_cases_are_examined_separately_if_a_common_run_is_impossible(tools: Tool
 
 def test_total_buffer_size_of_a_common_sanitizer_run_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sanitized_cases, "TOGETHER_BYTES", 4 * (7 + 64))
+    monkeypatch.setattr(sanitized_cases, "CASE_BYTES", 4 * 20)
     kernels = {"large": kernel(100), "nominal": kernel(64), "tail": kernel(3), "odd": kernel(7)}
     order = ["tail", "nominal", "odd", "large"]
-    assert sanitized_cases.groups_of(order, kernels) == [["tail", "nominal"], ["odd"], ["large"]]
+    assert sanitized_cases.groups_of(order, kernels, 1) == [["large"], ["nominal", "odd"], ["tail"]]
+
+
+def test_concurrent_sanitizer_runs_get_cases_that_take_about_equally_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sanitized_cases, "CASE_BYTES", 4 * 20)
+    kernels = {"tail": kernel(3), "nominal": kernel(64), "odd": kernel(7), "peak": kernel(8)}
+    assert sanitized_cases.groups_of([*kernels], kernels, 2) == [["nominal"], ["tail", "odd", "peak"]]
+    assert sanitized_cases.groups_of([*kernels], kernels, 9) == [["nominal"], ["peak"], ["odd"], ["tail"]]
+
+
+def test_groups_of_sanitized_cases_are_examined_concurrently() -> None:
+    both = threading.Barrier(2)
+
+    class Meeting(Tools):
+        at_once = 2
+
+        def examine(self, subjects: Sequence[Subject], *, timeout_s: float) -> Sequence[Sanitized]:
+            both.wait(timeout=30.0)  # passes only if two groups are examined concurrently
+            return super().examine(subjects, timeout_s=timeout_s)
+
+    tools = Meeting()
+    (memcheck,) = sanitized(tools, KERNELS, subject, searched="nominal", limit_s=30.0)
+    assert (memcheck.findings, memcheck.cases) == ((), ("tail", "nominal", "odd"))
+    assert sorted(case for group in tools.calls for case in group) == ["nominal", "odd", "tail"]

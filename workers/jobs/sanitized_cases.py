@@ -1,7 +1,7 @@
 """Runs sanitizers on the correctness cases: first the smallest case, then the searched problem, then all others.
 
-If the sanitizer supports it, each tool examines many cases in one run. If a tool finds a fault, the cases are examined
-separately, so that the report names the case.
+If the sanitizer supports it, each tool examines many cases in one run, and several runs of a tool execute concurrently.
+If a tool finds a fault, the cases are examined separately, so that the report names the case.
 """
 
 import time
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from threading import Event
 from typing import TypeAlias
 
 from evo.trial.results import Sanitized
@@ -20,8 +21,11 @@ SubjectOf: TypeAlias = Callable[[str], AbstractContextManager[Subject]]
 files, and yields the `Subject` for a sanitizer."""
 
 TOGETHER_BYTES = 1 << 30
-"""Maximum total size in bytes of the buffers of the cases in one run. All their inputs are stored in files during the
-run."""
+"""Maximum total size in bytes of the buffers of the cases in concurrent runs, unless one case is larger. All their
+inputs are stored in files during the runs."""
+
+CASE_BYTES = 16 << 20
+"""Size in bytes of buffers that a tool examines in about the time in which it prepares the kernel of a case."""
 
 _TOGETHER_SHARE = 0.5
 """Fraction of the time limit that runs of several cases may use. The rest is left for separate runs."""
@@ -40,7 +44,8 @@ def sanitized(
     """
     cases, began_s = case_order(kernels, searched=searched), time.monotonic()
     if sanitizer.together:
-        found = _examined_together(sanitizer, subject, groups_of(cases, kernels), limit_s=_TOGETHER_SHARE * limit_s)
+        groups = groups_of(cases, kernels, sanitizer.at_once)
+        found = _examined_together(sanitizer, subject, groups, limit_s=_TOGETHER_SHARE * limit_s)
         if found is not None:
             return tuple(replace(each, cases=tuple(cases)) for each in found)
 
@@ -52,20 +57,21 @@ def sanitized(
     return examine_cases(cases, examine, limit_s=left_s, at_once=sanitizer.at_once)
 
 
-def groups_of(cases: Sequence[str], kernels: Mapping[str, KernelFile]) -> list[list[str]]:
-    """Divide the cases, in order, into groups. The buffers of a group have at most `TOGETHER_BYTES` bytes in total.
+def groups_of(cases: Sequence[str], kernels: Mapping[str, KernelFile], at_once: int) -> list[list[str]]:
+    """Divide the cases into groups that take about equally long, so that `at_once` groups can be examined concurrently.
 
-    A case with larger buffers forms its own group.
+    The buffers of `at_once` groups have at most `TOGETHER_BYTES` bytes in total. A case with larger buffers forms its
+    own group.
     """
-    groups: list[list[str]] = []
-    held = 0
-    for case in cases:
-        size = sum(each.bytes for each in kernels[case].arguments)
-        if not groups or held + size > TOGETHER_BYTES:
-            groups, held = [*groups, []], 0
-        groups[-1].append(case)
-        held += size
-    return groups
+    sizes = {case: sum(each.bytes for each in kernels[case].arguments) for case in cases}
+    groups: list[list[str]] = [[] for _ in range(min(at_once, len(cases)))]
+    for case in sorted(cases, key=lambda each: -sizes[each]):
+        group = min(groups, key=lambda each: sum(CASE_BYTES + sizes[other] for other in each))
+        if group and sum(map(sizes.__getitem__, [*group, case])) > TOGETHER_BYTES // at_once:
+            group = []
+            groups.append(group)
+        group.append(case)
+    return [sorted(group, key=cases.index) for group in groups]
 
 
 def _examined_together(
@@ -75,16 +81,20 @@ def _examined_together(
 
     Return one result per tool if every tool ran on all cases and found no fault. Otherwise return None.
     """
-    end_s = time.monotonic() + limit_s
-    found: Sequence[Sanitized] = ()
-    for group in groups:
+    end_s, failed = time.monotonic() + limit_s, Event()
+
+    def examine(group: Sequence[str]) -> Sequence[Sanitized]:
         with ExitStack() as files:
             subjects = [files.enter_context(subject(case)) for case in group]
             left_s = end_s - time.monotonic()
-            found = sanitizer.examine(subjects, timeout_s=left_s) if left_s > 0 else ()
+            found = sanitizer.examine(subjects, timeout_s=left_s) if left_s > 0 and not failed.is_set() else ()
         if not found or any(each.findings or each.skipped is not None for each in found):
-            return None
-    return found
+            failed.set()
+        return found
+
+    with ThreadPoolExecutor(sanitizer.at_once) as pool:
+        found = list(pool.map(examine, groups))
+    return None if failed.is_set() else found[0]
 
 
 def case_order(kernels: Mapping[str, KernelFile], *, searched: str) -> list[str]:
