@@ -1,10 +1,14 @@
 """Tolerances that no wrong output could exceed are refused, with the field and a remedy."""
 
+import re
+
+import numpy as np
 import pytest
 
 from evo.device import Device
 from evo.errors import InvalidInput
 from evo.family import DTYPES, Family
+from templates.registry import find
 from tests.unit.family_document import CPU, document
 
 
@@ -58,3 +62,14 @@ def test_output_of_every_dtype_may_be_declared(dtype: str) -> None:
     declared = Family.from_document(made)
     (operand,) = [each for each in declared.operands(declared.problem("", "cpu")) if each.role == "output"]
     assert operand.dtype == dtype
+
+
+def test_softmax_tolerance_permits_the_largest_error_of_its_exp2_polynomial() -> None:
+    """An element and the total of its row may have errors of opposite sign."""
+    softmax = find("softmax").family
+    (degree,) = (each for each in softmax.implementation("cpu").tunables if each.name == "EXP_DEGREE")
+    (stated,) = re.findall(r"relative error (\S+) or", degree.help)
+    (out,) = (each for each in softmax.operands(softmax.problem("rows=256,cols=512", "cpu")) if each.name == "out")
+    assert out.tolerance is not None and out.tolerance.max_abs_ratio is not None
+    assert 2 * float(stated) < out.tolerance.max_abs_ratio * np.finfo(np.float32).eps
+    assert 2 * float(stated) < out.tolerance.rel_l2
