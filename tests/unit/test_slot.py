@@ -590,6 +590,39 @@ def test_slot_claims_its_next_jobs_while_it_measures(tmp_path: Path, monkeypatch
     assert asked[1] == asked[2] == 0.0
 
 
+def test_slot_builds_new_jobs_while_it_waits_for_an_earlier_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The build of the second job ends only after the build of the third job has begun."""
+    monkeypatch.setattr("workers.daemon.pipeline.core_numbers", lambda: list(range(8)))
+    monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
+    scene, third = SlotSetup(tmp_path, monkeypatch), threading.Event()
+    begun: list[Job] = []
+    given = iter([[evaluation(0), evaluation(1)], [], [evaluation(2)]])
+    build = scene.performer.prepare
+
+    def prepare(work: Assignment, job: Job) -> Preparation:
+        begun.append(job)
+        place = len(begun)
+        if place == 2:
+            assert third.wait(60)
+        elif place == 3:
+            third.set()
+        return build(work, job)
+
+    def lease(*_: object, wait_s: float, **__: object) -> Leases:
+        leases = next(given, [])
+        if not leases and wait_s > 0:
+            scene.stopping.set()
+        return Leases(leases=tuple(leases))
+
+    monkeypatch.setattr(scene.performer, "prepare", prepare)
+    monkeypatch.setattr(scene.service, "lease", lease)
+    scene.play()
+    assert sorted(scene.service.reports) == [0, 1, 2]
+    assert not scene.service.released
+
+
 def test_idle_slot_claims_few_jobs_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Proposing many trials of a new search takes long, and the first candidate should not wait for all proposals."""
     monkeypatch.setattr("workers.daemon.pipeline.core_numbers", lambda: list(range(8)))

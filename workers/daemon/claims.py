@@ -145,6 +145,12 @@ class Claims:
         asked, self._asked = self._asked, None
         return self._assigned(asked.result().leases)
 
+    @property
+    def arrived(self) -> bool:
+        """True if `collect` would return jobs at once."""
+        asked = self._asked
+        return asked is not None and asked.done() and not asked.exception() and bool(asked.result().leases)
+
     def close(self) -> None:
         """Request no more jobs. Leases that are granted during this call are given back when the worker deregisters."""
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -27,8 +27,8 @@ requests would be larger, and the first job of a request would be delayed until 
 MOST_JOBS = 64
 """Maximum number of jobs of a slot. It equals the maximum of one request."""
 
-_LOOK_S = 0.25
-"""Seconds between two checks whether a build is still needed."""
+_LOOK_S = 0.1
+"""Seconds between two checks whether waiting for a build was interrupted."""
 
 LEAST_JOBS = 4
 ENOUGH = 6
@@ -129,19 +129,20 @@ class Pipeline:
             )
         self._started(self._eligible() if self._batches else self._queue)
 
-    def next(self, stopped: Callable[[], bool] = lambda: False) -> Pending | None:
+    def next(self, interrupted: Callable[[], bool] = lambda: False) -> Pending | None:
         """Wait until a job is built (in batches: until all are). Remove a built job from the pipeline, and return it.
 
-        The pipeline must not be empty. Return None as soon as `stopped` returns True.
+        The pipeline must not be empty. Return None soon after `interrupted` returns True.
         """
         eligible = self._eligible()
         futures = self._started(eligible)
-        self._adjust(sum(future.done() for future in futures))
+        built = sum(future.done() for future in futures)
         enough = len(futures) if self._batches else 1
         until = ALL_COMPLETED if self._batches else FIRST_COMPLETED
         while len(wait(futures, timeout=_LOOK_S, return_when=until).done) < enough:
-            if stopped():
+            if interrupted():
                 return None
+        self._adjust(built)
         ready = next(pending for pending in eligible if pending.building.done())
         self._queue.remove(ready)
         if isinstance(ready.lease.job, Evaluate):

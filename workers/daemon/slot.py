@@ -155,8 +155,12 @@ class Slot:
         elif not self._pipeline:
             self._context.stopping.wait(PAUSE_S)
             self._meter.take()
-        if self._pipeline and (pending := self._pipeline.next(self._context.stopping.is_set)) is not None:
+        if self._pipeline and (pending := self._pipeline.next(self._has_news)) is not None:
             self._finish(pending)
+
+    def _has_news(self) -> bool:
+        """Return True if the slot must stop, or if new jobs have arrived, whose builds can start now."""
+        return self._context.stopping.is_set() or self._claims.arrived
 
     def _ask(self) -> None:
         """Request jobs from the service, and add them to the pipeline.
