@@ -113,6 +113,23 @@ def test_outbox_sends_results_in_batches_with_each_artefact_once(tmp_path: Path)
     assert (list(tmp_path.iterdir()), outbox.waiting) == ([], [])
 
 
+def test_outbox_waits_for_the_delivery_of_results_up_to_a_time_limit(tmp_path: Path) -> None:
+    service = Service()
+    outbox = outbox_to(service, tmp_path)
+    outbox.wait(60)  # returns at once, because no result waits
+    service.error = AWAY
+    outbox.post(result(1))
+    assert not outbox.flush()
+    outbox.wait(0.01)
+    assert outbox.waiting == [1]
+    service.error = None
+    delivery = threading.Timer(0.05, outbox.flush)
+    delivery.start()
+    outbox.wait(60)
+    assert outbox.waiting == [] and service.reports == [1]
+    delivery.join()
+
+
 def test_outbox_uploads_artefacts_beyond_the_request_limit_separately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,11 @@ from workers.delivery.outbox import Outbox
 POLL_S = 2.0
 """Maximum seconds that the service holds a request while it has no jobs. An idle slot may need this time to stop."""
 
+DELIVERY_S = 0.3
+"""Maximum seconds that a background request waits until earlier results were delivered. The service limits the number
+of pending trials, and its proposals use all results that it has received.
+"""
+
 UNABLE_S = 30.0
 """After a search's family could not be loaded, no jobs of the search are requested for this many seconds. A user may
 install the family in the meantime."""
@@ -133,7 +138,7 @@ class Claims:
     def ask_ahead(self, count: int) -> None:
         """Request jobs in the background, unless such a request is pending. `collect` returns the jobs."""
         if self._asked is None:
-            self._asked = self._pool.submit(self._request, count, 0.0)
+            self._asked = self._pool.submit(self._request_later, count)
 
     def collect(self, *, wait: bool) -> list[tuple[Lease, Assignment]]:
         """Return the jobs that `ask_ahead` requested, or an empty list if they have not arrived yet.
@@ -154,6 +159,10 @@ class Claims:
     def close(self) -> None:
         """Request no more jobs. Leases that are granted during this call are given back when the worker deregisters."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _request_later(self, count: int) -> Leases:
+        self._context.outbox.wait(DELIVERY_S)
+        return self._request(count, 0.0)
 
     def _request(self, count: int, wait_s: float) -> Leases:
         context = self._context

@@ -60,6 +60,7 @@ class Outbox:
         self._refusals: LruCache[tuple[int, str], list[str]] = LruCache(MOST_FOLLOWED)
         self._stored: set[str] = set()
         self._lock = threading.Lock()
+        self._forgotten = threading.Condition(self._lock)
         self._delivering = threading.Lock()
         self._due = threading.Event()
         self._closing = threading.Event()
@@ -97,6 +98,11 @@ class Outbox:
         with self._lock:
             self._waiting[result.key] = result
         self._due.set()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until all results were delivered, at most `timeout_s` seconds."""
+        with self._forgotten:
+            self._forgotten.wait_for(lambda: not self._waiting, timeout_s)
 
     def flush(self) -> bool:
         """Deliver the waiting results, oldest first. Return True if all results were delivered.
@@ -263,8 +269,9 @@ class Outbox:
 
     def _forget(self, result: PendingResult) -> None:
         self._tries.pop(result.key, None)
-        with self._lock:
+        with self._forgotten:
             self._waiting.pop(result.key, None)
+            self._forgotten.notify_all()
 
 
 def _without(result: PendingResult, digest: str) -> PendingResult:
