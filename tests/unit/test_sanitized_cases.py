@@ -12,7 +12,7 @@ from workers.backends.tools import Subject
 from workers.build import Unit
 from workers.build.kernel import Argument, KernelFile
 from workers.jobs import sanitized_cases
-from workers.jobs.sanitized_cases import case_order, examine_cases, sanitized
+from workers.jobs.sanitized_cases import case_order, examine_groups, sanitized
 
 
 def kernel(elements: int) -> KernelFile:
@@ -31,11 +31,11 @@ def test_sanitizers_run_the_smallest_case_first_and_the_searched_problem_second(
 def test_every_sanitized_case_gets_the_remaining_time() -> None:
     limits: list[float] = []
 
-    def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
+    def examine(group: Sequence[str], limit_s: float) -> Sequence[Sanitized]:
         limits.append(limit_s)
         return [Sanitized(tool="address"), Sanitized(tool="thread", skipped="one thread")]
 
-    address, thread = examine_cases(["tail", "nominal"], examine, limit_s=30.0)
+    address, thread = examine_groups([["tail"], ["nominal"]], examine, limit_s=30.0)
     assert (address.cases, address.left_out) == (("tail", "nominal"), ())
     assert thread == Sanitized(tool="thread", skipped="one thread")
     assert 0.0 < limits[1] <= limits[0] <= 30.0
@@ -45,52 +45,52 @@ def test_every_sanitized_case_gets_the_remaining_time() -> None:
 def test_sanitizer_finding_names_its_case_and_ends_the_check(faulty: str) -> None:
     seen: list[str] = []
 
-    def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
-        seen.append(case)
-        return [Sanitized(tool="address", findings=("overflow",) * (case == faulty))]
+    def examine(group: Sequence[str], limit_s: float) -> Sequence[Sanitized]:
+        seen.extend(group)
+        return [Sanitized(tool="address", findings=("overflow",) * (group == [faulty]))]
 
-    (address,) = examine_cases(["tail", "nominal", "odd"], examine, limit_s=30.0)
+    (address,) = examine_groups([["tail"], ["nominal"], ["odd"]], examine, limit_s=30.0)
     assert address.findings == (f"case {faulty}: overflow",)
     assert seen[-1] == faulty
     assert address.left_out == ()
 
 
 def test_sanitizer_report_lists_cases_omitted_for_lack_of_time() -> None:
-    def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
+    def examine(group: Sequence[str], limit_s: float) -> Sequence[Sanitized]:
         return [Sanitized(tool="address")]
 
-    (address,) = examine_cases(["tail", "nominal", "odd"], examine, limit_s=0.0)
+    (address,) = examine_groups([["tail"], ["nominal"], ["odd"]], examine, limit_s=0.0)
     assert (address.cases, address.left_out) == (("tail",), ("nominal", "odd"))
 
 
 def test_case_that_a_sanitizer_did_not_finish_is_listed_as_omitted() -> None:
-    def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
-        return [Sanitized(tool="address", skipped="it did not end within 1 s" if case == "nominal" else None)]
+    def examine(group: Sequence[str], limit_s: float) -> Sequence[Sanitized]:
+        return [Sanitized(tool="address", skipped="it did not end within 1 s" if group == ["nominal"] else None)]
 
-    (address,) = examine_cases(["tail", "nominal"], examine, limit_s=30.0)
+    (address,) = examine_groups([["tail"], ["nominal"]], examine, limit_s=30.0)
     assert (address.skipped, address.cases, address.left_out) == (None, ("tail",), ("nominal",))
 
 
 def test_sanitized_cases_run_concurrently_and_are_reported_in_order() -> None:
     both = threading.Barrier(2)
 
-    def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
+    def examine(group: Sequence[str], limit_s: float) -> Sequence[Sanitized]:
         both.wait(timeout=30.0)  # passes only if two cases are examined concurrently
-        return [Sanitized(tool="address", findings=("overflow",) * (case == "odd"))]
+        return [Sanitized(tool="address", findings=("overflow",) * (group == ["odd"]))]
 
-    (address,) = examine_cases(["tail", "odd"], examine, limit_s=30.0, at_once=2)
+    (address,) = examine_groups([["tail"], ["odd"]], examine, limit_s=30.0, at_once=2)
     assert (address.findings, address.cases) == (("case odd: overflow",), ("tail", "odd"))
 
 
 def test_no_sanitized_case_begins_after_an_exception() -> None:
     seen: list[str] = []
 
-    def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
-        seen.append(case)
+    def examine(group: Sequence[str], limit_s: float) -> Sequence[Sanitized]:
+        seen.extend(group)
         raise RuntimeError("interrupted")
 
     with pytest.raises(RuntimeError, match="interrupted"):
-        examine_cases(["tail", "nominal", "odd"], examine, limit_s=30.0)
+        examine_groups([["tail"], ["nominal"], ["odd"]], examine, limit_s=30.0)
     assert seen == ["tail"]
 
 
@@ -136,6 +136,30 @@ def test_fault_in_a_common_sanitizer_run_is_located_by_separate_runs() -> None:
     assert tools.calls == [["tail", "nominal", "odd"], ["tail"], ["nominal"]]
 
 
+def test_only_the_cases_of_a_group_with_a_fault_are_examined_again() -> None:
+    seen: list[list[str]] = []
+
+    def examine(group: Sequence[str], limit_s: float) -> Sequence[Sanitized]:
+        seen.append([*group])
+        return [Sanitized(tool="memcheck", findings=("overflow",) * ("odd" in group))]
+
+    (memcheck,) = examine_groups([["nominal"], ["tail", "odd"], ["large", "small"]], examine, limit_s=30.0)
+    assert (memcheck.findings, memcheck.left_out) == (("case odd: overflow",), ())
+    assert seen == [["nominal"], ["tail", "odd"], ["large", "small"], ["tail"], ["odd"]]
+    assert memcheck.cases == ("nominal", "tail", "odd", "large", "small")
+
+
+def test_group_of_one_case_may_use_the_whole_time() -> None:
+    limits: list[float] = []
+
+    def examine(group: Sequence[str], limit_s: float) -> Sequence[Sanitized]:
+        limits.append(limit_s)
+        return [Sanitized(tool="racecheck")]
+
+    examine_groups([["nominal"], ["tail", "odd"]], examine, limit_s=30.0)
+    assert limits[0] > 29.0 and 14.0 < limits[1] <= 15.0
+
+
 @pytest.mark.parametrize("tools", [Tools(most=1), Tools(together=False)])
 def test_cases_are_examined_separately_if_a_common_run_is_impossible(tools: Tools) -> None:
     (memcheck,) = sanitized(tools, KERNELS, subject, searched="nominal", limit_s=30.0)
@@ -170,5 +194,5 @@ def test_groups_of_sanitized_cases_are_examined_concurrently() -> None:
 
     tools = Meeting()
     (memcheck,) = sanitized(tools, KERNELS, subject, searched="nominal", limit_s=30.0)
-    assert (memcheck.findings, memcheck.cases) == ((), ("tail", "nominal", "odd"))
+    assert (memcheck.findings, sorted(memcheck.cases)) == ((), ["nominal", "odd", "tail"])
     assert sorted(case for group in tools.calls for case in group) == ["nominal", "odd", "tail"]
