@@ -39,7 +39,10 @@ CLEAN = (RECORDED / "memcheck-none.log").read_text()
             ),
         ),
         ("memcheck-illegal", ("Invalid __global__ write of size 4 bytes at faulty+0x210",)),
-        ("racecheck-race", ("Error: Race reported between Read access at faulty+0x1c0",)),
+        (
+            "racecheck-race",
+            ("Error: Race reported between Read access at faulty+0x1c0 and Write access at faulty+0x220",),
+        ),
         (
             "initcheck-uninitialised_workspace",
             ("Uninitialized __global__ memory read of size 4 bytes at faulty+0x1c0",),

@@ -27,6 +27,7 @@ _HARMLESS = re.compile(
     r"COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY|LEAK SUMMARY|Target application returned an error|"
     r"Saved host backtrace|Host Frame|No attachable process|Warning: .*not supported|$"
 )
+_HAZARDS = re.compile(r" \[\d+ hazards?\]$")
 _OWN_FAULT = re.compile(
     r"(Error: (?:Device not supported|Target application terminated before|.*[Ii]nternal|.*not supported).*"
     r"|Internal Sanitizer Error.*|Error: No attachable process.*)"
@@ -87,9 +88,12 @@ def read(tool: str, log: str) -> Sanitized:
 
 
 def _findings(texts: Sequence[str]) -> Iterator[str]:
-    """Yield the findings with their locations. A finding is not indented, and its location is on the next line."""
+    """Yield the findings with their locations. A finding is not indented, and its location is on the next line.
+
+    The next lines of a race are the other accesses, of which the first is yielded. Their number depends on the timing.
+    """
     for index, text in enumerate(texts):
         if text.startswith(" ") or _HARMLESS.match(text):
             continue
         following = texts[index + 1].strip() if index + 1 < len(texts) else ""
-        yield f"{text} {following}" if following.startswith("at ") else text
+        yield f"{text} {_HAZARDS.sub('', following)}" if following.startswith(("at ", "and ")) else text
