@@ -37,7 +37,8 @@ def test_simulated_tensor_map_copy_swizzles_and_zero_pads_data_and_reports_fault
     entry = 'extern "C" const char* run(void** a, const u32* g, const u32* b, int n, u32 d, bool e) {'
     parts += [BOX, entry + " return simt::run([] { simt::call(copy); }, a, g, b, n, 1, d, e); }"]
     (tmp_path / "box.cpp").write_text("\n".join(parts))
-    command = ["g++", "-std=c++17", "-w", "-shared", "-fPIC", "-o", f"{tmp_path}/box.so", f"{tmp_path}/box.cpp"]
+    command = ["g++", "-std=c++17", "-w", "-shared", "-fPIC", f"-I{HERE / 'include'}"]
+    command += ["-o", f"{tmp_path}/box.so", f"{tmp_path}/box.cpp"]
     subprocess.run(command, check=True, timeout=120)
     run = ctypes.CDLL(f"{tmp_path}/box.so").run
     run.restype = ctypes.c_char_p

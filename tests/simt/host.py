@@ -58,6 +58,10 @@ SLOW_PASSES += " guess-branch-probability ipa-pure-const ipa-reference ipa-profi
 FLAGS = ("-std=c++17", "-O1", *(f"-fno-{each}" for each in SLOW_PASSES.split()), "-w", "-fPIC", "-U_FORTIFY_SOURCE")
 """Compiler flags. `ptx.cuh` undefines _FORTIFY_SOURCE too, but after the precompiled headers, which need this flag."""
 
+CHECKED = ("-DCHECK_ORDER", "-fsanitize=thread", "-fno-threadsafe-statics")
+"""Flags of a kernel whose accesses to shared memory are checked. The linker must not get them: `ptx.cuh` defines the
+functions that the compiler calls for every access, instead of the library of ThreadSanitizer."""
+
 STANDARD = re.compile(r"^#include <[\w.]+>$", re.MULTILINE)
 
 
@@ -122,8 +126,14 @@ def _run(function: Any, launch: Launch, addresses: Mapping[str, int], *, order: 
     assert not fault, fault.decode()
 
 
-def build(package: Package, config: Config, problem: Problem, device: Device) -> HostKernel:
+def build(
+    package: Package, config: Config, problem: Problem, device: Device, *, check_order: bool = False
+) -> HostKernel:
     """Compile one config with g++. A process compiles equal sources once.
+
+    Args:
+        check_order: whether accesses to shared memory that no barrier orders are faults (`include/order.cuh`). Such a
+            kernel runs ten to fifteen times as long.
 
     Raises:
         AssertionError: the source does not compile. The message is the output of the compiler.
@@ -139,7 +149,7 @@ def build(package: Package, config: Config, problem: Problem, device: Device) ->
     launched = ENTRY.replace("CLUSTER_SIZE", cluster[1] if cluster else "1")
     for name, entry in zip(names, implementation.entries, strict=True):
         text += launched.replace("NAME", name).replace("ENTRY", entry)
-    library = _library(text)
+    library = _library(text, CHECKED if check_order else ())
     functions = tuple(library[name] for name in names)
     for function in functions:
         function.restype = ctypes.c_char_p
@@ -148,16 +158,17 @@ def build(package: Package, config: Config, problem: Problem, device: Device) ->
 
 
 @cache
-def _library(text: str) -> ctypes.CDLL:
+def _library(text: str, flags: tuple[str, ...]) -> ctypes.CDLL:
     """Compile and load a source. The files are deleted once the library is loaded."""
-    key = cache_key(_tools(), text)
+    key = cache_key(_tools(), *flags, text)
     with tempfile.TemporaryDirectory(prefix="kernel-evo-host-") as folder:
-        source, made = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
+        source, unlinked, made = (Path(folder) / f"kernel.{suffix}" for suffix in ("cpp", "o", "so"))
         if (kept := BUILT.get(key)) is not None:
             made.write_bytes(kept)
         else:
             source.write_text(text, encoding="utf-8")
-            _compile(f"-I{HERE / 'include'}", "-include", _standard_headers(), "-shared", "-o", made, source)
+            _compile(*flags, f"-I{HERE / 'include'}", "-include", _standard_headers(), "-c", "-o", unlinked, source)
+            _compile("-shared", "-o", made, unlinked)
             BUILT.put(key, made.read_bytes())
         return ctypes.CDLL(str(made))
 

@@ -22,6 +22,8 @@
 #include <utility>
 #include <vector>
 
+#include "order.cuh"
+
 #define __device__
 #define __host__
 #define __global__
@@ -70,12 +72,13 @@ struct Fiber {
     u32 was;
     std::vector<Copy> open_group;
     std::deque<std::vector<Copy>> groups;
+    std::deque<u32> copied;  // number of copies up to the end of each group
     static constexpr int STACK_BYTES = 256 << 10;
 };
 
-struct Meeting { u32 past = 0; int present = 0; void* given[32]; };
+struct Meeting { u32 past = 0; int present = 0; void* given[32]; Clock arrived, met; };
 
-struct Barrier { u32 past = 0, expected = 0, pending = 0, waiting = 0; long long bytes = 0; };
+struct Barrier { u32 past = 0, expected = 0, pending = 0, waiting = 0; long long bytes = 0; Clock arrived, met; };
 
 std::vector<Fiber> fibers;
 jmp_buf scheduler;
@@ -110,6 +113,7 @@ template <class Act>
 void gather(Meeting& meeting, int size, int place, void* mine, Act act) {
     if (place < 32) meeting.given[place] = mine;
     if (++meeting.present < size) return pause(meeting.past, meeting.past);
+    const OnBehalf of_all;
     act(meeting.given);
     meeting.present = 0;
     ++meeting.past;
@@ -126,7 +130,15 @@ void warp(Mine& mine, Act act) {
     });
 }
 
+// Like gather(). The accesses of all threads before the meeting precede their accesses after it.
+inline void meet_in_order(Meeting& meeting, int size, int place = 32) {
+    order_of_accesses.release(current, meeting.arrived);
+    gather(meeting, size, place, nullptr, [&](void**) { meeting.met = meeting.arrived; });
+    order_of_accesses.acquire(current, meeting.met);
+}
+
 inline void carry_out(const std::vector<Copy>& copies) {
+    const OnBehalf of_copies;
     for (const Copy& copy : copies)
         copy.inside ? std::memcpy(copy.to, copy.from, copy.bytes) : std::memset(copy.to, 0, copy.bytes);
 }
@@ -224,6 +236,7 @@ inline bool advance(int warp) {
 struct Parked {
     std::vector<Fiber> fibers;
     std::vector<unsigned char> memory;
+    Order order_of_accesses;
     Meeting warps[32], places[16];
     decltype(simt::barriers) barriers;
     decltype(simt::deliveries) deliveries;
@@ -234,12 +247,18 @@ std::vector<Parked> parked;                              // blocks of one cluste
 std::vector<std::vector<unsigned char>> cluster_memory;  // memory of each block at the last synchronisation
 u32 cluster_meetings, cluster_size, rank;
 
+// Offset at which `order_of_accesses` continues with arrays that the source declares (cuda.cuh).
+inline u32 declared_from() { return (shared_bytes + 15) / 16 * 16; }
+
 inline void start_block() {
     std::memset(memory, 0xff, sizeof memory);
     if (__stop_simt_shared) std::memset(__start_simt_shared, 0xff, __stop_simt_shared - __start_simt_shared);
     barriers.clear();
     read_by_threads.clear();
     deliveries.clear();
+    order_of_accesses.begin(fibers.size(), declared_from() + (__stop_simt_shared - __start_simt_shared));
+    for (Meeting* const all : {warps, places})
+        for (int i = 0; i < (all == warps ? 32 : 16); ++i) all[i].arrived.clear(), all[i].met.clear();
     for (Fiber& fiber : fibers) {
         getcontext(&fiber.start);
         fiber.start.uc_stack.ss_sp = fiber.stack.get();
@@ -264,6 +283,7 @@ inline void end_block() {
         if (!fiber.open_group.empty()) fault("ends with copies that were not committed to a group", blockIdx.x);
         fiber.open_group.clear();
         fiber.groups.clear();
+        fiber.copied.clear();
     }
     for (int i = 0; i < 4096; ++i)
         if (memory[shared_bytes + i] != 0xff) fault("writes behind the requested shared memory", i);
@@ -295,6 +315,7 @@ inline bool waits(const std::vector<Fiber>& threads) {
 
 inline void exchange(Parked& block) {
     std::swap(fibers, block.fibers);
+    std::swap(order_of_accesses, block.order_of_accesses);
     std::swap_ranges(warps, warps + 32, block.warps);
     std::swap_ranges(places, places + 16, block.places);
     std::swap(barriers, block.barriers);
@@ -405,27 +426,24 @@ inline const char* run(void (*kernel)(), void** arguments, const u32* grid, cons
 // --- CUDA C++ built-ins ------------------------------------------------------------------------------------------
 
 template <int THREADS, int PLACE = 1>
-void meet() { simt::gather(simt::places[PLACE], THREADS, 32, nullptr, [](void**) {}); }
+void meet() { simt::meet_in_order(simt::places[PLACE], THREADS); }
 
 template <int THREADS>
-void meet_at(int place) { simt::gather(simt::places[place], THREADS, 32, nullptr, [](void**) {}); }
+void meet_at(int place) { simt::meet_in_order(simt::places[place], THREADS); }
 
 template <int THREADS>
 void arrive_at(int place) {
     simt::Meeting& meeting = simt::places[place];
+    simt::order_of_accesses.release(simt::current, meeting.arrived);
     if (++meeting.present < THREADS) return;
+    meeting.met = meeting.arrived;
     meeting.present = 0;
     ++meeting.past;
 }
 
-inline void __syncthreads() {
-    simt::gather(simt::places[0], int(simt::fibers.size()), 32, nullptr, [](void**) {});
-}
+inline void __syncthreads() { simt::meet_in_order(simt::places[0], int(simt::fibers.size())); }
 
-inline void __syncwarp() {
-    int nothing = 0;
-    simt::warp(nothing, [](int**) {});
-}
+inline void __syncwarp() { simt::meet_in_order(simt::warps[simt::current / 32], 32, simt::lane()); }
 
 inline float __shfl_xor_sync(u32, float x, int mask) {
     struct Mine { float given, got; int from; } mine{x, 0, simt::lane() ^ mask};
@@ -450,7 +468,10 @@ inline bool __any_sync(u32, bool x) {
 }
 
 template <class Number>
-Number atomicAdd(Number* number, Number more) { return std::exchange(*number, *number + more); }
+Number atomicAdd(Number* number, Number more) {
+    const simt::OnBehalf of_memory;  // atomic accesses need no order
+    return std::exchange(*number, *number + more);
+}
 inline void __threadfence() {}
 inline float __fdividef(float a, float b) { return a / b; }
 
@@ -468,6 +489,7 @@ inline void load_matrices(u32 (&r)[4], u32 address, bool transposed) {
             for (int row = 0; row < 8; ++row) {
                 const u32 address = all[matrix * 8 + row]->address;
                 std::memcpy(rows[row], at(address, 16, 16), 16);
+                order_of_accesses.read(current / 32 * 32 + matrix * 8 + row, address, 16);
                 read_by_threads.resize(std::max<std::size_t>(read_by_threads.size(), address / 16 + 1));
                 read_by_threads[address / 16] = true;
             }
@@ -489,6 +511,7 @@ inline void stmatrix(u32 address, u32 a, u32 b, u32 c, u32 d) {
     struct Mine { u32 address, r[4]; };
     Mine mine{address, a, b, c, d};
     simt::warp(mine, [](Mine** all) {
+        for (int i = 0; i < 32; ++i) simt::order_of_accesses.write(simt::current / 32 * 32 + i, all[i]->address, 16);
         for (int matrix = 0; matrix < 4; ++matrix)
             for (int i = 0; i < 32; ++i) {
                 char* const row = static_cast<char*>(simt::at(all[matrix * 8 + i / 4]->address, 16, 16));
@@ -642,6 +665,7 @@ void copy_async(u32 shared, const void* global, bool inside) {
     if (reinterpret_cast<std::size_t>(global) % BYTES) simt::fault("misaligned global memory address", BYTES);
     const simt::Copy copy{simt::at(shared, BYTES, BYTES), global, BYTES, inside};
     auto& group = simt::fibers[simt::current].open_group;
+    simt::order_of_accesses.write(simt::current, shared, BYTES, simt::Agent::copies);
     group.push_back(copy);
     if (simt::eager) simt::carry_out(group), group.pop_back();
 }
@@ -649,20 +673,35 @@ void copy_async(u32 shared, const void* global, bool inside) {
 inline void commit_copies() {
     simt::Fiber& fiber = simt::fibers[simt::current];
     fiber.groups.push_back(std::move(fiber.open_group));
+    fiber.copied.push_back(simt::order_of_accesses.copies(simt::current));
     fiber.open_group.clear();
 }
 
 template <int PENDING>
 void await_copies() {
-    auto& groups = simt::fibers[simt::current].groups;
-    for (; groups.size() > PENDING; groups.pop_front()) simt::carry_out(groups.front());
+    simt::Fiber& fiber = simt::fibers[simt::current];
+    for (; fiber.groups.size() > PENDING; fiber.groups.pop_front(), fiber.copied.pop_front()) {
+        simt::carry_out(fiber.groups.front());
+        simt::order_of_accesses.await_copies(simt::current, fiber.copied.front());
+    }
 }
 
+namespace simt {
+
+inline void carry_out_all() {
+    Fiber& fiber = fibers[current];
+    for (const std::vector<Copy>& group : fiber.groups) carry_out(group);
+    carry_out(fiber.open_group);
+    fiber.groups.clear();
+    fiber.copied.clear();
+    fiber.open_group.clear();
+}
+
+}  // namespace simt
+
 inline void await_all_copies() {
-    await_copies<0>();
-    auto& group = simt::fibers[simt::current].open_group;
-    simt::carry_out(group);
-    group.clear();
+    simt::carry_out_all();
+    simt::order_of_accesses.await_copies(simt::current, simt::order_of_accesses.copies(simt::current));
 }
 
 // --- barriers ---------------------------------------------------------------------------------------------------
@@ -684,6 +723,7 @@ inline Barrier& barrier_of(u32 block, u32 barrier) {
 inline void settle(Barrier& state) {
     if (state.pending || state.bytes) return;
     state.pending = state.expected;
+    state.met = state.arrived;
     ++state.past;
 }
 
@@ -697,20 +737,28 @@ inline void arrive(Barrier& state) {
 
 }  // namespace simt
 
-inline void barrier_arrive(u32 barrier) { simt::arrive(simt::barrier_of(simt::rank, barrier)); }
+inline void barrier_arrive(u32 barrier) {
+    simt::Barrier& state = simt::barrier_of(simt::rank, barrier);
+    simt::order_of_accesses.release(simt::current, state.arrived);
+    simt::arrive(state);
+}
 
 inline void barrier_arrive_in_block(u32 barrier, int block) {
     const auto& threads = simt::parked[block].fibers;
     if (u32(block) != simt::rank && std::all_of(threads.begin(), threads.end(), [](const simt::Fiber& each) { return each.done; }))
         simt::fault("arrives at a block that has ended", block);
+    if (u32(block) == simt::rank) return barrier_arrive(barrier);
     simt::arrive(simt::barrier_of(block, barrier));
 }
 
 inline int rank_in_cluster() { return simt::rank; }
 
 inline void barrier_arrive_after_copies(u32 barrier) {
-    await_all_copies();
-    barrier_arrive(barrier);
+    simt::carry_out_all();
+    simt::Barrier& state = simt::barrier_of(simt::rank, barrier);
+    simt::order_of_accesses.release_copies(simt::current, state.arrived, simt::Agent::copies);
+    simt::order_of_accesses.release(simt::current, state.arrived);
+    simt::arrive(state);
 }
 
 inline void barrier_await(u32 barrier, u32 parity) {
@@ -723,12 +771,15 @@ inline void barrier_await(u32 barrier, u32 parity) {
         simt::pause(state.past, was);
         --state.waiting;
     }
+    simt::order_of_accesses.acquire(simt::current, state.met);
 }
 
 template <int BLOCKS>
 void meet_cluster() {
     if (simt::cluster_size != BLOCKS) simt::fault("the cluster size of the kernel differs from the launch", BLOCKS);
+    simt::order_of_accesses.release(simt::current, simt::places[15].arrived);
     simt::pause(simt::cluster_meetings, simt::cluster_meetings);
+    simt::order_of_accesses.acquire(simt::current, simt::places[15].arrived);
 }
 
 template <class T>
@@ -739,3 +790,47 @@ const T* in_block(const T* place, int block) {
 
 inline void await_previous_launch() {}
 inline void allow_next_launch() {}
+
+// --- accesses by plain pointers, which -fsanitize=thread reports -------------------------------------------------
+
+#ifdef CHECK_ORDER
+namespace simt {
+
+// Calls `record` with the offset of a place in shared memory, as `order_of_accesses` counts.
+template <class Record>
+SIMT_UNCHECKED void plain(const void* pointer, Record record) {
+    const char* const place = static_cast<const char*>(pointer);
+    const std::size_t offset = place - reinterpret_cast<char*>(memory);
+    if (on_behalf) return;
+    if (offset < std::size_t(shared_bytes))
+        record(u32(offset));
+    else if (place >= __start_simt_shared && place < __stop_simt_shared)
+        record(declared_from() + u32(place - __start_simt_shared));
+}
+
+SIMT_UNCHECKED void read_plain(const void* place, u32 bytes) {
+    plain(place, [=](u32 offset) { order_of_accesses.read(current, offset, bytes); });
+}
+
+SIMT_UNCHECKED void write_plain(const void* place, u32 bytes) {
+    plain(place, [=](u32 offset) { order_of_accesses.write(current, offset, bytes); });
+}
+
+}  // namespace simt
+
+#define SIMT_HOOK extern "C" SIMT_UNCHECKED void
+#define SIMT_ACCESS(KIND, BYTES)                                                                              \
+    SIMT_HOOK __tsan_##KIND##BYTES(void* place) { simt::KIND##_plain(place, BYTES); }                         \
+    SIMT_HOOK __tsan_unaligned_##KIND##BYTES(void* place) { simt::KIND##_plain(place, BYTES); }
+#define SIMT_ACCESSES(KIND)                                                                                   \
+    SIMT_ACCESS(KIND, 1) SIMT_ACCESS(KIND, 2) SIMT_ACCESS(KIND, 4) SIMT_ACCESS(KIND, 8) SIMT_ACCESS(KIND, 16) \
+    SIMT_HOOK __tsan_##KIND##_range(void* place, std::size_t bytes) { simt::KIND##_plain(place, bytes); }
+
+SIMT_ACCESSES(read)
+SIMT_ACCESSES(write)
+SIMT_HOOK __tsan_init() {}
+SIMT_HOOK __tsan_func_entry(void*) {}
+SIMT_HOOK __tsan_func_exit() {}
+SIMT_HOOK __tsan_vptr_update(void*, void*) {}
+SIMT_HOOK __tsan_vptr_read(void*) {}
+#endif

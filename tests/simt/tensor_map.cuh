@@ -13,6 +13,7 @@ namespace simt {
 struct Box { u32 shared; TensorMap map; int corner[5]; u32 block; };
 
 inline void carry_out(const Box& box, u32 barrier) {
+    const OnBehalf of_boxes;
     const TensorMap& map = box.map;
     const u32 row_bytes = map.box[0] * map.element, swizzle = map.swizzle;
     if (box.shared % (swizzle ? swizzle * 8 : 128)) fault("the shared memory address of a box is misaligned", box.shared);
@@ -55,6 +56,10 @@ inline void order(u32 shared, const TensorMap& map, u32 barrier, std::vector<int
     for (u32 axis = 0; axis < map.rank; ++axis) bytes *= map.box[axis];
     for (u32 chunk = shared / 16; chunk < (shared + bytes) / 16 && chunk < read_by_threads.size(); ++chunk)
         if (read_by_threads[chunk]) fault("a box may overtake earlier reads, because a fence is missing", chunk * 16);
+    if (block == rank) {
+        order_of_accesses.write(current, shared, bytes, Agent::boxes);
+        order_of_accesses.release_copies(current, barrier_of(block, barrier).arrived, Agent::boxes);
+    }
     Box box{shared, map, {}, block};
     std::copy(corner.begin(), corner.end(), box.corner);
     if (eager || barrier_of(block, barrier).waiting) return carry_out(box, barrier);

@@ -33,6 +33,7 @@ inline void load_halves(HalfFragment& fragment, u32 address, int stride, bool tr
             check(access, 2);
             const int element = access.transposed ? column * access.stride + row : row * access.stride + column;
             at(access.address, 32, 32);
+            order_of_accesses.read(current / 32 * 32 + lane, access.address + element * 2, 2);
             u16 bits;
             std::memcpy(&bits, at(access.address + element * 2, 2, 2), 2);
             static_cast<HalfFragment*>(access.fragment)->r[place] = bits;
@@ -48,7 +49,12 @@ void move_floats(FloatFragment& fragment, u32 address, int stride) {
             const Access& access = *all[lane];
             check(access, 4);
             at(access.address, 32, 32);
-            void* const there = at(access.address + (row * access.stride + column) * 4, 4, 4);
+            const u32 address = access.address + (row * access.stride + column) * 4;
+            void* const there = at(address, 4, 4);
+            if (STORE)
+                order_of_accesses.write(current / 32 * 32 + lane, address, 4);
+            else
+                order_of_accesses.read(current / 32 * 32 + lane, address, 4);
             float* const here = &static_cast<FloatFragment*>(access.fragment)->r[place];
             STORE ? std::memcpy(there, here, 4) : std::memcpy(here, there, 4);
         });
