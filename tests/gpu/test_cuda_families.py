@@ -1,7 +1,5 @@
 """Sampled configs of every CUDA family are correct on every case, and their baselines run."""
 
-import re
-import subprocess
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -16,6 +14,7 @@ from evo.family import Candidate
 from evo.family.problem import Problem
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
+from evo.trial.results import Sanitized
 from templates.registry import Package, find
 from templates.render import render
 from tests.bench.steps import steps
@@ -24,7 +23,6 @@ from tests.gpu.record import Recorder
 from tests.integration.test_cuda_on_host import SDPA, declared
 from tests.integration.test_order_of_shared_memory import ORDERED, RINGS
 from workers.backends.cuda.device import DRIVER
-from workers.backends.cuda.tools.sanitizer import CudaSanitizer, read
 from workers.backends.cuda.tools.toolkit import find_tool
 from workers.build.build import call_arguments
 from workers.build.cache import Cache
@@ -379,33 +377,20 @@ def test_pipeline_with_one_buffer_refills_the_buffer_only_after_all_reads(
     assert_correct(bench, package, config, trials(package, problem, bench.folder)[:1], launches=500)
 
 
-FAULTLESS_RACECHECK = (2026, 3)
-"""Version of compute-sanitizer with the last fix of false races in kernels with mbarriers, according to its release
-notes. Earlier fixes are in 2025.4 and 2026.1."""
-
-
 @pytest.mark.parametrize(("text", "change"), [("B=1,H=4,S=512,D=64", RINGS), ("B=1,H=2,S=499,D=64", RINGS), *ORDERED])
 def test_racecheck_finds_no_race_in_attention(gpu: Device, tmp_path: Path, text: str, change: Config) -> None:
-    tool = find_tool("compute-sanitizer")
-    if tool is None:
+    if find_tool("compute-sanitizer") is None:
         pytest.skip("compute-sanitizer is not installed on this machine")
     if gpu.limits["compute_capability"] != 90:
         pytest.skip("the TMA unit and warpgroup products need sm_90")
-    stated = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
-    version = re.search(r"Version (\d+)\.(\d+)", stated)
-    assert version is not None, stated
-    if (int(version[1]), int(version[2])) < FAULTLESS_RACECHECK:
-        pytest.skip(f"racecheck {version[1]}.{version[2]} may report false races in kernels with mbarriers")
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **SDPA, "UNROLL": 1, **change}
     assert not package.family.violations(config, problem, gpu, TERMS)
     with Recorder(gpu, tmp_path, tmp_path).subject("sdpa", text, config) as subject:
         for _ in range(3):
-            _, log = CudaSanitizer.here().run_tool("racecheck", [subject], timeout_s=120)
-            found = read("racecheck", log)
-            assert found.skipped is None, log
-            assert found.findings == (), log
+            found = {each.tool: each for each in DRIVER.sanitizer().examine([subject], timeout_s=120)}
+            assert found["racecheck"] == Sanitized(tool="racecheck")
 
 
 @pytest.mark.parametrize("text", ["B=2,H=8,S=512,D=64", "B=1,H=2,S=267,D=64,causal=true"])

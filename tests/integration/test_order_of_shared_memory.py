@@ -29,7 +29,8 @@ RINGS: dict[str, Value] = {
 }
 RINGS |= {"LAYOUT": "none", "ROW_SUM": "each_tile", "RESCALE": "always", "PARTS_APART": True, "STORE": "direct"}
 RINGS |= {"KV_SPLITS": 2, "PRODUCER_WARPS": 1, "POLYNOMIALS": 3, "HEADS_TOGETHER": 4, "L2_PREFETCH": 256}
-"""Config for which racecheck of CUDA 13.0 reports races between the copies of k and the reads of earlier tiles."""
+"""Config for which racecheck reports races between the copies of k and the reads of earlier tiles; see `UNOPTIMISED` in
+workers/backends/cuda/tools/sanitizer.py."""
 ITEMS: Config = {"WARPS_KV": 1, "BLOCK_N": 32, "CTAS_PER_SM": 1, "COPY_TOGETHER": False, "STORE": "staged"}
 NO_KEYS: Config = {**ALL_KEYS, "WARPS_KV": 1, "KV_SPLITS": 3, "RESCALE": "always", "STORE": "staged"}
 LATE: Config = {**NO_KEYS, "BLOCK_N": 32, "TILE_READY": "mbarrier"}

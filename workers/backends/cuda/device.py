@@ -288,7 +288,7 @@ class CudaDriver:
         return CudaCompiler()
 
     def sanitizer(self) -> CudaSanitizer:
-        return CudaSanitizer.here()
+        return CudaSanitizer.here(self.compiler)
 
     def profiler(self) -> NcuProfiler:
         return NcuProfiler.here()
