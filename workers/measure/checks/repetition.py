@@ -9,8 +9,10 @@ calls the kernel once on each of several buffer sets, and takes three samples pe
 - *same*: the same number of calls, all on a single set. A kernel that stores results by address is faster than in
   *known*.
 
-The same calls are made before each sample. Then the inputs of the sample are written. After each sample, the outputs of
-one random call are verified. Otherwise, a kernel could be fast on new inputs by returning wrong outputs.
+The new inputs of a round are drawn before its first sample, which is *known* or *new* in turns, because the calls after
+drawing are slower. The same calls are made before each sample. Then the inputs of the sample are written. After each
+sample, the outputs of one random call are verified. Otherwise, a kernel could be fast on new inputs by returning wrong
+outputs.
 """
 
 import math
@@ -136,9 +138,7 @@ def repetition(
             each.rewrite(blank)
             each.renew(inputs)
 
-    def sample(name: str) -> None:
-        timer, place = (again, 0) if name == "same" else (turn, int(rng.integers(len(sets))))
-        inputs = draw(len(sets), place) if name == "new" else same
+    def sample(name: str, timer: Timer, inputs: Inputs, place: int) -> None:
         fill(before)
         turn.sample()
         fill(inputs.inputs)
@@ -150,8 +150,14 @@ def repetition(
             over = index >= least and time.monotonic() - began_s > budget_s
             if over and (index >= SUSPICIOUS_ROUNDS or not suspicious(min(taken["new"]), min(taken["known"]))):
                 break
-            for name in ("new", "same", "known") if index % 2 else ("known", "same", "new"):
-                sample(name)
+            place, other = (int(each) for each in rng.integers(len(sets), size=2))
+            kinds = [
+                ("known", turn, same, other),
+                ("same", again, same, 0),
+                ("new", turn, draw(len(sets), place), place),
+            ]
+            for kind in kinds[::-1] if index % 2 else kinds:
+                sample(*kind)
     return Repetition(
         new=moment.timing(taken["new"], turn.calls),
         known=moment.timing(taken["known"], turn.calls),
