@@ -29,6 +29,16 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
         f'{_RIGHT} double sum; __asm__ volatile("movsd %%xmm13, %0" : "=m"(sum)); y[9] += (float)sum;',
         "differs from the reference|never written",
     ),
+    "adds to the upper half of a register that it did not clear": (
+        f'{_RIGHT} double sum[4] = {{0, 0, 0, NAN}}; if (__builtin_cpu_supports("avx"))'
+        ' __asm__ volatile("vmovups %%ymm13, %0" : "=m"(sum)); y[9] += (float)sum[3];',
+        "differs from the reference|never written",
+    ),
+    "adds to a register of AVX-512 that it did not clear": (
+        f'{_RIGHT} double sum = NAN; if (__builtin_cpu_supports("avx512f"))'
+        ' __asm__ volatile("vmovsd %%xmm29, %0" : "=m"(sum)); y[9] += (float)sum;',
+        "differs from the reference|never written",
+    ),
     "answer cached for inputs that are nearly equal": (
         "static __thread float before[N], mine[N]; int near = 1;"
         "for (int i = 0; i < N; i++) near &= fabsf(x[i] - before[i]) <= 0.001f * fabsf(before[i]);"

@@ -471,7 +471,30 @@ static void set_modes(Modes to) { (void)to; }
 
 #if defined(__x86_64__) && defined(__ELF__)
 enum { KEPT = 7 }; /* callee-saved registers, in the order of process/faults.py */
-static uint64_t registers[2 * KEPT + 2] __asm__("registers") __attribute__((used)); /* values before and after the call, return address, function */
+static uint64_t registers[2 * KEPT + 4] __asm__("registers") __attribute__((used)); /* values before and after the call, return address, function, fill, clean */
+
+#define ONES(NUMBER) "vmovaps %ymm15, %ymm" #NUMBER "\n"
+#define WIDE_ONES(NUMBER) "vmovdqa64 %zmm15, %zmm" #NUMBER "\n"
+#define UPPER(NUMBER) "vinsertf128 $1, %xmm15, %ymm" #NUMBER ", %ymm" #NUMBER "\n"
+#define WIDE_UPPER(NUMBER) UPPER(NUMBER) "vinsertf64x4 $1, %ymm15, %zmm" #NUMBER ", %zmm" #NUMBER "\n"
+#define MASK(NUMBER) "kxnorw %k" #NUMBER ", %k" #NUMBER ", %k" #NUMBER "\n"
+#define FROM_0(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define FROM_8(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
+#define FROM_16(X) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31)
+
+/* Fill vector registers and masks with ones, except the lower parts of the registers that contain arguments. */
+__asm__(
+    ".pushsection .text\n.p2align 4\n.type fill_avx512, @function\nfill_avx512:\n"
+    "vpternlogd $0xff, %zmm15, %zmm15, %zmm15\n" FROM_8(WIDE_ONES) FROM_16(WIDE_ONES) FROM_0(WIDE_UPPER) FROM_0(MASK)
+    "ret\n.size fill_avx512, .-fill_avx512\n.type fill_avx, @function\nfill_avx:\n"
+    "vcmpps $0xf, %ymm15, %ymm15, %ymm15\n" FROM_8(ONES) FROM_0(UPPER)
+    "ret\n.size fill_avx, .-fill_avx\n.type clean_avx, @function\nclean_avx:\n"
+    "vzeroupper\n.type do_nothing, @function\ndo_nothing:\nret\n"
+    ".size clean_avx, .-clean_avx\n.size do_nothing, .-do_nothing\n.popsection\n");
+extern void fill_avx512(void) __attribute__((visibility("hidden")));
+extern void fill_avx(void) __attribute__((visibility("hidden")));
+extern void clean_avx(void) __attribute__((visibility("hidden")));
+extern void do_nothing(void) __attribute__((visibility("hidden")));
 
 /* Calls the kernel with the same stack and arguments. Registers that the kernel must restore get unusual values, and
  * registers that it must not read before it writes to them get values other than zero. All floating-point status flags
@@ -486,11 +509,13 @@ __asm__(
     "movl $0x51ed0b05, %r14d\nmovl $0x51ed0b06, %r15d\nmovl $0x51ed0b08, %r10d\n"
     "pcmpeqd %xmm8, %xmm8\npcmpeqd %xmm9, %xmm9\npcmpeqd %xmm10, %xmm10\npcmpeqd %xmm11, %xmm11\n"
     "pcmpeqd %xmm12, %xmm12\npcmpeqd %xmm13, %xmm13\npcmpeqd %xmm14, %xmm14\npcmpeqd %xmm15, %xmm15\n"
+    "call *128+registers(%rip)\n"
     "pushq $0\nstmxcsr (%rsp)\norl $0x3f, (%rsp)\nldmxcsr (%rsp)\npopq %r11\nmovl $0x51ed0b07, %r11d\n"
     "call *120+registers(%rip)\n"
     "movq %rbx, 56+registers(%rip)\nmovq %rbp, 64+registers(%rip)\nmovq %r12, 72+registers(%rip)\n"
     "movq %r13, 80+registers(%rip)\nmovq %r14, 88+registers(%rip)\nmovq %r15, 96+registers(%rip)\n"
     "movq %rsp, 104+registers(%rip)\n"
+    "call *136+registers(%rip)\n"
     "movq registers(%rip), %rbx\nmovq 8+registers(%rip), %rbp\nmovq 16+registers(%rip), %r12\n"
     "movq 24+registers(%rip), %r13\nmovq 32+registers(%rip), %r14\nmovq 40+registers(%rip), %r15\n"
     "movq 48+registers(%rip), %rsp\n"
@@ -498,7 +523,10 @@ __asm__(
 extern void guarded(void) __attribute__((visibility("hidden")));
 
 static void guard(void) {
+    void (*const fill)(void) = __builtin_cpu_supports("avx512f") ? fill_avx512 : __builtin_cpu_supports("avx") ? fill_avx : do_nothing;
     registers[2 * KEPT + 1] = (uint64_t)(uintptr_t)function;
+    registers[2 * KEPT + 2] = (uint64_t)(uintptr_t)fill;
+    registers[2 * KEPT + 3] = (uint64_t)(uintptr_t)(fill == do_nothing ? do_nothing : clean_avx);
     called = guarded;
 }
 
