@@ -23,6 +23,7 @@ from evo.trial.outcome import (
     Crashed,
     Impossible,
     InvalidConfig,
+    InvalidMeasurement,
     LaunchFailed,
     Measured,
     Pruned,
@@ -555,7 +556,10 @@ def test_unpromising_challenger_skips_sanitizers_and_more_processes(
 
 
 @pytest.mark.slow
-def test_fault_without_wrong_output_is_found_by_the_sanitizer(workshop: Workshop) -> None:
+def test_fault_without_wrong_output_is_found_by_the_sanitizer(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.jobs.confirmation.promising", lambda *_: True)  # noise does not prevent sanitizers
     job = Confirm(challenger=config("undefined"), incumbent=None, seed=5)
     work = workshop.work()
     report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
@@ -630,7 +634,10 @@ def test_kernel_that_skips_work_if_its_outputs_contain_the_result_is_not_promote
 def test_kernel_that_skips_repeated_calls_fails_its_confirmation(workshop: Workshop) -> None:
     work = workshop.work(problem=faulty().family.problem("N=65536", "cpu"))
     job = Confirm(challenger=config("lazy"), incumbent=None, seed=5)
-    report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
+    for _ in range(5):  # on a busy machine, the samples may be invalid
+        report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
+        if not isinstance(report.failure, InvalidMeasurement):
+            break
     assert isinstance(report.failure, WrongAnswer)
     assert re.search(
         "if each call has its own (inputs and )?outputs|after its inputs had changed|on new inputs",
