@@ -1,6 +1,7 @@
 """Sanitizers run on as many correctness cases as the time allows."""
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -143,10 +144,33 @@ def test_only_the_cases_of_a_group_with_a_fault_are_examined_again() -> None:
         seen.append([*group])
         return [Sanitized(tool="memcheck", findings=("overflow",) * ("odd" in group))]
 
-    (memcheck,) = examine_groups([["nominal"], ["tail", "odd"], ["large", "small"]], examine, limit_s=30.0)
+    (memcheck,) = examine_groups([["nominal"], ["large", "small"], ["tail", "odd"]], examine, limit_s=30.0)
     assert (memcheck.findings, memcheck.left_out) == (("case odd: overflow",), ())
-    assert seen == [["nominal"], ["tail", "odd"], ["large", "small"], ["tail"], ["odd"]]
-    assert memcheck.cases == ("nominal", "tail", "odd", "large", "small")
+    assert seen == [["nominal"], ["large", "small"], ["tail", "odd"], ["tail"], ["odd"]]
+    assert memcheck.cases == ("nominal", "large", "small", "tail", "odd")
+
+
+def test_fault_of_a_group_is_located_while_a_long_case_uses_the_whole_time() -> None:
+    located = threading.Event()
+
+    def examine(group: Sequence[str], limit_s: float) -> Sequence[Sanitized]:
+        if group == ["nominal"]:
+            assert located.wait(30.0)  # passes only if the group's cases do not wait for this one
+        if group == ["odd"]:
+            located.set()
+        return [Sanitized(tool="memcheck", findings=("overflow",) * ("odd" in group))]
+
+    (memcheck,) = examine_groups([["nominal"], ["tail", "odd"]], examine, limit_s=60.0, at_once=2)
+    assert memcheck.findings == ("case odd: overflow",)
+
+
+def test_fault_of_a_group_is_kept_if_no_time_is_left_to_locate_it() -> None:
+    def examine(group: Sequence[str], limit_s: float) -> Sequence[Sanitized]:
+        time.sleep(0.05)  # longer than the time limit
+        return [Sanitized(tool="memcheck", findings=("overflow",))]
+
+    (memcheck,) = examine_groups([["tail", "odd"]], examine, limit_s=0.01)
+    assert memcheck.findings == ("case tail: overflow", "case odd: overflow")
 
 
 def test_group_of_one_case_may_use_the_whole_time() -> None:

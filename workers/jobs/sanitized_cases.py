@@ -97,33 +97,26 @@ def examine_groups(
     """
     course, cases = _Examination(examine, limit_s), [case for group in groups for case in group]
     with ThreadPoolExecutor(at_once) as pool:
-        _finish(pool, course, groups)
-        _finish(pool, course, [[case] for case in cases if case in course.unclear])
+        for future in [pool.submit(course.examine, group) for group in groups]:
+            future.result()
     found = {case: course.found[case] for case in cases if case in course.found}
     return tuple(_together(results, list(found), cases) for results in zip(*found.values(), strict=True))
 
 
-def _finish(pool: ThreadPoolExecutor, course: "_Examination", groups: Sequence[Sequence[str]]) -> None:
-    for future in [pool.submit(course.examine, group) for group in groups]:
-        future.result()
-
-
 class _Examination:
-    """Results of the cases that were examined so far. Thread-safe.
-
-    Attributes:
-        found: results of each tool, by case.
-        unclear: cases of groups in which a tool found a fault or did not end.
-    """
+    """Results of the cases that were examined so far. Thread-safe."""
 
     def __init__(self, examine: Examine, limit_s: float) -> None:
         self.found: dict[str, Sequence[Sanitized]] = {}
-        self.unclear: set[str] = set()
         self._examine, self._limit_s, self._began_s = examine, limit_s, time.monotonic()
         self._begun = self._over = False
 
     def examine(self, group: Sequence[str]) -> None:
-        """Examine a group, unless a fault was found, an examination failed, or no time is left."""
+        """Examine a group, unless a fault was found, an examination failed, or no time is left.
+
+        If a tool finds a fault in a group of several cases, or does not end, these cases are immediately examined
+        separately. If no time is left for a case, it keeps the result of its group.
+        """
         left_s, alone = self._limit_s - (time.monotonic() - self._began_s), len(group) == 1
         if self._begun and (self._over or left_s <= 0):
             return
@@ -135,9 +128,13 @@ class _Examination:
             raise
         if alone or not any(each.findings or each.skipped is not None for each in results):
             self.found.update((case, results) for case in group)
-        else:
-            self.unclear.update(group)
-        self._over = self._over or (alone and any(each.findings for each in results))
+            self._over = self._over or any(each.findings for each in results)
+            return
+        for case in group:
+            self.examine([case])
+        if not self._over:
+            for case in group:
+                self.found.setdefault(case, results)
 
 
 def _together(results: Sequence[Sanitized], examined: Sequence[str], cases: Sequence[str]) -> Sanitized:
