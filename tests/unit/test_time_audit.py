@@ -112,9 +112,17 @@ def test_late_batches_are_repeated_until_one_batch_is_on_time() -> None:
 
 def test_alternating_calls_have_a_larger_tolerance_for_processor_time() -> None:
     dear, hidden = batch(claimed_us=516.3, cpu_us=600.0), batch(claimed_us=516.3, cpu_us=1.25 * 516.3)
-    assert audit().overused([dear] * 9, MOST_DISAGREEMENT) is not None
-    assert audit().overused([dear] * 9, DISAGREEMENT_OF_TURNS) is None
-    assert audit().overused([hidden] * 9, DISAGREEMENT_OF_TURNS) is not None
+    assert audit().overused([dear] * 9, MOST_DISAGREEMENT, 10) is not None
+    assert audit().overused([dear] * 9, DISAGREEMENT_OF_TURNS, 10) is None
+    assert audit().overused([hidden] * 9, DISAGREEMENT_OF_TURNS, 10) is not None
+
+
+def test_half_of_the_alternating_calls_may_contradict_their_claimed_times() -> None:
+    judged = audit()
+    judged.turns = [SECOND_CORE] * 31 + [HONEST] * 69
+    assert judged.contradiction() is None
+    judged.turns = [SECOND_CORE] * 51 + [HONEST] * 49
+    assert "more processor time" in (judged.contradiction() or "")
 
 
 def test_short_batches_are_joined_before_they_are_checked() -> None:
@@ -122,11 +130,11 @@ def test_short_batches_are_joined_before_they_are_checked() -> None:
     for short, refused in ((honest, False), (second_core, True)):
         long = joined(joined(short, short), short)
         assert (long.calls, long.requests, long.claimed_ns) == (300, 3, 240_000)
-        assert (audit().overused([long] * LEAST_BATCHES, MOST_DISAGREEMENT) is not None) is refused
+        assert (audit().overused([long] * LEAST_BATCHES, MOST_DISAGREEMENT, 10) is not None) is refused
 
 
 def test_joined_batches_are_not_refused_for_their_elapsed_time() -> None:
-    assert audit().overused([joined(SLEEPS, SLEEPS)] * LEAST_BATCHES, MOST_DISAGREEMENT) is None
+    assert audit().overused([joined(SLEEPS, SLEEPS)] * LEAST_BATCHES, MOST_DISAGREEMENT, 10) is None
 
 
 def test_joining_batches_preserves_an_invalid_time() -> None:
