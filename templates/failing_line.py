@@ -65,17 +65,18 @@ def deciding_tunables(
 
 @dataclass(kw_only=True)
 class _Source:
-    """Conditions and macro definitions in the files of a source.
+    """The names on which each line, macro and included file of a source depends.
 
-    A file is treated like a macro: its name depends on the conditions around the ``#include`` lines of the file.
+    An included file is treated like a macro: it depends on the names in the conditions around the ``#include`` lines
+    that name it.
 
     Attributes:
-        tunables: tunables that determine the value of each macro that kernel-evo defines, by macro.
+        tunables: for each macro that kernel-evo defines, the tunables that determine its value.
         constants: names that do not depend on tunables.
         lines: lines of each file.
-        around: names in the conditions around each line, and the name of the line's file, by the line's position.
-        conditions: names in the conditions around the definitions of each name.
-        values: names in the definitions of each macro.
+        around: for the position of each line, the names in the conditions around it, and the name of its file.
+        conditions: for each macro or included file, the contents of `around` at its definitions or ``#include`` lines.
+        values: for each macro, the names in its definitions.
         outside: True if the source includes headers outside the family, which may define any name.
     """
 

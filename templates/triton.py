@@ -77,9 +77,9 @@ def check(text: str, implementation: Implementation, declared: Sequence[str]) ->
     known = [*(each.name for each in kernel.parameters), *_names_of_descriptors(implementation)]
     for name in (each.name for each in implementation.tunables):
         if name not in {*known, *OPTIONS} | implementation.reach({*known, *OPTIONS}):
-            raise RenderError(
-                f"{implementation.file}: the tunable {name} has no effect: {unknown(name, [*known, *OPTIONS], 'names')}"
-            )
+            start = "neither the kernel nor Triton has a parameter `{}`"
+            reason = unknown(name, [*known, *OPTIONS], "parameters", reason=start)
+            raise RenderError(f"{implementation.file}: the tunable {name} has no effect: {reason}")
 
 
 def names_of(text: str, implementation: Implementation) -> frozenset[str]:

@@ -211,7 +211,9 @@ class Collector:
             return self._store.remove_strays(session, (now - YOUNG).timestamp())
 
     def _searches(self, before: datetime, dry_run: bool) -> Collected:
-        """Delete searches that ended before `before`, or only count them with `dry_run`. Return the numbers of items.
+        """Delete searches that ended before `before`, and return the numbers of deleted items.
+
+        With `dry_run`, the items are only counted.
 
         The transactions are small, so that other writers do not wait long.
         """

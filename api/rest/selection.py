@@ -79,7 +79,7 @@ def _order(sort: str, known: dict[str, Tunable]) -> Order:
     if key in KEYS:
         return Order(key=key, descending=descending)
     if key not in known:
-        raise InvalidInput("sort", unknown(key, [*KEYS, *known], "orders"))
+        raise InvalidInput("sort", unknown(key, [*KEYS, *known], "sort keys"))
     return Order(key=key, descending=descending, values=tuple(known[key].values))
 
 

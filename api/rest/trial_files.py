@@ -52,7 +52,7 @@ def as_csv(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator
 
 
 def as_json(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
-    """Yield one JSON array of trials in the form of the REST API."""
+    """Yield the parts of one JSON array of trials, in the form of the REST API."""
     yield "["
     for index, trial in enumerate(trials):
         yield ("," if index else "") + "\n" + _document(trial)

@@ -56,7 +56,7 @@ def read_measurements(path: Path) -> Measurements:
     """Read the times that an exported package has written.
 
     Raises:
-        InvalidInput: the file cannot be read, or contains no times in this format.
+        InvalidInput: the file cannot be read, or is not in the format of ``python -m fast --json``.
     """
     try:
         return TypeAdapter(Measurements).validate_json(path.read_bytes())

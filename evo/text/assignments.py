@@ -68,9 +68,7 @@ def _pieces(text: str, what: str) -> list[str]:
         pieces.pop()
     if not all(pieces):
         written = ",".join(filter(None, pieces))
-        raise InvalidInput(
-            what, f"has nothing between two commas; write {f'`{written}`' if written else 'e.g. `A=1,B=2`'}"
-        )
+        raise InvalidInput(what, f"has an empty assignment; write {f'`{written}`' if written else 'e.g. `A=1,B=2`'}")
     if (joined := next((piece for piece in pieces if _SEPARATED.search(piece)), None)) is not None:
         commas = _SEPARATED.sub(",", joined)
         raise InvalidInput(what, f"`{joined}` must have a comma between its parts; write `{commas}`")

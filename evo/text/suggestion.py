@@ -186,7 +186,7 @@ def _parsed(text: str) -> float:
     return int(text, 16) if text.startswith("0x") else float(text)
 
 
-def unknown(name: str, known: Collection[str], what: str) -> str:
+def unknown(name: str, known: Collection[str], what: str, *, reason: str = "there is no `{}`") -> str:
     """Return the error message for an unknown name.
 
     The message suggests the closest known name and lists all names. A very long list is omitted if there is a
@@ -194,14 +194,14 @@ def unknown(name: str, known: Collection[str], what: str) -> str:
 
     Args:
         what: plural noun for the known names, e.g. ``targets``.
+        reason: start of the message, with ``{}`` in place of the name. The default is for names that a user asks for,
+            not for names that a user defines.
     """
     name = name[:MAX_SHOWN]
     meant = closest(name, known)
-    hint = "." if meant is None else f"; did you mean `{meant}`?"
+    start = reason.format(name) + ("." if meant is None else f"; did you mean `{meant}`?")
     listed = ", ".join(sorted(known)) or "none"
-    if meant and len(listed) > _LONG:
-        return f"there is no `{name}`{hint}"
-    return f"there is no `{name}`{hint} {what[0].upper()}{what[1:]}: {listed}"
+    return start if meant and len(listed) > _LONG else f"{start} {what[0].upper()}{what[1:]}: {listed}"
 
 
 def _part(name: str, entry: str) -> bool:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("family", PROBLEMS)
-def test_references_are_equal_on_gpu_and_host(
+def test_expected_outputs_are_equal_on_gpu_and_host(
     gpu: Device, monkeypatch: pytest.MonkeyPatch, family: str, dtype: str
 ) -> None:
     module = module_of(family)

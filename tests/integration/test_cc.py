@@ -44,7 +44,7 @@ def test_ziglang_is_used_if_no_other_compiler_is_found(tmp_path: Path, monkeypat
     assert find_compiler({"PATH": str(tmp_path)}) == (sys.executable, "-m", "ziglang", "cc")
 
 
-def test_equal_sources_give_equal_working_binaries(compiler: CCompiler, tmp_path: Path) -> None:
+def test_identical_sources_give_identical_working_binaries(compiler: CCompiler, tmp_path: Path) -> None:
     square = unit("int f(int x) { return x * x + ADD; }", "-DADD=2")
     first, second = (compiler.compile(square, timeout_s=300) for _ in range(2))
     assert isinstance(first, Artefact)

@@ -52,7 +52,7 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["search", "sdpa", "--problem", "S=many"], "--problem S: 'many' is not a whole number"),
         (["search", "sdpa", "--problem", "S=0"], "--problem S: 0 is out of range"),
         (["search", "sdpa", "--problem", "S"], "`S` is not of the form NAME=VALUE"),
-        (["search", "sdpa", "--problem", "S=8,,B=2"], "--problem: has nothing between two commas"),
+        (["search", "sdpa", "--problem", "S=8,,B=2"], "--problem: has an empty assignment"),
         (["search", "sdpa", "--policy", "strict"], "--policy: there is no `strict`"),
         (
             ["search", "sdpa", "--policy", "gone.toml"],

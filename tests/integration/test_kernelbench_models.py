@@ -26,7 +26,7 @@ INPUTS = "def get_inputs():\n    return [%s]\ndef get_init_inputs():\n    return
 
 
 @pytest.mark.parametrize("path", PROBLEMS, ids=lambda path: path.stem)
-def test_family_of_a_kernelbench_model_has_valid_inputs_and_references(path: Path, tmp_path: Path) -> None:
+def test_family_of_a_kernelbench_model_has_valid_inputs_and_expected_outputs(path: Path, tmp_path: Path) -> None:
     found = describe(path)
     files = family_files(found, path.read_text(), path.stem)
     family = Family.from_document(read_toml(files["family.toml"]))

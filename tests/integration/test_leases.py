@@ -392,7 +392,7 @@ def test_workers_that_offer_the_same_device_are_reported(stage: Stage, monkeypat
     assert note("w1") == "", "a silent worker must not count"
 
 
-def test_workers_may_offer_the_same_simulated_device(stage: Stage) -> None:
+def test_workers_may_offer_the_same_replay_device(stage: Stage) -> None:
     recorded = replace(DEVICE, kind="replay", uuid="recorded")
     for worker_id in ("w1", "w2"):
         stage.conductor.register_worker(worker_id, name=worker_id, host="here", devices=[recorded])

@@ -66,7 +66,7 @@ def module_of(family: str) -> ModuleType:
         for i, each in enumerate(all_of)
     ],
 )
-def test_references_computed_with_a_fake_cupy_equal_host_references(
+def test_expected_outputs_computed_with_a_fake_cupy_equal_those_of_the_host(
     monkeypatch: pytest.MonkeyPatch, family: str, problem: dict[str, Any], dtype: str
 ) -> None:
     module, given = module_of(family), {**problem, "dtype": dtype}

@@ -184,7 +184,9 @@ def evaluator(
 
 
 @pytest.mark.parametrize("evaluator", [True, False], indirect=True)
-def test_references_are_computed_while_the_first_candidate_is_built(evaluator: Evaluator, work: Assignment) -> None:
+def test_expected_outputs_are_computed_while_the_first_candidate_is_built(
+    evaluator: Evaluator, work: Assignment
+) -> None:
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
     job = Evaluate(number=0, config=config)
     built = evaluator.prepare(work, job)
@@ -196,7 +198,7 @@ def test_references_are_computed_while_the_first_candidate_is_built(evaluator: E
 
 
 @pytest.mark.parametrize("evaluator", [True, False], indirect=True)
-def test_references_are_not_computed_during_a_measurement_that_they_would_disturb(
+def test_expected_outputs_are_computed_during_a_measurement_only_if_they_do_not_disturb_it(
     evaluator: Evaluator, work: Assignment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
@@ -225,7 +227,9 @@ def test_references_are_not_computed_during_a_measurement_that_they_would_distur
     assert busy == [evaluator._overlaps] * 2
 
 
-def test_confirmation_references_are_computed_while_configs_are_built(evaluator: Evaluator, work: Assignment) -> None:
+def test_expected_outputs_of_a_confirmation_are_computed_while_configs_are_built(
+    evaluator: Evaluator, work: Assignment
+) -> None:
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
     job = Confirm(challenger=config, incumbent=None, seed=5)
     evaluator.prepare(work, job)

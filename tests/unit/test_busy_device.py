@@ -1,4 +1,4 @@
-"""A kernel that is slower on alternating buffers is refused; on a busy device, the check is undecided."""
+"""A kernel that is slower on separate buffers is refused; on a busy device, the check is undecided."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from workers.measure.verify import WrongAnswerError
 
 
 class ScriptedCheck:
-    """A check with prepared results: the given ratios of the time on alternating buffers to the time on one buffer."""
+    """A check with prepared results: the given ratios of the time on separate buffers to the time on one buffer."""
 
     def __init__(self, ratios: Iterator[float], spread: float) -> None:
         self.ratios, self.spread, self.rng = ratios, spread, np.random.default_rng(1)
@@ -43,20 +43,20 @@ def suspicion_of(found: OverwriteCheck) -> Suspicion | None:
     return disagreement(found.poisoned, found.repeated, policy.max_ring_ratio, policy.skip_confidence)
 
 
-def test_kernel_that_is_slower_on_alternating_buffers_is_refused_on_a_steady_device() -> None:
+def test_kernel_that_is_slower_on_separate_buffers_is_refused_on_a_steady_device() -> None:
     check = ScriptedCheck(iter([1.5] * LOOKS), 0.01)
     with pytest.raises(WrongAnswerError, match=r"1\.[45]\d* times as long, and at most 1\.25 is allowed"):
         check.judged()
     assert check.looks == LOOKS
 
 
-def test_kernel_is_accepted_if_one_check_shows_equal_speed_on_alternating_buffers() -> None:
+def test_kernel_is_accepted_if_one_check_shows_equal_speed_on_separate_buffers() -> None:
     check = ScriptedCheck(iter([1.5, 1.0]), 0.01)
     assert not check.judged().unclear
     assert check.looks == 2
 
 
-def test_alternating_buffer_check_is_undecided_on_a_busy_device() -> None:
+def test_check_of_separate_buffers_is_undecided_on_a_busy_device() -> None:
     found = ScriptedCheck(iter([1.5] * LOOKS), 0.3).judged()
     assert "at most 1.25 is allowed" in found.unclear
 
@@ -90,7 +90,7 @@ def test_timed_round_check_is_undecided_with_few_noisy_samples() -> None:
     assert repeat_check(lambda: found, lambda _: suspicion, equal_calls).unclear == suspicion.text
 
 
-def test_noise_shared_by_both_series_does_not_hide_faster_timed_rounds() -> None:
+def test_kernel_faster_in_timed_than_in_short_batches_is_detected_despite_shared_noise() -> None:
     noise = 10.0 * np.random.default_rng(3).lognormal(0, 1.0, 24)
     suspicion = shortened(Timing(samples_us=tuple(noise)), Timing(samples_us=tuple(noise / 2.0)), 1.25, 0.999)
     assert suspicion is not None

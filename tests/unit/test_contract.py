@@ -58,7 +58,7 @@ def test_integer_that_is_off_by_one_is_detected_at_both_ends_of_the_range(dtype:
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize(("max_abs", "refused"), [(0.0, 3), (0.2, 3), (0.25, 1), (0.5, 0), (None, 0)])
-def test_fractional_references_that_no_integer_output_can_match_are_refused(
+def test_fractional_expected_outputs_that_no_integer_output_can_match_are_refused(
     dtype: str, max_abs: float | None, refused: int
 ) -> None:
     values = [0.25, 0.5, 0.75, 1.0]
@@ -124,12 +124,12 @@ def test_bool_output_is_stored_in_one_byte_with_the_value_0_or_1() -> None:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_whole_floats_are_accepted_as_integer_references(dtype: str) -> None:
+def test_whole_floats_are_accepted_as_expected_integers(dtype: str) -> None:
     reference = checked(dtype, np.array([0.0, 1.0, 1.0, 0.0]))
     assert reference.dtype == stored(dtype)
 
 
-def test_distance_of_an_integer_output_uses_the_unrounded_reference() -> None:
+def test_distance_of_an_integer_output_uses_the_unrounded_expected_output() -> None:
     output = replace(operand("int8"), tolerance=Tolerance(rel_l2=0.5, max_abs=0.5))
     reference = check_reference(output, np.array([-2.5, 0.0, 2.25, 127.0]), case="nominal", maker=MAKER)
     found = distance(np.array([-2, 0, 2, 127], np.int8), reference)
@@ -195,7 +195,7 @@ def test_floating_dtypes_are_compared_in_float64(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_e5m2"])
-def test_saturating_formats_accept_references_beyond_their_range(dtype: str) -> None:
+def test_saturating_formats_accept_expected_outputs_beyond_their_range(dtype: str) -> None:
     assert checked(dtype, [1e6, 0, 0, -1e6])[0] == 1e6
 
 
@@ -319,6 +319,6 @@ class DeviceArray:
         DeviceArray,
     ],
 )
-def test_references_from_gpu_libraries_are_copied_to_the_host(wrap: Any) -> None:
+def test_expected_outputs_from_gpu_libraries_are_copied_to_the_host(wrap: Any) -> None:
     values = np.arange(4, dtype=np.float32)
     assert checked("float32", wrap(values)).tolist() == [0, 1, 2, 3]

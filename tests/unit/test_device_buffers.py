@@ -158,7 +158,7 @@ def test_written_values_stay_allocated_until_the_device_has_copied_them() -> Non
     assert np.array_equal(found, np.arange(8)) and freed() is None
 
 
-def test_references_in_device_memory_are_kept_up_to_a_limit() -> None:
+def test_expected_outputs_are_kept_in_device_memory_up_to_a_limit() -> None:
     runtime = HostRuntime()
     references = DeviceReferences(DeviceMemory(runtime, STREAM), 3 * 80)
     arrays = [np.arange(start, start + 10, dtype=np.float64) for start in range(5)]
@@ -173,7 +173,7 @@ def test_references_in_device_memory_are_kept_up_to_a_limit() -> None:
     assert runtime.uploads == 6
 
 
-def test_reference_larger_than_the_limit_replaces_all_other_references() -> None:
+def test_expected_output_larger_than_the_limit_replaces_all_others() -> None:
     runtime = HostRuntime()
     before, references = runtime.free_bytes, DeviceReferences(DeviceMemory(runtime, STREAM), 100)
     small, large = np.zeros(2), np.zeros(1000)
@@ -182,7 +182,7 @@ def test_reference_larger_than_the_limit_replaces_all_other_references() -> None
     assert before - runtime.free_bytes == large.nbytes + 2 * GUARD_BYTES
 
 
-def test_outputs_are_compared_on_the_host_if_references_exceed_device_memory() -> None:
+def test_outputs_are_compared_on_the_host_if_expected_outputs_exceed_device_memory() -> None:
     runtime = HostRuntime()
     memory, kernels = DeviceMemory(runtime, STREAM), HostKernels(runtime)
     references = DeviceReferences(memory, 1 << 20)

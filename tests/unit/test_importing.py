@@ -400,7 +400,7 @@ def test_reference_gets_inputs_named_like_python_keywords(tmp_path: Path, parame
 def test_error_for_an_unknown_reference_parameter_lists_the_valid_names(tmp_path: Path) -> None:
     (tmp_path / "f.c").write_text(f"#define N 8\n{KEYWORDS}")
     (tmp_path / "answers.py").write_text("def f(x): return x\n")
-    with pytest.raises(InvalidInput, match=r"parameter `x`: .*: LAMBDA, N, in_, is_, lambda_; use these"):
+    with pytest.raises(InvalidInput, match=r"the parameter `x` is .*: LAMBDA, N, in_, is_, lambda_; use these"):
         write_imported(tmp_path / "f.c", tmp_path / "f", reference=f"{tmp_path / 'answers.py'}:f")
 
 

@@ -73,7 +73,7 @@ def test_headers_missing_in_nvrtc_are_replaced() -> None:
     assert "#elif __has_include(<cuda/std/iostream>)\n" in read_source(text, "cuda").compilable(set())
 
 
-def test_headers_of_nvrtc_built_in_functions_are_replaced_only_if_needed() -> None:
+def test_standard_headers_are_omitted_under_nvrtc_unless_the_kernel_needs_them() -> None:
     text = "#include <cmath>\n#include <stdio.h>\n"
     assert under_nvrtc(f"{text}{KERNEL}") == KERNEL
     needed = KERNEL.replace("1;", "INFINITY;")

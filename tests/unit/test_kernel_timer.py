@@ -122,7 +122,9 @@ class Slow:
 
 
 @pytest.mark.parametrize(("restored", "sample_us"), [(0.5, 1_000.0), (0.9, 5_000.0), (0.999, 8_000.0)])
-def test_duration_of_samples_and_warm_ups_is_limited_if_restoring_is_slow(restored: float, sample_us: float) -> None:
+def test_samples_and_warm_ups_have_a_limited_duration_if_restoring_arguments_is_slow(
+    restored: float, sample_us: float
+) -> None:
     process = Process(10.0, restored=restored)
     timer = KernelTimer(cast(KernelProcess, process), cast(Any, [Slow()]), rng=np.random.default_rng(0))
     assert timer.sample() == pytest.approx(10.0 * (1 - restored))

@@ -89,7 +89,7 @@ def test_reference_that_needs_the_gpu_is_computed_in_advance_if_the_gpu_is_free(
     assert is_free(uuid), "the lock is released"
 
 
-def test_gpu_is_locked_while_references_are_computed_in_advance(tmp_path: Path) -> None:
+def test_gpu_is_locked_while_expected_outputs_are_computed_in_advance(tmp_path: Path) -> None:
     asked = request(tmp_path, 1e12)
     with Claim(asked.terms.device) as claim:
         assert is_free(asked.terms.device.uuid), "nothing has needed the GPU yet"
@@ -100,7 +100,7 @@ def test_gpu_is_locked_while_references_are_computed_in_advance(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("no such GPU"), None])
-def test_large_references_are_not_prepared_on_unusable_gpus_or_for_other_devices(
+def test_large_expected_outputs_are_not_computed_on_unusable_gpus_or_for_other_devices(
     tmp_path: Path, gpu: FakeDriver, fault: Exception | None
 ) -> None:
     asked = request(tmp_path, 1e12)
@@ -185,7 +185,7 @@ def test_expected_outputs_are_not_computed_in_advance_if_inputs_need_the_gpu(tmp
     assert Prepared.of(asked.terms).golden is not None
 
 
-def test_references_are_computed_in_advance_on_machines_without_gpu(
+def test_expected_outputs_are_computed_in_advance_on_machines_without_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)

@@ -28,9 +28,9 @@ def test_problem_text_and_mapping_are_equivalent() -> None:
 
 @pytest.mark.parametrize("text", ["S=256,,B=1", ",S=256", "S=256,,"])
 def test_empty_item_between_commas_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInput, match="problem: has nothing between two commas"):
+    with pytest.raises(InvalidInput, match="problem: has an empty assignment"):
         parse_problem(FIELDS, text)
-    with pytest.raises(InvalidInput, match="problem: has nothing between two commas"):
+    with pytest.raises(InvalidInput, match="problem: has an empty assignment"):
         split_shapes(text)
 
 

@@ -69,7 +69,7 @@ def computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("computed_once")
-def test_references_are_cached_per_seed(tmp_path: Path) -> None:
+def test_expected_outputs_are_cached_per_seed(tmp_path: Path) -> None:
     first = reference(tmp_path).golden(plan(), (1, 2))
     again = reference(tmp_path).golden(plan(), (1, 2))
     other = reference(tmp_path).golden(plan(), (1, 3))
@@ -80,7 +80,9 @@ def test_references_are_cached_per_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("computed_once")
-def test_cheap_references_are_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expected_outputs_that_are_cheap_to_compute_are_not_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("workers.measure.family.reference._KEPT_ANYWAY_BYTES", 0)
     for read_bytes_s, times in ((0.0, 2), (1e30, 1)):
         monkeypatch.setattr("workers.measure.family.reference._READ_BYTES_S", read_bytes_s)
@@ -92,7 +94,7 @@ def test_cheap_references_are_not_cached(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("limit_bytes", "cached"), [(1 << 20, 2), (100, 0)])
-def test_references_that_would_fill_the_cache_are_not_cached(
+def test_expected_outputs_that_would_fill_the_cache_are_not_cached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_bytes: int, cached: int
 ) -> None:
     monkeypatch.setattr("workers.measure.family.reference.LIMIT_BYTES", limit_bytes)
@@ -171,7 +173,9 @@ def test_relative_norm_tolerance_also_limits_errors_of_single_elements(
 
 
 @pytest.mark.usefixtures("computed_once")
-def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expected_outputs_are_recomputed_when_modules_that_the_reference_imports_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Imported modules outside the family's folder are not part of its digest."""
     folder = tmp_path / "evo"
     folder.mkdir()
@@ -380,7 +384,9 @@ def test_reference_may_vary_within_the_tolerance(tmp_path: Path, monkeypatch: py
     ],
     ids=["all elements", "order of elements", "one element"],
 )
-def test_unseeded_inputs_are_not_compared_with_the_reference_of_different_inputs(tmp_path: Path, change: str) -> None:
+def test_unseeded_inputs_are_not_compared_with_expected_outputs_of_different_inputs(
+    tmp_path: Path, change: str
+) -> None:
     text = WHOLE.replace('rng.standard_normal(problem["N"]).astype(np.float32)', change)
     for _ in range(4):
         golden = reference(tmp_path, text).golden(plan(), (1, 2))

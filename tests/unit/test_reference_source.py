@@ -77,5 +77,5 @@ def test_inputs_may_omit_arguments_with_a_condition() -> None:
     require('{"x": 1}', (ARGUMENTS[0], replace(ARGUMENTS[1], when=Expression.parse("N > 4", "when"))))
 
 
-def test_references_of_all_builtin_families_are_accepted() -> None:
+def test_reference_modules_of_all_builtin_families_are_accepted() -> None:
     assert not registry.broken()

@@ -183,7 +183,7 @@ def test_suite_measures_costs_by_the_metric_of_its_searches(service: Service) ->
     assert set(costs) <= {3.0 * time for time in times}
 
 
-def test_time_slice_of_a_suite_search_lasts_until_a_trial_has_ended(
+def test_time_slice_of_a_suite_search_lasts_at_least_until_a_trial_has_ended(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A time slice may end before the device is free."""

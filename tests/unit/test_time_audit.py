@@ -63,7 +63,7 @@ def test_processor_time_of_a_second_core_is_accepted_with_two_threads() -> None:
     assert audit([SECOND_CORE] * 40, 2).contradiction() is None
 
 
-def test_processor_time_of_pool_threads_during_a_late_reply_is_accepted() -> None:
+def test_processor_time_of_pool_threads_that_spin_before_a_late_reply_is_accepted() -> None:
     spinning = batch(claimed_us=752, cpu_us=3_835, wall_us=3_300)
     assert not audit(threads=2).contradicts(spinning)
     assert audit().contradicts(spinning)
@@ -110,14 +110,14 @@ def test_late_batches_are_repeated_until_one_batch_is_on_time() -> None:
     assert not audit([LATE] * LEAST_BATCHES).worth_repeating(LATE)
 
 
-def test_alternating_calls_have_a_larger_tolerance_for_processor_time() -> None:
+def test_calls_on_separate_buffers_have_a_larger_tolerance_for_processor_time() -> None:
     dear, hidden = batch(claimed_us=516.3, cpu_us=600.0), batch(claimed_us=516.3, cpu_us=1.25 * 516.3)
     assert audit().overused([dear] * 9, MOST_DISAGREEMENT, 10) is not None
     assert audit().overused([dear] * 9, DISAGREEMENT_OF_TURNS, 10) is None
     assert audit().overused([hidden] * 9, DISAGREEMENT_OF_TURNS, 10) is not None
 
 
-def test_half_of_the_alternating_calls_may_contradict_their_claimed_times() -> None:
+def test_half_of_the_batches_on_separate_buffers_may_contradict_their_claimed_times() -> None:
     judged = audit()
     judged.turns = [SECOND_CORE] * 31 + [HONEST] * 69
     assert judged.contradiction() is None

@@ -348,12 +348,15 @@ class Session(Protocol):
         ...
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
-        """Return a description of threads, processes or changes that calls have left behind, or None if there are none.
+        """Return a description of a fault that kernel calls left behind, or None if there is none.
+
+        Faults are running threads or processes, forbidden changes of the process's state, leaks of memory, and writes
+        to outputs after a call has returned.
 
         Args:
             kernel: the kernel to check. If None, all loaded kernels are checked.
-            brief: True to check only for changes that later calls could undo. The caller must call this method again
-                later, with `brief=False`.
+            brief: True to check only if a later call could hide a fault, such as a late write to an output. The caller
+                must call this method again later, with `brief=False`.
         """
         ...
 

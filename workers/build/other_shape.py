@@ -37,7 +37,7 @@ def with_shape_advice(outcome: Outcome, cases: Sequence[CaseProblem], name: str 
 
     Args:
         name: name of the case whose kernel did not compile. Other outcomes do not need it: the reason of a wrong answer
-            contains the case, and the case of a crash is unknown.
+            names the case, and the case of a crash is unknown.
     """
     match outcome:
         case WrongAnswer(reason=reason) if (found := _CASE.search(reason)) is not None:

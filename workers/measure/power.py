@@ -78,7 +78,11 @@ def _span(timer: Timer, meter: EnergyMeter, clock: Callable[[], float]) -> tuple
 def _advance(
     timer: Timer, meter: EnergyMeter, clock: Callable[[], float], before_uj: float
 ) -> tuple[float, list[float]]:
-    """Call the kernel until the meter reads more than `before_uj`. Return the reading and the times of the calls."""
+    """Call the kernel until the meter reads more than `before_uj`. Return the reading and the times of the calls.
+
+    Raises:
+        InvalidMeasurementError: the meter does not advance.
+    """
     began_s, batches = clock(), list[float]()
     while True:
         batches += _batch(timer, clock)

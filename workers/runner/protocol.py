@@ -202,7 +202,7 @@ class Compare:
 
 @dataclass(frozen=True, kw_only=True)
 class Save:
-    """Request to write the inputs of a case to a folder, after `Draw`. ``NAME.bin`` contains the bytes of one input."""
+    """Request to write the inputs of a case to a folder, as ``NAME.bin``. It is only allowed after a `Draw` request."""
 
     case: str
     folder: str

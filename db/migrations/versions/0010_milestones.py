@@ -1,4 +1,4 @@
-"""Add the milestone of a search: its last revision that changed more than trials."""
+"""Add the milestone of a search: its last revision with a change other than proposed and ended trials."""
 
 from collections.abc import Sequence
 

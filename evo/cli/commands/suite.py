@@ -65,7 +65,10 @@ def show(
     *,
     as_json: Json = False,
 ) -> None:
-    """List the calls of a suite. Each value of a list or range is a separate call."""
+    """List the calls of a suite.
+
+    If problem fields have several values (a list or a range), each combination of these values is a separate call.
+    """
     from templates.suites import find
 
     found = find(suite)

@@ -189,7 +189,7 @@ def _modules(tree: ast.Module, path: Path, known: Mapping[str, str] = MappingPro
     modules = dict(known)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
-            remedy = "write a file whose function imports the package by its full name"
+            remedy = "give a different file as --reference, whose function imports the package by its full name"
             raise InvalidInput("--reference", f"{path}, line {node.lineno} has a relative import; {remedy}")
         for name in _imported(node):
             file = path.with_name(f"{name}.py")

@@ -431,5 +431,6 @@ def _passed(parameter: str, draft: Draft, library: str) -> str:
     if name in [each.name for each in draft.arguments if each.role == "output"]:
         remedy = f"remove the parameter, or import with --role {name}=inout if the kernel needs its contents"
         raise InvalidInput("--reference", f"takes `{parameter}`, but {draft.entry} only writes it; {remedy}")
-    reason = f"parameter `{parameter}`: {unknown(parameter, known_names, 'inputs and problem fields')}"
+    start = "the parameter `{}` is neither an input nor a problem field"
+    reason = unknown(parameter, known_names, "inputs and problem fields", reason=start)
     raise InvalidInput("--reference", f"{reason}; use these names for the function's parameters")

@@ -108,13 +108,14 @@ class _Class:
         elif node.name in FUNCTIONS:
             self._functions.append(node.name)
         else:
-            reason = unknown(node.name, FUNCTIONS, "functions")
+            reason = unknown(node.name, FUNCTIONS, "accepted functions", reason="the class may not define `{}`")
             raise _refused(node, f"{reason}; move other functions out of the class, and mark kernels with `@kernel`")
 
     def _kernel(self, node: ast.FunctionDef) -> dict[str, Any]:
         kinds = [*implemented_kinds(), "triton"]
         if node.name not in kinds:
-            raise _refused(node, unknown(node.name, kinds, "device kinds"))
+            reason = "the kernel `{}` is not named after a device kind"
+            raise _refused(node, unknown(node.name, kinds, "device kinds", reason=reason))
         call = next(each for each in node.decorator_list if isinstance(each, ast.Call) and _called(each) == "kernel")
         table = _keys(call)
         if "source" not in table and "template" not in table:

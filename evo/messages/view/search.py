@@ -216,7 +216,8 @@ class SearchView(Deferred):
     """A search with its settings, state and results.
 
     Attributes:
-        source: the family's name, or the path of its folder, for commands; None if the family's files were uploaded.
+        source: the family's name, or the path of its folder, as commands accept it; None if the family's files were
+            uploaded.
         reason: why the search ended, e.g. ``trials``, ``minutes`` or ``exhausted``, or the text of a failure.
         counts: number of trials by kind of outcome.
         best: trial of the search's own champion. If there is none, the fastest confirmed trial. If no trial was

@@ -80,8 +80,8 @@ def suite_from(document: Mapping[str, Any], name: str, source: str = "") -> Suit
 
     Args:
         document: ``goal``, and a list ``call`` of tables with name, family, problem and weight. A problem field may
-            have a list of values, or a range of lengths (``"1..4096"``). Each value is then a separate call, with an
-            equal part of the weight.
+            have a list of values, or a range of lengths (``"1..4096"``), which is replaced by a few lengths, see
+            `lengths_of`. Each combination of values is then a separate call, with an equal part of the weight.
 
     Raises:
         InvalidInput: a key or value of the document is not accepted. The message states the key and what is accepted.

@@ -174,7 +174,7 @@ class _Translator(ast.NodeTransformer):
         return node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        if (flattened := _conjunction(node)) is not None:
+        if (flattened := _joined_bitwise(node)) is not None:
             return self.visit(flattened)
         base, right = _without_lowest_bit(node.left), node.comparators[0]
         zero = isinstance(right, ast.Constant) and right.value == 0 and not isinstance(right.value, bool)
@@ -282,10 +282,10 @@ def _without_lowest_bit(node: ast.expr) -> ast.expr | None:
     return None
 
 
-def _conjunction(node: ast.Compare) -> ast.expr | None:
-    """Return ``a == 1 & b == 2`` as two joined comparisons; None for other nodes.
+def _joined_bitwise(node: ast.Compare) -> ast.expr | None:
+    """Return ``a == 1 & b == 2`` as ``(a == 1) and (b == 2)``, and None for nodes of a different form.
 
-    Python reads it as a chain of comparisons whose middle operand is ``1 & b``.
+    ``|`` becomes ``or``, and ``^`` becomes ``!=``. Python parses ``a == 1 & b == 2`` as ``a == (1 & b) == 2``.
     """
     if len(node.ops) != 2:
         return None

@@ -10,6 +10,9 @@ from typing import Any
 from evo.errors import InvalidInput
 from evo.text.document import read_json, read_toml
 
+REMEDY = "answer with one JSON object with the requested fields"
+"""Remedy in the errors for answers without a JSON object."""
+
 SHAPE = """{
   "name": "short-name-with-dashes",
   "idea": "what is different, and why it should be faster",
@@ -85,7 +88,7 @@ def read_idea(text: str) -> Idea:
             return _idea(read_json(candidate, "answer"))
         except InvalidInput as error:
             refusal = refusal or error
-    raise refusal or InvalidInput("answer", "contains no JSON object; answer with one object of the given shape")
+    raise refusal or InvalidInput("answer", f"contains no JSON object; {REMEDY}")
 
 
 def _objects(text: str) -> Iterator[str]:

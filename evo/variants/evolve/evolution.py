@@ -11,7 +11,7 @@ from evo.client import Client
 from evo.errors import Conflict, InvalidInput
 from evo.messages.view import ProposalView, VariantView
 from evo.messages.view.variant import ABANDONED, NO_SCHEMA
-from evo.variants.evolve.answer import Idea, read_idea
+from evo.variants.evolve.answer import REMEDY, Idea, read_idea
 from evo.variants.evolve.chat import Chat
 from evo.variants.evolve.insights import Log, insights
 from evo.variants.evolve.ledger import Ledger
@@ -251,7 +251,7 @@ def _read(text: str, ended: str) -> Idea:
             raise InvalidInput("answer", f"was cut off at the maximum number of tokens; {remedy}") from None
         if not text:
             reason = f" (the model's service ended it with `{ended}`)" if ended else ""
-            raise InvalidInput("answer", f"is empty{reason}; answer with one object of the given shape") from None
+            raise InvalidInput("answer", f"is empty{reason}; {REMEDY}") from None
         raise
 
 

@@ -181,7 +181,10 @@ def _fresh(kept: Mapping[str, float]) -> bool:
 
 
 def _renewed(cache: Cache, key: str, compiler: CCompiler, folder: Path, last_level_bytes: int) -> dict[str, float]:
-    """Measure the rates, unless another process has just measured them, and return the highest rates so far."""
+    """Measure the processor's rates (arithmetic and copying) and return the highest rates so far.
+
+    The measurement is omitted if another process has just made it.
+    """
     kept = _kept(cache, key)
     if not _fresh(kept):
         found = _measure(load_support(compiler, folder), last_level_bytes)

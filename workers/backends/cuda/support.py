@@ -136,7 +136,7 @@ class SupportKernels:
 
     @property
     def _grid(self) -> int:
-        """Number of blocks that occupy every multiprocessor."""
+        """Number of blocks in a grid that fills every multiprocessor: 8 per multiprocessor."""
         return self._limits["sm_count"] * 8
 
     def _counted(self, count: int) -> NDArray[np.uint64]:

@@ -130,7 +130,7 @@ class Reference:
         return {plan.name: tuple(golden for golden in made if golden.case == plan.name) for plan in plans}
 
     def _golden_if_allowed(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays) -> ExpectedOutput | None:
-        """Return the expected output for one set of inputs, or None if it needs a GPU that it may not use now."""
+        """Return the expected output for one set of inputs, or None if this needs a GPU that may not be used now."""
         with suppress(GpuNeededError):
             if (plan.name, seed) not in self._ready:
                 self._ready[plan.name, seed] = self.golden(plan, seed, inputs)

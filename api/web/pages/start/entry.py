@@ -33,7 +33,7 @@ def whole(such_as: str, *, least: int = 1, most: int) -> Reading:
 
 
 def above_zero(such_as: str) -> Reading:
-    """Return a parser of numbers above 0. `such_as` is the example in its error messages."""
+    """Return a parser that accepts numbers above 0. `such_as` is the example in its error messages."""
 
     def read(text: str) -> float:
         try:

@@ -231,7 +231,7 @@ def called(
         typer.Argument(
             parser=named_path,
             metavar="FILE",
-            help="File written by `python -m fast --json`, where fast is an exported package.",
+            help="File with the output of `python -m fast --json`, where fast is an exported package.",
         ),
     ],
     *,

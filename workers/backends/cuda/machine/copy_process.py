@@ -21,7 +21,7 @@ SAMPLES = 7
 
 
 def copy_bytes(device: Device) -> int:
-    """Return the size of one copy in bytes."""
+    """Return the number of bytes that one timed copy copies on this device."""
     share = MOST_BYTES if device.memory_bytes is None else device.memory_bytes // 16
     return min(MOST_BYTES, share) // 16 * 16
 
