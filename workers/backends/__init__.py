@@ -409,8 +409,8 @@ class HostSession(Session, Protocol):
         """Return a timer that calls the kernel on the sets in rotation, `calls` times per sample.
 
         Args:
-            behind: True to restore arguments after the call on the next set. Only the outputs of the last call are then
-                kept. False to restore them before each call.
+            behind: True to restore the changed arguments of a set after the call on the next set, so that only the
+                outputs of the last call are kept. False to restore them before each call.
         """
         ...
 

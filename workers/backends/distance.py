@@ -19,7 +19,7 @@ EXACT_INTEGERS = 2.0**53
 
 @dataclass(frozen=True, kw_only=True)
 class Distance:
-    """Result of comparing one output with its reference.
+    """Result of comparing one output with its expected values.
 
     Attributes:
         elements: number of elements.
@@ -39,7 +39,7 @@ class Distance:
 
 
 def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = None) -> Distance:
-    """Compare an output with its reference on the host, in chunks.
+    """Compare an output with its expected values on the host, in chunks.
 
     Integers and bools are subtracted as integers, so that a difference of one is visible even between large values.
 
@@ -84,7 +84,7 @@ def not_below(difference: float) -> float:
 
 
 def _subtracted(values: NDArray[Any], reference: NDArray[Any]) -> NDArray[np.float64]:
-    """Return integers or bools minus their reference. Differences up to `EXACT_INTEGERS` are exact."""
+    """Return integers or bools minus their expected values. Differences up to `EXACT_INTEGERS` are exact."""
     integral = np.floor(reference) if reference.dtype.kind == "f" else reference
     if values.dtype.kind == "b":  # bytes other than 0 and 1 are wrong, but NumPy treats them as True
         values = values.view(np.uint8)

@@ -73,9 +73,9 @@ def _prepare(
 
 
 def _check(result: Any, golden: ExpectedOutput) -> None:
-    """Reject a baseline whose result clearly differs from the reference.
+    """Reject a baseline whose result clearly differs from the expected output.
 
-    A result is not compared if the family has several outputs, or if it is not an array of the reference's shape.
+    A result is not compared if the family has several outputs, or if it is not an array of the output's shape.
     """
     if len(golden.reference) != 1:
         return

@@ -100,9 +100,9 @@ class BufferSets:
         return self._keep((f"case {case}", -1), arguments, self.golden[case][0], 1)
 
     def put(self, buffers: Buffers, case: str, content: int, arguments: tuple[Argument, ...]) -> None:
-        """Fill the buffers of the timed case with the inputs that have the number `content`.
+        """Fill the buffers of a case with the inputs that have the number `content`, if the case is the timed case.
 
-        Buffers of other cases are not changed, because these cases have only one set of inputs.
+        Other cases have only one set of inputs, so their buffers are not changed.
         """
         if case == self._timed_case:
             self.contents(arguments).put(buffers, content)
@@ -129,9 +129,9 @@ class BufferSets:
         *,
         made: Sequence[Buffers] | None = None,
     ) -> Sequence[Buffers]:
-        """Return the buffer sets for a key and arguments.
+        """Return the kept buffer sets for a key and arguments.
 
-        If none are kept, keep the sets `made`. If `made` is None, first allocate `count` sets.
+        If there are none, keep and return `made`, or `count` newly allocated sets if `made` is None.
         """
         kept = self._kept.setdefault(key, {})
         buffers = kept.pop(arguments, None)

@@ -25,11 +25,11 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class ProofPlan:
-    """Conditions under which a candidate is verified in one kernel process, in addition to the conditions of timing.
+    """Conditions that a candidate meets only in verification. A kernel that depends on the conditions of timing fails.
 
     Attributes:
-        core: random number that selects the cores of a kernel process without timed calls.
-        launches: verified calls with buffers that are placed differently than in timed calls.
+        core: random number that selects other cores, for a kernel process in which no calls are timed.
+        launches: calls with other placements of the buffers and other call modes.
     """
 
     core: int

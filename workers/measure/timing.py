@@ -213,12 +213,14 @@ fastest baseline is omitted.
 """
 
 _FAR_SLOWER = 20
-"""A baseline that is slower than the fastest candidate by a larger factor is omitted. An earlier job has timed this
-baseline."""
+"""A baseline that is slower than the fastest candidate by a larger factor is omitted. Its time is known from an earlier
+job.
+"""
 
 _SAMPLES, _FEW_SAMPLES, _LONG_S = 5, 3, 1.0
-"""Number of samples whose median is used, the same number for long samples, and the duration in seconds above which a
-sample counts as long."""
+"""Number of samples that estimate a timer's typical time, the number if samples are long, and the duration in seconds
+above which a sample is long.
+"""
 
 
 def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:
@@ -252,7 +254,7 @@ def _left_out(
 
     Args:
         typical_us: typical time of a call, by the name of the candidate or baseline.
-        cost_s: duration of one sample, including warm-up, by the same names.
+        cost_s: duration of the samples in one round, including the warm-up, by the same names.
     """
     if not timers:
         return {}
@@ -280,6 +282,6 @@ def _typical_us(timer: Timer) -> float:
 
 
 def _round_s(timer: Timer, typical_us: float) -> float:
-    """Return the duration in seconds of one sample of this timer in a round, including warm-up."""
+    """Return the duration in seconds of all samples of this timer in one round, including the warm-up."""
     sample_us = typical_us * timer.calls
     return (sample_us * repeats(sample_us) + max(sample_us, WARM_US)) * 1e-6

@@ -193,8 +193,8 @@ def verify_elsewhere(
     Args:
         buffers: buffers with the inputs of `golden`.
         launches: placement and call mode of each call.
-        right: verified outputs for the same inputs. Outputs are compared with the reference only if they differ from
-            the verified outputs.
+        right: verified outputs for the same inputs. Outputs are compared with the expected outputs only if they differ
+            from the verified outputs.
         fixed: True for a variant, whose author cannot change family.toml. The error message then does not suggest a
             change.
 
@@ -301,7 +301,9 @@ def _describe(case: CaseError, far: Distance) -> str:
 
 
 def _exceeded(case: CaseError) -> str:
-    """Return advice if one error exceeds its limit and the other is far below its own limit, else an empty string."""
+    """Return advice if only one of the errors `rel_l2` and `max_abs` exceeds its limit, and the other is far below its
+    own limit, else an empty string.
+    """
     figures = {"rel_l2": (case.rel_l2, case.rel_l2_limit), "max_abs": (case.max_abs, case.max_abs_limit)}
     above = [name for name, (error, limit) in figures.items() if error is not None and error > limit]
     below = [name for name, (error, limit) in figures.items() if error is not None and error <= _FAR_BELOW * limit]

@@ -107,7 +107,7 @@ class CpuSession:
     def allocate_sets(
         self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int
     ) -> Sequence[Buffers]:
-        """See `workers.backends.Session.allocate_sets`. A thread other than the main thread may use all cores."""
+        """See `workers.backends.Session.allocate_sets`. Threads other than the main thread are unpinned."""
         if threading.current_thread() is not threading.main_thread():
             machine.unpin(self._all_cores)
         return host_sets(arguments, inputs, count, evict=self._evict)

@@ -141,7 +141,7 @@ class KernelProcess:
 
     @property
     def answered(self) -> bool:
-        """True if the process has replied or ended."""
+        """True if a reply of the process can be read, or the process has ended."""
         return self._process.answered
 
     @property

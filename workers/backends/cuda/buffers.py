@@ -18,8 +18,8 @@ MOST_BUFFERS = 64
 """Maximum number of arguments of a kernel. CUDA limits the size of all parameters to 4 KB."""
 
 DISTANCES = ("float16", "bfloat16", "float8_e5m2", "float8_e4m3", "float32", "float64")
-"""Dtypes of outputs that the device compares with their references. The host compares other outputs, and outputs whose
-references do not fit in device memory.
+"""Dtypes of outputs that the device compares with their expected values. The host compares other outputs, and outputs
+whose expected values do not fit in device memory.
 """
 
 Span: TypeAlias = tuple[int, int]
@@ -94,7 +94,7 @@ class GuardedBuffer:
 
 
 class DeviceReferences:
-    """Expected values in device memory, which are kept for later comparisons with the same array.
+    """Copies of expected outputs in device memory, kept for later comparisons with the same host array.
 
     Args:
         most_bytes: maximum total size of the kept arrays in bytes. The oldest arrays are removed first. A single array
@@ -106,7 +106,7 @@ class DeviceReferences:
         self._kept: dict[int, tuple[NDArray[np.float64], GuardedBuffer]] = {}
 
     def buffer(self, values: NDArray[np.float64]) -> GuardedBuffer:
-        """Return a buffer with these values.
+        """Return the kept copy of `values`, or make one.
 
         Raises:
             MemoryError: the values do not fit in the free device memory.

@@ -33,7 +33,7 @@ _SPANS = 4096
 """Maximum number of checksums that one launch computes."""
 
 _REFERENCES_SHARE = 8
-"""The total size of kept references is at most the device's memory divided by this number."""
+"""The kept copies of expected outputs may fill the device's memory divided by this number."""
 
 
 class SupportKernels:
@@ -140,7 +140,7 @@ class SupportKernels:
         return self._limits["sm_count"] * 8
 
     def _counted(self, count: int) -> NDArray[np.uint64]:
-        """Return the first `count` counters."""
+        """Wait for the kernels, and return the first `count` counters, to which the kernels add their results."""
         found = np.empty(count, np.uint64)
         with cuda_errors():
             self._memory.read(self._counters.pointer, found)

@@ -14,7 +14,7 @@ class OutputCheck:
     """Checks the outputs of a kernel's calls between timed samples, and counts the checks.
 
     The inputs of a call are one of several numbered *contents* (sets of input values). Outputs are compared with the
-    reference only if their bits differ from the verified outputs.
+    expected outputs only if their bits differ from the verified outputs.
 
     Args:
         rights: buffer sets with the verified outputs, by number of the content.
@@ -51,12 +51,12 @@ class OutputCheck:
         self._contents.change(outputs)
 
     def look_at(self, outputs: Buffers, golden: ExpectedOutput) -> None:
-        """Compare the outputs of a call on newly drawn inputs with the reference."""
+        """Compare the outputs of a call on newly drawn inputs with their expected values."""
         self._further += 1
         self._count(self._fault(outputs, golden))
 
     def _difference(self, outputs: Buffers, content: int) -> str | None:
-        """Return the fault of outputs whose bits differ from the verified outputs, or None if the bits may differ."""
+        """Return the fault of outputs whose bits differ from the verified outputs, or None if they are acceptable."""
         fault = self._fault(outputs, self._goldens[content])
         if fault is None and self._deterministic:
             return f"{self._where}: not deterministic, because the bits differ from the verified outputs. {ANY_ORDER}"

@@ -30,7 +30,7 @@ samples. The usual number is exceeded while the interval is too wide for a decis
 MIXED_SETS, LEAST_MIXED_CALLS = 64, 16
 """Maximum number of calls with changing contents per sample, and minimum number of such calls in total. A kernel that
 returns a stored result in a random fifth of the calls escapes 64 calls with probability 0.8 ** 64 < 1e-6. A kernel that
-counts calls is always detected.
+does so in every n-th call is always detected.
 """
 
 _MIXED_BYTES = 64 << 20

@@ -158,7 +158,7 @@ def repetition_of(
 class _Draw:
     """Draws new inputs for series of calls. No inputs are drawn twice in a process.
 
-    The first inputs of a process whose outputs are verified are those that were held back, because their expected
+    For the first verified call of a process, the inputs are those of `BufferSets.held_back`, because their expected
     outputs are known already.
     """
 
@@ -167,7 +167,7 @@ class _Draw:
     outputs: OutputCheck
 
     def __call__(self, count: int, place: int) -> Inputs:
-        """Return inputs for `count` calls. The outputs of the call with the index `place` can be verified."""
+        """Return inputs for `count` calls, and a function that verifies the outputs of the call number `place`."""
         plan, reference = self.bench.terms.cases[0], self.bench.reference
         numbers = list(itertools.islice(self.bench.drawn, count))
         seeds = tuple((*self.bench.terms.seed, _NEW, number) for number in numbers)
@@ -193,9 +193,9 @@ def time_limit(
     shared_inputs: bool = True,
     sets: int | None = None,
 ) -> float:
-    """Return the maximum allowed ratio of two times, see `most_disagreement`.
+    """Return how many times as long calls on separate buffers may take as repeated calls; see `most_disagreement`.
 
-    The memory's bandwidth determines the limit only on a CPU, because a GPU translates addresses of larger pages.
+    The memory's bandwidth affects the limit only on a CPU, because pages on a GPU are larger.
 
     Args:
         slow: samples of calls on separate buffers.

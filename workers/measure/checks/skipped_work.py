@@ -176,9 +176,10 @@ def _disagreement(
 def _of_batches(
     bench: Bench, session: HostSession, candidate: Candidate, found: OverwriteCheck, *, timed: Timing, policy: Policy
 ) -> list[Suspicion | None]:
-    """Compare timed batches with shorter batches and with batches on separate buffers. Return the suspicions.
+    """Compare batches as in the timed rounds with shorter batches and with batches on separate buffers.
 
-    The calling loop is the same as in the timed rounds, and does not compare registers.
+    Return the suspicions. All batches are made by the calling loop of the timed rounds, so a kernel cannot distinguish
+    them by the address of their caller.
     """
     mode, arguments, confidence = bench.terms.objective.cache, candidate.arguments, policy.skip_confidence
     sets = bench.buffers.sets(mode, arguments)

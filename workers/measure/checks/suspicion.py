@@ -112,8 +112,9 @@ class Suspicion:
     """A sign that a kernel does less work in some calls.
 
     Attributes:
-        proved: False if noise may have caused the sign.
-        certain: True if the sign is proved however much the times of equal calls vary.
+        proved: True if the ratio of two times exceeds its limit by more than the noise. This counts only if the times
+            of equal calls vary little.
+        certain: True if the ratio is so large that it counts even if the times of equal calls vary much.
     """
 
     text: str
@@ -131,7 +132,7 @@ def disagreement(
         fast: samples of repeated calls, or None if no repeated calls were timed.
         limit: maximum allowed ratio of the two times.
         confidence: the suspicion is proved if the ratio exceeds the limit with this confidence.
-        what: name of the separate buffers in the returned text.
+        what: what each call has separately, for the returned text, e.g. ``inputs and outputs``.
     """
     if fast is None:
         return None

@@ -18,11 +18,13 @@ from workers.measure.verify import WrongAnswerError, judge
 
 _LEAST_TURNS, _MOST_TURNS, _CALLS = 2, 24, 4
 _SETS, _MOST_BYTES, _SHORT_US = 64, 1 << 22, 500.0
-"""Maximum number of verified calls per thread and turn, maximum size of the buffer sets in bytes, and duration in µs
-below which a call counts as short."""
+"""Maximum number of buffer sets per thread and turn, their maximum total size in bytes, and duration in µs below which
+a call is short. In a *turn*, both threads call the kernel, and then the outputs are verified. Only turns of short calls
+use more than one set per thread.
+"""
 
 _TURNS_OF_MANY = 10
-"""Number of turns with many calls. Most of the time is needed to verify their outputs."""
+"""Maximum number of turns with more than one set per thread. Verifying their outputs takes most of the time."""
 
 _BUDGET_S, _BUDGET_OF_VERY_SHORT_S, _VERY_SHORT_US = 0.06, 0.2, 50.0
 """Seconds after which no new turn begins, the same limit for very short calls, and duration in µs below which a call is
@@ -46,12 +48,12 @@ def judge_two_threads(
     *,
     fixed: bool = False,
 ) -> None:
-    """Call a kernel from two threads at the same time, several times, and verify the outputs after each turn.
+    """Call a kernel from two threads at the same time, in several turns, and verify the outputs after each turn.
 
     Args:
         sets: one buffer set for each thread.
-        rights: for each of `sets`, a buffer set with the verified outputs. Outputs are compared with the reference only
-            if their bits differ from the verified outputs.
+        rights: for each of `sets`, a buffer set with the verified outputs. Outputs are compared with the expected
+            outputs only if their bits differ from the verified outputs.
         goldens: expected outputs for each of `sets`.
         fixed: True for a variant, whose author cannot change family.toml. The error message then does not suggest a
             change.

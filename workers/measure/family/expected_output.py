@@ -54,7 +54,7 @@ class ExpectedOutput:
 
     @cached_property
     def norms(self) -> Mapping[str, float]:
-        """Euclidean norm of each output's reference."""
+        """Euclidean norm of each output's expected values, by the name of the output."""
         return {name: norm(values) for name, values in self.reference.items()}
 
     def inputs_of(self, arguments: Sequence[Argument]) -> Arrays:

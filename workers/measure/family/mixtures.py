@@ -31,8 +31,9 @@ rows. A shorter row would become constant, and normalising a constant row causes
 """
 
 _NEAR, _NEAREST, _FARTHEST = 0.125, 16.0, 512.0
-"""Elements of nearby inputs differ by a fraction of their value: at most `_NEAR`, and `_NEAREST` to `_FARTHEST` times
-the allowed relative error. The outputs for the nominal inputs are therefore wrong for the nearby inputs.
+"""Elements of nearby inputs differ from the nominal inputs by a random part of their value. Its maximum is drawn from
+`_NEAREST` to `_FARTHEST` times the allowed relative error of the outputs, but is at most `_NEAR`. Outputs that a kernel
+stored for the nominal inputs are therefore wrong for the nearby inputs.
 """
 
 _MOST_CHANGED = 3

@@ -115,7 +115,7 @@ class ReferenceModule:
     def blame(self, doing: str) -> Iterator[None]:
         """Convert exceptions inside the ``with`` block to `FamilyError`.
 
-        The message contains `doing` and the line in reference.py.
+        The message contains the line in reference.py, and `doing`, e.g. ``inputs(), input `x```.
         """
         try:
             with preserved(), recorded():

@@ -10,8 +10,8 @@ from statistics import median
 from workers.backends.cpu.process.batch import Batch, Pause, joined
 
 MOST_DISAGREEMENT = 0.01
-"""Allowed excess of the counted time over the reported time, as a fraction of the reported time. The processor time of
-the request is allowed in addition.
+"""Part of the reported time by which the counted time may exceed it, see `TimeAudit`. The processor time of the request
+is allowed in addition.
 """
 
 DISAGREEMENT_OF_TURNS = 0.1
@@ -20,7 +20,7 @@ less precision.
 """
 
 _SPREAD_NS = 4_000
-"""Variation, in ns, of the counted time of a few identical system calls."""
+"""Variation, in ns, of the processor time that the system counts for a few identical system calls."""
 
 _COLD_REQUEST = 2.0
 """Factor by which a request may take more processor time than an idle request, because the kernel may have replaced the
@@ -68,11 +68,14 @@ LEAST_TURN_NS = 500_000
 class TimeAudit:
     """The batches of one kernel process, and checks of their times.
 
+    The *reported* time of a batch is the duration that the process states. The *counted* time is the processor time of
+    the process according to the operating system.
+
     Attributes:
         threads: number of cores that the process may use simultaneously.
-        idle: batches of calls of an empty function, which the process made before it loaded the candidate.
+        idle: batches of calls of an empty function, made before the process loaded the candidate.
         samples: timed batches. A suspicious batch is repeated, and only its last repetition is kept.
-        turns: batches of one call on each of several sets. Short batches are merged.
+        turns: batches of one call on each of several buffer sets. Short batches are merged.
         pauses: times between consecutive batches.
     """
 
@@ -107,7 +110,7 @@ class TimeAudit:
         return bool(self._contradicting([batch], MOST_DISAGREEMENT))
 
     def least_ns(self, batch: Batch) -> float:
-        """Return the minimum duration of a batch's calls, in ns, according to the counted time.
+        """Return the shortest duration of a batch's calls, in ns, that agrees with the counted time.
 
         The result is 0 for a process without idle batches, and for a batch that is too short for a statement.
         """

@@ -7,10 +7,12 @@ from workers.backends import CallMode
 
 LOAD, MAP, TABLE, RUN, POPULATE, FINISH = range(1, 7)
 OWN_THREAD, EXAMINE, PERTURB, BEHIND, TOGETHER, GUARDED = 1, 2, 4, 8, 16, 32
-"""Flags of a `RUN` request."""
+"""Flags of a `RUN` request: call on a new thread, report the process state and the heap, fill allocated memory, restore
+arguments late, call from two threads, check the callee-saved registers.
+"""
 
 WRITABLE, PACED = 1, 2
-"""Flags of a `MAP` request."""
+"""Flags of a `MAP` request: the process may write to the segment; the segment is the page of a `SharedPace`."""
 
 DONE, FAILED, FAULT = 0, -1, -2
 """Values of the status in a reply."""

@@ -32,8 +32,9 @@ _STARTED = itertools.count()
 
 _PASSED_ON = ("OMP_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "OPENBLAS_", "MKL_", "PATH")
 _SESSION = "XDG_SESSION_ID"
-"""Environment variable of kernel processes that contains the runner's mark (`descendants.MARK`). The name must not
-reveal to a kernel that kernel-evo runs it."""
+"""Environment variable of kernel processes with the value of `descendants.MARK`, by which a runner finds the processes
+that it started. This name does not reveal kernel-evo to a kernel.
+"""
 
 
 class StartedProcess:
@@ -112,7 +113,7 @@ class StartedProcess:
 
     @property
     def answered(self) -> bool:
-        """True if the process has replied or ended."""
+        """True if a reply of the process can be read, or the process has ended."""
         return bool(self._poll.poll(0))
 
     def send(self, message: bytes) -> None:

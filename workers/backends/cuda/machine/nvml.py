@@ -23,7 +23,7 @@ one process at a time.
 
 
 def facts(uuid: str) -> Mapping[str, str]:
-    """Return the current facts about a GPU by name, or an empty mapping if NVML does not respond."""
+    """Return clocks, temperature, throttling and other current facts about a GPU, or nothing if NVML is silent."""
     nvml, handle = _handle(uuid)
     if handle is None:
         return {}

@@ -122,7 +122,8 @@ def read(tool: str, log: str) -> Sanitized:
 def _findings(texts: Sequence[str]) -> Iterator[str]:
     """Yield the findings with their locations. A finding is not indented, and its location is on the next line.
 
-    The next lines of a race are the other accesses, of which the first is yielded. Their number depends on the timing.
+    For a race, the next lines are the other accesses. Only the first is yielded, because their number depends on the
+    timing of the threads.
     """
     for index, text in enumerate(texts):
         if text.startswith(" ") or _HARMLESS.match(text):
