@@ -25,7 +25,7 @@ def _parser(kind: type[PublicUrl] | type[Proxies]) -> Callable[[object], object]
 
 
 def _check_secret(secret: str | None) -> str | None:
-    """Return the secret unchanged after checking that it can be used for signatures.
+    """Return the secret unchanged (None if there is none) after checking that it can be used for signatures.
 
     Raises:
         ValueError: the secret cannot be decoded.
@@ -48,13 +48,15 @@ class Settings(BaseSettings):
         requests_per_s: maximum number of requests per second with one token. A burst may contain four times this
             number.
         public_url: URL of the service for people and workers, e.g. ``https://tools.example.org/evo`` behind a proxy.
+            If None, the addresses in requests determine it.
         trusted_proxies: addresses and networks of proxies, separated by commas, whose X-Forwarded-For, -Host, -Port and
             -Proto headers are trusted. ``*`` trusts all addresses.
         allow_variants: True to accept variants (kernel sources that workers compile and run in confined processes) from
             callers with the role ``author``.
         allow_family_upload: True to accept ZIP files of families (code that workers run) from callers with the role
             ``author``.
-        webhook_secret: secret for signing the messages of webhooks that have no secret of their own.
+        webhook_secret: secret for signing the messages of webhooks that have no secret of their own. If None, such
+            webhooks are refused.
         webhook_private: True to allow webhook URLs with private addresses.
         keep_days: days after which ended searches are deleted, except data that champions need. If None, searches are
             never deleted.

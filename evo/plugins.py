@@ -97,7 +97,7 @@ def unloadable(group: Group) -> Iterator[tuple[EntryPoint, Exception]]:
 
 
 def _loaded(entry: EntryPoint) -> tuple[object, Exception | None]:
-    """Return the object of an entry point, or the error that its import raised."""
+    """Return the object of an entry point and None or, if its import fails, None and the error."""
     try:
         return entry.load(), None
     except Exception as error:  # noqa: BLE001 - the import runs code of another package

@@ -110,7 +110,7 @@ async def _events(
 def _begin(
     service: Service, position: EventPosition | None, search_id: int | None
 ) -> tuple[EventPosition, bool, Sequence[ServerEvent]]:
-    """Return the start position, True if the client missed deleted events, and an event with each search's state."""
+    """Return the start position, whether the client missed deleted events, and one event per search with its state."""
     with service.database.read() as session:
         events = Events(session)
         lost = position is not None and not events.keeps(position)

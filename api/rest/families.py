@@ -123,7 +123,7 @@ def _check_location(location: str | None) -> None:
 
 
 def _location(session: Session, digest: str, body: FamilyBody) -> str | None:
-    """Return the location to store for a family. Only callers with the role `author` can change it.
+    """Return the location to store for a family, or None. Only callers with the role `author` can change it.
 
     Raises:
         Conflict: the digest is registered with a different document, or the caller is not an author and the name

@@ -58,6 +58,8 @@ def selection_of(
 def fitting(order: Order, cursor: tuple[Value | None, int, int, int] | None) -> PagePosition | None:
     """Return the position in a cursor, after checking that the cursor belongs to a list with this order.
 
+    The result is None if the cursor is None.
+
     Raises:
         InvalidInput: the cursor comes from a list with a different order.
     """

@@ -171,7 +171,7 @@ class ActiveSearch:
 
     @property
     def waits_for_device(self) -> bool:
-        """True while the clock of the running time stands still, because other processes hold the devices."""
+        """True while the clock of the running time is stopped, because other processes hold the devices."""
         return self.is_timed and self._active_since is None
 
     def enter(self, row: SearchRow, state: State, now: datetime) -> None:

@@ -115,7 +115,7 @@ class Conductor:
         """Register a worker and its devices. Jobs of an earlier process of the worker are queued again.
 
         Args:
-            token_id: id of the worker's token, which is bound to this worker by the registration.
+            token_id: id of the worker's token, which is bound to this worker by the registration, or None.
             incarnation: id of the registering process. None if the client sends no id.
 
         Raises:
@@ -219,7 +219,7 @@ class Conductor:
 
         Args:
             holding: ids of the attempts that the worker holds. If the database contains more leases of the worker, the
-                worker did not receive them, and they are returned first.
+                worker did not receive them, and they are returned first. If None, none is returned again.
             unable: ids of searches whose jobs the worker cannot execute.
 
         Raises:

@@ -28,7 +28,8 @@ def worker_view(
     """Return the view of a worker.
 
     Args:
-        sharers: connected workers by device UUID, for each device that several workers offer (`Fleet.sharers`).
+        sharers: connected workers by device UUID, for each device that several workers offer (`Fleet.sharers`). If
+            None, the view has no warnings about such devices.
     """
     return WorkerView(
         id=row.id,

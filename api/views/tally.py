@@ -23,8 +23,10 @@ class Tally:
 
     Attributes:
         counts: number of trials by outcome. The key None contains the number of pending trials.
-        speedup: speedup of the best trial over the fastest baseline. If the trial is confirmed, this is the confirmed
-            speedup.
+        best: the best trial. None if no trial has a time.
+        fastest_baseline: name of the baseline with the shortest time. None if no baseline was timed.
+        speedup: speed-up of the best trial over the fastest baseline. If the trial is confirmed, this is the confirmed
+            speed-up. None without `best` or baselines.
         unconfirmed: unconfirmed trial whose quick cost is below the quick cost of the confirmed best trial. None if
             there is no such trial.
     """

@@ -119,8 +119,8 @@ def _ratio(session: Session, trial: TrialRow | None, own: TrialRow | None) -> tu
     different runs are not comparable. Both results are None if there is no ratio.
 
     Args:
-        trial: best trial of the variant.
-        own: best trial of the family's own implementation.
+        trial: best trial of the variant. None if no trial has a time.
+        own: best trial of the family's own implementation. None if no trial has a time.
     """
     if trial is None or own is None:
         return None, None
@@ -152,7 +152,7 @@ def _failures(session: Session, counts: Mapping[int, Mapping[str | None, int]]) 
     Failures found by a confirmation come first, because only variants with competitive quick times are confirmed.
 
     Args:
-        counts: number of trials of each search by outcome.
+        counts: number of trials of each search by outcome. The key None contains the pending trials.
     """
     confirmed, others = defaultdict[int, list[FailureView]](list), defaultdict[int, list[FailureView]](list)
     for trial, found in Archive(session).not_valid(counts):

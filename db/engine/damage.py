@@ -193,7 +193,8 @@ def written(database: Path, index: Index | None, files: LockedFiles) -> Written 
     """Return the state of an open database file. Return None if the log is empty or a checkpoint may be running.
 
     Args:
-        index: the index of the log. It is read a second time, because a checkpoint may have begun since the first read.
+        index: the index of the log; None if there is none. The index is read a second time, because a checkpoint may
+            have begun since the first read.
     """
     if index is None or not index.frames or index.copied != index.attempted:
         return None

@@ -45,8 +45,8 @@ class EventRow(Base):
 class DeliveryRow(Base):
     """A webhook message about the end of a search.
 
-    `next_at` is None after a delivery or the last failed attempt. `message_id` is globally unique, even after a backup
-    was restored, so that receivers can detect duplicates.
+    `next_at` is the time of the next delivery attempt. It is None after a delivery or the last failed attempt.
+    `message_id` is globally unique, even after a backup was restored, so that receivers can detect duplicates.
     """
 
     __tablename__ = "deliveries"
@@ -72,7 +72,7 @@ class DeliveryRow(Base):
 class AnswerRow(Base):
     """Response to a request with an idempotency key.
 
-    `status` is None while the request runs or if it was interrupted.
+    `status` is the HTTP status of the response. It is None while the request runs, or if the request was interrupted.
     """
 
     __tablename__ = "answers"

@@ -32,8 +32,9 @@ class TrialRow(Base):
     """One trial of a search and its outcome.
 
     `told_before` is the number of trials that had ended when this trial was proposed. `finished_seq` is the position of
-    this trial among the ended trials. `overhead_ms` is the overhead of the trial, as defined in
-    docs/reference/measuring.md. `delivery_ms` is the network time of the trial's lease and result.
+    this trial among the ended trials. `overhead_ms` is the search's own time for this trial, in which it neither
+    compiles nor uses the device although work is available. `delivery_ms` is the network time of the trial's lease and
+    result.
 
     Trials are ranked by `cost`: the time or, if the search has a metric, the cost by this metric. `cost` is None if the
     trial has no time, or if a confirmation found its kernel invalid. `second_cost` is the cost by the second objective,

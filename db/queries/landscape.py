@@ -36,7 +36,7 @@ QUICK_COST = case(
     (TrialRow.quick_us.is_(None), TrialRow.cost),
     else_=func.coalesce(_OUTCOME["cost"].as_float(), TrialRow.quick_us),
 )
-"""SQL for `evo.trial.quick_cost` of a trial with a cost. `cost` of a confirmed trial is the confirmed cost."""
+"""SQL for the quick cost of a trial with a cost. The column `cost` of a confirmed trial is the confirmed cost."""
 
 MOST_FRONT = 1000
 

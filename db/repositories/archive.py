@@ -433,7 +433,8 @@ def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
     """Return a query for the latest version of each family.
 
     Args:
-        own: digest by family name, for names whose version is fixed. Later versions of such a name are ignored.
+        own: digest by family name, for names whose version is fixed. Later versions of such a name are ignored. If
+            None, no version is fixed.
     """
     own = own or {}
     listed = or_(FamilyRow.name.not_in(own), FamilyRow.digest.in_(own.values()))

@@ -73,7 +73,7 @@ class Champions:
         The predecessor is the first champion along the chain of `replaces` that was not rolled back.
 
         Args:
-            by: name of the user who requested the rollback.
+            by: name of the user who requested the rollback; None if unknown.
 
         Raises:
             Conflict: the champion is not current.
@@ -174,9 +174,12 @@ class Champions:
     ) -> Sequence[ChampionRow]:
         """Return champions, newest first. Former champions are included unless `current_only` is set.
 
+        An argument that is None restricts nothing.
+
         Args:
             problem: required values of problem fields, formatted as in a problem key.
             device: required device model.
+            before: only champions with lower ids are returned.
         """
         query = select(ChampionRow).order_by(ChampionRow.id.desc()).limit(limit)
         if family is not None:

@@ -55,7 +55,9 @@ class LockedSearch:
         revision: revision of the search before this transaction.
         milestone: last revision with a change other than proposed and ended trials, for example queued jobs or
             baselines.
+        started_at: time of the first lease of a job; None before that.
         active_s: running time before `active_since`, in seconds.
+        active_since: time at which the clock of the running time was last started; None while the clock is stopped.
     """
 
     revision: int

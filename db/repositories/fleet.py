@@ -40,7 +40,7 @@ class Availability:
     """A device of a worker, with the facts that determine whether the device may receive work.
 
     Attributes:
-        incarnation: id of the process that registered the worker last.
+        incarnation: id of the process that registered the worker last; None if the process sent no id.
     """
 
     device: Device
@@ -103,7 +103,7 @@ class Fleet:
         """Store a worker with exactly the given devices, and return it. Quarantined devices remain quarantined.
 
         Args:
-            incarnation: id of the process that runs the worker from now on.
+            incarnation: id of the process that runs the worker from now on; None if the process sent no id.
         """
         row = self.session.get(WorkerRow, worker_id)
         if row is None:

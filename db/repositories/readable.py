@@ -45,8 +45,8 @@ def readable(session: Session, query: Select[Row], *, limit: int | None = None) 
     """Return the rows of a query, without unreadable rows.
 
     Args:
-        limit: number of rows to return. Later rows of the query replace unreadable rows, because a page with fewer rows
-            would look like the last page.
+        limit: maximum number of rows to return; None for all rows. Later rows of the query replace unreadable rows,
+            because a page with fewer rows would look like the last page.
     """
     try:
         return session.scalars(query.limit(limit) if limit is not None else query).all()

@@ -56,7 +56,7 @@ def http_client(
 
     Args:
         url: base URL of all requests.
-        transport: replaces the network in tests.
+        transport: replaces the network in tests; None to use the network.
 
     Raises:
         InvalidInput: the proxy or the certificates in the environment variables cannot be used.

@@ -185,9 +185,9 @@ class Variants(Calls):
         Args:
             files: contents of the files, by name.
             document: name, author and idea, and the keys that differ from the first parent's table ``[cpu]`` or
-                ``[cuda]``.
+                ``[cuda]``. None if no key differs.
             parents: numbers of the parent variants; 0 is the family's own implementation.
-            trials: maximum number of trials of the variant.
+            trials: maximum number of trials of the variant; None if only the search's limits apply.
             proposal: number of the request to a language model whose answer contains the variant. None if no language
                 model wrote the variant.
         """

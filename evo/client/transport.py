@@ -103,7 +103,8 @@ class Transport:
 
         Args:
             quiet_s: longest accepted time without data, in seconds.
-            media_type: expected type of the response. A proxy's sign-in page, for example, has a different type.
+            media_type: expected type of the response. A proxy's sign-in page, for example, has a different type. If
+                None, every type is accepted.
 
         Raises:
             ServiceUnreachable: no service responds, or the stream was interrupted or sent no data for `quiet_s`.

@@ -27,7 +27,13 @@ class Workers(Calls):
         devices: Sequence[Device],
         incarnation: str | None = None,
     ) -> None:
-        """Register a worker with its devices. `incarnation` identifies the worker's current process."""
+        """Register a worker with its devices.
+
+        Args:
+            name: name shown to people. If None, the name of the join token or of the host is used.
+            incarnation: random id of the worker's process. With None, the service cannot distinguish two processes of
+                the worker.
+        """
         body = {
             "name": name,
             "host": host,
@@ -59,7 +65,7 @@ class Workers(Calls):
             attempts: ids of the attempts whose leases are renewed.
             slots: state of each slot.
             note: a problem of the worker, e.g. a full disk; None if there is none.
-            incarnation: the `incarnation` of the worker's registration.
+            incarnation: the `incarnation` of the worker's registration, or None.
 
         Raises:
             Conflict: after this registration, another process registered as this worker.
@@ -150,7 +156,7 @@ class Work(Calls):
             holding: ids of the attempts that the worker has. All other leases of this device are granted again, because
                 the worker never received them. None: no lease is granted again.
             unable: ids of searches whose jobs this worker cannot do.
-            incarnation: the `incarnation` of the worker's registration.
+            incarnation: the `incarnation` of the worker's registration, or None.
 
         Raises:
             Conflict: after this registration, another process registered as this worker.

@@ -46,6 +46,7 @@ class Device:
         uuid: identifier of this physical device. An OS lock ensures that only one process at a time measures on it.
         limits: numbers that constraints may use, in base units: ``cores``, ``simd_bytes``, ``l1_bytes``, ``l2_bytes``;
             for CUDA ``sm_count``, ``shared_memory_bytes`` (per block), ``max_threads`` (per block) …
+        ceilings: physical limits, from which rooflines are computed; None if they are unknown.
         software: versions of the compiler, the driver and libraries. They are recorded with every measurement.
         memory_bytes: total memory of the device, None if the device does not report it.
         note: the family's note on times from this device, e.g. a limitation. Only a search's copy of the device has a

@@ -50,8 +50,8 @@ class Evidence:
     Attributes:
         champion, search, trial: numbers of the champion and its search and trial in the exporting service.
         time_us: the champion's median time in µs, from the first process of its confirmation.
-        verdict, report: decision and measurements of the confirmation; None if the champion was promoted by hand, or if
-            its samples were not stored.
+        roofline: the roofline limit and the share of it that the champion reaches; None if unknown.
+        verdict, report: decision and measurements of the confirmation; None if the service did not send them.
     """
 
     champion: int

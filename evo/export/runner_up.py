@@ -38,6 +38,7 @@ class RunnerUpEvidence:
 
     Attributes:
         rank: rank among the trials of the search by `time`; 1 is the fastest trial.
+        roofline: the roofline limit and the share of it that the trial reaches; None if unknown.
         time: confirmed time if the trial was confirmed, else quick time.
         outcome: outcome with samples, correctness cases and resources.
         verdicts: verdicts of the trial's confirmations, none of which promotes the trial; empty if the trial never

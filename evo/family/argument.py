@@ -147,15 +147,16 @@ class Argument:
     Attributes:
         dtype: name of a dtype, or of the problem field whose value is the name of the dtype.
         shape: expressions over problem fields; for a workspace, also over tunables, derived values and limits.
-        value: value of a scalar, as an expression over the same names as a workspace's shape.
+        value: value of a scalar, as an expression over the same names as a workspace's shape; None for a buffer.
         tolerance: limits of the error of an output or inout, by name (``rel_l2``, ``max_abs``, ``max_abs_ratio``), as
             expressions over problem fields.
         alignment: alignment in bytes that callers guarantee, a power of two; 1 if only the dtype's own alignment is
             guaranteed.
         initial: value of every element of an output or workspace before a call; None if any value is allowed.
-        verified: see `Operand`.
+        verified: True if ``verify()`` of reference.py checks the output. A tolerance is then optional.
         when: condition over problem fields under which the kernel has this parameter; None if it always has it.
-        min, max: expressions over problem fields; see `Operand`.
+        min, max: smallest and largest value that an integer input may contain, as expressions over problem fields; None
+            if there is no limit.
     """
 
     name: str

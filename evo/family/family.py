@@ -132,6 +132,7 @@ class Family:
         cases: correctness cases. The first is the searched problem itself, which is timed.
         implementations: implementations by device kind.
         document: the document from which the family was read.
+        work_formula: operation and byte counts of a problem; None if the document has no ``[work]`` table.
         deterministic: False if results may differ between runs on the same inputs, within their tolerances.
         variant: the variant that the document implements; None for the family's own implementations.
     """
@@ -289,7 +290,7 @@ class Family:
         """Return the space of configs for this problem on this device.
 
         Args:
-            kept: values to search, by tunable. Other tunables keep all their values.
+            kept: values to search, by tunable. Other tunables keep all their values. If None, all do.
 
         Raises:
             EmptySpace: no config is valid. The message names the constraint that excluded the last configs.

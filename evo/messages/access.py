@@ -35,10 +35,11 @@ class TokenView:
 
     Attributes:
         join: True if the token can only be exchanged, once, for a worker's token.
-        worker_id: id of the only worker that may use the token. A worker's token without an id is bound to the first
-            worker that uses it.
+        worker_id: id of the only worker that may use the token; None if it is not bound to a worker. A worker's token
+            without an id is bound to the first worker that uses it.
+        expires_at: time at which the token expires; None if it is valid until it is revoked.
         expired: True if `expires_at` has passed on the service's clock.
-        last_used_at: time of the last use, rounded to a minute.
+        last_used_at: time of the last use, rounded to a minute; None if the token was never used.
         revoked_at: time at which the token was revoked, rotated or, for a join token, used. None before that.
     """
 

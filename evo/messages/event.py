@@ -18,8 +18,8 @@ class TrialEvent:
     Attributes:
         place: index of the trial among the ended trials of its search, from 0.
         outcome: kind of the trial's outcome; `reason` explains it in one line.
-        time_us: time in µs. `source` states whether it is quick, confirmed or estimated.
-        iqr_us: interquartile range of the quick samples in µs.
+        time_us: time in µs; `source` states whether it is quick, confirmed or estimated. Both are None without a time.
+        iqr_us: interquartile range of the quick samples in µs; None if the trial was not measured.
         suspect: True if the trial is so much faster than every baseline that a person should check it.
     """
 
@@ -45,10 +45,13 @@ class SearchEvent:
     """Current state of a search, sent after a trial ended, or after the state, best trial or champion changed.
 
     Attributes:
-        counts: number of trials by kind of outcome.
-        speedup: speed-up of the best trial over the fastest baseline. It is confirmed if `best` is confirmed.
-        champion_id: current champion for the search's family, problem, device and objective; another search may have
-            found it.
+        reason: why the search ended or is stopping; None before that.
+        counts: number of ended trials by kind of outcome.
+        best: the best trial; None if no trial has a time.
+        speedup: speed-up of the best trial over the fastest baseline; None without `best` or baselines. It is confirmed
+            if `best` is confirmed.
+        champion_id, champion_us: id and time of the current champion for the search's family, problem, device and
+            objective, which another search may have found. None if there is no champion.
         elapsed_s: running time in seconds, without pauses.
     """
 

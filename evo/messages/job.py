@@ -78,6 +78,7 @@ class Confirm:
     """Job that alternately times the challenger, the incumbent and the baselines, in a fresh process with new inputs.
 
     Attributes:
+        incumbent: config of the incumbent; None if there is no incumbent to compare with.
         incumbent_family: the incumbent's family if the incumbent belongs to another variant; None if both have the same
             family.
         further: number of trials that are expected to challenge the incumbent after this one. It is shown to users;
@@ -133,9 +134,9 @@ class SlotReport:
     """A slot's report about itself, sent with each heartbeat.
 
     Attributes:
-        detail: text with details, e.g. which process holds the device.
+        detail: text with details, e.g. which process holds the device; None if there are none.
         attempt_id: lease of the slot's current job, which `detail` describes, or of the job that waits for the device.
-            The slot may hold more leases.
+            None if there is no such job. The slot may hold more leases.
         fault: reason why the device is no longer reliable; None if it is reliable. The reason is sent with each
             heartbeat until the service has quarantined the device.
     """

@@ -113,8 +113,8 @@ def leading_time(time_us: float | None, confirmation: Confirmation | None, *, es
     """Return the time to show for a candidate, preferably the confirmed time; None if it has no time.
 
     Args:
-        time_us: median of the quick samples, or an estimate, in µs.
-        confirmation: None if the candidate was not confirmed.
+        time_us: median of the quick samples, or an estimate, in µs; None if there is neither.
+        confirmation: result of the confirmation; None if the candidate was not confirmed.
         estimated: True if `time_us` is an estimate.
     """
     source: Source = "confirmed" if confirmation is None else confirmation.source

@@ -35,6 +35,8 @@ class Attempt:
 
     Attributes:
         time_us: quick time or estimate of the variant's best config; None if the variant does not work.
+        tuning_gain: quick time of the first measured config divided by the shortest quick time; None if none was
+            measured.
         trouble: first line of the variant's error; empty if the variant works.
     """
 
@@ -50,8 +52,10 @@ class Result:
     """Result of a proposer on one problem.
 
     Attributes:
+        search_id: id of the problem's search; None if the problem could not be searched.
+        best_us, best: time and name of the best variant; None and empty if no variant works.
         confirmed: True if the best time is from a confirmation.
-        quick_us: quick time of the best variant in µs, for comparison with the first variant.
+        quick_us: quick time of the best variant in µs, for comparison with the first variant; None if no variant works.
         share: roofline time divided by the time of the best variant; None if unknown.
         trouble: reason why no variant could be submitted; empty if there is none.
     """
@@ -92,6 +96,7 @@ class Summary:
         fast: fast_p for each p.
         validity: fraction of submitted variants that work; None if no variant was submitted.
         medians: median speed-up over each baseline with its interval. Problems without a speed-up are ignored.
+        share, tuning_gain: medians of these values of the results; None if no result has one.
     """
 
     problems: int

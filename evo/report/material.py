@@ -22,7 +22,7 @@ class Found:
     Attributes:
         kind: kind of outcome.
         time_us: time in µs; None if it was not measured.
-        binary: digest of the compiled binary. Trials with the same binary share one measurement.
+        binary: digest of the compiled binary; None if unknown. Trials with the same binary share one measurement.
     """
 
     number: int

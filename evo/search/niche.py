@@ -38,7 +38,8 @@ def niche_of(outcome: Outcome | None, roofline: Roofline | None, counters: Mappi
     (`evo.device.estimate.roofline.Roofline.bound_at`).
 
     Args:
-        outcome: outcome of the kernel's trial.
+        outcome: outcome of the kernel's trial; None if the trial is pending.
+        roofline: the device's roofline; None if unknown.
         counters: counters of the kernel's profile, by the names in `evo.device.counters.FIGURES`. Empty if it has no
             profile.
     """

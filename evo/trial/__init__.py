@@ -50,6 +50,7 @@ class Trial:
     """A proposal with its trial number and, once the trial has ended, its outcome.
 
     Attributes:
+        outcome: how the trial ended; None while it is pending.
         binary_digest: digest of the compiled binaries of all cases and their launches; None if unknown. Trials with
             equal digests have the same kernel.
     """

@@ -41,7 +41,8 @@ class RelativeTime:
     """A time relative to the fastest baseline and to the roofline.
 
     Attributes:
-        speedup: speedup over the fastest baseline. It is the confirmed speedup if the time is confirmed.
+        speedup: speed-up over the fastest baseline. It is the confirmed speed-up if the time is confirmed. None without
+            a time or a baseline.
         share: roofline time divided by the time. Above 1 if the roofline is wrong; None if it is unknown.
     """
 
@@ -59,9 +60,12 @@ class RelativeTime:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row of a leaderboard, which is a trial or a baseline. For a baseline, `trial` is None.
+    """One row of a leaderboard: a trial or a baseline. For a baseline, `trial`, `rank` and `measurer` are None.
 
     Attributes:
+        rank: rank among all trials that have a cost. None if the trial has no cost.
+        time_us, interval: time with its confidence interval. None if unknown.
+        measurer: worker and device that evaluated the trial. None if no result was reported.
         source: text that states the source of the time. If the table contains times of several runs, the text also
             states the run. Empty for estimates.
         metric: value of the search's metric as text. Empty if the search minimises the time.

@@ -130,7 +130,7 @@ def _least_width(cells: "Iterable[object]") -> int:
 
 
 def _literal(cell: "RenderableType | None") -> "RenderableType | None":
-    """Return a cell whose text is printed literally, without markup, with control characters escaped."""
+    """Return a cell whose text is printed literally, without markup, with control characters escaped; None for None."""
     from rich.text import Text
 
     return Text(visible(cell)) if isinstance(cell, str) else cell

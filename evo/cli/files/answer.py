@@ -81,7 +81,7 @@ def _arguments(name: str, tree: ast.Module) -> ast.arguments | None:
 
 
 def _defined(name: str, tree: ast.Module) -> ast.AST | None:
-    """Return the last definition of a name in a file: a function, or the value of an assignment."""
+    """Return the last definition of a name in a file (a function, or an assigned value); None if there is none."""
     found: ast.AST | None = None
     for each in tree.body:
         match each:

@@ -253,7 +253,7 @@ def worker_connected(
     The service measures these seconds, so differences between clocks do not matter.
 
     Args:
-        other_than: id of a worker that is ignored.
+        other_than: id of a worker that is ignored, or None.
     """
     try:
         with Client(url, token=token, attempts=2) as client:

@@ -22,6 +22,7 @@ class ServiceRef:
 
     Attributes:
         url: address of the service; None for the service of the local database.
+        token: token for the service; None if none was given.
         database: path of the local database; None for the default database.
         standby: processes that were started in advance for a local service and worker; None if there are none.
     """

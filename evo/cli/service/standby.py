@@ -58,7 +58,7 @@ class StandbyProcess:
 
         Args:
             log: file to which the output of the subcommand is appended.
-            token: token for the service.
+            token: token for the service; None if the service needs none.
         """
         assert self._process.stdin is not None
         line = json.dumps({"arguments": [*arguments], "log": str(log), "token": token}) + "\n"

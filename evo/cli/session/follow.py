@@ -74,7 +74,7 @@ def follow(
 
     Args:
         alone: id of a worker that ends with this command. If it is the only worker and cannot do the jobs of the
-            search, an error is raised instead of waiting.
+            search, an error is raised instead of waiting. None if the command has no worker.
         where: options that make another command use the same service.
 
     Raises:

@@ -52,9 +52,10 @@ def run(
     Args:
         stay: True to follow the search until it has ended. False to only start it.
         announce: file for the search's id, the URL of its page and its view. It is written when the search has started.
+            None to write no file.
         as_json: True to print progress to standard error, and to pass the search to `tell` instead of printing a
             report.
-        then: function that is called with the ended search before the connection to the service is closed.
+        then: function that is called with the ended search before the connection to the service is closed, or None.
         tell: function that prints the search.
     """
     from pydantic_core import to_jsonable_python

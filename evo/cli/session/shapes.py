@@ -31,8 +31,8 @@ def run(
     similar problems.
 
     Args:
-        announce: file that describes the first search; see `session.run`.
-        then: function that is called with each ended search.
+        announce: file that describes the first search, or None; see `session.run`.
+        then: function that is called with each ended search, or None.
     """
     ended: list[SearchView] = []
     codes: list[Exit] = []

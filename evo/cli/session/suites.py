@@ -45,7 +45,7 @@ MOST_EXCHANGED = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """Budget of a whole suite. At least one limit is set.
+    """Budget of a whole suite. At least one limit is set; None means no limit.
 
     Attributes:
         trials: maximum number of trials, summed over all searches.

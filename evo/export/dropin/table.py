@@ -32,7 +32,8 @@ class Entry:
         champion: number of the champion in the service that exported it.
         model: model of the device that timed the champion.
         time_us: the kernel's confirmed time in µs.
-        speedup, baseline: the kernel's speed-up over the fastest baseline, and the name of this baseline.
+        speedup, baseline: the kernel's speed-up over the fastest baseline, and the name of this baseline. None if no
+            baseline was timed.
         calls: number of calls of this kernel.
         copied: number of calls for which keys or values were first copied to the kernel's layout.
         kernel: the loaded kernel; None before its first use.

@@ -44,7 +44,7 @@ def case(inputs: str, *, problem: Mapping[str, object] | None = None, **keys: ob
 
     Args:
         inputs: name of a distribution that ``inputs()`` implements.
-        problem: expressions for the problem fields that the case changes.
+        problem: expressions for the problem fields that the case changes. None if the case changes no field.
         keys: other keys of ``[[cases]]`` in family.toml.
     """
 

@@ -39,7 +39,7 @@ class CalledTime:
         torch_us: time in µs of PyTorch's own function, called in the same way.
         model: model of the device that ran both functions.
         software: PyTorch with its version.
-        by: name of the user who stored the times.
+        by: name of the user who stored the times; None if unknown.
     """
 
     called_us: float
@@ -58,6 +58,9 @@ class ChampionView(Deferred):
         time_us: median time in the confirmation's first process. The times of the other processes are
             in `report.repeats`.
         place: name of the device that timed the trial and, if the search has a different target, of the target.
+        replaces: id of the champion that this trial replaced when it was promoted; None for a first champion.
+        retired_at, retired_reason: time and reason of the retirement; None for the current champion.
+        variant: name of the variant; None for the family's own implementation.
         decisions: all changes of the champion's status since its promotion, oldest first.
         retired_by: name of the user who rolled the champion back or restored another champion; None if a promotion
             replaced it.
@@ -125,6 +128,7 @@ class AblationView(Deferred):
     """One change of a champion's config in an ablation, and its measurement.
 
     Attributes:
+        ended_at: time at which the change was measured or the ablation ended; None before that.
         ablated: samples, or the reason why there are none. None if the change was not measured yet, or never will be.
         effect: effect of the change, computed from the samples; None without samples.
     """

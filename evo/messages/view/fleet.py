@@ -27,7 +27,8 @@ class SlotView:
 
     Attributes:
         activity: state of the slot; None before the first heartbeat.
-        quarantined_at: time at which the device was quarantined; None if it is not in quarantine.
+        detail: text with details of the activity, e.g. the current step; None if there are none.
+        quarantined_at, quarantine_reason: when and why the device was quarantined; None if it is not in quarantine.
     """
 
     device_uuid: str
@@ -47,7 +48,7 @@ class WorkerView(Deferred):
         left_at: time at which the worker shut down normally. None while it runs, and if it stopped sending messages
             without shutting down.
         drain: True if the worker finishes its current work but gets no new work.
-        note: a problem of the worker, e.g. a full disk.
+        note: problems of the worker, e.g. a full disk; None if there are none.
     """
 
     id: str

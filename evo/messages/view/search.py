@@ -53,7 +53,7 @@ class BestView:
         interval: confidence interval of the time in µs; None if the time is not confirmed.
         quick_us: median of the quick samples in µs if `time_us` is confirmed, else None.
         quick_cost: cost or time by the quick samples, or the estimate; see `evo.trial.quick_cost`.
-        speedup: speed-up over the fastest baseline, from the same source as `time_us`.
+        speedup: speed-up over the fastest baseline, from the same source as `time_us`; None if there is no baseline.
     """
 
     number: int
@@ -118,14 +118,15 @@ class ProvingView:
     Attributes:
         trial: the challenger's number; None for an ablation.
         since: time at which a worker started the job; None while the job is queued.
-        elapsed_s: seconds since the job started.
+        elapsed_s: seconds since the job started; None while the job is queued.
         number: position, from 1, among the confirmations that began after the same number of trials (a series).
         planned: expected number of confirmations in the series. It grows if confirmed times are longer than quick
             times, and shrinks if a trial is promoted.
         left_s: expected seconds until the job ends, from the times of earlier confirmations. None if the job is queued,
             or if no estimate is possible.
-        all_left_s: expected seconds until all planned confirmations have ended.
-        detail: the worker's last reported step, or a note that the worker is busy with another job.
+        all_left_s: expected seconds until all planned confirmations have ended; None if `left_s` is None.
+        detail: the worker's last reported step, or a note that the worker is busy with another job. None if the worker
+            has reported none.
     """
 
     job: Literal["confirm", "ablate"]
@@ -187,7 +188,8 @@ class WebhookView:
 
     Attributes:
         attempts: number of delivery attempts.
-        error: failure of the last attempt.
+        delivered_at: time at which the message was delivered; None before that.
+        error: failure of the last attempt, or why no message could be created; None if nothing failed.
         given_up: True if all attempts failed and no further attempt follows.
     """
 
@@ -218,29 +220,35 @@ class SearchView(Deferred):
     Attributes:
         source: the family's name, or the path of its folder, as commands accept it; None if the family's files were
             uploaded.
-        reason: why the search ended, e.g. ``trials``, ``minutes`` or ``exhausted``, or the text of a failure.
-        counts: number of trials by kind of outcome.
+        reason: why the search ended or is stopping, e.g. ``trials``, ``minutes`` or ``exhausted``, or the text of a
+            failure. None before that.
+        counts: number of ended trials by kind of outcome.
         best: trial of the search's own champion. If there is none, the fastest confirmed trial. If no trial was
-            confirmed, the trial with the shortest quick time.
+            confirmed, the trial with the shortest quick time. None if no trial has a time.
+        fastest_baseline: name of the baseline with the shortest time; None if no baseline was timed.
         unconfirmed: unconfirmed trial whose quick time is shorter than the quick time of a confirmed `best`; None if
             there is none.
         speedup: speed-up of the best trial over the fastest baseline, which `best.speedup` names. It is confirmed if
-            `best` is confirmed.
+            `best` is confirmed. None without `best` or baselines.
+        roofline: the roofline limit; None if the family's operation counts or the device's peak rates are unknown.
+        champion: current champion of the problem, which another search may have found; None if there is none.
         gains: gains of the search over the default config and over the median random config; empty in lists.
         elapsed_s: running time in seconds, without pauses.
         overhead_ms: median over trials of the search's own time, in which it neither compiles nor uses the device
-            although work is available. `overhead_mean_ms` is the mean.
+            although work is available. `overhead_mean_ms` is the mean. Both are None, as `delivery_ms`, if no trial has
+            a known overhead.
         delivery_ms: median over trials of the transport time of leases and results, during which the device worked.
         priority: workers serve searches with a higher priority first and, at equal priority, older searches first.
         cost: money spent so far, in the currency of the budget's hourly rate; None if the budget has no rate.
-        warm_start: recorded or predicted results that the search started from.
-        webhook: URL that is called when the search ends, and the state of the delivery.
+        warm_start: recorded or predicted results that the search started from; None if there are none.
+        webhook: URL that is called when the search ends, and the state of the delivery; None if no URL was given.
         requirements: requirements that a device must meet to receive jobs of the search.
         proving: confirmation or ablation that is queued or running; None if there is none.
         working: current trial or baseline job with the oldest lease; None if no worker has such a job.
-        unchallenged: reason why the best trial never challenged the incumbent; None if it did.
-        obstacle: reason why the search's jobs wait, as last reported by a worker; None if a job has been leased or
-            reported since.
+        unchallenged: reason why the best trial never challenged the incumbent, known when all trials have ended. None
+            if users need no reason, e.g. because the trial did challenge.
+        obstacle: reason why the search's jobs wait, as last reported by a worker; None if no worker reported one, if a
+            job has been leased or reported since, or if the search has ended.
         unserved: reason why no connected worker serves a running search, with a remedy; None if one does.
         retired: former champions of the search, newest first.
         device_uuid: UUID of the only device that receives jobs of the search; None if any matching device does.

@@ -17,6 +17,7 @@ class AttemptView:
     """One lease of one job.
 
     Attributes:
+        ended_at: time at which the lease ended; None while it is live.
         report: report with samples if the job is a confirmation that has ended, else None.
     """
 
@@ -36,17 +37,21 @@ class TrialView(Deferred):
     """A trial with its results.
 
     Attributes:
+        outcome: how the trial ended; None while it is pending.
         time_us: time in µs: the confirmed time if this trial or its binary was confirmed, else the median of the quick
-            samples in `outcome`, or the estimate.
+            samples in `outcome`, or the estimate. None if there is no time.
         source: source of `time_us` (see `Figure`); None if there is no time.
         cost: cost by which trials are ranked, lower is better: under the search's metric if there is one, else the time
-            in µs.
+            in µs. None if the trial is not ranked, because it has no time or a confirmation found its kernel invalid.
         second_cost: cost under the search's second objective; None if the search has only one objective.
         quick_us: median of the quick samples in µs if `time_us` is confirmed, else None.
         confirmed: result of the confirmation; None if there was none.
         suspect: True if the trial is so much faster than every baseline that a person should check it.
-        overhead_ms: the search's own time for this trial, in which it neither compiles nor uses the device.
-        delivery_ms: transport time of the trial's lease and result.
+        overhead_ms: the search's own time for this trial, in which it neither compiles nor uses the device; None if
+            unknown.
+        delivery_ms: transport time of the trial's lease and result; None if no worker delivered a result.
+        binary_digest: digest of the compiled binaries; None if the trial has none, e.g. because compiling failed.
+        stages: times of the stages of the evaluation; None if there is no report.
         uncovered: reasons why the config cannot run a case, by case name.
         attempts: all leases of the trial's evaluation and confirmations. Empty unless a single trial is requested.
     """

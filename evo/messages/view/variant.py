@@ -59,15 +59,19 @@ class VariantView(Deferred):
         number: number of the variant in that search; 0 is the family's own implementation.
         parents: numbers of the parent variants.
         tuning_id: id of the search that tunes the variant; equal to `search_id` for number 0.
+        reason: why the tuning ended or is stopping; None before that.
         most_trials: maximum number of trials; None if only the search's limits apply.
+        best: the best trial; None if no trial has a time.
         ratio: best time of the variant divided by the best time of the family's own implementation; below 1, the
-            variant is faster. In a search with a metric, the ratio of the costs; below 1, the variant is better.
+            variant is faster. In a search with a metric, the ratio of the costs; below 1, the variant is better. None
+            for the family's own implementation, and if one of the two has no time.
         ratio_source: ``confirmed`` if a confirmation timed both kernels in the same rounds, ``quick`` if the ratio is
             computed from the quick samples of both, ``estimated`` for estimates. None if there is no ratio.
         speedup: speed-up over the fastest baseline; None if there is no time or no baseline.
         share: fraction of the roofline limit that the best trial reaches; None if no limit is known.
         tuning_gain: quick time of the first measured config divided by the shortest quick time; in a search with a
             metric, the ratio of the costs by the quick samples. Kernels that a confirmation found invalid do not count.
+            None if no config was measured.
         champion: True if the problem's champion is a config of this variant.
         mechanisms: hardware mechanisms that the best trial's binary uses, and the problem fields over which its blocks
             are distributed. Empty if unknown.
@@ -189,6 +193,7 @@ class ProposalView(Deferred):
         operator, information: how the request was composed; see `evo.variants.evolve.operators`.
         repairs: number of the failed proposal that this proposal repairs; None for a new idea.
         answer: the model's answer; None if no answer has been received, e.g. because the program was killed.
+        tokens_in, tokens_out: token counts of request and answer; None before the answer is stored.
         usd: cost in US dollars; before the answer arrives, the maximum cost of the request.
         asked_s: seconds since `asked_at` on the service's clock, which may differ from the reader's clock.
         insight: what the model has learned from earlier results, as stated in its answer.

@@ -80,7 +80,7 @@ class Confirmation(Known):
         challengers: number of challengers that the search has confirmed, including this one.
         prediction: speed-ups over fresh processes; None if only one process compared the challenger.
         speedup: speed-up over the incumbent, over all processes; None if there is no incumbent.
-        speedup_of_first: speed-up over the incumbent in the first process alone.
+        speedup_of_first: speed-up over the incumbent in the first process alone; None if there is no incumbent.
         noise: difference between two series of the challenger; None if only one was taken.
         fastest: name of the fastest baseline; None if no baseline was timed.
         speedups: speed-up over each baseline, by name.

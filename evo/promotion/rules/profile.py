@@ -15,7 +15,8 @@ class Gate:
     Attributes:
         field: name of the policy's field.
         figure: name of the counter in `evo.device.counters.FIGURES`.
-        better: 0 if the limit applies to the value itself; otherwise the sign of an improvement, +1 or −1.
+        better: 0 if the limit applies to the value. If it applies to the change, the sign of an improvement: 1 if the
+            counter should rise, -1 if it should fall.
     """
 
     field: str

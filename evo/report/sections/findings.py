@@ -18,7 +18,10 @@ WORDS = {
     "unclear": "unclear: the pairs vary too much",
     "hurts": "faster",
 }
-"""Text about a tunable's value, by the `Finding` about the value that the best config (winner) has instead."""
+"""Text about another value of a tunable, by the finding about the best config's value (`Finding`).
+
+For example, if the best config's value ``pays``, the other value is slower.
+"""
 
 
 def importance_blocks(material: Material) -> Iterator[Block]:

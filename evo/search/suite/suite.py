@@ -50,10 +50,10 @@ class Suite:
     """Problems that are tuned together.
 
     Attributes:
-        goal: quantity that the suite minimises. ``time``: the total time of the calls, so long calls matter more.
-            ``ratio``: the weighted mean of each call's time relative to its first measured time, so long and short
-            calls matter equally. ``worst``: the largest slowdown of any call relative to its best config; weights have
-            no effect.
+        goal: determines which search gets the next slice of the budget. ``ratio``: the search with the largest weighted
+            relative gain, so long and short calls matter equally. ``time``: the search with the largest weighted gain
+            in µs, so long calls matter more. ``worst``: like ``ratio`` without weights; in addition, sets of configs
+            are selected by the largest slowdown of a call instead of the mean.
         source: name of the suite or path of its file, for commands.
     """
 

@@ -86,7 +86,7 @@ def _remedy(node: ast.expr, fault: OperationError, environment: Environment, mea
     """Return how to correct a part of an expression that has no value, as the last part of an error message.
 
     Args:
-        meant: the replacement that `_defined` returned for `node`.
+        meant: the replacement that `_defined` returned for `node`; None if none is known.
     """
     if isinstance(meant, ast.IfExp):
         return f"; write `({ast.unparse(meant)})`, with the value for this case after `else`"

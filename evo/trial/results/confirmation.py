@@ -15,7 +15,8 @@ class Stages:
     Attributes:
         wait_s: time spent waiting for a compiler, for other trials of the batch, and for the device.
         total_s: time from the arrival of the lease to the end of the job.
-        overhead_s: overhead of the search for this trial, as defined in docs/reference/measuring.md. None if unknown.
+        overhead_s: the search's own time for this job, in which it neither compiles nor uses the device although work
+            is available. None if unknown.
     """
 
     render_s: float = 0.0
@@ -176,11 +177,14 @@ class ConfirmReport:
     """Report on a confirmation. The samples are interleaved: entry i of every timing was taken in round i.
 
     Attributes:
+        challenger, incumbent: times in the first process. None if a kernel could not be measured (`failure`) or, for
+            `incumbent`, if there is none.
         challenger_again: a second series of the challenger in the same rounds, from which the noise of the session is
-            computed.
+            computed; None if none was taken.
         uncovered: reasons why the challenger cannot run a case, by case name. These cases were not tested.
-        overwrite_check: times that show whether calls do less work if their outputs already hold the result.
-        answers: correctness of the outputs of timed calls, over all processes.
+        overwrite_check: times that show whether calls do less work if their outputs already hold the result; None if
+            not measured, e.g. for recordings.
+        answers: correctness of the outputs of timed calls, over all processes; None if none were checked.
         repeats: results of the fresh processes after the first. These processes run only if they may change the verdict
             on the first process.
         repeated_against: kernel that the challenger is compared with in `repeats`: ``incumbent`` or a baseline's name.

@@ -55,8 +55,9 @@ class Ablated:
     """One changed config, timed alongside its champion. Entry i of every timing was taken in round i.
 
     Attributes:
-        champion_again: a second series of the champion in the same rounds.
-        failure: reason why the changed config has no times; None if it was timed.
+        champion, changed: times of the two configs; None if the changed config was not timed.
+        champion_again: a second series of the champion in the same rounds; None without times.
+        failure: reason why the changed config could not be timed; None if it did not fail.
         same_binary: True if the changed config compiles to the champion's binary and was therefore not timed.
     """
 
@@ -73,7 +74,7 @@ class AblateReport:
 
     Attributes:
         changes: results of the changed configs, in the order of the job.
-        failure: reason why the champion itself could not be measured; `changes` is then empty.
+        failure: reason why the champion itself could not be measured; `changes` is then empty. None if it was measured.
     """
 
     changes: tuple[Ablated, ...] = ()

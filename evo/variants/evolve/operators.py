@@ -114,8 +114,8 @@ def idea_messages(
         brief: the task and the variants so far.
         operator: kind of change to request.
         parents: numbers of the variants to change.
-        information: what the model sees. ``task`` is only the family's own implementation, ``elites`` adds the best and
-            the failed variants, and ``insights`` also adds `insights`.
+        information: content of the messages. ``task``: the brief without variants other than the family's own
+            implementation. ``elites``: the whole brief. ``insights``: the whole brief and `insights`.
         insights: insights to show.
         most_tokens: approximate maximum length of the brief in tokens.
     """

@@ -58,7 +58,7 @@ def compare_page(
     Args:
         search: id of the search that contains the trials, needed if `left` and `right` are trial numbers without a
             search id.
-        trial: the two trials that the user ticked in a leaderboard.
+        trial: the two trials that the user ticked in a leaderboard. None if `left` and `right` name the trials.
         view: layout of the source difference. If None, the layout is side by side in wide windows and unified in narrow
             windows.
     """
@@ -114,10 +114,12 @@ class Compared:
     """Content of the comparison page.
 
     Attributes:
+        source: difference of the sources. None if a source is not in the artefact store.
+        drawing: drawing of the quick samples. None if neither trial has any.
         caveats: sentences that state why the times are not comparable.
         comparison: statistical comparison of the times. None if a trial has no timing or too few samples.
         pair: the confirmation that timed both trials in the same rounds. None if there is none.
-        rounds: drawing of the rounds of this confirmation.
+        rounds: drawing of the rounds of this confirmation. None if `pair` is None, or its report is not stored.
         profiles: name and difference of each profile report that both trials have.
     """
 

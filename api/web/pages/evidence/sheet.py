@@ -52,6 +52,7 @@ class EvidenceSheet:
         drawing: drawing of the series that take at most `FAR_SLOWER` times as long as the champion. None if there are
             none.
         slower: drawing of the other, slower series. None if there are none.
+        spans: confidence intervals of the champion and the previous champion. None if the champion's verdict has none.
         history: champions with the same key, newest first, including this champion.
         not_exportable: reason why the champion cannot be exported. None if it can be exported.
     """

@@ -41,6 +41,7 @@ class Plot:
     """A plot with its figures. If there are no figures, `summary` states the reason.
 
     Attributes:
+        table: the drawn values. None if there is nothing to draw.
         choices: names of tunables that the reader can choose.
         chosen: names of the tunables that this plot shows.
     """

@@ -73,7 +73,7 @@ class Board:
     """Content of the page of a search, without its leaderboard.
 
     Attributes:
-        spark: sparkline of the best cost so far, for the list of searches.
+        spark: sparkline of the best cost so far, for the list of searches. None if no trial has a cost.
         fallen: last champion from this search. None if a champion from this search is current, or if there was none.
         since: ``rolled back`` or ``retired``, by trial number, for promoted trials whose champion is no longer current.
         charts: chart of the best cost so far for wide windows, and one for phones.

@@ -20,6 +20,7 @@ class Candidate:
     Attributes:
         location: location of the family's files for workers: a path, or the reference of an uploaded bundle. None for a
             built-in family.
+        installed: the family as installed with the service. None for a family that is only registered.
     """
 
     name: str

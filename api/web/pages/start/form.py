@@ -30,6 +30,7 @@ class StartForm:
     """The form with the user's input.
 
     Attributes:
+        chosen: the chosen family. None if the user has not chosen a known family.
         fields: problem fields of the chosen family.
         groups: all fields except the problem fields, by heading.
         devices: True if a connected device can run the family.

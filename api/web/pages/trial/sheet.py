@@ -68,6 +68,7 @@ class Sheet:
         challenges: verdicts on this trial, oldest first.
         workers: names of the workers that attempted the trial, by id.
         reachable: the related trials that exist: ``parent``, ``champion``, or both.
+        changes: differences from the trial with which this trial is compared. None if there is no such trial.
     """
 
     trial: TrialView
@@ -126,7 +127,7 @@ class Sheet:
 
     @property
     def speedup(self) -> Figure | None:
-        """Speedup over the fastest baseline, confirmed if the time is confirmed. None without a time or baseline."""
+        """Speed-up over the fastest baseline, confirmed if the time is confirmed. None without a time or baseline."""
         return self.trial.speedup(self.search.baselines)
 
     @property
@@ -140,7 +141,7 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
 
     Args:
         against: the trial to compare with: ``parent``, ``champion``, a trial number in this search (``57``), or a
-            search id and a trial number (``3.57``).
+            search id and a trial number (``3.57``). If None, the first of `Sheet.reachable`.
 
     Raises:
         NotFound: the trial, or the trial to compare with, does not exist.

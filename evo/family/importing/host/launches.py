@@ -324,7 +324,7 @@ class _Host:
         return None if defined is None else self._translated(expression(defined), depth + 1)
 
     def _defined(self, name: str) -> Node | None:
-        """Return the last value of a variable before the launch, in the same function or at file scope."""
+        """Return the last value of a variable before the launch, in the same function or at file scope, or None."""
         found = [
             each.value
             for each in self.definitions.get(name, ())
