@@ -96,8 +96,8 @@ def require_gpu() -> None:
 def computing(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0) -> Iterator[Any]:
     """Context manager that provides the module of `array_library`. Only one thread at a time gets CuPy.
 
-    References are computed by several threads, which together would need too much GPU memory. After the block, the
-    memory that CuPy has allocated is freed.
+    Expected outputs are computed by several threads, which together would need too much GPU memory. After the block,
+    the memory that CuPy has allocated is freed.
 
     Raises:
         GpuNeededError: see `array_library`.

@@ -21,7 +21,7 @@ from evo.trial.results import EvaluateReport
 
 POLICY = {"quick_samples": 5, "seeds": 1, "challenge_every": 100_000, "confirm_samples": 10, "confirm_processes": 1}
 WARM_UP = 12
-"""Number of first trials that are excluded, because the worker loads references, runner and modules during them."""
+"""Number of first trials that are excluded, because the worker computes expected outputs and starts the runner then."""
 
 
 @dataclass(frozen=True, kw_only=True)

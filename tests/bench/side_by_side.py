@@ -18,7 +18,7 @@ from tests.bench.gpu import MATCHES
 from workers.backends.cuda.device import DRIVER
 
 BESIDE_S = 120.0
-"""Seconds that a contest takes in addition to its search: start, confirmations, references and rounds."""
+"""Seconds that a contest takes in addition to its search: start, confirmations, expected outputs and rounds."""
 
 
 @dataclass(frozen=True)

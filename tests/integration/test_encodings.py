@@ -28,7 +28,7 @@ from tests.unit.test_importing import CONVOLUTION, REFERENCE, imported
     ],
     ids=["future import", "docstring", "byte order mark", "latin-1", "cookie on line 2", "local modules"],
 )
-def test_python_references_in_any_declared_encoding_are_imported(tmp_path: Path, start: str, encoding: str) -> None:
+def test_reference_files_in_any_declared_encoding_are_imported(tmp_path: Path, start: str, encoding: str) -> None:
     (tmp_path / "helper.py").write_text("x = 1\n")
     (tmp_path / "further.py").write_text("from helper import x\n")
     text = start + REFERENCE.replace("import numpy as np\n", "" if "np = " in start else "import numpy as np\n")

@@ -1,4 +1,4 @@
-"""References of the built-in families are equal on the host and on a GPU, with a fake CuPy."""
+"""Expected outputs of the built-in families are equal on the host and on a GPU, with a fake CuPy."""
 
 import importlib.util
 import sys
@@ -39,7 +39,7 @@ PROBLEMS: dict[str, list[dict[str, Any]]] = {
 
 @contextmanager
 def on_gpu(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> Iterator[None]:
-    """Within the `with` block, compute references of every size on the fake GPU."""
+    """Within the `with` block, compute expected outputs of every size on the fake GPU."""
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "cupy", cupy(1))
         patch.setattr(rows, "LARGE_ELEMENTS", 1)

@@ -176,7 +176,7 @@ def test_standby_runner_starts_while_another_runner_opens(runners: Runners, work
 def evaluator(
     request: pytest.FixtureRequest, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Evaluator]:
-    """Return an evaluator. Its parameter states whether the device measures while references are computed."""
+    """Return an evaluator. Its parameter states whether the device measures while expected outputs are computed."""
     monkeypatch.setattr("workers.jobs.evaluation.overlaps", lambda kind: request.param)
     evaluator = Evaluator("cpu", folder, tmp_path / "place")
     yield evaluator

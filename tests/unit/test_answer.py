@@ -1,4 +1,4 @@
-"""References of imported families may be unchanged functions that take NumPy, PyTorch or JAX arrays."""
+"""`reference()` of an imported family may be an unchanged function that takes NumPy, PyTorch or JAX arrays."""
 
 from pathlib import Path
 from typing import Any

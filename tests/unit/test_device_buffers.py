@@ -169,7 +169,7 @@ def test_expected_outputs_are_kept_in_device_memory_up_to_a_limit() -> None:
     for values in arrays[3:]:
         references.buffer(values)
     assert runtime.free_bytes == held
-    assert np.array_equal(references.buffer(arrays[0]).read(), arrays[0]), "a removed reference is copied again"
+    assert np.array_equal(references.buffer(arrays[0]).read(), arrays[0]), "removed expected values are copied again"
     assert runtime.uploads == 6
 
 

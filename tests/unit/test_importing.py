@@ -1,4 +1,4 @@
-"""Imports infer the roles, macros, launches and references of a family from an existing source."""
+"""Imports infer the roles, macros, launches and `reference.py` of a family from an existing source."""
 
 import contextlib
 import subprocess

@@ -1,4 +1,4 @@
-"""References compute large work with CuPy on machines with a GPU, and everything else with NumPy."""
+"""Large expected outputs are computed with CuPy on machines with a GPU, and all others with NumPy."""
 
 import sys
 import threading

@@ -51,7 +51,7 @@ def request(folder: Path, flops: float | str, drawn: str = "") -> Any:
 
 
 class FakeDriver:
-    """Driver of a GPU; it records the devices on which references compute."""
+    """Driver of a GPU; it records the devices on which expected outputs are computed."""
 
     def __init__(self) -> None:
         self.chosen: list[str] = []

@@ -64,7 +64,7 @@ def reference(folder: Path, text: str = WHOLE, digest: str = "digest") -> Refere
 
 @pytest.fixture
 def computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable repeated computation of references, so that their calls can be counted."""
+    """Disable the second call of `reference()`, so that the calls can be counted."""
     monkeypatch.setattr("workers.measure.family.reference._REPEATED_S", 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Expected outputs of a correctness case: inputs, references and error limits. Only runners use this module."""
+"""Inputs of a correctness case, with expected outputs and error limits. Only runners use this module."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
