@@ -28,7 +28,10 @@ class Evidence:
 class ChampionRow(Base):
     """One promoted trial. The key of a champion is (family, problem_key, device_model, objective_key).
 
-    At most one champion of each key is current.
+    At most one champion of each key is current. `replaces` is the id of the champion that was current before the
+    promotion; None if there was none. `retired_at`, `retired_reason` and `retired_by` are None for the current
+    champion; `retired_by` is also None if a promotion replaced the champion. `variant` is None for the family's own
+    implementation, `decisions` if there was none since the promotion, and `called` if no times were stored.
     """
 
     __tablename__ = "champions"

@@ -134,7 +134,7 @@ class VariantRow(Base):
 
     `number` counts the variants of one search from 1. Number 0 is the family's own implementation, which has no row.
     `parents` contains the numbers of the parent variants. A promising variant gets more trials step by step (successive
-    halving), at most `most_trials`.
+    halving), at most `most_trials` (None: no such limit).
     """
 
     __tablename__ = "variants"
@@ -160,7 +160,9 @@ class ProposalRow(Base):
     `usd` becomes the actual cost.
 
     `operator` is the kind of change that the model is asked to make, and `information` is what the prompt shows:
-    ``task``, ``elites`` or ``insights``. `repairs` is the number of the failed proposal that this one repairs.
+    ``task``, ``elites`` or ``insights``. `repairs` is the number of the failed proposal that this one repairs; None for
+    a new idea. `answer`, the token counts and `answered_at` are None until the answer arrives. `error` is the reason
+    why there is no usable variant, `variant` the number of the submitted variant; both are None if there is none.
     """
 
     __tablename__ = "proposals"

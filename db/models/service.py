@@ -24,8 +24,9 @@ class ArtefactRow(Base):
 class EventRow(Base):
     """One entry of the event log, which refers to the row that changed.
 
-    Ids have the order of the commits (`db.engine.events`). `mark` is a random number. After a backup has been restored,
-    `mark` shows whether the position of a reader belongs to this log.
+    `trial_id` is None for changes of searches and workers, `search_id` for changes of workers, and `worker_id` for all
+    other changes. Ids have the order of the commits (`db.engine.events`). `mark` is a random number. After a backup has
+    been restored, `mark` shows whether the position of a reader belongs to this log.
     """
 
     __tablename__ = "events"
@@ -89,7 +90,9 @@ class AnswerRow(Base):
 class TokenRow(Base):
     """An access token. Only the SHA-256 of its secret is stored.
 
-    `join` is True for a join token, which can be exchanged once for a worker token.
+    `join` is True for a join token, which can be exchanged once for a worker token. `worker_id` is the only worker that
+    may use the token; None if the token is not bound to a worker. `expires_at` is None if the token does not expire,
+    `last_used_at` if it was never used, and `revoked_at` if it was not revoked.
     """
 
     __tablename__ = "tokens"

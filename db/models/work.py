@@ -85,7 +85,9 @@ _CONFIRMS = text("kind = 'confirm'")
 class JobRow(Base):
     """One unit of work that is leased to workers.
 
-    `seen` is the number of trials that had ended when the job was created. It is set only for confirmations.
+    `trial_id` is None for baselines and ablations. `incumbent_id` is the champion that the trial of a confirmation
+    challenges, and `seen` the number of trials that had ended when the confirmation was queued. `verdict` is the
+    result of the confirmation. These three are None for other jobs.
     """
 
     __tablename__ = "jobs"
@@ -117,9 +119,10 @@ _LIVE = text("state = 'live'")
 
 
 class AttemptRow(Base):
-    """One lease of one job. Its report is accepted once, and only with `token`.
+    """One lease of one job. Its report is accepted once, and only with the fencing token `token`.
 
-    The row is kept even if the worker is deleted.
+    `ended_at` is None while the lease is live, and `result` if it ended without a report. The row is kept even if the
+    worker is deleted.
     """
 
     __tablename__ = "attempts"
@@ -169,7 +172,10 @@ class WorkerRow(Base):
 
 
 class DeviceRow(Base):
-    """A device as last reported by its worker. Only a person can end its quarantine."""
+    """A device as last reported by its worker. Only a person can end its quarantine.
+
+    `activity` is None before the first heartbeat. `attempt_id` is the lease that `detail` describes, or None.
+    """
 
     __tablename__ = "devices"
 

@@ -70,7 +70,10 @@ class Counted:
 
 @dataclass(frozen=True, kw_only=True)
 class Relative:
-    """A trial with its quick time and the numbers of its parents."""
+    """A trial with its quick time (None if it has none) and the numbers of its parents.
+
+    `kind` is the outcome, or None for a pending trial.
+    """
 
     number: int
     time_us: float | None
@@ -96,7 +99,10 @@ class End:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One reported attempt: its worker, device, job, times and stages."""
+    """One reported attempt: its worker, device, job, times and stages.
+
+    `trial` is the number of the job's trial, or None if the job has no trial.
+    """
 
     worker_id: str
     worker: str

@@ -44,7 +44,7 @@ NO_FAILURE = ("measured", "estimated", "pruned", "reference_failed", "abandoned"
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """Values to store with a trial that has ended."""
+    """Values to store with a trial that has ended. The two durations are None if they are unknown."""
 
     logged: Logged
     at: datetime

@@ -32,7 +32,10 @@ _SECRET = re.compile(r"ke[vj]_([0-9a-f]{12})_([0-9A-Za-z_-]{43})")
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """Name, rights and lifetime of a new token."""
+    """Name, rights and lifetime of a new token.
+
+    `worker_id` is the only worker that may use the token, or None. The token does not expire if `expires_at` is None.
+    """
 
     name: str
     roles: Sequence[Role] = ()

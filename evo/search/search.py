@@ -135,6 +135,7 @@ class Search:
 
         Raises:
             Conflict: the trial is not pending, because it was never proposed or has already ended.
+            EvoError: the trial has no outcome.
 
         Returns:
             The entry to store. Its outcome contains the cost under the search's metrics.

@@ -144,7 +144,7 @@ def _origin_form(scope: Scope) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class _ForwardedHeaders:
-    """Values of the forwarding headers."""
+    """Values of the forwarding headers. `host` and `scheme` are None, and other values empty, if no proxy set them."""
 
     clients: tuple[str, ...] = ()
     host: str | None = None

@@ -111,7 +111,8 @@ def write_imported(
         roles: roles of arrays as ``NAME=ROLE``, which take precedence over the inferred roles.
 
     Raises:
-        InvalidInput: a file or function that an argument names does not exist, or the source has no function to call.
+        NotFound: the source cannot be read.
+        InvalidInput: the source has no function to call, or another argument names a missing file or function.
         Conflict: the folder exists and is not empty. Nothing is overwritten.
     """
     if file.suffix not in _SUFFIXES:

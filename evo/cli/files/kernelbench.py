@@ -30,6 +30,7 @@ def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]
         folder: folder to create. If None, the folder is in the working directory and has the name of the file.
 
     Raises:
+        NotFound: the file cannot be read.
         InvalidInput: the file is not in KernelBench's format, or its execution fails.
         Conflict: the folder exists and is not empty. Nothing is overwritten.
     """

@@ -35,6 +35,9 @@ def detach(arguments: Sequence[str], location: LocalDatabase, options: str, *, a
     Returns:
         0 if the search has begun. If the background process ended earlier, its output is shown, and its exit code is
         returned.
+
+    Raises:
+        EvoError: the log file cannot be written.
     """
     log = location.log(
         "search"

@@ -12,7 +12,11 @@ from evo.messages.view.page import Deferred
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyView:
-    """A registered family. `document` is the content of its family.toml."""
+    """A registered family. `document` is the content of its family.toml.
+
+    `location` is the path of the files on the workers, or the reference of an uploaded bundle; None for a built-in
+    family.
+    """
 
     name: str
     digest: str

@@ -112,7 +112,7 @@ def _spelled(values: Iterable[Any], where: str) -> dict[Identity, Value]:
 
 
 def check_value(value: Any, where: str) -> None:
-    """Refuse values that a tunable cannot have."""
+    """Raise `InvalidInput` for a value that a tunable cannot have. `where` is its position in the file."""
     if not isinstance(value, bool | int | float | str):
         reason = f"{literal_text(value)} is not a number, a bool or a string; write it as a string, e.g. "
         raise InvalidInput(where, reason + json.dumps(_text(str(value))[:40]))
@@ -169,6 +169,9 @@ def read_time(value: Any, factor: float, field: str) -> Measured:
         value: the time, or a list of times.
         factor: microseconds per unit of `value`.
         field: position in the file, as shown in error messages.
+
+    Raises:
+        InvalidInput: a time is not a number, or is too short or too long for a kernel.
     """
     samples = value if isinstance(value, list) and value else [value]
     times_us = tuple(_finite(each, field) * factor for each in samples)
@@ -188,6 +191,9 @@ def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: flo
         names: possible names of the time. The first name with a value is used.
         per_second: number of units of `times` per second.
         where: position of `times` in the file, as shown in error messages.
+
+    Raises:
+        InvalidInput: the recorded time is not a number, or is negative.
     """
     for name in names:
         if times.get(name) is not None:

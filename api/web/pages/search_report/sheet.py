@@ -93,7 +93,10 @@ class ImportanceBar:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSheet:
-    """Content of the HTML report. The drawings `samples` and `slower` show series of the same rounds on two scales."""
+    """Content of the HTML report. The drawings `samples` and `slower` show series of the same rounds on two scales.
+
+    A drawing (`forest` shows the ablation) is None if there is nothing to draw.
+    """
 
     document: Document
     samples: Drawing | None

@@ -125,7 +125,7 @@ LAST: Mapping[WorkerStatus, int] = {"silent": 1, "left": 2}
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One live lease of a worker."""
+    """One live lease of a worker. `trial` is the number of the job's trial; None if the job has no trial."""
 
     device_uuid: str
     kind: str

@@ -27,7 +27,7 @@ def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits
         registers: registers per thread.
         shared_memory_bytes: static and dynamic shared memory per block in bytes.
         threads: threads per block.
-        limits: limits of the device (`evo.family.LIMITS`). For missing limits, typical values are used.
+        limits: limits of the device (`evo.device.Device.limits`). For missing limits, typical values are used.
     """
     if threads == 0:
         return 0
