@@ -26,7 +26,7 @@ class Unit:
         language: language of the source.
         folders: header folders that are searched before the header folders in `flags`. Their contents do not change
             while the process runs, and the binary does not depend on their paths.
-        root: folder of the family.
+        root: folder of the family; None if there is none.
         further: names of the other functions that a call launches.
         compiler: name of the compiler. If empty, the default compiler of the language is used.
         untrusted: True for the code of a variant, which no person has reviewed. This code is compiled in a sandbox if

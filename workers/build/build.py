@@ -73,11 +73,11 @@ class Built:
         refusal: outcome of a config that cannot be measured, or None if `kernels` are ready.
         kernels: kernels by case name.
         uncovered: reason by case name, for the cases whose problem the config does not support.
-        digest: digest of all binaries and launches. Configs with equal digests have identical kernels.
-        source: source of the kernel for the searched problem.
+        digest: digest of all binaries and launches. Configs with equal digests have identical kernels. None if
+            `refusal` is set.
+        source: source of the kernel for the searched problem; None if it could not be rendered.
         sources: sources by case name.
-        binary: binary of the kernel for the searched problem.
-        ptx: PTX of the kernel for the searched problem.
+        binary, ptx: binary and PTX of the kernel for the searched problem; None if it could not be compiled.
         headers: paths of the files that `source` includes, by their names in an export.
         log: output of the compiler for all cases, without repetitions.
         resources: resources that the kernel for the searched problem uses. Also set if the config exceeds a limit.

@@ -58,7 +58,8 @@ class Settings:
 
     Attributes:
         url: URL of the service.
-        token: worker token or join token. A join token is exchanged for a worker token, which is stored in `data`.
+        token: worker token or join token; None if the service needs none. A join token is exchanged for a worker token,
+            which is stored in `data`.
         data: folder for the worker's id and undelivered results.
         cache: cache folder for binaries and expected outputs, which may be deleted.
         kinds: device kinds to offer.
@@ -281,7 +282,7 @@ class Worker:
             _LOG.warning("deregistration.failed", reason=str(error))
 
     def _waiting(self) -> set[int | None]:
-        """Return the ids of the attempts that wait for a device that another process holds."""
+        """Return the ids of the attempts that wait for a device that another process holds (None: no attempt waits)."""
         reports = [slot.report for slot in self._slots]
         return {report.attempt_id for report in reports if report.activity == "waiting"}
 

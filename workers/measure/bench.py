@@ -144,7 +144,7 @@ class Bench:
         )
 
     def require_nothing_left(self, where: str) -> None:
-        """Reject the candidates if they left threads or processes running, or changed the state of their process.
+        """Raise `WrongAnswerError` if candidates left threads or processes running, or changed their process's state.
 
         In the error message, `where` describes the calls.
         """
@@ -153,7 +153,10 @@ class Bench:
 
 
 def require_undamaged(buffers: Buffers, where: str) -> None:
-    """Reject a kernel that changed an input, or memory next to its buffers. `where` describes the calls."""
+    """Raise `WrongAnswerError` if a kernel changed an input, or memory next to its buffers.
+
+    In the error message, `where` describes the calls.
+    """
     if fault := buffers.damage():
         raise WrongAnswerError(f"{where}: {fault}")
 

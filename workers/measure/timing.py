@@ -88,7 +88,7 @@ def take(
         bars: limits of the time of a call. If the median of the first fifth is above `Bars.prune_us`, sampling stops.
             If the lower quartile is above `Bars.shorten_us`, only one more sample is taken.
         promising: function that is called once after the first fifth of the samples, unless these samples exceed a
-            limit.
+            limit; None if there is none. The same holds for the next two arguments.
         before_last: function that is called before the last sample, e.g. to fill the outputs with poison.
         after: function that is called after each sample, e.g. to verify the outputs.
         warm: True to make untimed calls of the kernel after each call of `promising` or `after`, which may have changed
@@ -141,7 +141,8 @@ def interleave(
         rng: random generator that draws the orders. In a confirmation, its seed is derived from that of the job.
         warm: True to call the kernel for `WARM_US` before each sample, unless a sample lasts that long. Without these
             calls, a kernel would be slower after a baseline that uses much memory.
-        after: function that is called after each sample with the name of the timer, e.g. to verify the outputs.
+        after: function that is called after each sample with the name of the timer, e.g. to verify the outputs; None if
+            there is none.
         enough: function that is called after each round with all samples. If it returns True, no more rounds follow.
 
     Returns:

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def log() -> "FilteringBoundLogger":
-    """Return the logger."""
+    """Return a logger of structlog, which is imported only when it is needed."""
     import structlog
 
     logger: FilteringBoundLogger = structlog.get_logger()

@@ -199,7 +199,7 @@ class KernelProcess:
 
         Args:
             first: index of the set of the first call.
-            meanwhile: function that is called in this process during the calls.
+            meanwhile: function that is called in this process during the calls, or None.
             behind: True to restore the arguments of a set after the call on the next set, so that the arguments leave
                 the caches. False to restore the arguments just before the call.
             guarded: True to check the callee-saved registers after each call.

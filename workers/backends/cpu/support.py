@@ -282,7 +282,7 @@ def _fastest(call: Callable[[], object], before: Callable[[], None] | None = Non
     """Return the duration of the fastest of many calls, in seconds. On a busy machine, most calls are interrupted.
 
     Args:
-        before: function that is called before each call, and is not part of the duration.
+        before: function that is called before each call, and is not part of the duration; None if there is none.
     """
     call()
     seconds: list[float] = []

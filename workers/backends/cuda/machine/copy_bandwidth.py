@@ -72,7 +72,7 @@ def with_measured_copies(devices: Sequence[Device], folder: Path, process: CopyP
     A device that cannot be measured now is returned unchanged, and the next call of this function tries again.
 
     Args:
-        process: unused process that measures the first device whose bandwidth is not cached.
+        process: unused process that measures the first device whose bandwidth is not cached; None to start one.
     """
     until_s = time.monotonic() + TIMEOUT_S
     return [_with_measured_copy(each, folder, until_s, process) for each in devices]
