@@ -225,13 +225,13 @@ def _state(path: Path) -> tuple[tuple[str, int, int, int], ...]:
 
 @lru_cache(maxsize=64)
 def _read_digest(path: Path, state: object) -> str:
-    """Return the digest of a family's folder. The result is cached until `state` changes."""
+    """Return the digest of a family's folder. It is cached until the files change, which `state` shows (`_state`)."""
     return files_digest(dict(_read_files(path)))
 
 
 @lru_cache(maxsize=32)
 def _read_folder(path: Path, built_in: bool, state: object) -> Package:
-    """Return the family in a folder. The result is cached until `state` changes."""
+    """Return the family in a folder. It is cached until the files change, which `state` shows (see `_state`)."""
     own = dict(_read_files(path))
     family, own = (_read_family(path), own) if PYTHON_SPEC not in own else _read_python(path, own)
     files = {f"include/{name}": content for name, content in _read_files(INCLUDE)} | own

@@ -92,7 +92,7 @@ class Feed:
             self._listeners -= 1
 
     async def _keep_reading(self) -> None:
-        """Read the log while any stream is open."""
+        """Read the event log while any stream is open."""
         try:
             self._head = self._since = await run_in_threadpool(self._last)
             while self._listeners and not self._news.closed:

@@ -110,8 +110,9 @@ def cancel_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) 
 def get_binary_report(search_id: Id, digest: str, service: ServiceDep) -> EvaluateReport:
     """Return the report of an earlier trial whose binary has this digest.
 
-    Trials of this search are preferred. If the search has variants or tunes a variant, the trials of all variants of
-    the same search are also considered.
+    Trials of this search are preferred. If the search has variants, trials of the searches that tune them are also
+    considered. If the search tunes a variant, so are trials of the search to which the variant was submitted, and of
+    the searches that tune its other variants.
     """
     with service.database.read() as session:
         variants = Variants(session)

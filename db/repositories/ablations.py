@@ -40,7 +40,11 @@ class Ablations:
         environment: Mapping[str, str],
         now: datetime,
     ) -> None:
-        """Store the results of the changes that a job measured."""
+        """Store the results of the changes that a job measured.
+
+        Args:
+            found: the result of each change, in the order of the job. The effect is None if the change was not timed.
+        """
         rows = self.session.scalars(select(AblationRow).where(AblationRow.job_id == job_id).order_by(AblationRow.place))
         for row, (ablated, effect) in zip(rows, found, strict=True):
             row.ablated, row.effect, row.environment, row.ended_at = ablated, effect, environment, now

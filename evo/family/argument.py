@@ -356,7 +356,7 @@ def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:
     limits = {"rel_l2": table.expression("rel_l2")}
     bounds = [key for key in ("max_abs", "max_abs_ratio") if key in table]
     if len(bounds) != 1:
-        reason = "set either max_abs or max_abs_ratio (a multiple of the yardstick's error)"
+        reason = "set either max_abs or max_abs_ratio (a multiple of the error of `yardstick()` in reference.py)"
         raise InvalidInput(table.field("max_abs"), reason if bounds else f"is missing; {reason}")
     limits[bounds[0]] = table.expression(bounds[0])
     for name, expression in limits.items():

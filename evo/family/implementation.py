@@ -249,7 +249,7 @@ def read_implementation(
 
 
 def _read_mode(table: Table, *, triton: bool) -> tuple[Literal["template", "source", "triton"], str]:
-    """Return the mode of an implementation, and the key that contains its file."""
+    """Return the mode of an implementation, and the key that names its file."""
     if triton:
         return "triton", "source"
     template, source = ("template" in table, "source" in table)

@@ -162,7 +162,8 @@ def _judged(confirmation: Confirmation) -> tuple[tuple[Rule, ...], tuple[Rule, .
 def _may_gain_enough(confirmation: Confirmation) -> bool:
     """Return True if there is an incumbent, and the upper bound of the speed-up over it reaches the minimum gain.
 
-    Several processes give a bound of their mean. A single process gives only the bound of its own speed-up.
+    If several processes timed the incumbent, this is the upper bound of the mean of their speed-ups. Otherwise it is
+    the upper bound of the speed-up in the single process.
     """
     speedup, prediction, policy = confirmation.speedup, confirmation.prediction, confirmation.policy
     if speedup is None:

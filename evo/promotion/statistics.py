@@ -136,9 +136,9 @@ def rounds_ratio(a: Samples, b: Samples) -> NDArray[np.float64]:
 def unshared(a: Samples, b: Samples) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return two series without the variation that they share, e.g. from drift or other programs on the machine.
 
-    The ratio of the returned medians is the median ratio over rounds. On a logarithmic scale, the deviation of each
-    returned series is the deviation of the ratio divided by √2. Independent series with this ratio would have the same
-    deviation.
+    The ratio of the returned medians is the median ratio over rounds. On a logarithmic scale, the standard deviation of
+    each returned series is that of the ratio divided by √2. Independent series with this ratio would have the same
+    standard deviation.
 
     Args:
         a, b: series of equal length; entry i of both was taken in round i.

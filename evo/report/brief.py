@@ -108,7 +108,7 @@ def _sections(brief: BriefView, summaries: Sequence[str], shown: Sequence[int], 
 
 
 def _limited(text: str, most: int) -> str:
-    """Return the beginning of the text whose `_weight` is at most `most`."""
+    """Return the longest beginning of the text that uses at most `most` characters of the token limit."""
     if _weight(text) <= most:
         return text
     mark = "…\n"

@@ -316,13 +316,21 @@ def goals_table(mission: Mission, search: SearchView, work: Work | None, reached
 
 
 def _on_the_goal_model(goal: Goal, reached_us: float, least_us: float) -> str:
-    """Return the status of a goal set for the search's GPU model. A reached goal is never reported as impossible."""
+    """Return the status of a goal, for a search on the GPU model of the goal: reached, impossible or open.
+
+    A goal is impossible if it is below the lowest possible time. A reached goal is never reported as impossible, even
+    if it is below this time.
+
+    Args:
+        least_us: lowest possible time in µs, computed from the GPU's datasheet; 0 if unknown.
+    """
     if reached_us <= goal.time_us:
         return "reached"
     return _impossible(goal, least_us) or f"open: the time is {factor_text(reached_us / goal.time_us)} the goal"
 
 
 def _on_another_model(goal: Goal, reached_us: float, least_us: float) -> str:
+    """Return the status of a goal, for a search on another GPU model. See `_on_the_goal_model` for `least_us`."""
     if impossible := _impossible(goal, least_us):
         return impossible
     if reached_us <= goal.time_us:
@@ -331,4 +339,5 @@ def _on_another_model(goal: Goal, reached_us: float, least_us: float) -> str:
 
 
 def _impossible(goal: Goal, least_us: float) -> str | None:
+    """Return the status of a goal below the lowest possible time `least_us` in µs; None for other goals."""
     return f"impossible in this dtype: it takes at least {time_text(least_us)}" if goal.time_us < least_us else None

@@ -295,6 +295,14 @@ def _check_log(asked: list[Logged], ended: list[Logged]) -> None:
         if (entry.position is None) != (entry.trial.outcome is None):
             raise _contradictory(f"trial {entry.trial.number} must have both an outcome and a position, or neither")
         if not 0 <= entry.seen <= len(ended) or (entry.position is not None and entry.position < entry.seen):
-            raise _contradictory(f"trial {entry.trial.number} is stored with a wrong number of earlier outcomes")
-    if any(earlier.seen > later.seen for earlier, later in pairwise(asked)):
-        raise _contradictory("a later trial is stored with fewer earlier outcomes than the trial before it")
+            number = entry.trial.number
+            raise _contradictory(
+                f"the stored log is damaged: the number of trials that had ended when trial {number} was proposed is "
+                "wrong"
+            )
+    for earlier, later in pairwise(asked):
+        if earlier.seen > later.seen:
+            raise _contradictory(
+                f"the stored log is damaged: fewer trials had ended when trial {later.trial.number} was proposed than "
+                f"when trial {earlier.trial.number} was"
+            )

@@ -22,7 +22,7 @@ MOST_PAIRS = 100_000
 
 
 class Coverage:
-    """Checks whether configs contain every combination of values that occurs in the valid configs.
+    """Checks whether configs contain all combinations, or all pairs, of values that occur in the valid configs.
 
     There are two checks, for failures with a known and with an unknown cause:
 

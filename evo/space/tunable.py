@@ -231,8 +231,8 @@ def _check_value(value: object, field: str) -> None:
         reason = f"it contains a space, a comma or =; write {show(word)}, and define its meaning in the kernel"
         raise InvalidInput(field, f"{show(value)} cannot be a value: {reason}")
     allowed = (
-        "a finite number (an integer between -2**62 and 2**62), a bool, or a string of 1 to 100 visible characters "
-        "without commas and ="
+        "a finite number (integers must be between -2**62 and 2**62), a bool, or a string of 1 to 100 visible "
+        "characters without commas and ="
     )
     raise InvalidInput(field, f"{show(value)} cannot be a value: it must be {allowed}, e.g. [1, 2, 4]")
 

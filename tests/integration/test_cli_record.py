@@ -26,7 +26,7 @@ def read(path: Path) -> Recording:
 
 
 @pytest.mark.slow
-def test_recorded_space_is_written_as_cache_file_and_as_t4_results(line: CommandLine) -> None:
+def test_recorded_space_is_written_as_cache_file_and_in_t4_format(line: CommandLine) -> None:
     folder = line.home / "whole"
     ended = line.run("record", str(line.home / "bowl.json"), "--to", str(folder))
     assert (ended.code, ended.err) == (0, "")

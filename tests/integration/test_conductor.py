@@ -402,7 +402,7 @@ def test_faster_trial_challenges_after_an_undetected_device_slowdown(stage: Stag
     assert toy_time_us(champion.config) == min(toy_time_us(trial.config) for trial in stage.trials(search))
 
 
-def test_faster_trial_challenges_a_champion_with_a_too_short_quick_time(stage: Stage) -> None:
+def test_faster_trial_challenges_a_champion_whose_quick_time_was_too_low(stage: Stage) -> None:
     lucky, best = {"BLOCK": 16, "UNROLL": 2}, {"BLOCK": 8, "UNROLL": 2}
     search = stage.submit(budget={"trials": 14})
     confirmed = confirmed_configs(stage, search, slower=1.0, lucky={str(lucky): 0.5})

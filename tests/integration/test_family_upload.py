@@ -50,7 +50,7 @@ def test_worker_downloads_the_family_that_an_author_uploaded(callers: Callers, t
 @pytest.mark.parametrize(
     ("location", "reason"), [("scale", "is not an absolute path"), ("/a\nb", "contains invisible characters")]
 )
-def test_error_names_the_fault_of_a_family_location(callers: Callers, location: str, reason: str) -> None:
+def test_error_states_why_a_family_location_is_refused(callers: Callers, location: str, reason: str) -> None:
     author = client_of(callers, callers.token("author", "submitter"))
     with pytest.raises(InvalidInput, match=reason):
         author.register_family(FAMILY.digest, name="faulty", document=FAMILY.family.document, location=location)

@@ -588,7 +588,7 @@ def test_nvrtc_with_builtins_of_the_same_version_is_preferred(monkeypatch: pytes
         nvrtc_library._load()
 
 
-def test_system_nvrtc_is_preferred_if_only_its_builtins_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_nvrtc_is_preferred_if_the_other_nvrtc_has_no_builtins(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"/a/lib/libnvrtc.so.13": (13, 0), "libnvrtc.so.12": (12, 9)}
     Installed(monkeypatch, versions, {"libnvrtc-builtins.so.12.9"})
     assert nvrtc_library._load().path == "libnvrtc.so.12"

@@ -430,7 +430,7 @@ def test_space_with_mostly_failing_configs_keeps_its_optimum() -> None:
     assert "0.50 / 25%" in cell
 
 
-def test_noisy_replay_corrects_too_short_times_only_if_enabled() -> None:
+def test_noisy_replay_corrects_times_that_are_too_low_only_if_enabled() -> None:
     recorded = ground([5.0, 1.0, *[9.0] * 120])
     sharp = noisy.Noise(spread=0.0, lucky=0.5, factor=0.1)
     found = {}
@@ -506,7 +506,7 @@ def test_recordings_match_the_table_in_their_readme(folder: Path) -> None:
     assert sum(path.stat().st_size for path in paths(folder)) < 6 << 20
 
 
-def test_recording_and_its_t4_results_have_the_same_entries() -> None:
+def test_recording_and_its_results_in_t4_format_have_the_same_entries() -> None:
     path = next(path for path in paths() if "convolution-RTX" in path.name)
     cache, text = load(path), gzip.decompress(path.read_bytes()).decode()
     names = {"CompilationFailedConfig": "compile", "RuntimeFailedConfig": "runtime"}

@@ -69,7 +69,7 @@ def test_slower_kernel_is_refused_after_one_or_two_processes_without_process_noi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [5, 14])
-def test_prediction_interval_of_drawn_processes_covers_95_percent(processes: int) -> None:
+def test_prediction_interval_of_normally_distributed_processes_covers_95_percent(processes: int) -> None:
     assert predicted(normal(0.02), processes, 400, Policy(), 0).share == pytest.approx(0.95, abs=0.03)
 
 

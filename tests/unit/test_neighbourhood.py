@@ -60,7 +60,7 @@ def engine() -> Space:
     )
 
 
-def test_relinking_changes_only_as_many_tied_tunables_as_needed() -> None:
+def test_relinking_changes_only_the_tunables_that_constraints_require() -> None:
     space = engine()
     start: Config = {"COPY": "async", "PRODUCERS": 0, "TOGETHER": 1, "STAGES": 1, "BLOCK": 256, "UNROLL": 4}
     relinked = [space.decode(each) for each in Neighbourhood(space).relinked(space.encode(start))]
@@ -92,7 +92,7 @@ def test_relinked_neighbours_of_a_large_space_are_few_and_valid() -> None:
     assert space.valid(relinked).all()
 
 
-def test_space_without_tied_tunables_has_no_relinked_neighbours() -> None:
+def test_space_without_constraints_has_no_relinked_neighbours() -> None:
     space = Space([Tunable(name="a", values=[1, 2]), Tunable(name="b", values=[1, 2])])
     assert Neighbourhood(space).relinked(space.encode({"a": 1, "b": 1})).shape == (0, 2)
 

@@ -170,7 +170,7 @@ def test_recording_with_two_values_for_one_key_is_refused(cut: int) -> None:
     assert parse_recording(nan, "tiny").entries == parse(cache()).entries
 
 
-def test_t4_results_give_every_config_its_outcome_and_costs() -> None:
+def test_t4_format_gives_every_config_its_outcome_and_costs() -> None:
     kinds = {
         "compile": CompileFailed,
         "runtime": LaunchFailed,
@@ -188,13 +188,13 @@ def test_t4_results_give_every_config_its_outcome_and_costs() -> None:
     assert (costs.compile_s, costs.verify_s, costs.benchmark_s) == pytest.approx((1.5, 0.02, 0.007))
 
 
-def test_t4_tunable_values_are_the_recorded_values_in_order() -> None:
+def test_tunable_values_from_t4_format_are_the_recorded_values_in_order() -> None:
     recording = parse(t4(*(result(block=block, layout=layout) for block, layout in [(32, "row"), (8, "col")])))
     assert recording.tunables == {"block": (8, 32), "layout": ("row", "col")}
 
 
 @pytest.mark.parametrize("unit", ["", "GFLOP/s"])
-def test_t4_results_with_another_objective_are_ranked_by_their_times(unit: str) -> None:
+def test_results_in_t4_format_with_another_objective_are_ranked_by_their_times(unit: str) -> None:
     slow, fast = result(block=1, value=9.0), result(block=2, value=1.0)
     for each, speed in ((slow, 100.0), (fast, 900.0)):
         each["measurements"].append({"name": "GFLOP/s", "value": speed, "unit": unit})
@@ -204,13 +204,13 @@ def test_t4_results_with_another_objective_are_ranked_by_their_times(unit: str) 
     assert fastest(recording, 1) == [{"block": 2}]
 
 
-def test_t4_results_may_contain_the_time_as_objective_and_as_measurement() -> None:
+def test_results_in_t4_format_may_contain_the_time_as_objective_and_as_measurement() -> None:
     each = result(block=1)
     each["measurements"].append({"name": "kernel", "value": [3.0, 1.0, 2.0], "unit": "us"})
     assert parse(t4(each | {"objectives": ["kernel"]})).optimum_us == pytest.approx(2.0)
 
 
-def test_identical_t4_results_of_a_config_count_once() -> None:
+def test_identical_results_of_a_config_in_t4_format_count_once() -> None:
     recording = parse(t4(result(block=1, value=0.5), result(block=1, value=0.5)))
     assert recording.optimum_us == pytest.approx(500.0)
 
@@ -218,7 +218,7 @@ def test_identical_t4_results_of_a_config_count_once() -> None:
 @pytest.mark.parametrize(
     ("unit", "factor"), [("ns", 1e-3), ("us", 1.0), ("ms", 1e3), ("miliseconds", 1e3), ("s", 1e6), ("", 1e6)]
 )
-def test_t4_time_units_are_converted(unit: str, factor: float) -> None:
+def test_time_units_of_t4_format_are_converted(unit: str, factor: float) -> None:
     recording = parse(t4(result(block=1, value=2.0, unit=unit), timeunit="seconds"))
     assert recording.optimum_us == pytest.approx(2 * factor)
     assert recording.costs("1").compile_s == pytest.approx(1500.0)
@@ -388,6 +388,16 @@ def test_unsupported_names_and_texts_of_a_recording_are_rewritten() -> None:
             cache(tune_params={"block": [16, 32], "layout": ["1", 1]}),
             r"layout: '1' and 1 would both be written 1; change one",
         ),
+    ],
+)
+def test_recording_whose_names_or_values_would_be_written_alike_is_refused(document: Document, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        parse(document)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
         (cache(tune_params={"block": [16, 1 << 62], "layout": ["x"]}), r"tune_params.block: expected a finite number"),
         (cache(tune_params={"block": [16.0, float("inf")], "layout": ["x"]}), r"tune_params.block: expected a finite"),
         (
@@ -396,7 +406,7 @@ def test_unsupported_names_and_texts_of_a_recording_are_rewritten() -> None:
         ),
     ],
 )
-def test_recording_with_values_that_become_equal_after_rewriting_is_refused(document: Document, said: str) -> None:
+def test_recording_with_infinite_or_too_large_numbers_is_refused(document: Document, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         parse(document)
 
@@ -449,10 +459,10 @@ def test_truncated_recording_without_complete_entries_is_refused(text: str) -> N
         ),
         (
             {"General": {}, "ConfigurationSpace": {}},
-            r"it has `General`, `ConfigurationSpace`: T1's description .* use the",
+            r"the file has the keys `General`, `ConfigurationSpace`: T1's description .* use the",
         ),
-        ({"Metadata": {}, "Results": []}, r"it has `Metadata`, `Results`: results in KTT's own format; write them as"),
-        ({"time": 1}, r"expected a Kernel Tuner cache \(.*\) or T4 results \(.*\), but it has `time`"),
+        ({"Metadata": {}, "Results": []}, r"has the keys `Metadata`, `Results`: results in KTT's own format; write"),
+        ({"time": 1}, r"expected a Kernel Tuner cache \(.*\) or T4 results \(.*\), but the file has the keys `time`"),
         (cache(cache={"a": {"block": 16, "layout": "row"}}), r"time: is missing; write milliseconds, or a failure"),
         (cache(cache={"a": {"block": 16, "layout": "row", "time": "n/a"}}), r"'n/a' is not a time; write milliseconds"),
         (

@@ -147,10 +147,10 @@ def shifted(log: Sequence[Logged], place: int, **changes: Any) -> list[Logged]:
             {"position": None},
             "trial 3 must have both an outcome and a position, or neither; start a new search, or restore a backup",
         ),
-        (2, {"seen": 3}, "trial 2 is stored with a wrong number of earlier outcomes"),
-        (3, {"seen": 9}, "trial 3 is stored with a wrong number of earlier outcomes"),
-        (1, {"seen": -1}, "trial 1 is stored with a wrong number"),
-        (2, {"seen": 0}, "a later trial is stored with fewer earlier outcomes"),
+        (2, {"seen": 3}, "number of trials that had ended when trial 2 was proposed is wrong"),
+        (3, {"seen": 9}, "number of trials that had ended when trial 3 was proposed is wrong"),
+        (1, {"seen": -1}, "number of trials that had ended when trial 1 was proposed is wrong"),
+        (2, {"seen": 0}, "fewer trials had ended when trial 2 was proposed than when trial 1 was"),
     ],
 )
 def test_contradictory_trial_log_is_refused(place: int, changes: dict[str, Any], reason: str, space: Space) -> None:
@@ -394,7 +394,7 @@ def test_confirmation_corrects_the_times_of_all_configs_with_its_binary(space: S
     assert [trial.number for trial in search.history.elites(5)] == [3, 1, 2, 4, 0]
 
 
-def test_corrected_too_short_times_do_not_block_later_challengers(space: Space) -> None:
+def test_corrected_quick_times_do_not_block_later_challengers(space: Space) -> None:
     search = start(space)
     for number in range(Policy().challengers):
         tell(search, 50 + number, f"lucky {number}")
@@ -406,7 +406,7 @@ def test_corrected_too_short_times_do_not_block_later_challengers(space: Space) 
     assert search.challengers.due(100.0, ended=True) == search.best
 
 
-def test_search_with_only_too_short_times_ends_after_the_final_challengers(space: Space) -> None:
+def test_search_whose_quick_times_are_all_too_low_ends_after_the_final_challengers(space: Space) -> None:
     search, confirmed = start(space), 0
     for number in range(3 * Policy().final_challengers):
         tell(search, 50 + number, f"{number}")

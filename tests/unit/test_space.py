@@ -535,7 +535,7 @@ def test_recorded_space_has_exactly_the_configs_of_its_keys() -> None:
         ([" "], "cannot be a value: it must be"),
         ([""], "cannot be a value"),
         (["x" * 101], "a string of 1 to 100 visible characters"),
-        ([-(1 << 62)], r"an integer between -2\*\*62 and 2\*\*62"),
+        ([-(1 << 62)], r"integers must be between -2\*\*62 and 2\*\*62"),
         ([None], "cannot be a value"),
         ([[1]], "cannot be a value"),
         (range(10_001), "has 10001 values"),

@@ -196,7 +196,7 @@ def test_failed_and_pruned_trials_are_not_good_configs() -> None:
     assert seen.rows[seen.order[0]].tolist() == [7, 0]
 
 
-def test_pending_config_lowers_the_parzen_value_of_its_neighbours() -> None:
+def test_pending_config_lowers_the_parzen_score_of_its_neighbours() -> None:
     space, history = line(), History()
     for x in (0, 2, 4, 10):
         record(history, {"X": x, "KIND": "a"}, lasting(abs(x - 4) + 1))

@@ -118,7 +118,7 @@ def test_every_zoo_call_is_a_valid_problem_of_its_family() -> None:
         zoo.of_family("rmsnrm")
 
 
-def test_suite_searches_without_earlier_budget_are_run_first() -> None:
+def test_suite_searches_without_an_earlier_slice_come_first() -> None:
     courses = {"a": Progress(weight=9, best=(10.0,)), "b": Progress(weight=1), "c": Progress(weight=1)}
     assert next_call(courses, "ratio") == "b"
     assert next_call({**courses, "b": Progress(weight=1, open=False)}, "ratio") == "c"

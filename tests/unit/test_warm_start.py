@@ -34,7 +34,7 @@ def test_warm_start_from_a_recording_has_measured_configs_fastest_first(tmp_path
     assert read_warm_start(str(packed))["configs"] == BEST_FIRST
 
 
-def test_warm_start_reads_t4_results(tmp_path: Path) -> None:
+def test_warm_start_reads_results_in_t4_format(tmp_path: Path) -> None:
     results = [
         {
             "configuration": {"BLOCK": block},

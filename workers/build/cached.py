@@ -135,7 +135,7 @@ def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | 
 
 
 def _places(portable: Sequence[Sequence[str]], unit: Unit) -> list[str]:
-    """Return the absolute paths of the files that `_portable` returned."""
+    """Return the absolute path of each file that is given as (index of a folder, relative path) or ("", path)."""
     return [f"{unit.folders[int(folder_index)]}/{name}" if folder_index else name for folder_index, name in portable]
 
 

@@ -219,7 +219,13 @@ class Outbox:
         return enclosed
 
     def _with_artefacts(self, result: PendingResult, enclosed: Collection[str]) -> PendingResult:
-        """Upload the artefacts that are not in `enclosed`. Return the result without artefacts that were refused."""
+        """Upload a result's artefacts. Return the result without the artefacts that the service refused.
+
+        Artefacts that the service already has are skipped.
+
+        Args:
+            enclosed: digests of artefacts that will be sent in the same request as the report. They are also skipped.
+        """
         for digest, content in result.contents.items():
             if digest in self._stored or digest in enclosed:
                 continue

@@ -68,7 +68,7 @@ class Estimator:
         """Do nothing, because there is no device to check."""
 
     def begin(self) -> None:
-        """Do nothing, because jobs cannot be interrupted."""
+        """Do nothing, because there is no interruption to clear: `interrupt` has no effect."""
 
     def interrupt(self) -> None:
         """Do nothing, because estimates are short."""

@@ -46,7 +46,7 @@ class Replay:
         """Do nothing, because there is no device to check."""
 
     def begin(self) -> None:
-        """Do nothing, because jobs cannot be interrupted."""
+        """Do nothing, because there is no interruption to clear: `interrupt` has no effect."""
 
     def interrupt(self) -> None:
         """Do nothing, because lookups are short."""

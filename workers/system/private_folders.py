@@ -1,4 +1,4 @@
-"""Checks whether other users and kernel processes may enter a folder."""
+"""Checks whether all users, and the processes that run candidates on a CPU, may enter a folder."""
 
 import os
 import re
@@ -12,7 +12,7 @@ _BOUNDING = re.compile(r"^CapBnd:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
 def all_may_enter(folder: Path) -> bool:
-    """Return True if all users may enter the folder."""
+    """Return True if all users may enter the folder, and False if it does not exist. Parent folders are not checked."""
     try:
         return bool(folder.stat().st_mode & stat.S_IXOTH)
     except OSError:

@@ -159,7 +159,7 @@ def _forward(module: torch.nn.Module) -> tuple[str, Callable[..., Any]] | None:
 
 
 def _is_gated(module: torch.nn.Module) -> bool:
-    """Return True if a module's forward method computes the same as `_gated_by_torch` on a small example."""
+    """Return True if a module computes ``down_proj(silu(gate_proj(x)) * up_proj(x))`` on a small example."""
     parts = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
     if not all(type(each) is torch.nn.Linear for each in parts):
         return False

@@ -334,7 +334,7 @@ def _chosen(source: Source, entries: Sequence[str]) -> list[Function]:
 def _radii(whole: Sequence[str], macros: Sequence[Macro], offsets: Collection[str]) -> dict[str, str]:
     """Return the problem field for each stencil radius, by the radius's name in the source.
 
-    A radius is recognised by its name, or by a loop that begins at the negative radius.
+    A radius is recognised by its name, or by a loop that begins at the negated radius, e.g. ``-R``.
 
     Args:
         whole: names of the parameters that are whole numbers.
@@ -349,7 +349,7 @@ def _radii(whole: Sequence[str], macros: Sequence[Macro], offsets: Collection[st
 
 
 def _offsets(code: Code) -> dict[str, set[str]]:
-    """Return the loop variables that begin at a negative radius, by the name of the radius."""
+    """Return the loop variables that begin at a negated name, by that name: ``k`` by ``R`` for ``int k = -R``."""
     found: dict[str, set[str]] = {}
     for node in code.nodes("init_declarator", "assignment_expression"):
         value = part(node, "value") or part(node, "right")
@@ -562,7 +562,7 @@ def _with_halo(shape: tuple[str, ...], words: set[str], offsets: set[str], name:
     Args:
         shape: shape without the halo.
         words: names in the argument's indices, except the radius.
-        offsets: names of loop variables that begin at the negative radius.
+        offsets: names of loop variables that begin at the negated radius.
         name: problem field of the radius.
     """
     if words <= offsets:

@@ -76,7 +76,11 @@ def best_set(measured: Measurements, size: int) -> ConfigSet:
 
 
 def evaluate(measured: Measurements, members: Sequence[int]) -> ConfigSet:
-    """Return the config set with these members, with its table and its cost."""
+    """Return the config set with its table and its cost.
+
+    Args:
+        members: indices of the configs in the set.
+    """
     table, logs, weights = dict[str, int](), list[float](), list[float]()
     for call, times in measured.costs.items():
         available = [candidate for candidate in members if candidate in times]

@@ -194,7 +194,10 @@ def bytes_of(name: str, values: Sequence[Value]) -> ast.expr | None:
 
 
 def _is_foreign(node: ast.AST) -> bool:
-    """Return True for an operation that expressions do not support, but whose value `_value` can compute."""
+    """Return True for an operation that expressions do not support, but that can be computed for each value.
+
+    An example is ``dtype.startswith('f')``.
+    """
     match node:
         case ast.Call(func=ast.Attribute(attr=called) | ast.Name(id=called)):
             return called in _METHODS or called in ("log", "log10", "exp", "len", "str", "next_power_of_2")

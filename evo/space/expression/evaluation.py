@@ -83,7 +83,9 @@ def _defined(node: ast.expr, fault: OperationError) -> ast.expr | None:
 
 
 def _remedy(node: ast.expr, fault: OperationError, environment: Environment, meant: ast.expr | None) -> str:
-    """Return how to correct a part of an expression that has no value, as the last part of an error message.
+    """Suggest a correction of `node`, whose value is undefined, as the last part of an error message.
+
+    The result is empty if no correction is known.
 
     Args:
         meant: the replacement that `_defined` returned for `node`; None if none is known.

@@ -223,7 +223,10 @@ class _Defined(ast.NodeTransformer):
 
 
 def _may_lack_value(node: ast.AST) -> bool:
-    """Return False if `_Defined` certainly does not change a node. This is faster than copying and visiting it."""
+    """Return True if a node may be an operation that has no value because of its constants, such as ``x / 0``.
+
+    The test is fast and has no false negatives. It avoids copying and visiting trees that need no change.
+    """
     match node:
         case ast.BinOp(op=ast.Mult(), left=left, right=right):
             return not free_names(left) and not free_names(right)

@@ -161,7 +161,7 @@ def _shown(operator: str) -> str:
 
 
 def _operator(found: re.Match[str]) -> str:
-    """Return the operator in Python's syntax for a match of `_OPERATOR`."""
+    """Return an operator that is a word in Python's syntax, e.g. ``<`` for ``.LT.`` or ``less than``."""
     return (_FORTRAN if found["fortran"] else _INFIX)[" ".join(found[found.lastgroup or 0].lower().split())]
 
 

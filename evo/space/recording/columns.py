@@ -119,8 +119,8 @@ def check_value(value: Any, where: str) -> None:
     if not (abs(value) < INTEGER_LIMIT if isinstance(value, int) else isinstance(value, str) or isfinite(value)):
         raise InvalidInput(
             where,
-            f"expected a finite number (an integer between -2**62 and 2**62), got {literal_text(value, 40)}; write "
-            "it as a string",
+            f"expected a finite number (integers must be between -2**62 and 2**62), got {literal_text(value, 40)}; "
+            "write it as a string",
         )
 
 

@@ -51,7 +51,7 @@ def parse_recording(text: str, name: str) -> Recording:
         recording = read_results(document, name)
     else:
         known = "a Kernel Tuner cache (an object `cache`) or T4 results (a list `results`)"
-        raise InvalidInput(name, f"expected {known}, but it has {_describe(document)}; {_EXAMPLE}")
+        raise InvalidInput(name, f"expected {known}, but the file has {_describe(document)}; {_EXAMPLE}")
     if not any(isinstance(entry.outcome, Measured) for entry in recording.entries.values()):
         ends = Counter(entry.outcome.kind for entry in recording.entries.values())
         listed = ", ".join(f"{count:,} {outcome_text(kind)}" for kind, count in ends.items()) or "there are no configs"
@@ -76,7 +76,7 @@ def _is_cltune(document: dict[str, Any]) -> bool:
 
 def _describe(document: dict[str, Any]) -> str:
     """Return a description of a file in a different format and, if known, how to convert it."""
-    keys = ", ".join(f"`{key}`" for key in list(document)[:5]) or "no keys"
+    keys = "the keys " + ", ".join(f"`{key}`" for key in list(document)[:5]) if document else "no keys"
     if isinstance(document.get("Results"), list) and isinstance(document.get("Metadata"), dict):
         return f"{keys}: results in KTT's own format; write them as a Kernel Tuner cache or as T4 results first"
     if isinstance(document.get("ConfigurationSpace"), dict):

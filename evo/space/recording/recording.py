@@ -67,7 +67,7 @@ class Recording:
 
     Attributes:
         device: name of the device; empty if the recording does not state it.
-        tunables: values of each tunable by name. The values in a key have the same order.
+        tunables: values of each tunable by name, in the order in which a key lists the tunables.
         entries: entries by the key that `config_key` returns. Configs without an entry are not part of the space.
     """
 

@@ -33,7 +33,10 @@ class Neighbourhood:
         self._relinked: dict[bytes, Indices] = {}
 
     def of_elites(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Return neighbours of the fastest trials. Neighbours that differ in only one value may be invalid."""
+        """Return neighbours of the fastest trials.
+
+        Neighbours that differ in only one value are not checked against the constraints. All others are valid.
+        """
         parts = []
         for centre in seen.elites[:CENTRES]:
             row = seen.rows[centre]

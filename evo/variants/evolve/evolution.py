@@ -256,5 +256,5 @@ def _read(text: str, ended: str) -> Idea:
 
 
 def _age_s(proposal: ProposalView, now: datetime) -> float:
-    """Return the age of a request in seconds, by the service's clock or, if unknown, by this machine's clock."""
+    """Return the seconds since a request to the model, by the service's clock or, if unknown, by this machine's."""
     return (now - proposal.asked_at).total_seconds() if proposal.asked_s is None else proposal.asked_s

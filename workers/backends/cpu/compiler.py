@@ -227,7 +227,11 @@ class CCompiler:
         return tuple(name for name in (*headers, *linked_files(flags, folders)) if name != str(source))
 
     def _searched(self, unit: Unit, folder: Path) -> tuple[str, ...]:
-        """Return the compiler's default header folders. The compiler is queried once per set of flags."""
+        """Return the compiler's default header folders. The compiler is queried once per set of flags.
+
+        Args:
+            folder: working folder of the compiler.
+        """
         key = (unit.language, unit.placed_flags)
         if key not in self._search_lists:
             language = "c++" if unit.language == "c++" else "c"

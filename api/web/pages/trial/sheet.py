@@ -217,7 +217,8 @@ def _chosen(against: str, trial: TrialView, search: SearchView) -> TrialReferenc
             f"trial {trial.number} cannot be compared with its {against}, which does not exist or is this trial "
             "itself; use the number of another trial"
         )
-    raise InvalidInput("against", "must be `parent`, `champion`, a trial number of this search, or e.g. `3.57`")
+    named = "the number of a trial of this search, or search and number of another trial, e.g. `3.57`"
+    raise InvalidInput("against", f"must be `parent`, `champion`, {named}")
 
 
 def _related(trial: TrialView, search: SearchView) -> dict[str, TrialReference]:

@@ -119,6 +119,10 @@ def _of_one(axis: tuple[int, int], extent: int, name: str, value: int, probe: Pr
     """Return an expression of the form ``(p * name + b) // q`` for an extent; None if no such expression fits.
 
     The expression must give the right extent for every probed value of the field `name`.
+
+    Args:
+        axis: indices of the tensor and of its axis.
+        extent: the extent if the field has the value `value`.
     """
     seen = {value: extent}
     for other in (2 * value, 3 * value, value + 1, value + 2, value + 3, 4 * value):

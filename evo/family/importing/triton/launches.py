@@ -100,7 +100,9 @@ class _Names(ast.NodeTransformer):
 
 
 class _HostNames(_Names):
-    """Like `_Names`, but also replaces host variables with kernel parameters, formulas or new names.
+    """Converts an expression of host code to the names of ``family.toml``.
+
+    In addition to the changes of `_Names`, host variables are replaced with kernel parameters, formulas or new names.
 
     Attributes:
         made: new names, for numbers that the kernel does not receive, such as the rows in ``kernel[(x.shape[0],)](x)``.

@@ -67,7 +67,10 @@ class Table:
 
 
 def header(kind: int, payload_bytes: int, *values: int) -> bytes:
-    """Return the header of a request, with at most four values. The payload follows the header."""
+    """Return the header of a request with `values` (at most four integers; missing ones are 0).
+
+    The payload follows the header.
+    """
     return _HEADER.pack(kind, payload_bytes, *values, *(0,) * (4 - len(values)))
 
 
