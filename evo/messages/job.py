@@ -75,7 +75,7 @@ class Baseline:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirm:
-    """Job that alternately times the challenger, the incumbent and the baselines, in a fresh process with new inputs.
+    """Job that alternately times the challenger, the incumbent and the baselines, in fresh processes with new inputs.
 
     Attributes:
         incumbent: config of the incumbent; None if there is no incumbent to compare with.

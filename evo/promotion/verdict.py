@@ -55,7 +55,7 @@ class Verdict:
             there is no incumbent.
         baseline: name of the fastest baseline of the confirmation; None if no baseline ran.
         baseline_speedup: speed-up over `baseline`; above 1, the challenger is faster. None if no baseline ran.
-        first_process: speed-up in the first process, with the interval over its rounds; None if only one process ran.
+        first_process: speed-up in the first process, with the interval over its rounds; None if `prediction` is None.
         behind_every_baseline: True if every baseline is certainly faster than the challenger: for each baseline, the
             whole confidence interval of the challenger's speed-up is below 1.
         prediction: predicted speed-up in one more process; None if only one process compared the challenger.

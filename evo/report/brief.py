@@ -76,7 +76,7 @@ def _shown(summaries: Sequence[str], timed: int, room: int) -> list[int]:
 
     Args:
         timed: number of timed variants, whose summaries come before those of failed variants.
-        room: maximum total of the summaries' weights (`_weight`).
+        room: number of characters of the token limit that the summaries may use.
     """
     order = [*range(min(FIRST, timed)), *range(timed, len(summaries)), *range(FIRST, timed)]
     shown: list[int] = []

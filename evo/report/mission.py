@@ -299,6 +299,10 @@ def goals_table(mission: Mission, search: SearchView, work: Work | None, reached
     """Return a table of the goals with their status, as Markdown.
 
     In a rehearsal, no time is compared with a goal, because the problems are smaller.
+
+    Args:
+        work: minimum operation and byte counts of the problem; None if unknown.
+        reached_us: time in µs of the champion if there is one, else of the best trial.
     """
     if mission.rehearsal:
         rows = [(time_text(goal.time_us), goal.source, "not compared") for goal in mission.goals]

@@ -255,6 +255,10 @@ def next_call(courses: Mapping[str, Progress], goal: Goal) -> str | None:
 
     Searches that had no slice yet come first, in the order of `courses`, because their gains are unknown and their
     results help searches of similar problems.
+
+    Args:
+        courses: progress of the search for each call, by the call's name.
+        goal: goal of the suite.
     """
     candidates = {name: course for name, course in courses.items() if course.open}
     fresh: Sequence[str] = [name for name, course in candidates.items() if not course.best]

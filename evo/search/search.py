@@ -265,7 +265,7 @@ class Search:
 
     @property
     def best(self) -> Trial | None:
-        """The measured trial with the lowest cost so far; None if no trial was measured."""
+        """The trial with the lowest cost so far; None if no trial has a time."""
         return next(iter(self.history.elites(1)), None)
 
     def bars(self) -> Bars:

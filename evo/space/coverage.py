@@ -1,4 +1,4 @@
-"""Checks whether the configs of a search contain every combination of the values of some tunables."""
+"""Checks whether the configs of a search contain every combination, or every pair, of the values of some tunables."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +27,8 @@ class Coverage:
     There are two checks, for failures with a known and with an unknown cause:
 
     - `every_choice`: If the failure is known to depend only on some tunables, and configs with every combination of
-      their values fail, then every config fails. This is certain. If it depends on no tunable, one config is enough.
+      their values fail, then every config fails. This is certain. If the failure depends on no tunable, one config is
+      enough.
     - `complete`: If the tunables are unknown and configs with every pair of values of two tunables fail, no choice of
       the values of two tunables avoids the failure. Its cause affects all configs, or depends on more than two
       tunables. Two tunables with k values each need at least k² configs, so most searches of large spaces end earlier.
@@ -56,7 +57,7 @@ class Coverage:
         return len(np.unique(self._space.indices[:, columns], axis=0))
 
     def complete(self, configs: Sequence[Config]) -> bool:
-        """Return True if the configs contain every pair of values that occurs in a valid config.
+        """Return True if the configs contain every pair of values of two tunables that occurs in a valid config.
 
         Args:
             configs: the configs of the previous call, followed by new configs. Only the new configs are read.

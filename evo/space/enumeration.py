@@ -42,7 +42,7 @@ sampled instead.
 
 
 def drawn(plan: Plan, prefix: Partial, rng: np.random.Generator, size: int) -> Partial:
-    """Choose `size` partial points at random, complete each at random, and return the valid results."""
+    """Choose `size` partial points of `prefix`, complete each with random values, and return the valid results."""
     rest = plan.steps[len(prefix.columns) :]
     start = prefix.take(rng.integers(prefix.rows, size=size))
     columns = (rng.integers(len(step.tunable.values), size=size, dtype=np.int32) for step in rest)
@@ -182,7 +182,7 @@ class Lister:
         return Partial(columns=tuple(np.concatenate(column) for column in columns), rows=count)
 
     def _grow(self, partial: Partial, level: int) -> Iterator[Partial]:
-        """Join the next tunable and yield the remaining points, block by block, up to the effort limit."""
+        """Join the tunable of step `level`, and yield the remaining points, block by block, up to the effort limit."""
         step = self.plan.steps[level]
         size = max(1, BLOCK_ROWS // len(step.tunable.values))
         for start in range(0, partial.rows, size):

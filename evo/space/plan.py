@@ -236,7 +236,11 @@ class Plan:
         return self._truth(constraint, indices, [partial.columns[index] for index in indices])
 
     def _remembering(self, constraint: Constraint, indices: Sequence[int]) -> CachedFunction | None:
-        """Return an empty cache for a constraint; None if it has no joined tunable, or too many possible results."""
+        """Return an empty cache for a constraint; None if no or too many combinations of its tunables' values exist.
+
+        Args:
+            indices: steps that join tunables of the constraint.
+        """
         shape = tuple(len(self.steps[index].tunable.values) for index in indices)
         if not shape or math.prod(shape) > MOST_REMEMBERED:
             return None

@@ -31,7 +31,9 @@ NICHE_EVERY = 3
 """Every `NICHE_EVERY`-th proposal is for a niche, until all niches have used their quotas of trials."""
 
 SUGGESTED = 100
-"""Number of configs that TPE and evolution each suggest per proposal and, if the search stagnates, also `_fresh`."""
+"""Number of configs that TPE and evolution each suggest per proposal, and number of random configs if the search
+stagnates.
+"""
 
 NEIGHBOUR_SHARE = 0.5
 """Fraction of proposals near working configs after the initial design, while the surrogate has too few timed trials.
@@ -98,7 +100,10 @@ class Portfolio:
         return self._initial_design.spread(self._views.independent.seen, rng)
 
     def _judged(self, view: LogView, rng: np.random.Generator) -> Proposal | None:
-        """Return the most promising new suggestion of the arms, or a random config; None if all were proposed."""
+        """Return the most promising new suggestion of the arms or, if none is new, a config far from all trials.
+
+        The result is None if all configs were proposed.
+        """
         new = _new(self._arms, view.seen, rng)
         if not len(new.rows):
             return self._initial_design.spread(self._views.independent.seen, rng)

@@ -121,7 +121,7 @@ def headline(text: str) -> str:
 
 
 def worst_cases(cases: Sequence[CaseError]) -> list[CaseError]:
-    """Return, for each output of each case, the check with the largest error relative to its limit over all seeds."""
+    """Return one error for each output of each case: of all seeds, the one that is largest relative to its limit."""
     worst: dict[tuple[str, str], CaseError] = {}
     for case in cases:
         key = (case.case, case.output)

@@ -19,7 +19,7 @@ class History:
     it. The class is not thread-safe.
 
     Attributes:
-        asked: all proposed trials, in order of proposal; a trial's number is its index. They have no outcome.
+        asked: all proposed trials, without outcomes, in order of proposal; a trial's number is its index.
         finished: all ended trials with their outcomes, in the order in which they ended.
         pending: proposed trials that have not ended, by number.
         seen: number of trials that had ended when each trial was proposed, in the order of `asked`. Together with

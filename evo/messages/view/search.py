@@ -119,7 +119,7 @@ class ProvingView:
         trial: the challenger's number; None for an ablation.
         since: time at which a worker started the job; None while the job is queued.
         elapsed_s: seconds since the job started; None while the job is queued.
-        number: position, from 1, among the confirmations that began after the same number of trials (a series).
+        number: position, from 1, in a series: the confirmations that began when the same number of trials had ended.
         planned: expected number of confirmations in the series. It grows if confirmed times are longer than quick
             times, and shrinks if a trial is promoted.
         left_s: expected seconds until the job ends, from the times of earlier confirmations. None if the job is queued,
@@ -234,9 +234,9 @@ class SearchView(Deferred):
         champion: current champion of the problem, which another search may have found; None if there is none.
         gains: gains of the search over the default config and over the median random config; empty in lists.
         elapsed_s: running time in seconds, without pauses.
-        overhead_ms: median over trials of the search's own time, in which it neither compiles nor uses the device
-            although work is available. `overhead_mean_ms` is the mean. Both are None, as `delivery_ms`, if no trial has
-            a known overhead.
+        overhead_ms: median over trials of the time in which a slot neither compiled nor used the device, although work
+            was available. `overhead_mean_ms` is the mean. Both, and `delivery_ms`, are None if no trial has a known
+            overhead.
         delivery_ms: median over trials of the transport time of leases and results, during which the device worked.
         priority: workers serve searches with a higher priority first and, at equal priority, older searches first.
         cost: money spent so far, in the currency of the budget's hourly rate; None if the budget has no rate.

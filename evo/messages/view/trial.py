@@ -47,8 +47,8 @@ class TrialView(Deferred):
         quick_us: median of the quick samples in µs if `time_us` is confirmed, else None.
         confirmed: result of the confirmation; None if there was none.
         suspect: True if the trial is so much faster than every baseline that a person should check it.
-        overhead_ms: the search's own time for this trial, in which it neither compiles nor uses the device; None if
-            unknown.
+        overhead_ms: time for this trial in which the slot neither compiled nor used the device, although work was
+            available; None if unknown.
         delivery_ms: transport time of the trial's lease and result; None if no worker delivered a result.
         binary_digest: digest of the compiled binaries; None if the trial has none, e.g. because compiling failed.
         stages: times of the stages of the evaluation; None if there is no report.

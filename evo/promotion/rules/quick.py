@@ -72,9 +72,9 @@ def _likely_causes(ratio: float) -> str:
 
 
 def _shift(quick: Quick, report: ConfirmReport) -> tuple[str, float] | None:
-    """Return the name of the fastest baseline, and the ratio of its confirmed time to its time in the search.
+    """Return the name of the fastest baseline, and the ratio of its time in the confirmation to its time in the search.
 
-    The result is None if no baseline was timed in both sessions.
+    The result is None if no baseline was timed in both.
     """
     both = [name for name in report.baselines if name in quick.baselines]
     name = min(both, key=lambda each: report.baselines[each].median_us, default=None)

@@ -20,9 +20,10 @@ part are compared.
 def steady_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Refuse a kernel that is fast only in its first calls.
 
-    In each process, the ratio of the challenger's time to the time of the compared kernel is computed for the first and
-    for the last third of the rounds. The kernel is refused if this ratio certainly increases, on average over
-    processes, by more than the threshold. Against an incumbent, the increase may not exceed the minimum gain.
+    In each process, the ratio of the challenger's time to the time of the incumbent (without an incumbent, of a
+    baseline) is computed for the first and for the last third of the rounds. The kernel is refused if this ratio
+    certainly increases, on average over processes, by more than the threshold or, with an incumbent, by more than the
+    minimum gain.
     """
     policy, report = confirmation.policy, confirmation.report
     limit = policy.threshold("steady")

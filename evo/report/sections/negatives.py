@@ -52,7 +52,11 @@ class Comparison:
         return self.pairs >= LEAST
 
     def finding(self, least: float) -> Finding | None:
-        """Return the `evo.promotion.ablation.finding` about the winner's value; None if there are too few pairs."""
+        """Return the `evo.promotion.ablation.finding` about the winner's value; None if there are too few pairs.
+
+        Args:
+            least: the policy's minimum gain.
+        """
         return finding(self.ratio, least=least) if self.is_conclusive and self.ratio is not None else None
 
     def negative(self, gain: float) -> bool:

@@ -17,10 +17,13 @@ def absent_name(name: str, scope: Collection[str]) -> bool:
 
 
 def without_absent(node: ast.expr, choices: Mapping[str, Sequence[Value]]) -> ast.expr | None:
-    """Rewrite a comparison or call without its missing value, such as None or NaN. Return None if it contains none.
+    """Return a condition that mentions a missing value, such as None or NaN, without this value; None for other nodes.
 
     ``N == None`` becomes False. If a value of N is the text ``none`` or the number 0, which may stand for a missing
     value, N is compared with this value instead. Comparisons with NaN become False, those with ``!=`` True.
+
+    Args:
+        choices: the possible values of each known name.
     """
     match node:
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[_]) if name in _TESTS:

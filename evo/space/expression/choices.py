@@ -209,7 +209,7 @@ def _is_foreign(node: ast.AST) -> bool:
 
 
 def _value(node: ast.AST | None, name: str, value: Value) -> Any:  # noqa: PLR0911
-    """Return the value of a tree for one value of its only name.
+    """Return the value of a tree in which the only name, `name`, has the given value.
 
     Raises:
         TypeError, ValueError, ArithmeticError, LookupError, AttributeError: the tree has no value.

@@ -55,7 +55,7 @@ class Undefined(InvalidInput):
     """Raised if a part of an expression has no value, e.g. because it divides by zero.
 
     Attributes:
-        node: the part.
+        node: the part that has no value.
         meant: a replacement for the part that has a value, and that the author probably means; None if unknown.
     """
 

@@ -102,6 +102,6 @@ _GUESSES: Sequence[tuple[str, str]] = (
 
 
 def guesses(text: str) -> Iterator[str]:
-    """Apply each replacement of `_GUESSES` to the text separately, and yield the results that differ from the text."""
+    """Yield possible meanings of an ambiguous text, e.g. with ``and`` in place of ``&``, each by one replacement."""
     found = (re.sub(pattern, meant, text) for pattern, meant in _GUESSES)
     return (each for each in found if each != text)

@@ -161,7 +161,7 @@ def _shown(operator: str) -> str:
 
 
 def _operator(found: re.Match[str]) -> str:
-    """Return an operator that is a word in Python's syntax, e.g. ``<`` for ``.LT.`` or ``less than``."""
+    """Return the operator of expressions that a word of another language denotes, e.g. ``<`` for ``.LT.``."""
     return (_FORTRAN if found["fortran"] else _INFIX)[" ".join(found[found.lastgroup or 0].lower().split())]
 
 

@@ -78,7 +78,7 @@ class LogViews:
 
 
 def refuted(observations: Observations, independent: Observations) -> bool:
-    """Return True if enough advised trials have ended, and an independent config is as fast as every advised config.
+    """Return True if `BEFORE` advised trials have ended, and an independent config is as fast as all advised configs.
 
     Args:
         observations: observations of all trials.

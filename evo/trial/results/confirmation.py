@@ -13,10 +13,10 @@ class Stages:
     """Seconds that a job spent in each stage.
 
     Attributes:
-        wait_s: time spent waiting for a compiler, for other trials of the batch, and for the device.
+        wait_s: time spent waiting for a compiler, for other jobs of the slot, and for the device.
         total_s: time from the arrival of the lease to the end of the job.
-        overhead_s: the search's own time for this job, in which it neither compiles nor uses the device although work
-            is available. None if unknown.
+        overhead_s: time for this job in which the slot neither compiled nor used the device, although work was
+            available. None if unknown.
     """
 
     render_s: float = 0.0

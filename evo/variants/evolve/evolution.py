@@ -49,6 +49,7 @@ class Evolution:
         wait: function that waits until all trials of a variant have ended, and returns the variant's new state.
         report: function that is called after each request, with the recorded proposal and its variant (None if the
             answer contained no valid variant).
+        prompt_tokens: approximate maximum length of the brief in a request, in tokens.
     """
 
     service: Callable[[], Client]
