@@ -248,8 +248,8 @@ def _damage(database: Path, files: LockedFiles) -> str | None:
 def _cut_log(database: Path, content: bytes, files: LockedFiles) -> str | None:
     """Return a description of the loss if the log lacks frames that its index lists, else None.
 
-    The index still exists if a service was killed. An index that was written before the machine started is ignored,
-    because after a power failure it may be outdated.
+    SQLite deletes the index when it closes the database, so a killed service leaves the index behind. An index that was
+    written before the machine started is ignored, because it may be outdated after a power failure.
     """
     index = read_index(database, files)
     if index is None or index.copied >= index.frames or len(content) >= index.log_bytes:
@@ -340,7 +340,7 @@ def _readable(frames: NDArray[np.uint8], heads: NDArray[np.int64], words: np.dty
 
 
 def _contributions(words: Sums) -> Sums:
-    """Return the contribution of each row to the two running checksums, modulo 2**32.
+    """Return the contribution of each row of words to the two running checksums, modulo 2**32.
 
     A checksum step adds two words x and y to the sums: first ``s0 += x + s1``, then ``s1 += y + s0``. Steps are linear.
     After a row of n steps, the sums are M**n times the sums before the row, plus the row's words multiplied by fixed

@@ -114,7 +114,10 @@ class Ownership:
             )
 
     def announce(self, url: str | None) -> None:
-        """Publish the address to other processes. The announcement file is replaced atomically."""
+        """Publish the address to other processes, in a file that is replaced atomically.
+
+        `url` is None until the service listens.
+        """
         announcement = Announcement(url=url, pid=os.getpid())
         try:
             write_whole(self._announced_at, json.dumps(asdict(announcement)).encode())

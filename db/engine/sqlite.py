@@ -157,7 +157,7 @@ class SQLite:
         return None
 
     def _unavailable(self, sign: str, reason: str) -> StoreUnavailable:
-        """Return an error with the reason and the remedy `_REMEDIES[sign]`."""
+        """Return an error with a reason and a remedy. `sign` is the key of the remedy in `_REMEDIES`."""
         remedy = _REMEDIES[sign]
         return StoreUnavailable(f"database {self.path}: {remedy} ({reason})", public=remedy.partition(";")[0])
 

@@ -30,8 +30,9 @@ class ChampionRow(Base):
 
     At most one champion of each key is current. `replaces` is the id of the champion that was current before the
     promotion; None if there was none. `retired_at`, `retired_reason` and `retired_by` are None for the current
-    champion; `retired_by` is also None if a promotion replaced the champion. `variant` is None for the family's own
-    implementation, `decisions` if there was none since the promotion, and `called` if no times were stored.
+    champion; `retired_by` is also None if a promotion replaced the champion. `variant` is the name of the variant; None
+    for the family's own implementation. `decisions` lists the changes of status after the promotion, such as a
+    rollback; None if there are none. `called` contains the times of calls from PyTorch; None if they were not stored.
     """
 
     __tablename__ = "champions"
@@ -76,8 +77,9 @@ class ChampionRow(Base):
 class AblationRow(Base):
     """One changed tunable of a champion and its measured effect.
 
-    `place` is the index of the change in its job. It is None if no valid config contains the change. If `ended_at` is
-    set and `ablated` is None, the change was not measured.
+    `place` is the index of the change in its job. `job_id` and `place` are None if no valid config contains the change.
+    `ablated`, `effect` and `environment` are None until the change is measured. If `ended_at` is set and `ablated` is
+    None, the change was not measured. `effect` is also None if the changed config could not be timed.
     """
 
     __tablename__ = "ablations"

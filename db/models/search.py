@@ -49,6 +49,8 @@ class FamilyRow(Base):
     """A version of a family.
 
     If the row is a variant, `base_digest` is the digest of the family that the variant implements, else None.
+    `location` is the path of the family on the workers, or the reference of an uploaded bundle; None for a built-in
+    family.
     """
 
     __tablename__ = "families"
@@ -80,6 +82,11 @@ class SearchRow(Base):
     processes changed the search. `milestone` is the last revision with a change other than proposed and ended trials. A
     process with a copy of the search in memory compares both numbers with those of its copy, to decide what it must
     read again.
+
+    `device_uuid` is None if any device of the model may be used, and `roofline` is None if it is unknown. `baselines`
+    is None until they are measured. `reason` states why the search ended or is stopping, `unchallenged` why no trial
+    challenged the champion, and `obstacle` why a worker could not execute the jobs; each is None if there is no such
+    reason.
     """
 
     __tablename__ = "searches"
@@ -159,10 +166,11 @@ class ProposalRow(Base):
     maximum cost of the request, so that the cost is counted even if the program is killed. When the answer arrives,
     `usd` becomes the actual cost.
 
-    `operator` is the kind of change that the model is asked to make, and `information` is what the prompt shows:
-    ``task``, ``elites`` or ``insights``. `repairs` is the number of the failed proposal that this one repairs; None for
-    a new idea. `answer`, the token counts and `answered_at` are None until the answer arrives. `error` is the reason
-    why there is no usable variant, `variant` the number of the submitted variant; both are None if there is none.
+    `operator` is the kind of change that the model is asked to make. `information` states what the prompt shows: only
+    the ``task``, also the earlier variants (``elites``), or also insights from them (``insights``). `repairs` is the
+    number of the failed proposal that this one repairs; None for a new idea. `answer`, `tokens_in`, `tokens_out` and
+    `answered_at` are None until the answer arrives. `variant` is the number of the submitted variant; None if there is
+    none. `error` is the reason why there is no usable variant; None without such a reason.
     """
 
     __tablename__ = "proposals"

@@ -73,7 +73,8 @@ class DeliveryRow(Base):
 class AnswerRow(Base):
     """Response to a request with an idempotency key.
 
-    `status` is the HTTP status of the response. It is None while the request runs, or if the request was interrupted.
+    `status` is the HTTP status of the response. `status`, `headers` and `body` are None while the request runs, and if
+    the request was interrupted or its response may not be stored.
     """
 
     __tablename__ = "answers"

@@ -34,7 +34,7 @@ class TrialRow(Base):
     `told_before` is the number of trials that had ended when this trial was proposed. `finished_seq` is the position of
     this trial among the ended trials. `overhead_ms` is the search's own time for this trial, in which it neither
     compiles nor uses the device although work is available. `delivery_ms` is the network time of the trial's lease and
-    result.
+    result. `suspect` is True if the speed-up over the fastest baseline is at least `Policy.suspect_speedup`.
 
     Trials are ranked by `cost`: the time or, if the search has a metric, the cost by this metric. `cost` is None if the
     trial has no time, or if a confirmation found its kernel invalid. `second_cost` is the cost by the second objective,
@@ -86,8 +86,9 @@ class JobRow(Base):
     """One unit of work that is leased to workers.
 
     `trial_id` is None for baselines and ablations. `incumbent_id` is the champion that the trial of a confirmation
-    challenges, and `seen` the number of trials that had ended when the confirmation was queued. `verdict` is the
-    result of the confirmation. These three are None for other jobs.
+    challenges; None if there is no champion. `seen` is the number of trials that had ended when the confirmation was
+    queued. `verdict` is the result of the confirmation; None until the confirmation has ended. These three are None for
+    other jobs.
     """
 
     __tablename__ = "jobs"
@@ -121,8 +122,8 @@ _LIVE = text("state = 'live'")
 class AttemptRow(Base):
     """One lease of one job. Its report is accepted once, and only with the fencing token `token`.
 
-    `ended_at` is None while the lease is live, and `result` if it ended without a report. The row is kept even if the
-    worker is deleted.
+    `ended_at` and `result` are None while the lease is live. `result` stays None if the lease ends without a report.
+    The row is kept even if the worker is deleted.
     """
 
     __tablename__ = "attempts"
@@ -174,7 +175,8 @@ class WorkerRow(Base):
 class DeviceRow(Base):
     """A device as last reported by its worker. Only a person can end its quarantine.
 
-    `activity` is None before the first heartbeat. `attempt_id` is the lease that `detail` describes, or None.
+    `activity` is None until the worker reports it after a registration. `attempt_id` is the lease that `detail`
+    describes; None if there is no such lease.
     """
 
     __tablename__ = "devices"

@@ -339,7 +339,7 @@ def _columns(*, joint: bool) -> tuple[InstrumentedAttribute[float | None], Instr
 
 
 def _figures(*, joint: bool) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    """Return SQL for the quick values of both objectives.
+    """Return SQL for the first and the second quick value of a trial. `Landscape.front` describes `joint`.
 
     The columns of confirmed trials contain confirmed values, so their quick values come from the outcome.
     """

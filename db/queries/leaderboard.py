@@ -83,7 +83,10 @@ class Leaderboard:
         return self._rows(ids), len(found)
 
     def after(self, selection: Selection, position: PagePosition | None, *, limit: int) -> Sequence[TrialRow]:
-        """Return up to `limit` trials after a position. Positions stay valid while trials are added."""
+        """Return up to `limit` trials after a position, or the first trials if the position is None.
+
+        Positions stay valid while trials are added.
+        """
         rows: list[TrialRow] = []
         while len(rows) < limit:
             ids = self._ids_after(selection, position, limit - len(rows))
@@ -185,12 +188,12 @@ class Leaderboard:
         return tuple(row.id for row in rows if (row.objective.key, row.device.model) == terms)
 
     def _nearby(self, selection: Selection, *, offset: int, limit: int) -> list[int]:
-        """Return the ids of a page whose trials all have the tunable value that sorts first.
+        """Return the ids of the trials on a page, if all of them have the tunable value that sorts first.
 
-        If the result has fewer than `limit` ids, the caller must not use it. Only the first `NEARBY` trials are
-        searched, which usually contain enough trials with this value. The configs of the other trials need not be read.
-        The result is empty if several searches are listed, or if the value that sorts first is unknown
-        (`Order.foremost`).
+        Only the `NEARBY` trials with the lowest numbers (in descending order: the highest numbers) are read, because
+        they usually contain enough trials with this value. Otherwise, the result has fewer than `limit` ids, and the
+        caller must not use it. The result is empty if several searches are listed, or if the value that sorts first is
+        unknown (`Order.foremost`).
         """
         order = selection.order
         if order.foremost is None or len(selection.searches) != 1:

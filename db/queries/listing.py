@@ -28,7 +28,7 @@ class Order(Generic[Row]):
     sort_key: Callable[[Row], SortKey]
 
     def after_position(self, query: Select[Row], after: SortKey | None) -> Select[Row]:
-        """Sort a query, and restrict it to the rows after a position."""
+        """Sort a query, and restrict it to the rows after a position. If the position is None, all rows remain."""
         if after is not None:
             here = tuple_(*self.by)
             query = query.where(here < after if self.descending else here > after)
@@ -55,7 +55,8 @@ WORKER_ORDERS: Mapping[WorkerOrder, Order[WorkerRow]] = {
 class SearchFilter:
     """Filter of searches. A field that is None matches all searches.
 
-    `text` must occur in the notes, the name of the family or the problem.
+    `text` must occur in the notes, the name of the family or the problem. `archived` selects only archived searches if
+    it is True, and only other searches if it is False.
     """
 
     state: State | None = None

@@ -38,8 +38,8 @@ class Pair:
 def pair_of(session: Session, one: TrialRow, other: TrialRow) -> Pair | None:
     """Return the last confirmation in which one trial was the challenger and the other the incumbent, or None.
 
-    A confirmation of other trials also counts if they have the same kernels (`same_kernel`), problem, device model and
-    objective.
+    Only confirmations of the two trials' searches are considered. A confirmation of other trials counts if their
+    kernels are the same as those of the two trials (see `same_kernel`).
     """
     sides = [(each, session.get_one(SearchRow, each.search_id)) for each in (one, other)]
     if len({_terms(search) for _, search in sides}) > 1:

@@ -92,7 +92,7 @@ class Selection:
 
     Attributes:
         outcomes: outcome kinds or ``pending``. If empty, all outcomes are shown.
-        text: text that the page of a trial must contain. Case is ignored.
+        text: text that the page of a trial must contain, ignoring case. If empty, all trials are shown.
     """
 
     searches: tuple[int, ...]
@@ -231,7 +231,7 @@ def _spaced(kind: str) -> str:
 
 
 def _in_proposal(text: str) -> ColumnElement[bool]:
-    """Return the condition that the config or the origin of a trial contains a string.
+    """Return the condition that a string occurs in the config of a trial, or in the name of its origin.
 
     The stored JSON document is searched first, which quickly excludes most trials.
     """

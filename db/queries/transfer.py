@@ -51,9 +51,9 @@ def earlier_results(session: Session, search: SearchRow, family: str) -> list[Ea
 
 
 def _results(session: Session, searches: Sequence[int]) -> list[tuple[Config, float]]:
-    """Return the config and the quick cost of the fastest trials.
+    """Return (config, quick cost) of each of the best `RESULTS` trials of searches for one problem.
 
-    Confirmed costs are not used, because they come from separate runs.
+    Confirmed costs are not used, because confirmations are separate runs.
     """
     query = select(TrialRow.proposal, QUICK_COST)
     query = query.where(TrialRow.search_id.in_(searches), TrialRow.outcome_kind == "measured")

@@ -28,7 +28,8 @@ class Known:
 
     Attributes:
         same: True if the earlier request has the same fingerprint, and therefore the same content.
-        answer: stored response. None while the request runs, or if the service ended during the request.
+        answer: stored response. None while the request runs, or if no response was stored, for example because the
+            service ended during the request.
     """
 
     same: bool
@@ -67,7 +68,7 @@ class StoredResponses:
                 row.status, row.headers, row.body = answer.status, list(answer.headers), answer.body
 
     def forget(self, key: str) -> None:
-        """Remove a request that failed without an effect, so that it can be sent again."""
+        """Delete the record of a request that had no effect, so that the request can be sent again."""
         with self._database.write() as session:
             session.execute(delete(AnswerRow).where(AnswerRow.key == key))
 

@@ -44,7 +44,13 @@ NO_FAILURE = ("measured", "estimated", "pruned", "reference_failed", "abandoned"
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """Values to store with a trial that has ended. The two durations are None if they are unknown."""
+    """Values to store with a trial that has ended. `db.models.TrialRow` describes all fields except `logged` and `at`.
+
+    Attributes:
+        logged: the trial with its outcome and its position among the ended trials.
+        at: time of the end.
+        overhead_ms, delivery_ms: None if unknown.
+    """
 
     logged: Logged
     at: datetime
@@ -75,6 +81,9 @@ class Archive:
 
         If the digest is already stored, only the location and the registration time are updated. A location in the
         artefact store is kept, because every worker can fetch the family from this store.
+
+        Args:
+            location: path of the family on the workers. None for a built-in family.
         """
         at = self._after_others(digest, name, now)
         row = self.session.get(FamilyRow, digest)
@@ -204,7 +213,13 @@ class Archive:
     def searches(
         self, *, states: Collection[State] | None = None, before: int | None = None, limit: int | None = None
     ) -> Sequence[SearchRow]:
-        """Return searches with their families, newest first."""
+        """Return searches with their families, newest first. Unreadable searches are left out.
+
+        Args:
+            states: states to include. If None, all states are included.
+            before: only searches with lower ids are returned. If None, all ids are included.
+            limit: maximum number of searches. If None, there is no limit.
+        """
         query = select(SearchRow).options(joinedload(SearchRow.family)).order_by(SearchRow.id.desc())
         if states is not None:
             query = query.where(SearchRow.state.in_(states))
@@ -311,7 +326,13 @@ class Archive:
     def trials(
         self, search_id: int, *, outcome: str | None = None, after: int | None = None, limit: int | None = None
     ) -> Sequence[TrialRow]:
-        """Return trials sorted by number. With `after`, only trials with higher numbers are returned."""
+        """Return the trials of a search, sorted by number.
+
+        Args:
+            outcome: only trials with this outcome, or ``pending`` trials, are returned. If None, all are returned.
+            after: only trials with higher numbers are returned. If None, all numbers are included.
+            limit: maximum number of trials. If None, there is no limit.
+        """
         query = self._trials(search_id, outcome).order_by(TrialRow.number).limit(limit)
         if after is not None:
             query = query.where(TrialRow.number > after)
@@ -335,7 +356,7 @@ class Archive:
         return sorted((position, cost) for position, cost in found if position is not None and cost is not None)
 
     def latest_failures(self, search_id: int, limit: int) -> Sequence[TrialRow]:
-        """Return the trials that failed because of their config. The trial that ended last comes first."""
+        """Return up to `limit` trials that failed because of their config. The trial that ended last comes first."""
         query = self._trials(search_id, None).where(TrialRow.outcome_kind.not_in(NO_FAILURE))
         return self.session.scalars(query.order_by(TrialRow.finished_seq.desc()).limit(limit)).all()
 
@@ -383,7 +404,10 @@ class Archive:
         return None
 
     def not_valid(self, search_ids: Collection[int]) -> list[tuple[TrialRow, Confirmation]]:
-        """Return the measured trials whose kernel is, or may be, invalid, with confirmations, sorted by number."""
+        """Return the measured trials whose confirmation found that the kernel is, or may be, invalid.
+
+        Each trial is returned with its confirmation. The result is sorted by trial number.
+        """
         unranked = select(TrialRow).where(
             TrialRow.search_id.in_(search_ids), TrialRow.outcome_kind == "measured", TrialRow.cost.is_(None)
         )
@@ -414,7 +438,10 @@ class Archive:
         return measured.order_by(TrialRow.cost, TrialRow.number)
 
     def costs_ms(self, search_id: int, limit: int = 1000) -> list[tuple[float, float]]:
-        """Return (search overhead, delivery time) in ms for each of the latest `limit` trials with a known overhead."""
+        """Return (search overhead, delivery time) in ms for each of the latest `limit` trials with a known overhead.
+
+        An unknown delivery time is returned as 0.
+        """
         query = select(TrialRow.overhead_ms, TrialRow.delivery_ms).where(
             TrialRow.search_id == search_id, TrialRow.overhead_ms.is_not(None), TrialRow.finished_seq.is_not(None)
         )

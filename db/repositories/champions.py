@@ -49,7 +49,7 @@ class Champions:
     def promote(self, champion: ChampionRow, *, over: int | None) -> None:
         """Make a champion current, and retire the champion with the id `over`.
 
-        If `over` is None, there must be no current champion with the same key.
+        If `over` is None, there must be no current champion with the same key as `champion`.
 
         Raises:
             IncumbentChanged: the current champion is not `over`.
@@ -95,6 +95,12 @@ class Champions:
         self, champion_id: int, *, over: int | None, reason: str, now: datetime, by: str | None = None
     ) -> ChampionRow:
         """Make a former champion current again, in place of the champion with the id `over`, and return it.
+
+        If it is current already, nothing changes.
+
+        Args:
+            over: id of the current champion. None if there is none.
+            by: name of the user who requested the restoration; None if unknown.
 
         Raises:
             EvidenceVoid: the evidence for the promotion of the former champion is no longer valid.
@@ -147,7 +153,10 @@ class Champions:
         return self.session.scalar(select(TrialRow.binary_digest).where(TrialRow.id == champion.trial_id))
 
     def counters(self, trial: TrialRow) -> Mapping[str, float]:
-        """Return the profiler counters of a promoted trial by name (`evo.device.counters`); empty for other trials."""
+        """Return the profiler counters of a promoted trial by name (`evo.device.counters`).
+
+        The result is empty if the trial was not promoted or not profiled.
+        """
         champions = select(ChampionRow).where(ChampionRow.trial_id == trial.id).order_by(ChampionRow.id.desc())
         champion = self.session.scalars(champions).first()
         profile = None if champion is None else champion.evidence.report.profiles.get("challenger")
@@ -260,7 +269,7 @@ class Champions:
         return self.session.scalars(query).first()
 
     def _earlier(self, champion: ChampionRow) -> ChampionRow | None:
-        """Return the nearest predecessor of a champion that was not rolled back, or None."""
+        """Return the nearest of a champion's predecessors that was not rolled back, or None if there is none."""
         earlier = champion
         while earlier.replaces is not None:
             earlier = self.champion(earlier.replaces)

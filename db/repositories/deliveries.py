@@ -57,7 +57,7 @@ class Deliveries:
         return self.session.scalar(due) is not None or bool(self.unannounced(1))
 
     def note(self, ended: Unannounced, message: str, now: datetime, *, error: str | None = None) -> None:
-        """Queue a webhook message for delivery, or store the `error` that prevents the delivery."""
+        """Queue a webhook message for delivery. A message with an `error` is stored, but never delivered."""
         row = DeliveryRow(
             search_id=ended.search_id,
             message_id=f"msg_{uuid.uuid4().hex}",
@@ -112,7 +112,8 @@ class Deliveries:
     def any_ahead(self, now: datetime, slack: timedelta) -> bool:
         """Return True if a delivery attempt is scheduled too late, because the clock was ahead.
 
-        It is too late if it is scheduled after `now` plus its pause plus `slack`.
+        It is too late if it is later than the retry schedule permits: `now`, plus the pause before this attempt, plus
+        `slack`.
         """
         return self.session.scalar(select(DeliveryRow.id).where(_ahead(now, slack)).limit(1)) is not None
 
@@ -133,7 +134,7 @@ class Deliveries:
 
 
 def _ahead(now: datetime, slack: timedelta) -> ColumnElement[bool]:
-    """Return the SQL condition for delivery attempts scheduled later than `now` plus their pause plus `slack`."""
+    """Return the SQL condition for delivery attempts that are scheduled too late (see `Deliveries.any_ahead`)."""
     pauses = (UNDER_WAY_S, *(max(UNDER_WAY_S, pause_s) for pause_s in PAUSES_S))
     latest = [now + timedelta(seconds=pause_s) + slack for pause_s in pauses]
     beyond = DeliveryRow.next_at > latest[-1]

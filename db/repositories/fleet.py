@@ -182,7 +182,11 @@ class Fleet:
         return row
 
     def devices_of(self, worker_id: str) -> Sequence[DeviceRow]:
-        """Return the devices of a worker, sorted by UUID."""
+        """Return the devices of a worker, sorted by UUID.
+
+        Raises:
+            NotFound: the worker is not registered.
+        """
         self.worker(worker_id)
         query = select(DeviceRow).where(DeviceRow.worker_id == worker_id)
         return self.session.scalars(query.order_by(DeviceRow.uuid)).all()

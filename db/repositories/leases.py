@@ -103,7 +103,10 @@ class Leases:
         incumbent_id: int | None = None,
         seen: int | None = None,
     ) -> JobRow:
-        """Add a job to the queue of a search, and return it. See `db.models.work.JobRow` for `seen`."""
+        """Add a job to the queue of a search, and return the job.
+
+        `db.models.work.JobRow` describes `trial`, `incumbent_id` and `seen`, which are None for some kinds of jobs.
+        """
         job = JobRow(
             search_id=search_id,
             trial=trial,
@@ -139,9 +142,9 @@ class Leases:
         return self.session.scalars(done.order_by(AttemptRow.id.desc()).limit(1)).first()
 
     def patient_confirmations(self, now: datetime) -> bool:
-        """Return True if a confirmation recently stopped waiting for another device of the same model.
+        """Return True if a queued confirmation has just stopped waiting for another device of the same model.
 
-        Any device of the model may then run the confirmation (`Policy.other_unit_s`).
+        Any device of the model may run the confirmation after this wait (`Policy.other_unit_s`).
         """
         query = select(JobRow.created_at, SearchRow.policy).join(SearchRow, SearchRow.id == JobRow.search_id)
         waiting = self.session.execute(query.where(JobRow.kind == "confirm", JobRow.state == "queued"))
@@ -275,7 +278,7 @@ class Leases:
         return [spent_s for each in rivals for spent_s in self.confirming_s(each)]
 
     def place_among_confirmations(self, job: JobRow) -> int:
-        """Return the position, from 1, of a confirmation among those that began after the same number of trials."""
+        """Return the position, from 1, of a confirmation among those of its search that have the same `JobRow.seen`."""
         mine = (JobRow.search_id == job.search_id, JobRow.kind == "confirm", JobRow.seen == job.seen)
         query = select(func.count()).select_from(JobRow).where(*mine, JobRow.id <= job.id)
         return self.session.scalar(query) or 1
@@ -311,7 +314,7 @@ class Leases:
         return next(iter(self._live(AttemptRow.id == attempt_id)), None)
 
     def end(self, attempt: AttemptRow, state: AttemptState, *, now: datetime, result: Report | None = None) -> None:
-        """End a live attempt. The caller must update the job of the attempt."""
+        """End a live attempt, with its report in `result` if there is one. The caller must update the attempt's job."""
         attempt.state, attempt.ended_at, attempt.result = state, now, result
 
     def renew(self, worker_id: str, attempt_ids: Collection[int], *, now: datetime, lease_s: float) -> set[int]:

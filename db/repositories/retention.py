@@ -76,8 +76,7 @@ def collect_searches(
 ) -> tuple[Collected, set[int]]:
     """Delete at most `limit` searches that ended before `before`. Archived searches are kept.
 
-    If a search promoted a champion, delete only the evaluation jobs and reports of trials that the champion does not
-    need.
+    If a search found a champion, delete only the evaluation jobs and reports of the trials that were not promoted.
 
     Args:
         failed: ids of searches to skip, which an earlier call could not delete.

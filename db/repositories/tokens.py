@@ -34,7 +34,8 @@ _SECRET = re.compile(r"ke[vj]_([0-9a-f]{12})_([0-9A-Za-z_-]{43})")
 class Terms:
     """Name, rights and lifetime of a new token.
 
-    `worker_id` is the only worker that may use the token, or None. The token does not expire if `expires_at` is None.
+    `worker_id` is the only worker that may use the token; None if any worker may use it. The token does not expire if
+    `expires_at` is None. `join` is True for a join token, which can be exchanged once for a worker token.
     """
 
     name: str
@@ -157,7 +158,7 @@ class Tokens:
         return self.issue(terms, by=f"join token {join.id} ({join.name})", now=now)
 
     def bind(self, token_id: str, worker_id: str, now: datetime) -> None:
-        """Restrict a token to requests of one worker.
+        """Restrict a token to requests of one worker. A token that is already restricted to a worker is not changed.
 
         Raises:
             Conflict: the worker already has a different token.

@@ -104,7 +104,10 @@ class Variants:
         return self._costs([search_id], TrialRow.finished_seq)
 
     def _costs(self, search_ids: Collection[int], *order: Any) -> list[float | None]:
-        """Return the quick costs of the ended trials of searches. Outcomes are read only for confirmed trials."""
+        """Return the quick cost of each ended trial of searches, sorted by the columns `order`.
+
+        See `costs` for the definition of a cost. Outcomes are read only for confirmed trials.
+        """
         ended = TrialRow.search_id.in_(search_ids) & TrialRow.finished_seq.is_not(None)
         confirmed = ended & TrialRow.cost.is_not(None) & TrialRow.quick_us.is_not(None)
         outcomes = self.session.execute(select(TrialRow.id, TrialRow.outcome).where(confirmed))
