@@ -402,7 +402,12 @@ def _constant(name: str, macros: Macros) -> str | None:
 
 
 def _renamed(name: str, clash: str, unit: Unit, macros: Macros, *, instead: bool = False) -> str:
-    """Return advice to rename a macro; `instead` is True if `clash` already contains another remedy."""
+    """Return advice to rename a macro.
+
+    Args:
+        clash: description of the conflict with the macro's name.
+        instead: True if `clash` already contains another remedy.
+    """
     kind, defined = macros.kinds[name], re.search(rf"^#define {name} .*$", unit.source, re.MULTILINE)
     shown = defined[0] if defined else f"#define {name}"
     rename, prefix = "Or rename" if instead else "Rename", "TUNED" if kind == "tunable" else "PROBLEM"

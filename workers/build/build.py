@@ -302,7 +302,7 @@ class _Build:
             raise _Refused(refusal)
 
     def _with_deciding_tunables(self, refusal: OverResources, step: Step) -> OverResources:
-        """Add the tunables in the expression `shared_memory` to a refusal if the value alone exceeds the limit.
+        """Add the tunables in the expression `shared_memory` to a refusal if its value alone exceeds the limit.
 
         No tunables are added for the problems of other cases (see `_decided_by`), or if a call has several launches.
         """

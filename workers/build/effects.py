@@ -157,7 +157,10 @@ class Effects:
 
 @dataclass(kw_only=True)
 class _Kernels:
-    """Compiles and compares the kernels of configs. `log` contains the output of all compilations."""
+    """Compiles and compares the kernels of configs, and raises `OutOfTime` after `ends_s` on the monotonic clock.
+
+    `log` contains the output of all compilations.
+    """
 
     work: Assignment
     compiler: Compiler

@@ -88,7 +88,7 @@ class Copy:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """Input of a build: the family of a search, and the search's problem, device and policy (`terms`).
+    """Search to which a job belongs: its family (`copy`), and its problem, device, objective and policy (`terms`).
 
     Attributes:
         timed_only: True to use only the case that is timed.

@@ -92,7 +92,7 @@ def launch_refusal(ptx: bytes, step: Step, device: Device) -> OverResources | La
 
 
 def _absence(ptx: bytes, step: Step) -> LaunchFailed | None:
-    """Return the outcome if a launch starts a function that the source does not define, else None."""
+    """Return the outcome if a launch names a function that the source does not define, else None."""
     if not (ptx and step.launch.entry):
         return None
     found = ", ".join(f"`{name}`" for name in entries_in(ptx.decode(errors="replace"))) or "none"

@@ -32,7 +32,7 @@ def _version(path: Path) -> list[int]:
 
 @lru_cache(maxsize=1)
 def include_folders() -> tuple[str, ...]:
-    """Return the folders of CUDA's headers. Since CUDA 13, the C++ library has a separate folder.
+    """Return the folders of CUDA's headers; empty if there are none. Since CUDA 13, the C++ library has its own folder.
 
     PyTorch installs NVIDIA's package of headers, but not the package of the C++ library. If this library is missing,
     the library of an installed CUDA toolkit with the same major version is used.

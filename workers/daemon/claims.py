@@ -58,7 +58,7 @@ class Held:
             self._revoked.discard(_key(lease))
 
     def revoke(self, attempt_ids: Iterable[int]) -> set[int]:
-        """Mark the leases of these attempts as revoked. Return the attempts whose leases the worker has."""
+        """Mark the leases of these attempts as revoked. Return those of the attempts whose leases the worker has."""
         with self._lock:
             revoked = set(attempt_ids)
             revoked_leases = [lease for lease in self._leases.values() if lease.attempt_id in revoked]
@@ -203,7 +203,7 @@ class Claims:
         return assigned
 
     def _incumbent(self, lease: Lease) -> Copy | None:
-        """Return the family of a confirmation's incumbent if its variant is not the challenger's, else None."""
+        """Return the family of a confirmation's incumbent if the challenger is a different variant, else None."""
         family = lease.job.incumbent_family if isinstance(lease.job, Confirm) else None
         return None if family is None else self._context.families.get(family)
 

@@ -282,7 +282,7 @@ class Worker:
             _LOG.warning("deregistration.failed", reason=str(error))
 
     def _waiting(self) -> set[int | None]:
-        """Return the ids of the attempts that wait for a device that another process holds (None: no attempt waits)."""
+        """Return the ids of the attempts that wait for a device that another process holds; empty if none waits."""
         reports = [slot.report for slot in self._slots]
         return {report.attempt_id for report in reports if report.activity == "waiting"}
 

@@ -130,9 +130,10 @@ class Pipeline:
         self._started(self._eligible() if self._batches else self._queue)
 
     def next(self, interrupted: Callable[[], bool] = lambda: False) -> Pending | None:
-        """Wait until a job is built (in batches: until all are). Remove a built job from the pipeline, and return it.
+        """Wait until a job is built, remove the job from the pipeline, and return it.
 
-        The pipeline must not be empty. Return None soon after `interrupted` returns True.
+        If jobs are processed in batches, wait until all jobs that may be executed next are built. The pipeline must not
+        be empty. Return None soon after `interrupted` returns True.
         """
         eligible = self._eligible()
         futures = self._started(eligible)

@@ -257,7 +257,10 @@ class Slot:
         return Performed(report=report, lock_s=lock_s, proof_s=proof_s)
 
     def _busy(self, lease: Lease, holder: int | None) -> None:
-        """Report that `lease` waits for a process that holds the device, unless it is a process of this worker."""
+        """Report that `lease` waits for a device that the process `holder` (None if unknown) has locked.
+
+        If the holder is a process of this worker, it runs reference.py, and the slot counts as working.
+        """
         if holder is not None and descends_from_here(holder):
             self._status.say("running reference.py")
             self._doing = ("working", None)
@@ -267,7 +270,10 @@ class Slot:
         self._awaiting, self._doing = lease, ("waiting", f"{who} holds the device")
 
     def _duplicate(self, lease: Lease, built: Preparation) -> Performed | None:
-        """Return the report of an earlier trial with the same binary, adapted to this lease, or None."""
+        """Return the report of an earlier trial with the same binary, with the durations of this build.
+
+        Return None if there is no such trial.
+        """
         mine = built.get("candidate")
         if mine is None or mine.digest is None:
             return None

@@ -73,7 +73,10 @@ class Ablation:
         )
 
     def _settled(self, index: int) -> bool:
-        """Return True, and record the result of a change, if its build shows that it need not be measured."""
+        """Return True if a change need not be measured, because its build failed or gave the champion's binary.
+
+        In this case, record the result of the change.
+        """
         built, champion = self._built[str(index)], self._built[CHAMPION]
         if built.refusal is not None:
             self._found[index] = Ablated(failure=built.refusal)

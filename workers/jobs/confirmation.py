@@ -94,9 +94,9 @@ class Confirmation:
     def _first(self) -> ConfirmReport:
         """Return the report of the first process.
 
-        The process verifies the challenger on every case. It then times two series of the challenger, whose difference
-        shows the noise, interleaved with the incumbent and the baselines. If the comparison exceeds the time limit, it
-        is repeated without the baselines, because a baseline may hang.
+        The process verifies the challenger and the incumbent on every case. It then times two series of the challenger,
+        whose difference shows the noise, interleaved with the incumbent and the baselines. If the comparison exceeds
+        the time limit, it is repeated without the baselines, because a baseline may hang.
         """
         series = {"challenger": "challenger", "incumbent": "incumbent", "challenger_again": "challenger"}
         request = Compare(
@@ -133,8 +133,8 @@ class Confirmation:
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
         """Return the report with the comparisons of additional processes.
 
-        Processes are added until the verdict is decided, and verify the challenger only on the timed case. If the first
-        process decides, the report is returned unchanged.
+        Processes are added until the verdict is decided. They verify the kernels only on the timed case. If no
+        additional process is needed, the report is returned unchanged.
         """
         policy, given = self._terms.policy, [report.answers]
         if not undecided(report, policy, self._costs(report)):
@@ -181,7 +181,11 @@ class Confirmation:
                 return replace(report, profiles=self._profiles(child, profiler))
 
     def _say(self, process: int | None, stage: str) -> None:
-        """Set the current step of the job. It is shown together with the speed-up so far."""
+        """Set the current step of the job, which is shown together with the speed-up so far.
+
+        Args:
+            process: number of the process that executes the step, or None for the steps after the last comparison.
+        """
         where = "" if process is None else f", process {process} of {self._most} at most"
         self._instruments.status.say(f"{stage}{where}{self._so_far}")
 

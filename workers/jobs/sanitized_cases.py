@@ -114,8 +114,8 @@ class _Examination:
     def examine(self, group: Sequence[str]) -> None:
         """Examine a group, unless a fault was found, an examination failed, or no time is left.
 
-        If a tool finds a fault in a group of several cases, or does not end, these cases are immediately examined
-        separately. If no time is left for a case, it keeps the result of its group.
+        If a tool finds a fault in a group of several cases, or does not end in time, these cases are immediately
+        examined separately. If no time is left for a case, it keeps the result of its group.
         """
         left_s, alone = self._limit_s - (time.monotonic() - self._began_s), len(group) == 1
         if self._begun and (self._over or left_s <= 0):
@@ -138,7 +138,10 @@ class _Examination:
 
 
 def _together(results: Sequence[Sanitized], examined: Sequence[str], cases: Sequence[str]) -> Sanitized:
-    """Combine the results of one tool for several cases."""
+    """Combine the results of one tool for the `examined` cases.
+
+    If no fault was found, the combined result lists the other `cases`, and cases that the tool skipped, as left out.
+    """
     ran = [case for case, each in zip(examined, results, strict=True) if each.skipped is None]
     if not ran:
         return results[0]

@@ -25,7 +25,7 @@ class Prepared:
     """Inputs and expected outputs that an `Open` request needs.
 
     Attributes:
-        drawn: inputs of each case and seed.
+        drawn: inputs of each case and seed, in the order of the cases.
         golden: expected outputs by case name, or None if ``reference()`` needs the GPU and was not called yet.
         mixtures: mixed inputs with their expected outputs (see `Reference.mixtures`), or None if they were not
             computed. Only kernels that run on the host are verified on mixed inputs.
@@ -78,7 +78,7 @@ class Prepared:
 
         Raises:
             FamilyError: reference.py violates its contract.
-            GpuNeededError: ``reference()`` needs a GPU that `gpu_if` does not allow it to use.
+            GpuNeededError: ``reference()`` needs a GPU that this process may not use now.
         """
         if self.golden is not None:
             return self

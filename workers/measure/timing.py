@@ -88,9 +88,9 @@ def take(
         bars: limits of the time of a call. If the median of the first fifth is above `Bars.prune_us`, sampling stops.
             If the lower quartile is above `Bars.shorten_us`, only one more sample is taken.
         promising: function that is called once after the first fifth of the samples, unless these samples exceed a
-            limit; None if there is none. The same holds for the next two arguments.
-        before_last: function that is called before the last sample, e.g. to fill the outputs with poison.
-        after: function that is called after each sample, e.g. to verify the outputs.
+            limit; None if there is none.
+        before_last: function that is called before the last sample, e.g. to fill the outputs with poison, or None.
+        after: function that is called after each sample, e.g. to verify the outputs, or None.
         warm: True to make untimed calls of the kernel after each call of `promising` or `after`, which may have changed
             the contents of the caches. Kernels with long samples need no untimed calls after `after`.
     """

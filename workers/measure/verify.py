@@ -142,7 +142,9 @@ def verify(
 
 
 def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Distance]:
-    """Compare outputs with the expected outputs, and return the errors by output. `where` describes the call.
+    """Compare outputs with the expected outputs, and return the result of each comparison by output name.
+
+    In error messages, `where` describes the call.
 
     Raises:
         WrongAnswerError: an output is not completely written or outside its tolerance, or ``verify()`` rejects it.

@@ -183,7 +183,7 @@ class Runners:
     Attributes:
         interruption: object that ends the runner and all other processes of the current job, such as compilers,
             profilers and sanitizers.
-        opening: durations of the steps of the last runner start, in seconds.
+        opening: durations of the steps in which the last runner was started and opened.
     """
 
     def __init__(self, folder: Path) -> None:

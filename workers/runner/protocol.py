@@ -137,7 +137,7 @@ class Verify:
         launches: number of calls with the first inputs of each case.
         deferred: True to postpone the checks with mixed inputs and with two threads. `Measure` then makes these checks
             if early samples show that the candidate may be among the fastest.
-        hopeless_us: call time in µs above which the verification stops, or None. See `evo.trial.timing.Bars`.
+        hopeless_us: call time in µs above which the verification stops; None for no limit. See `evo.trial.timing.Bars`.
         cold_ahead: True to allocate the buffer sets for cold calls during the verification. They are allocated later if
             a candidate may be too slow to need them.
     """
@@ -180,8 +180,8 @@ class Compare:
         baselines: True to time baselines.
         only: name of the only baseline to time. If None, all baselines are timed.
         overwrite_check: name of the series that the overwrite check examines, or None.
-        new_inputs: name of the series whose kernel is also timed on new inputs, or None. The overwrite check includes
-            this comparison.
+        new_inputs: name of the series whose kernel is also timed on new inputs, or None. The overwrite check times its
+            kernel on new inputs in any case.
         policy: limits of the overwrite check, and minimum number of rounds.
         inputs: maximum number of new inputs on which the challenger is verified after the rounds, if time permits.
         budget_s: time for the rounds in seconds. Baselines that would exceed it are omitted. If only baselines are

@@ -301,7 +301,7 @@ def _sets(
 ) -> list[Buffers]:
     """Return `count` buffer sets in segments of `_segments`. See `HostBuffers` for `sharing` and `evict`.
 
-    Only the first set is filled array by array. The system copies its memory to the other sets.
+    Only the first set is filled array by array. The system copies the memory of this set to the other sets.
     """
     made = list[Buffers]()
     for number in range(count):

@@ -239,8 +239,8 @@ def _measure(library: ctypes.CDLL, last_level_bytes: int) -> dict[str, float]:
 def _memory_per_s(library: ctypes.CDLL, last_level_bytes: int) -> float:
     """Return the rate of copies from and to the main memory, in bytes per second, read plus written.
 
-    The buffers are removed from the caches before each copy. If the processor cannot do this, the buffers are as large
-    as the last-level cache. On a new virtual machine, the first access to such buffers may take seconds.
+    The buffers are removed from the caches before each copy. If the processor cannot do this, the buffers are at least
+    as large as the last-level cache. On a new virtual machine, the first access to such buffers may take seconds.
     """
     if library.flush(None, 0):
         return _copied_per_s(library, _FLUSHED, flushed=True)

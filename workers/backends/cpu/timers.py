@@ -88,8 +88,8 @@ class KernelTimer:
         calls: number of calls per sample. If 0, the number is calibrated so that a sample has the minimum duration.
         visits: True to repeat calls on the first set, with one call per sample, at a random position, on each other
             set. `calls` is then at least the number of sets, and at most `MOST_ORDERS`.
-        behind: True to restore the arguments of a set after the call on the next set, so that they leave the caches.
-            False to restore them before the call, so that the outputs of all sets are kept.
+        behind: True to restore the arguments of a set after the call on the next set, so that these arguments leave
+            the caches. False to restore them before the call, so that the outputs of all sets are kept.
     """
 
     def __init__(

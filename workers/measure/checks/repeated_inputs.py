@@ -82,11 +82,15 @@ def recognised(
 def _limit_of_new(
     bench: Bench, candidate: Candidate, timed: Timing, policy: Policy, *, sets: int, elements: int
 ) -> float:
-    """Return how many times as long calls on new inputs in `sets` buffer sets may take as the timed rounds.
+    """Return the maximum allowed ratio of the time of a call on new inputs to the time of a call in the timed rounds.
 
-    They may take longer, because they load separate buffers (`time_limit`), and because of branch predictors
-    (`max_repeat_ratio_of_few`). On a GPU, the result is infinite, because series of few launches take longer per launch
-    than the timed rounds.
+    Calls on new inputs may take longer, because they load separate buffers (`time_limit`), and because of branch
+    predictors (`max_repeat_ratio_of_few`). On a GPU, the result is infinite, because series of few launches take longer
+    per launch than the timed rounds.
+
+    Args:
+        sets: number of buffer sets that the calls on new inputs use.
+        elements: number of elements of the inputs of a call.
     """
     if not isinstance(bench.session, HostSession):
         return math.inf

@@ -160,7 +160,10 @@ def _overwrite_check(
 def _disagreement(
     bench: Bench, candidate: Candidate, found: OverwriteCheck, *, timed: Timing, policy: Policy
 ) -> Suspicion | None:
-    """Return a suspicion that a kernel skips work in some calls, or None. A proved suspicion has precedence."""
+    """Return a suspicion that a kernel skips work in some calls, or None.
+
+    If there are several, a proved or certain suspicion takes precedence.
+    """
     confidence = policy.skip_confidence
     limit = time_limit(bench, candidate, found.poisoned, found.repeated, policy)
     suspicions = [disagreement(found.poisoned, found.repeated, limit, confidence)]

@@ -75,9 +75,9 @@ def most_disagreement(
     """Return the maximum allowed slowdown of calls that rotate through several buffer sets.
 
     The slowdown is relative to calls that repeat on one set. The maximum is higher if one set fits, at least partly,
-    into a cache that may be too small for all sets: it grows from `max_ring_ratio` to `max_ring_ratio_of_caches` while
-    the total size of the sets grows from `_WHOLLY` times the size of the cache to its full size. For the last-level
-    cache of a CPU, this size is multiplied by `SHARED_CACHE`.
+    into a cache that may be too small for all sets: the maximum grows from `max_ring_ratio` to
+    `max_ring_ratio_of_caches` while the total size of the sets grows from `_WHOLLY` times the size of the cache to the
+    full size of the cache. The size of a CPU's last-level cache is multiplied by `SHARED_CACHE` for these limits.
 
     If the bandwidth of the memory is known, the maximum grows instead to ``max_ring_ratio * (1 + load_us / fast_us)``,
     at most `max_ring_ratio_of_memory`. ``load_us`` is the time for loading one set from memory, in µs.

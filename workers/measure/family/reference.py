@@ -114,7 +114,7 @@ class Reference:
 
         Raises:
             FamilyError: reference.py violates its contract.
-            GpuNeededError: ``reference()`` needs a GPU that `gpu_if` does not allow it to use.
+            GpuNeededError: ``reference()`` needs a GPU that this process may not use now.
         """
         asked = _cases_and_seeds(plans)
         self._most_kept_bytes = LIMIT_BYTES // (_CACHE_SHARE * len(asked))

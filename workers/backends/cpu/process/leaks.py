@@ -40,7 +40,7 @@ class MemoryGrowth:
     _sizes: list[tuple[int, ...]] = field(default_factory=list)
 
     def note(self, sizes: tuple[int, ...]) -> None:
-        """Record the size in bytes of each part of the memory, if `calls` has doubled since the last record."""
+        """Record the size in bytes of each part of the memory, if `calls` is at least twice that of the last record."""
         if self.calls >= (2 * self._at[-1] if self._at else _FIRST_CALL):
             self._at.append(self.calls)
             self._sizes.append(sizes)

@@ -217,7 +217,8 @@ def absent(entry: str, log: str) -> str:
 def _reads(headers: object, unit: Unit) -> tuple[str, ...] | None:
     """Return the files that NVRTC read.
 
-    If its version does not report them, return all files that it may have read, or None if there are too many.
+    If this version of NVRTC does not report them, return all files that NVRTC may have read, or None if there are too
+    many.
     """
     if isinstance(headers, list):
         return tuple(headers)

@@ -23,7 +23,7 @@ one process at a time.
 
 
 def facts(uuid: str) -> Mapping[str, str]:
-    """Return clocks, temperature, throttling and other current facts about a GPU, or nothing if NVML is silent."""
+    """Return clocks, temperature, throttling and other current facts about a GPU, by name, without unknown facts."""
     nvml, handle = _handle(uuid)
     if handle is None:
         return {}

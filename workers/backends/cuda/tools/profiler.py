@@ -71,7 +71,7 @@ class NcuProfiler:
 
 
 def read(log: str) -> Profiled:
-    """Return the metrics of the last launch in the CSV output of `ncu --page raw`.
+    """Return the metrics of the last launch in the CSV output of `ncu --page raw`, or the reason why there are none.
 
     The first line of the CSV contains the metric names, the second line their units, and each following line the values
     of one launch.

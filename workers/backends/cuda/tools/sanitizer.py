@@ -49,7 +49,8 @@ class CudaSanitizer:
 
     Args:
         command: command line of compute-sanitizer, or None if compute-sanitizer is not installed.
-        compiler: function that returns the compiler of the kernels. If None, races are not examined again.
+        compiler: function that returns the compiler of the kernels. It is used to check, without optimisation, kernels
+            in which racecheck reports a race. If None, this second check is omitted.
     """
 
     def __init__(self, command: Sequence[str] | None, compiler: Callable[[], Compiler] | None = None) -> None:
@@ -122,8 +123,8 @@ def read(tool: str, log: str) -> Sanitized:
 def _findings(texts: Sequence[str]) -> Iterator[str]:
     """Yield the findings with their locations. A finding is not indented, and its location is on the next line.
 
-    For a race, the next lines are the other accesses. Only the first is yielded, because their number depends on the
-    timing of the threads.
+    For a race, the next lines are the other accesses. Only the first of them is yielded, because their number depends
+    on the timing of the threads.
     """
     for index, text in enumerate(texts):
         if text.startswith(" ") or _HARMLESS.match(text):
