@@ -50,7 +50,7 @@ class Proposal:
 
     Attributes:
         note: name, author and idea of the variant.
-        table: keys of the implementation's table (``[cpu]`` or ``[cuda]``) that differ from the parent's table.
+        table: keys of the implementation's table, e.g. ``[cpu]``, whose values differ from the parent's table.
         files: texts of the submitted files by name.
     """
 
@@ -63,8 +63,8 @@ def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default
     """Return the variant that a submitted document and its files describe, after checking them.
 
     Args:
-        document: name, author and idea of the variant, and the keys of ``[cpu]`` or ``[cuda]`` whose values differ from
-            the parent.
+        document: name, author and idea of the variant, and the keys of the implementation's table, e.g. ``[cpu]``,
+            whose values differ from the parent.
         files: texts of the submitted files by name.
         default_name: name of the variant if the document contains none.
 

@@ -148,7 +148,7 @@ class Compiler(Protocol):
         ...
 
     def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:
-        """Return the device limit that a launch with these resources exceeds, or None.
+        """Return an outcome with the device limit that a launch with these resources exceeds, or None if there is none.
 
         `workers.build.build` checks the limits of the policy.
         """

@@ -44,7 +44,7 @@ NO_SANDBOX = (
 
 
 def gate(resources: Resources, policy: Policy) -> OverResources | None:
-    """Return the first resource gate of the policy that is exceeded, or None.
+    """Return an outcome with the first resource gate of the policy that is exceeded, or None if none is exceeded.
 
     Unknown resources count as within the gates.
     """

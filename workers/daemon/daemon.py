@@ -64,7 +64,8 @@ class Settings:
         cache: cache folder for binaries and expected outputs, which may be deleted.
         kinds: device kinds to offer.
         worker_id: id of the worker. If None, the id that is stored in `data` is used.
-        name: name of the worker on the pages, or None.
+        name: name of the worker on the pages. If None, the service uses the name of the worker token or, without one,
+            of the host.
         exit_when_idle_s: idle seconds after which the worker exits; None for no limit.
         drain_after_s: age in seconds at which the worker stops requesting jobs; None for no limit.
         replay_scale: seconds to sleep per second of a recorded evaluation.

@@ -32,7 +32,7 @@ class Health:
 
     @property
     def verdict(self) -> str | None:
-        """Return the reason why the device must be quarantined, or None."""
+        """Reason why the device must be quarantined, or None if it need not be."""
         last = next(reversed(self._candidates.values()), "")
         if len(self._candidates) >= MOST_CANDIDATES:
             return (

@@ -85,7 +85,7 @@ class Ending:
         return self.drain_after_s is not None and now_s - self.begun_s >= self.drain_after_s
 
     def due(self, now_s: float, *, busy: bool) -> str | None:
-        """Return the reason why the worker should end now, or None.
+        """Return the reason why the worker should end now, or None if it should continue.
 
         Args:
             busy: True if the worker has jobs or undelivered results now.

@@ -89,7 +89,7 @@ class Performer(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """Kill the processes of the running job, and prevent new ones. The job then raises GaveUp or crashes."""
+        """Kill the processes of the running job, and prevent new ones. The job raises GaveUp, or reports a crash."""
         ...
 
     def close(self) -> None: ...
@@ -251,7 +251,7 @@ class Evaluator:
         return None if rule is None else rule.text.replace("The challenger", "The kernel")
 
     def _refuting(self, work: Assignment) -> Rule | None:
-        """Time the last measured kernel again. Return the rule that shows that its time is invalid, or None."""
+        """Time the last measured kernel again. Return a rule that refutes its earlier time; None if there is none."""
         policy = work.terms.policy
         request = Compare(
             series={"challenger": "candidate", "challenger_again": "candidate"},

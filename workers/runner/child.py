@@ -238,7 +238,8 @@ def _close(stream: IO[bytes]) -> None:
 class Ahead:
     """A runner that is started in advance and executes one request.
 
-    The runner opens no device before `taken` returns it.
+    The runner opens no device for kernels before `taken` returns it. Until then, only reference.py may use a GPU, if no
+    other process has locked the GPU.
 
     Args:
         request: request that the runner executes in advance.

@@ -1,4 +1,4 @@
-"""Finds and kills the processes that a candidate started, even if they left its runner's process group."""
+"""Finds and kills the processes that a candidate started, even if they left the process group of the runner."""
 
 import contextlib
 import os
@@ -52,7 +52,7 @@ def excused() -> Iterator[None]:
 
 
 def of_trusted_code() -> frozenset[int]:
-    """Return the ids of running processes that trusted code, such as reference.py, has started."""
+    """Return the ids of the processes that trusted code, such as reference.py, has started (see `excused`)."""
     return frozenset(_excused)
 
 

@@ -106,7 +106,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def python_path(base: Mapping[str, str]) -> str:
-    """Return a ``PYTHONPATH`` that makes Python find this package first."""
+    """Return the ``PYTHONPATH`` of the environment `base`, with the folder of kernel-evo's packages in first place."""
     package = str(Path(__file__).resolve().parents[2])
     return os.pathsep.join(filter(None, (package, base.get("PYTHONPATH", ""))))
 

@@ -31,7 +31,7 @@ def judge_further(bench: Bench, candidate: Candidate, output_check: OutputCheck,
 
 
 def judge_again(bench: Bench, candidate: Candidate) -> None:
-    """Verify a call on the inputs that were held back, at the addresses of the timed inputs."""
+    """Verify a call on the inputs in `BufferSets.held_back`, which were not timed, in the buffers of timed calls."""
     (buffers,) = bench.buffers.sets("hot", candidate.arguments)
     golden, where = bench.buffers.held_back, "a launch on new inputs after the timing"
     _call(bench, candidate, buffers, golden, where)

@@ -10,8 +10,8 @@ from statistics import median
 from workers.backends.cpu.process.batch import Batch, Pause, joined
 
 MOST_DISAGREEMENT = 0.01
-"""Part of the reported time by which the counted time may exceed it, see `TimeAudit`. The processor time of the request
-is allowed in addition.
+"""Allowed excess of the counted over the reported time (see `TimeAudit`), as a fraction of the reported time. The
+processor time of the request is allowed in addition.
 """
 
 DISAGREEMENT_OF_TURNS = 0.1
