@@ -37,10 +37,10 @@ from evo.text.secrets import masked
 from evo.text.visible import on_one_line, one_line, visible
 
 OUTPUT_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EPIPE}
-"""Errors that writing to standard output may raise. They contain no file name."""
+"""Error numbers of failed writes to standard output. Such errors contain no file name."""
 
 WRONG_PATH = {errno.ENAMETOOLONG, errno.ELOOP}
-"""Errors of paths that no file can have. Only a path from the command line can cause them."""
+"""Error numbers of paths that no file can have. Only a path from the command line can cause such errors."""
 
 KEPT_CRASHES = 10
 """Number of crash logs kept in the temporary folder."""

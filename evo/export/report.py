@@ -194,8 +194,8 @@ def profile_markdown(champion: ChampionView) -> str | None:
 def profile_section(champion: ChampionView) -> str | None:
     """Return a section that compares the profiler counters of the champion and the previous champion.
 
-    The result is None if there are no profiles. The section also states the policy's gates, and why a profile is
-    missing.
+    The result is None if there are no profiles. The section also states the result of the rule `profile`, and why a
+    profile is missing.
     """
     profiles = champion.report.profiles if champion.report is not None else {}
     if not profiles:
@@ -207,10 +207,6 @@ def profile_section(champion: ChampionView) -> str | None:
         f"Counters of one launch per kernel, from {tool}, at the current clocks. For times, use the samples.",
         table(("", "champion", "previous champion", "change"), rows) if rows else "",
         " ".join(skipped),
-        *(
-            f"Gates: {rule.text}"
-            for rule in (champion.verdict.rules if champion.verdict else ())
-            if rule.name == "profile"
-        ),
+        *(rule.text for rule in (champion.verdict.rules if champion.verdict else ()) if rule.name == "profile"),
     ]
     return "\n\n".join(part for part in parts if part)

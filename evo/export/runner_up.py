@@ -28,8 +28,8 @@ from evo.trial.outcome import Measured
 from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
-QUICK = "These are the quick samples of one session: they were not confirmed in a fresh process."
-CHALLENGED = "The quick samples were taken in one session, and the samples of the confirmation in fresh processes."
+QUICK = "These are the quick samples of one process; they were not confirmed in a fresh process."
+CHALLENGED = "The quick samples were taken in one process, and the samples of the confirmation in fresh processes."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +217,7 @@ def ranking_files(
         made |= {f"{folder}/{name}": content for name, content in each.files().items()}
     made["ranking.md"] = (
         f"{table(('folder', '', 'time', 'config'), rows)}\n\nOnly the champion was promoted. "
-        "Quick samples of different trials come from different sessions, so the order of trials with similar times is "
+        "Quick samples of different trials were taken at different times, so the order of trials with similar times is "
         "not reliable. The reports of the champion and of refused challengers contain their confirmations.\n"
     ).encode()
     return made

@@ -19,7 +19,7 @@ from evo.trial import Value
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """Largest accepted differences between an output and the float64 reference.
+    """Largest accepted differences between an output (``out``) and the float64 result of ``reference()`` (``ref``).
 
     Attributes:
         rel_l2: limit on ``‖out − ref‖ / ‖ref‖``.
@@ -117,7 +117,8 @@ class Operand:
     Attributes:
         shape: extents in elements; empty for a scalar.
         value: value of a scalar; None for a buffer.
-        tolerance: accepted error of an output or inout; None for other arguments, and if only ``verify()`` checks it.
+        tolerance: accepted error of an output or inout; None for other arguments, and for outputs that only
+            ``verify()`` checks.
         alignment: guaranteed alignment of the buffer's address, in bytes.
         init: value of every element of an output or workspace before a call; None if any value is allowed.
         init_timed: True if filling the buffer with `init` is part of the timed call; False if callers fill it.

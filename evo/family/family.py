@@ -257,7 +257,7 @@ class Family:
         return objective if self.deterministic else replace(objective, deterministic=False)
 
     def note(self, problem: Problem, device: Device) -> str:
-        """Return the author's note on measured times of this problem on this device; empty if there is none."""
+        """Return the author's notes on times of this problem on this device, as one text; empty if there are none."""
         return self.implementation(device.kind).note(problem, device) if device.runs == "kernels" else ""
 
     def begin(self, problem: Problem, device: Device) -> list[Config]:
@@ -339,9 +339,10 @@ class Family:
     def distributed_over(
         self, config: Config, problem: Problem, device: Device, objective: Objective
     ) -> tuple[str, ...] | None:
-        """Return the problem fields over which the blocks of a kernel are distributed; None for a plain function.
+        """Return the problem fields over which the blocks of a kernel are distributed.
 
-        A field is returned if doubling it changes the number of blocks of a launch.
+        A field is returned if doubling it changes the number of blocks of a launch. The result is None for a plain
+        function, or if the number of blocks cannot be computed.
         """
         blocks = self._blocks(config, problem, device, objective)
         if blocks is None:

@@ -117,7 +117,7 @@ class Implementation:
                 raise InvalidInput("problem", f"{problem_key(problem)} {reason}")
 
     def note(self, problem: Problem, device: Device) -> str:
-        """Return the author's note on measured times of this problem on this device; empty if there is none."""
+        """Return the author's notes on times of this problem on this device, as one text; empty if there are none."""
         scope = {**device_limits(device), **problem}
         return "; ".join(note.text for note in self.notes if note.expression.truth(scope))
 

@@ -51,11 +51,14 @@ _SAME = {
 """Fields whose option has the same name, grouped by the field that contains them: ``""`` is the request itself."""
 
 _SPEC = ("family.toml", "document")
-"""Prefix of a family.toml field in messages to users, and its prefix in requests."""
+"""Prefixes of the fields of family.toml: in messages to users, and in messages of the service."""
 
 
 def typed_name(field: str) -> str:
-    """Return what a user types for a field: ``--webhook`` for ``webhook.url``, ``--problem S`` for ``problem.S``."""
+    """Return what a user types for a field: ``--webhook`` for ``webhook.url``, ``--problem S`` for ``problem.S``.
+
+    A field without an option is returned unchanged.
+    """
     file, found, key = field.partition(": ")
     if found and file in _SPEC:
         return f"{_SPEC[0]}: {key}"

@@ -128,7 +128,7 @@ def named_path(text: str) -> Path:
     """Return the path in an argument.
 
     Raises:
-        ValueError: the argument is empty, for example because a shell variable is not set. It would otherwise mean the
+        ValueError: the argument is empty, for example because a shell variable is not set. An empty path would mean the
             current folder.
     """
     if not text:

@@ -148,7 +148,7 @@ def _print_undecided(family: str, failure: str) -> None:
     """Print to standard error the unchecked lines of a family that may have caused a failure.
 
     An imported family marks its unchecked lines with a comment. If the failure names the file or the table of some of
-    these lines, only they are printed, else all. At most `UNDECIDED` lines are printed.
+    these lines, only these lines are printed. Otherwise, all are printed. At most `UNDECIDED` lines are printed.
     """
     from evo.family.importing.writing import MARK
 

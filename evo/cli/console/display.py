@@ -104,7 +104,7 @@ def left_text(view: SearchView) -> str:
 
 
 def meanwhile_text(view: SearchView) -> str | None:
-    """Return the progress of a running confirmation or long job; None if none runs, or if `left_text` contains it."""
+    """Return the progress of a running confirmation or long job; None if none runs, or if `left_text` states it."""
     text = progress_text(view)
     return None if text == left_text(view) else text
 

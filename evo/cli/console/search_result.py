@@ -47,7 +47,7 @@ REASONS = {
     "exhausted": "every valid config was tried",
     "stagnation": "no better trial for the given number of trials",
     "outperformed": "other variants were faster after the same number of trials",
-    "duplicate": "its binaries equal those of earlier variants",
+    "duplicate": "the binaries of this variant equal those of earlier variants",
 }
 
 FRONT = 20

@@ -166,7 +166,7 @@ def _of_library(module: str, function: str) -> Answer:
 def _required(function: object) -> int | None:
     """Return the number of inputs that a function requires; None if it is unknown or 0.
 
-    These are the positional parameters without a default, or the inputs of a NumPy ufunc.
+    The required inputs are the positional parameters without a default, or the inputs of a NumPy ufunc.
     """
     try:
         parameters = inspect.signature(function).parameters.values()  # type: ignore[arg-type]

@@ -180,8 +180,9 @@ def _attempt(view: VariantView) -> Attempt:
 def _speedups(client: Client, tuning: SearchView) -> dict[str, SpeedUp]:
     """Return the speed-up over each baseline, by the baseline's name.
 
-    The speed-up is computed from the confirmation of the search's champion. Without a champion, it is the confirmed
-    speed-up of the best trial. If the best trial was not confirmed, the speed-up is computed from its quick samples.
+    The speed-ups are computed from the confirmation of the search's champion. Without a champion, the only speed-up is
+    the confirmed one of the best trial, over one baseline. If the best trial was not confirmed, the speed-ups are
+    computed from its quick samples. The result is empty if no config was measured.
     """
     rng = np.random.default_rng(0)
     own = tuning.champion is not None and tuning.champion.search_id == tuning.id

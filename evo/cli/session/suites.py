@@ -308,7 +308,7 @@ class _Conductor:
             assert entry.view is not None
             configs += [each for each in self._best(entry.view, BEST_OF_NEIGHBOUR) if each not in configs]
         costs: dict[str, dict[int, float]] = {entry.call.name: {} for entry in entries}
-        for name, view in self._views_of(entries):  # exchanges run last, and measure all their configs in one session
+        for name, view in self._views_of(entries):  # times of exchanges come last, and replace earlier times
             for trial in self._trials(view):
                 if trial.quick_cost is not None and trial.config in configs:
                     costs[name][configs.index(trial.config)] = trial.quick_cost

@@ -16,7 +16,7 @@ def watch(script: Path, arguments: Sequence[str]) -> tuple[Recorder, str | None]
     """Run a script like `python SCRIPT ARGUMENTS…`, and record its calls of PyTorch functions.
 
     Returns:
-        The recorded calls, and the reason why the script failed; None if it succeeded.
+        The recorded calls, and the reason why the script failed (None if the script succeeded).
 
     Raises:
         NotFound: there is no such file.

@@ -81,7 +81,7 @@ class Kernel:
     def prepare(
         self, device: torch.device, scalars: Mapping[str, float], results: Sequence[Result] | None = None
     ) -> "Launch":
-        """Return a reusable launch of the kernel on one device. It is cached, so equal arguments give the same object.
+        """Return a reusable launch of the kernel on one device. Equal arguments give the same launch, which is cached.
 
         Args:
             scalars: values of scalar arguments by name. They replace the values used in the measurement.

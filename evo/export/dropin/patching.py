@@ -99,7 +99,7 @@ def _rotary(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _rotates(original: Callable[..., Any]) -> bool:
-    """Return True if a function computes the same as `functions.rotated_by_torch` on a small example.
+    """Return True if a function computes the same rotation as this package, tested on a small example.
 
     The check is needed because some functions with the name ``apply_rotary_pos_emb`` interleave pairs, or take only one
     tensor.

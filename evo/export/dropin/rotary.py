@@ -26,7 +26,7 @@ def rotated(
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Return the result of `apply_rotary_pos_emb`, computed by a kernel; None if no kernel can compute the call.
 
-    The package's report counts the call in both cases.
+    The package's report also counts calls that no kernel can compute.
     """
     inputs = (q, k, cos, sin)
     if compiling():

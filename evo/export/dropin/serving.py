@@ -195,7 +195,7 @@ def _unsupported_reason(names: Sequence[str], inputs: Sequence[torch.Tensor], ca
 
 
 def _unaligned(names: Sequence[str], inputs: Sequence[torch.Tensor], plan: Plan) -> str | None:
-    """Return the reason why a kernel cannot read the inputs at their addresses; None if all are aligned."""
+    """Return the reason why a kernel cannot read the inputs at their addresses; None if the kernel can."""
     read = inputs[:1] if plan.offsets else plan.converted(inputs)
     try:
         for name, each, alignment in zip(names, read, plan.alignments, strict=False):

@@ -37,7 +37,7 @@ class Entry:
         calls: number of calls of this kernel.
         copied: number of calls for which keys or values were first copied to the kernel's layout.
         kernel: the loaded kernel; None before its first use.
-        trouble: reason why this machine cannot run the kernel; None if it can, or if the kernel was not used yet.
+        trouble: reason why this machine cannot run the kernel; None before the kernel's first use, or if there is none.
     """
 
     folder: str

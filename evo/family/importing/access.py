@@ -156,7 +156,7 @@ class _Use:
 
 
 def _use(node: Node, body: Code, *, element: bool) -> _Use | None:  # noqa: PLR0911, PLR0912 - one case per kind of node
-    """Return how the name at a node is used; None if its memory is not used.
+    """Return how the name at a node is used; None if the use does not access the memory to which the name refers.
 
     Args:
         element: True if the name is a reference to an element; False if it is a pointer.
@@ -218,7 +218,7 @@ def _declares(left: Node, node: Node) -> bool:
 
 
 def _alias(left: Node, *, element: bool) -> str:
-    """Return the name on the left side of an assignment that becomes an alias of the memory; empty if none does."""
+    """Return the name on the left side of an assignment if it becomes an alias of the right side; otherwise empty."""
     if element:
         return written(declared(left)) if left.type == "reference_declarator" else ""
     if left.type == "field_expression":

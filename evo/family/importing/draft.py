@@ -20,7 +20,7 @@ _USUAL_PITCH = 4096
 UNSTATED = -1
 """Placeholder for a default value that `with_usual_values` chooses."""
 MOVE = "or move it to the tunables, if results do not depend on it"
-"""What a person must decide about a field whose value is defined by a macro."""
+"""Remark on a field that comes from a macro: a person must decide whether it should be a tunable."""
 ROLES = ("input", "output", "inout", "workspace")
 """Roles that an array argument can have."""
 

@@ -158,7 +158,7 @@ class Indices:
         return extents.pop() if len(extents) == 1 and _UNCLEAR not in extents else ""
 
     def _limiting(self, name: str) -> set[str]:
-        """Return the problem fields that limit a variable, plus `_UNCLEAR` if the limit is not exactly their value."""
+        """Return the problem fields that limit a variable, plus `_UNCLEAR` if the limit scales a field (``n / 2``)."""
         if name not in self._known:
             self._known[name] = self._extents(name, set())
         return self._known[name]
@@ -204,7 +204,10 @@ class Indices:
             self._limit(large, small)
 
     def _limit(self, value: ast.expr, limit: ast.expr) -> None:
-        """Record the limit of a sum for each variable in it. For a product, the limits are recorded as unclear."""
+        """Record `limit` as the limit of each variable in `value`, or as unclear if `value` is a product or a quotient.
+
+        If `value` contains a call, nothing is recorded.
+        """
         inside = list(ast.walk(value))
         if any(isinstance(each, ast.Call | ast.Attribute) or each is UNKNOWN for each in inside):
             return

@@ -73,7 +73,7 @@ class Function:
 
     Attributes:
         node: definition in the syntax tree of `code`.
-        code: source of the function.
+        code: the whole source that contains the function.
         body: statements of the function.
         template: template parameters of the function, e.g. ``typename T``; empty for a plain function.
         bounds: expression in ``__launch_bounds__``; empty if there is none.

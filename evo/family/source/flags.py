@@ -31,7 +31,7 @@ _FOLDERS = (
 )
 """Options whose value is a folder. The value follows directly, after ``=``, or as the next flag.
 
-An option comes before other options with which it begins.
+Options come before their own prefixes: ``--include-directory-after`` before ``--include-directory``.
 """
 
 _HEADERS = frozenset(_FOLDERS) - {"--library-directory", "--library-path", "-L"}

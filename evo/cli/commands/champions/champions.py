@@ -119,10 +119,10 @@ def export(
 ) -> None:
     """Export a champion as a folder that works without kernel-evo: source, binary, loader, config, evidence and report.
 
-    Champions of a CPU or a CUDA device can be exported; a replay of a recording has no kernel, and ends with code 2.
-    For several champions, the folder contains a folder for each champion, and dispatch.py and dispatch.json, which
-    select the kernel by shape. With --top, the folder contains a folder for the champion and for each runner-up, with
-    the available evidence.
+    Only champions of a CPU or a CUDA device can be exported; for other champions, e.g. of a recording, the command ends
+    with code 2. For several champions, the folder contains a folder for each champion, and dispatch.py and
+    dispatch.json, which select the kernel by shape. With --top, the folder contains a folder for the champion and for
+    each runner-up, with the available evidence.
     """
     from evo.cli.files.champion import fetch, ranking, successor, write
     from evo.export.compiled import LOADER

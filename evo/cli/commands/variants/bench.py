@@ -92,7 +92,10 @@ def kernelbench(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Import every problem, let a proposer submit variants, and report fast_p, validity, speed-ups and cost.
+    """Import every problem, let a proposer submit variants, and report fast_p, valid variants, speed-ups and cost.
+
+    fast_p is the share of problems with a correct kernel that is more than p times as fast as PyTorch without
+    torch.compile.
 
     A variant is rated only if it was tuned, and if it passes all cases, including inputs with other seeds, scales,
     means and shapes. Limits on requests to a language model apply to each problem separately.

@@ -23,7 +23,7 @@ class Step:
 
     Attributes:
         name: name in the source, without namespaces and template arguments.
-        kernel: the kernel with its own parameters; the name includes namespaces and template arguments.
+        kernel: the kernel with its own parameters. Its name includes namespaces and template arguments.
         arguments: argument of the call that each parameter receives, in the order of the parameters.
         launch: launch in the source; None if no function launches all kernels of the call.
     """

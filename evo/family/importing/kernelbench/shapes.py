@@ -102,6 +102,8 @@ def _extent(axis: tuple[int, int], extent: int, influences: Values, probe: Probe
 
     Args:
         axis: indices of the tensor and of its axis.
+        extent: the extent for the values in the file.
+        influences: values in the file of the fields on which the extent depends, by field.
     """
     if not influences:
         return str(extent)

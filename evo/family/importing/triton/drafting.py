@@ -65,6 +65,10 @@ class _Tuning:
 def drafted_from_triton(text: str, file: str, entries: Sequence[str] = ()) -> Draft:
     """Draft a family from a Triton source.
 
+    Args:
+        file: name of the file in error messages.
+        entries: name of the kernel. If empty, the file must have only one kernel that no other kernel calls.
+
     Raises:
         InvalidInput: the file is not Python or has no kernel, `entries` does not select one of several kernels, or
             selects more than one.

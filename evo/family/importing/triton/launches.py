@@ -59,7 +59,7 @@ def _assigned_once(scope: ast.AST) -> dict[str, ast.expr]:
 
 
 def passed_number(launches: Sequence[Launch], name: str) -> int | None:
-    """Return the number that a launch passes for a parameter; None if there is none."""
+    """Return the first whole number that a launch passes for a parameter; None if no launch passes one."""
     given = (each.passed.get(name) for each in launches)
     numbers = (each.value for each in given if isinstance(each, ast.Constant))
     return next((each for each in numbers if isinstance(each, int)), None)
@@ -156,7 +156,10 @@ class _HostNames(_Names):
 
 
 def _without_choice(node: ast.expr | None) -> ast.expr | None:
-    """Return the value for an omitted optional argument: ``a`` for ``a if x is None else b``."""
+    """Return the value that applies if an optional argument is omitted: ``a`` for ``a if x is None else b``.
+
+    Other expressions are returned unchanged.
+    """
     match node:
         case ast.IfExp(test=ast.Compare(ops=[ast.Is()], comparators=[ast.Constant(value=None)]), body=body):
             return body

@@ -172,7 +172,10 @@ def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
 
 
 def accesses(kernel: Kernel, kernels: Sequence[Kernel]) -> dict[str, set[str]]:
-    """Return the Triton operations that access each name, by name, including accesses in called functions."""
+    """Return the Triton operations (``load`` …) that access memory through each name, by name.
+
+    Accesses in functions that the kernel calls are included.
+    """
     return _accesses(kernel, {each.name: each for each in kernels}, ())
 
 
