@@ -80,7 +80,8 @@ class Table:
         """Return the value of a key, which must be a string that is not blank.
 
         Args:
-            default: value if the key is absent; None if the key is required. A key with a default may have a blank string.
+            default: value if the key is absent; None if the key is required. With a default, blank strings
+                are accepted.
             pattern: pattern that the whole string must match; None if there is none.
             what: noun phrase for the accepted strings, used in error messages.
         """

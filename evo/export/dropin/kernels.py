@@ -33,7 +33,7 @@ _DEFAULT_STATE = ctypes.c_void_p(-1)
 
 
 class Unfit(RuntimeError):
-    """Raised if a kernel was not built for this machine or for these tensors."""
+    """Raised if a kernel was not built for a device, or needs a feature that this package lacks."""
 
 
 Result = tuple[tuple[int, ...], tuple[int, ...] | None, torch.dtype]
@@ -101,7 +101,8 @@ class Kernel:
 class Launch:
     """A kernel on one device, with fixed scalar values and output shapes.
 
-    The kernel runs on PyTorch's current stream of the device. Calls by several threads wait for each other.
+    On a GPU, the kernel runs on PyTorch's current stream of the device. Calls by several threads wait for each other on
+    a GPU, and on a CPU if the kernel has workspaces.
     """
 
     __slots__ = ("_start", "_templates")

@@ -33,7 +33,7 @@ def patch(model: torch.nn.Module) -> dict[str, int]:
       if it rotates a small example as this package does, and if the second half of the model's rotary tables repeats
       the first. Calls without a kernel use the original function.
 
-    Modules keep their hooks. Modules of other classes are not changed. `unpatch` restores everything.
+    Modules keep their hooks. Modules of other classes are not changed. `unpatch` undoes all replacements.
 
     Returns:
         The number of patched modules and functions, by kind.
