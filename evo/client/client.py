@@ -31,7 +31,12 @@ class Champions(Calls):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[ChampionView]:
-        """Return one page of champions. With `history`, the page includes replaced and rolled-back champions."""
+        """Return one page of the champions that match the given filters. None as a filter matches all champions.
+
+        Args:
+            history: True to include replaced and rolled-back champions.
+            cursor: the `next` of the previous page; None for the first page.
+        """
         wanted = {"family": family, "problem": problem, "device": device, "history": history}
         return self._get("/champions", Page[ChampionView], **wanted, sort=sort, cursor=cursor, limit=limit)
 
@@ -89,12 +94,21 @@ class Tokens(Calls):
     def create_token(
         self, name: str, roles: Sequence[Role], *, worker_id: str | None = None, expires_in_s: float | None = None
     ) -> IssuedToken:
-        """Create a token. Only this response contains the token's secret."""
+        """Create a token. Only this response contains the token's secret.
+
+        Args:
+            worker_id: id of the only worker that may use the token; None if it is not bound to a worker.
+            expires_in_s: seconds until the token expires; None if it is valid until it is revoked.
+        """
         body = {"name": name, "roles": list(roles), "worker_id": worker_id, "expires_in_s": expires_in_s}
         return parse(self._send("POST", "/tokens", body, repeat=False), IssuedToken)
 
     def create_join_token(self, name: str, *, worker_id: str | None = None, expires_in_s: float) -> IssuedToken:
-        """Create a join token, which a new worker exchanges once for a token of its own."""
+        """Create a join token, which a new worker exchanges once for a token of its own.
+
+        Args:
+            worker_id: id of the only worker that may use the join token; None if any worker may.
+        """
         body = {"name": name, "worker_id": worker_id, "expires_in_s": expires_in_s}
         return parse(self._send("POST", "/tokens/join", body, repeat=False), IssuedToken)
 
@@ -107,7 +121,11 @@ class Tokens(Calls):
         return parse(self._send("DELETE", f"/tokens/{quote(token_id, safe='')}"), TokenView)
 
     def join(self, worker_id: str, *, name: str | None = None) -> IssuedToken:
-        """Exchange this client's join token for the worker's own token."""
+        """Exchange this client's join token for the worker's own token.
+
+        Args:
+            name: name of the worker to show to people; None for the name of the join token.
+        """
         return parse(self._send("POST", "/join", {"worker_id": worker_id, "name": name}, repeat=False), IssuedToken)
 
 

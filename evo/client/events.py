@@ -17,7 +17,7 @@ class Events(Calls):
     """Client method that follows the event stream."""
 
     def events(self, search_id: int | None = None, *, patience_s: float = 60.0) -> Iterator[Event]:
-        """Yield the events of one search or of all searches, without end.
+        """Yield the events of one search, or of all searches if `search_id` is None, without end.
 
         The first events describe the current state of the search, or of each unfinished search. An interrupted stream
         is resumed where it ended. Any process of the service can resume it.

@@ -50,7 +50,11 @@ class Searches(Calls):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[SearchView]:
-        """Return one page of searches. `cursor` is the `next` of the previous page."""
+        """Return one page of the searches that match the given filters. None as a filter matches all searches.
+
+        Args:
+            cursor: the `next` of the previous page; None for the first page.
+        """
         wanted = {"state": state, "family": family, "problem": problem, "device": device, "text": text}
         shown = {"archived": archived, "sort": sort, "cursor": cursor, "limit": limit}
         return self._get("/searches", Page[SearchView], **wanted, **shown)
@@ -64,13 +68,20 @@ class Searches(Calls):
         archived: bool | None = None,
         seen: str | None = None,
     ) -> SearchView:
-        """Change the given fields of a search. `seen` is the expected entity tag; None skips the check."""
+        """Change the given fields of a search. A field that is None keeps its value.
+
+        Args:
+            seen: expected entity tag; None skips the check.
+        """
         changes = {"notes": notes, "priority": priority, "archived": archived}
         body = {name: value for name, value in changes.items() if value is not None}
         return parse(self._send("PATCH", f"/searches/{search_id}", body, seen=seen), SearchView)
 
     def delete_search(self, search_id: int, *, seen: str | None = None) -> None:
         """Delete an ended search with its trials.
+
+        Args:
+            seen: expected entity tag; None skips the check.
 
         Raises:
             Conflict: the search has not ended, or a champion's evidence depends on it.
@@ -110,7 +121,11 @@ class Searches(Calls):
     def every_trial(
         self, search_id: int, *, sort: Literal["number", "rank"] = "number", outcome: str | None = None
     ) -> Iterator[TrialView]:
-        """Yield the trials of a search. Pages are requested as needed."""
+        """Yield the trials of a search. Pages are requested as needed.
+
+        Args:
+            outcome: kind of outcome of the trials to return; None for all trials.
+        """
         cursor: str | None = None
         while True:
             page = self.trials(search_id, sort=sort, outcome=outcome, cursor=cursor, limit=500)
@@ -136,7 +151,12 @@ class Searches(Calls):
         sort: str = "number",
         outcome: str | None = None,
     ) -> Iterator[str]:
-        """Yield the text of a file with the trials of a search, in chunks as they arrive."""
+        """Yield the text of a file with the trials of a search, in chunks as they arrive.
+
+        Args:
+            form: format of the file.
+            outcome: kind of outcome of the trials to export; None for all trials.
+        """
         parameters = {"sort": sort} | ({} if outcome is None else {"outcome": outcome})
         path = f"/searches/{search_id}/trials.{form}"
         with self._transport.stream(
@@ -153,7 +173,13 @@ class Searches(Calls):
         calls_per_second: float | None = None,
         targets: str | None = None,
     ) -> bytes:
-        """Return the report of a search as Markdown or HTML. `targets` has the form ``conservative=800us,dream=2x``."""
+        """Return the report of a search as Markdown or HTML.
+
+        Args:
+            cost_per_hour: cost per hour of the machines; None for the rate in the search's budget.
+            calls_per_second: number of calls of the kernel per second in production; None if unknown.
+            targets: targets in the form ``conservative=800us,dream=2x``; None for no targets.
+        """
         terms = {"cost_per_hour": cost_per_hour, "calls_per_second": calls_per_second, "targets": targets}
         parameters = {name: value for name, value in terms.items() if value is not None}
         path = f"/searches/{search_id}/report.{form}"

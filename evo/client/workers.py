@@ -79,7 +79,11 @@ class Workers(Calls):
         return parse(self._send("POST", f"/workers/{_path_segment(worker_id)}/heartbeat", body), HeartbeatReply)
 
     def leave(self, worker_id: str, *, incarnation: str | None = None) -> None:
-        """Sign a worker off. Its leases are returned, and its devices are no longer offered."""
+        """Sign a worker off. Its leases are returned, and its devices are no longer offered.
+
+        Args:
+            incarnation: the `incarnation` of the worker's registration, or None.
+        """
         speaker = "" if incarnation is None else f"?incarnation={quote(incarnation)}"
         self._send("DELETE", f"/workers/{_path_segment(worker_id)}{speaker}")
 

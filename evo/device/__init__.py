@@ -44,10 +44,10 @@ class Device:
         model: model name, e.g. ``NVIDIA L4`` or the CPU's name. Only times of equal models are comparable.
         architecture: compiler target, e.g. ``sm_89`` or ``x86_64+avx512``; only a label for kinds that run no kernels.
         uuid: identifier of this physical device. An OS lock ensures that only one process at a time measures on it.
-        limits: numbers that constraints may use, in base units: ``cores``, ``simd_bytes``, ``l1_bytes``, ``l2_bytes``;
-            for CUDA ``sm_count``, ``shared_memory_bytes`` (per block), ``max_threads`` (per block) …
+        limits: numbers that constraints may use, by name, in base units: ``cores``, ``simd_bytes``, ``l1_bytes``,
+            ``l2_bytes``; for CUDA ``sm_count``, ``shared_memory_bytes`` (per block), ``max_threads`` (per block) …
         ceilings: physical limits, from which rooflines are computed; None if they are unknown.
-        software: versions of the compiler, the driver and libraries. They are recorded with every measurement.
+        software: versions of the compiler, the driver and libraries, by name. They are recorded with every measurement.
         memory_bytes: total memory of the device, None if the device does not report it.
         note: the family's note on times from this device, e.g. a limitation. Only a search's copy of the device has a
             note. It is shown with the device's name.

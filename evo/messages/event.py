@@ -53,6 +53,7 @@ class SearchEvent:
         champion_id, champion_us: id and time of the current champion for the search's family, problem, device and
             objective, which another search may have found. None if there is no champion.
         elapsed_s: running time in seconds, without pauses.
+        started_at, finished_at: time at which the search started, and at which it ended; None before that.
     """
 
     id: int

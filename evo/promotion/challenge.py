@@ -235,7 +235,7 @@ class Challengers:
         return max(1.0, min((ratio for number, ratio in self._slowdowns.items() if number != besides), default=1.0))
 
     def has_confirmed(self, binary_digest: str | None) -> bool:
-        """Return True if a confirmation has timed this binary."""
+        """Return True if a confirmation has timed this binary. The result for an unknown digest (None) is False."""
         return binary_digest is not None and binary_digest in self._confirmed_us
 
     def check(self, trial: Trial) -> None:

@@ -30,12 +30,18 @@ def promising(report: ConfirmReport, policy: Policy, costs: Costs | None = None)
     """Return True if the samples so far would lead to a promotion if sanitizers and the profiler found no fault.
 
     If the result is False after the last process, sanitizers and the profiler do not run.
+
+    Args:
+        costs: converts times to costs; None if the search has no metric.
     """
     return _preliminary(report, policy, costs).promote
 
 
 def _preliminary(report: ConfirmReport, policy: Policy, costs: Costs | None) -> Verdict:
-    """Return the verdict on an unfinished report, without the rules on sanitizers, profiles and wrong calls."""
+    """Return the verdict on an unfinished report, without requirements that are met only by a complete report.
+
+    These are sanitizers, profiles, and the number of checked calls.
+    """
     lenient = replace(policy, require_sanitizers=False, require_profile=False, min_calls_per_error=None)
     return judge(report, lenient, 1, np.random.default_rng(0), Known(costs=costs))
 
@@ -49,6 +55,9 @@ def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None)
     process is unmet, the challenger will not be promoted. Up to `Policy.confirm_processes` processes then show whether
     the gain is too small or hidden by noise. Without an incumbent, the result is True until `Policy.confirm_processes`
     processes have run, because the prediction needs them.
+
+    Args:
+        costs: converts times to costs; None if the search has no metric.
     """
     verdict, more = _preliminary(report, policy, costs), len(report.repeats) + 1 < policy.confirm_processes
     if report.incumbent is None or verdict.speedup is None:

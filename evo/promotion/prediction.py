@@ -121,7 +121,7 @@ def predict_us(report: ConfirmReport, policy: Policy) -> Interval | None:
 
 
 def predict_time(report: ConfirmReport | None, confidence: float) -> Interval | None:
-    """Return the prediction interval of the challenger's median in µs; None if only one process ran."""
+    """Return the prediction interval of the challenger's median in µs; None if fewer than two processes timed it."""
     if report is None or report.challenger is None or not report.repeats:
         return None
     medians_us = [report.challenger.median_us, *(each.challenger.median_us for each in report.repeats)]

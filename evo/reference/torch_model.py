@@ -42,7 +42,9 @@ _MODULES: dict[tuple[object, ...], ModuleType] = {}
 
 
 def constants_of(source: str) -> dict[str, int]:
-    """Return the positive integer constants at the top level of a file. An element of a tuple is named ``name[index]``.
+    """Return the positive integer constants at the top level of a file, by name.
+
+    An element of a tuple or list is named ``name[index]``.
 
     Raises:
         SyntaxError: the text is not Python.
@@ -190,11 +192,11 @@ class TorchModel:
             return {name: array_of(value) for name, value in drawn.items()}
 
     def reference(self, problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
-        """Return the outputs in float64. `inputs` also contains the parameters."""
+        """Return the outputs in float64, by name. `inputs` also contains the parameters."""
         return self._computed(problem, inputs, double=True)
 
     def yardstick(self, problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
-        """Return the outputs in the model's own precision.
+        """Return the outputs in the model's own precision, by name.
 
         The errors of a kernel's outputs are compared with the errors of these outputs.
         """

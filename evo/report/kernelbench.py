@@ -56,6 +56,7 @@ class Result:
         best_us, best: time and name of the best variant; None and empty if no variant works.
         confirmed: True if the best time is from a confirmation.
         quick_us: quick time of the best variant in µs, for comparison with the first variant; None if no variant works.
+        speedups: speed-up over each baseline, by the baseline's name.
         share: roofline time divided by the time of the best variant; None if unknown.
         trouble: reason why no variant could be submitted; empty if there is none.
     """
@@ -93,9 +94,9 @@ class Summary:
     """Results over all problems.
 
     Attributes:
-        fast: fast_p for each p.
+        fast: fast_p by p.
         validity: fraction of submitted variants that work; None if no variant was submitted.
-        medians: median speed-up over each baseline with its interval. Problems without a speed-up are ignored.
+        medians: median speed-up with its interval, by the baseline's name. Problems without a speed-up are ignored.
         share, tuning_gain: medians of these values of the results; None if no result has one.
     """
 

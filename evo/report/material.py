@@ -81,8 +81,9 @@ class Material:
     Attributes:
         best: the best trial of the search, with its outcome; None if nothing was measured.
         found: ended trials; for a long search, a representative sample of them.
-        examples: one trial of each kind of outcome.
-        importances: importance of each tunable, largest first. The sum is 1. Empty if too few trials were measured.
+        examples: a trial of each kind of outcome, by this kind.
+        importances: importance of each tunable by name, largest first. The sum is 1. Empty if too few trials were
+            measured.
         spent: total time of each kind of job.
         work: minimum operation and byte counts of the problem; None if the family does not state them.
         ablations: measured effects of changes of the champion's config.
@@ -149,7 +150,7 @@ MOST_GOALS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """A target: either a time in µs, or a speed-up factor over the fastest baseline."""
+    """A target: either a time in µs, or a speed-up factor over the fastest baseline. The other field is None."""
 
     name: str
     time_us: float | None = None

@@ -41,7 +41,11 @@ BINARY: Mapping[str, str] = {
 
 
 def mechanisms(sources: Sequence[str], *, cuda: bool) -> tuple[str, ...]:
-    """Return the mechanisms that at least one source uses, found by patterns in the text."""
+    """Return the mechanisms that at least one source uses, found by patterns in the text.
+
+    Args:
+        cuda: True for sources in CUDA C++, False for C and C++.
+    """
     text = "\n".join(sources)
     return tuple(name for name, pattern in (CUDA if cuda else C).items() if re.search(pattern, text))
 
@@ -52,6 +56,7 @@ def unexplored(sources: Sequence[str], binaries: Collection[str], *, cuda: bool)
     Args:
         binaries: mechanisms that the compiled binaries use. The compiler may select a mechanism that the source does
             not mention.
+        cuda: True for sources in CUDA C++, False for C and C++.
     """
     used = {*mechanisms(sources, cuda=cuda), *(BINARY[each] for each in binaries if each in BINARY)}
     return tuple(name for name in (CUDA if cuda else C) if name not in used)

@@ -127,7 +127,11 @@ class CachedFunction:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Steps that join tunables one by one: each combines the points so far with the values of one more tunable."""
+    """Steps that join tunables one by one: each combines the points so far with the values of one more tunable.
+
+    Attributes:
+        constants: values of the other names in constraints, e.g. problem fields, by name.
+    """
 
     steps: tuple[Step, ...]
     constants: Mapping[str, Value]

@@ -60,9 +60,12 @@ _SHOWN = 40
 
 
 def accepted(least: float | None, most: float | None) -> str:
-    """Return the accepted range as text, e.g. ``1 … 1,000,000,000``.
+    """Return the accepted range as text, e.g. ``1 … 1,000,000,000``; empty if there is no limit.
 
     An upper limit of `LARGEST` or more is omitted, because it only follows from the database's types.
+
+    Args:
+        least, most: lower and upper limit; None for no limit.
     """
     if most is None or most >= LARGEST:
         return "" if least is None else f"{figure(least)} and more"
@@ -157,7 +160,7 @@ _DECIMAL = {"": 1, "k": 1e3, "m": 1e6, "usd": 1, "eur": 1}
 
 
 def units(location: Sequence[int | str]) -> Mapping[str, float]:
-    """Return the factors of the suffixes that users may write after a number, e.g. ``5m`` for five minutes.
+    """Return the factors, by suffix, of the units that users may write after a number, e.g. ``5m`` for five minutes.
 
     Args:
         location: path of the field or option. The last part of the path determines the units.

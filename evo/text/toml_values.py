@@ -24,7 +24,11 @@ def as_flag(key: str, value: object) -> str:
 
 
 def as_number(key: str, value: object, *, whole: bool) -> str:
-    """Return a suggestion to write ``"8"``, ``8.0`` or ``"64K"`` as a number; an example for other values."""
+    """Return a suggestion to write ``"8"``, ``8.0`` or ``"64K"`` as a number; an example for other values.
+
+    Args:
+        whole: True if only whole numbers are accepted.
+    """
     given = isinstance(value, str | int | float) and not isinstance(value, bool)
     number = number_meant(str(value)) if given else None
     if number is None or abs(number) >= _LARGEST or (whole and not isinstance(number, int)):
@@ -33,7 +37,11 @@ def as_number(key: str, value: object, *, whole: bool) -> str:
 
 
 def as_list(key: str, value: object, *, of_strings: bool = False) -> str:
-    """Return a suggestion to write a single value, a range, or a string of values as a list; else an empty string."""
+    """Return a suggestion to write a single value, a range, or a string of values as a list; else an empty string.
+
+    Args:
+        of_strings: True if the list must contain strings, so that ``"1, 2"`` does not mean two numbers.
+    """
     values = [value] if isinstance(value, int | float) else _values(value, of_strings)
     return _write(key, as_toml(values)) if values else ""
 
@@ -76,7 +84,10 @@ _LONGEST_RANGE = 32
 
 
 def _values(value: object, of_strings: bool) -> list[Any]:
-    """Return the list of values that a string or a table of limits probably means; empty if unclear."""
+    """Return the list of values that a string, or a table such as ``{min = 1, max = 8}``, probably means.
+
+    The result is empty if the meaning is unclear.
+    """
     if isinstance(value, Mapping):
         given = (next((value[name] for name in names if name in value), None) for names in _RANGE_KEYS)
         limits = [number_meant(str(each)) for each in given if each is not None]

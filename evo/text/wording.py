@@ -10,7 +10,11 @@ _ROUNDS_UP = 0.99995
 
 
 def time_text(time_us: float | None, *, estimated: bool = False) -> str:
-    """Return a kernel's time as text, e.g. ``812 ns``, ``45.25 µs`` or ``2.5 s``; an estimate as ``≈ 45.25 µs``."""
+    """Return a kernel's time as text, e.g. ``812 ns``, ``45.25 µs`` or ``2.5 s``; a dash for None.
+
+    Args:
+        estimated: True if the time is an estimate, which is written as ``≈ 45.25 µs``.
+    """
     if time_us is None:
         return "–"
     if estimated:
@@ -65,7 +69,7 @@ def distinct(value: float, limit: float, digits: int = 3, style: str = "g") -> t
 
 
 def factor_text(factor: float | None) -> str:
-    """Return a ratio of times with three digits: ``3.42×``, ``1.70×``."""
+    """Return a ratio of times with three digits, e.g. ``3.42×`` or ``1.70×``; a dash for None."""
     if factor is None:
         return "–"
     return f"{factor:,.0f}×" if factor >= 100 else f"{factor:#.3g}".rstrip(".") + "×"
@@ -142,7 +146,10 @@ OVER_LIMIT = 1.05
 
 
 def over_limit_text(share: float | None) -> str:
-    """Return the reason why a kernel reaches more than the roofline limit; empty if it does not."""
+    """Return the reason why a kernel reaches more than the roofline limit.
+
+    The result is empty if the share is at most `OVER_LIMIT`, or None.
+    """
     if share is None or share <= OVER_LIMIT:
         return ""
     return (

@@ -44,6 +44,8 @@ class Measured:
     Attributes:
         timing: times in the cache mode of the objective; trials are ranked by these times.
         other: times in the other cache mode (hot instead of cold, or cold instead of hot); None if not measured.
+        resources: registers, shared memory and other resources of the build, by name; empty if the compiler reports
+            none.
         mechanisms: hardware mechanisms that the binary's instructions use, e.g. ``mma`` or ``SIMD 512``; empty if the
             instructions cannot be read.
         cost: cost under the search's metric (`evo.promotion.goal`). None if trials are ranked by time.

@@ -41,7 +41,8 @@ class Timing:
         calls_per_sample: number of calls over which each sample is averaged.
         anchor_us: median time of the anchor kernel, a fixed kernel timed in the same session; None if there is no
             anchor (replay).
-        floor_us: median time of an empty call or empty kernel in the same session. It is reported but never subtracted.
+        floor_us: median time of an empty call or empty kernel in the same session; None if not measured. It is reported
+            but never subtracted.
         protocol: version of the timing protocol.
         power: power measured after the samples in the same session; None if the search's metric does not use it.
     """

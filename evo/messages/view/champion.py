@@ -65,6 +65,7 @@ class ChampionView(Deferred):
         retired_by: name of the user who rolled the champion back or restored another champion; None if a promotion
             replaced it.
         called: latest times of the kernel when called from PyTorch; None if none were stored.
+        artefacts: digests of the trial's stored files, by name.
     """
 
     id: int

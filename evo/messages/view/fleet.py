@@ -48,7 +48,8 @@ class WorkerView(Deferred):
 
     Attributes:
         slots: state of each device, in the order of `devices`.
-        silent_s: seconds since `seen_at` on the service's clock, which may differ from the reader's clock.
+        silent_s: seconds since `seen_at` on the service's clock, which may differ from the reader's clock. None if
+            unknown.
         left_at: time at which the worker shut down normally. None while it runs, and if it stopped sending messages
             without shutting down.
         drain: True if the worker finishes its current work but gets no new work.

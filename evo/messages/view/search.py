@@ -148,7 +148,8 @@ class WorkingView:
         trial: number of the trial; None while the baselines are timed.
         since: time at which the worker got the job or, if this is later, ended its previous job.
         elapsed_s: seconds since `since`.
-        detail: the worker's last reported step, e.g. ``verifying``; ``building`` before the device starts.
+        detail: the worker's last reported step, e.g. ``verifying``; ``building`` before the device starts. None if the
+            worker has reported none.
     """
 
     trial: int | None
@@ -233,6 +234,7 @@ class SearchView(Deferred):
         roofline: the roofline limit; None if the family's operation counts or the device's peak rates are unknown.
         champion: current champion of the problem, which another search may have found; None if there is none.
         gains: gains of the search over the default config and over the median random config; empty in lists.
+        started_at, finished_at: time at which the search started, and at which it ended; None before that.
         elapsed_s: running time in seconds, without pauses.
         overhead_ms: median over trials of the time in which a slot neither compiled nor used the device, although work
             was available. `overhead_mean_ms` is the mean. Both, and `delivery_ms`, are None if no trial has a known

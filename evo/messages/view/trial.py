@@ -53,7 +53,10 @@ class TrialView(Deferred):
         binary_digest: digest of the compiled binaries; None if the trial has none, e.g. because compiling failed.
         stages: times of the stages of the evaluation; None if there is no report.
         uncovered: reasons why the config cannot run a case, by case name.
+        artefacts: digests of the trial's stored files, by name.
+        environment: facts about the machine during the measurement, e.g. clocks and software versions, by name.
         attempts: all leases of the trial's evaluation and confirmations. Empty unless a single trial is requested.
+        finished_at: time at which the trial ended; None while it is pending.
     """
 
     id: int

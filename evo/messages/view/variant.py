@@ -60,6 +60,7 @@ class VariantView(Deferred):
         parents: numbers of the parent variants.
         tuning_id: id of the search that tunes the variant; equal to `search_id` for number 0.
         reason: why the tuning ended or is stopping; None before that.
+        counts: number of ended trials by kind of outcome.
         most_trials: maximum number of trials; None if only the search's limits apply.
         best: the best trial; None if no trial has a time.
         ratio: best time of the variant divided by the best time of the family's own implementation; below 1, the
@@ -242,7 +243,7 @@ class TriedView:
     Attributes:
         config: the variant's best config; None if none was timed.
         resources: registers, shared memory and other resources of the best config, as reported by the compiler.
-        profile: hardware counters; empty if the variant has no champion that was profiled.
+        profile: hardware counters by name; empty if the variant has no champion that was profiled.
     """
 
     view: VariantView
@@ -261,7 +262,7 @@ class BriefView(Deferred):
         arguments: name, role, dtype, shape and tolerance of each argument of the problem, as text.
         cases: public correctness cases as text.
         hidden_cases: number of hidden correctness cases.
-        device: facts about the device that a kernel author needs.
+        device: facts about the device that a kernel author needs, by name.
         floor_us, bound: shortest possible time of the problem on this device, and the resource that limits it; None if
             unknown.
         baselines: time in µs of each baseline, by name.

@@ -30,7 +30,12 @@ replaces infinity.
 
 
 def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]) -> dict[str, Value]:
-    """Return the probable value of each unknown name that seems to mean a truth value, a number or a string."""
+    """Return the probable value, by name, of the unknown names that seem to mean a truth value, a number or a string.
+
+    Args:
+        missing: the unknown names.
+        choices: the possible values of each known name.
+    """
     texts = {value for values in choices.values() for value in values if isinstance(value, str)}
     meant: dict[str, Value] = {}
     for name in missing:

@@ -140,7 +140,10 @@ def with_sizes(text: str) -> str:
 
 
 def foreign(text: str) -> dict[str, str]:
-    """Return the operators and words of other languages in the text, each with its equivalent in expressions."""
+    """Return the equivalents in expressions of the operators and words of other languages in the text.
+
+    The keys are these operators and words.
+    """
     found = {each[0]: _shown(_operator(each)) for each in _OPERATOR.finditer(text)}
     for token in _TOKEN.finditer(_OPERATOR.sub(" ", text)):
         sign, name = token["sign"], token["name"]

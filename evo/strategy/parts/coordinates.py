@@ -41,7 +41,11 @@ class Coordinates:
 
 
 def _axes(tunable: Tunable, aligned: bool) -> list[Floats]:
-    """Return the axes of a tunable, one or two. An axis contains the coordinate of each value."""
+    """Return the axes of a tunable, one or two. An axis contains the coordinate of each value.
+
+    Args:
+        aligned: False to omit the alignment; see `Coordinates`.
+    """
     count = len(tunable.values)
     indices = np.arange(count, dtype=np.float64)
     if not tunable.ordinal:

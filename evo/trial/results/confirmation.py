@@ -181,6 +181,7 @@ class ConfirmReport:
             `incumbent`, if there is none.
         challenger_again: a second series of the challenger in the same rounds, from which the noise of the session is
             computed; None if none was taken.
+        baselines: times of the baselines in the first process, by name.
         uncovered: reasons why the challenger cannot run a case, by case name. These cases were not tested.
         overwrite_check: times that show whether calls do less work if their outputs already hold the result; None if
             not measured, e.g. for recordings.
@@ -194,6 +195,8 @@ class ConfirmReport:
         failed: which of the two kernels failed; None if neither failed.
         sanitizers: results of the sanitizers under which the challenger ran; empty if this kind of device has none.
         steps: steps of the confirmation with their times, first step first. Empty in reports of older versions.
+        artefacts: digests of stored files, by name.
+        environment: facts about the machine during the measurement, e.g. clocks and software versions, by name.
         resources: resources of the builds, by ``challenger`` and ``incumbent``. Empty in reports of older versions.
     """
 

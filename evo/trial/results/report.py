@@ -18,7 +18,7 @@ class EvaluateReport:
             digests are measured once.
         uncovered: reasons why the config cannot run a case, by case name.
         artefacts: digests in the artefact store by name (``source``, ``compiler.log``, ``binary``, ``headers``).
-        environment: clocks, temperature and software versions during the measurement.
+        environment: facts about the machine during the measurement, e.g. clocks and software versions, by name.
     """
 
     outcome: Outcome

@@ -60,8 +60,8 @@ class Tools:
 
         `files` contains sources by file name. `table` contains the keys of [cpu] or [cuda] in family.toml that
         differ from the parent's. `parents` contains the numbers of the parent variants; 0 is the family's own
-        implementation. The tool returns the results, or why the variant failed. If it takes longer than `wait_s`
-        seconds, call `result` later.
+        implementation. `trials` is the maximum number of trials. The tool returns the results, or why the variant
+        failed. If it takes longer than `wait_s` seconds, call `result` later.
         """
         document = {**(table or {}), "idea": idea, "author": self._author} | ({"name": name} if name else {})
         view = self._service().submit_variant(search, files, document=document, parents=parents or [0], trials=trials)

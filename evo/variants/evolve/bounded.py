@@ -43,7 +43,7 @@ class BoundedClient(httpx2.Client):
         self._longest_s = LONGEST_ANSWER * timeout_s
 
     def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
-        """Send a request and return the complete response.
+        """Send a request and return the complete response, even if `stream` is True.
 
         Raises:
             ModelFailed: the response is larger than `MOST_ANSWER_BYTES`.

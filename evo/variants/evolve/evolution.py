@@ -178,6 +178,9 @@ class Evolution:
 
         If the service refuses the schema of answers, this is recorded too, and the request is sent again without it.
 
+        Args:
+            repairs: number of the failed proposal that the request repairs; None for a new idea.
+
         Returns:
             The recorded proposal, and the model's answer; None in place of the answer if the request failed.
         """
