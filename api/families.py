@@ -148,8 +148,9 @@ class BuiltinFamilies:
         """Register the built-in families that are not in the database.
 
         Args:
-            name: family name from a request, or None. The built-in recording with this name is also registered, if
-                there is one. Other recordings are not registered, because that would take seconds.
+            name: family name from a request, or None. If it is the name of a built-in recorded space, the family of
+                this space is also registered. Other recorded spaces are not registered, because that would take
+                seconds.
 
         Raises:
             StoreUnavailable: the database accepts no writes.

@@ -196,9 +196,9 @@ class Webhook(Body):
 class SearchRequest(Body):
     """Settings of a new search.
 
-    `device` is ``auto``, a device kind or a device model. `policy` is the name of a policy, or an object with fields
-    that override those of the policy `base` (``default`` if `base` is omitted). Either `family` or `family_digest`
-    selects the family. `family` is a name, and selects the latest version.
+    `device` is ``auto``, a device kind or a device model. `device_uuid` restricts the search to one device. `policy` is
+    the name of a policy, or an object with fields that override those of the policy `base` (``default`` if `base` is
+    omitted). Either `family` or `family_digest` selects the family. `family` is a name, and selects the latest version.
     """
 
     EXAMPLE = {"family": "sdpa"}
@@ -267,7 +267,7 @@ class LeaseRequest(Body):
 
     `holding` lists the attempts that the worker holds. Granted leases that are missing in the list did not reach the
     worker, and are sent again. Without the list, no lease is sent again. `unable` lists searches whose jobs the worker
-    cannot execute, for example because its copy of the family differs.
+    cannot execute, for example because its copy of the family differs. `incarnation` is the id of the worker's process.
     """
 
     worker_id: str
@@ -291,7 +291,10 @@ class LeaseReply(BaseModel):
 
 
 class Heartbeat(Body):
-    """Heartbeat of a worker. It renews the leases of `attempts`, and reports slot activities and problems (`note`)."""
+    """Heartbeat of a worker. It renews the leases of `attempts`, and reports slot activities and problems (`note`).
+
+    `incarnation` is the id of the worker's process.
+    """
 
     attempts: list[AnyId] = Field(default_factory=list, max_length=1000)
     slots: list[SlotReport] = Field(default_factory=list, max_length=1000)
@@ -354,7 +357,10 @@ class Receipt(BaseModel):
 
 
 class Restore(Body):
-    """Request to make a former champion current, with a reason. `over` is the id of the current champion, or null."""
+    """Request to make a former champion current, with a reason.
+
+    `over` is the id of the current champion, or null if there is none.
+    """
 
     reason: Why
     over: Id | None

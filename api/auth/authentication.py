@@ -65,7 +65,7 @@ class Gate:
 
     @property
     def was_open(self) -> bool:
-        """Return True if callers on this machine needed no token when the database was last read."""
+        """True if callers on this machine needed no token when the database was last read."""
         return self._was_open
 
     def is_open(self) -> bool:

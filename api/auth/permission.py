@@ -52,7 +52,7 @@ def rule_of(endpoint: object) -> Rule | None:
 
 
 def rules(app: FastAPI) -> Iterator[tuple[str, str, Rule | None]]:
-    """Yield (method, path template, access rule) of every route, including pages."""
+    """Yield (method, path template, access rule) of every route, including pages. The rule is None if there is none."""
     for route in iter_route_contexts(app.routes):
         for method in sorted(getattr(route, "methods", None) or ()):
             yield method, route.path or "", rule_of(getattr(route, "endpoint", None))

@@ -129,7 +129,7 @@ class Feed:
         return [one for _, batch in heard for one in batch if one.place > after]
 
     def _read(self, after: EventPosition, search_id: int | None) -> list[ServerEvent]:
-        """Return the events after a position in the log.
+        """Return the events after a position in the log. If `search_id` is not None, return only events of this search.
 
         Raises:
             LogReplaced: some events after the position are no longer in the log.

@@ -50,7 +50,8 @@ def read_batch(
 ) -> list[ServerEvent]:
     """Return the events after a position, from at most `limit` rows of the log.
 
-    Several rows about the same search or worker result in one event. Events of trials come first.
+    Several rows about the same search or worker result in one event. Events of trials come first. If `search_id` is not
+    None, only rows about this search are read.
     """
     rows = Events(session).after(after, search_id=search_id, limit=limit)
     if not rows:

@@ -92,7 +92,7 @@ class Collector:
 
     Args:
         keep_days, artefact_limit_gb: limits on age and total size, from the settings. None if there is no limit.
-        lost_s: function that returns the wall-clock seconds in which this process did not run.
+        lost_s: function that returns the total wall-clock seconds in which this process did not run since its start.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Collector:
     def collect(self, *, keep_days: float | None, artefact_limit_gb: float | None, dry_run: bool = False) -> Collected:
         """Delete the data beyond the given limits, and return the numbers of deleted items.
 
-        With `dry_run`, nothing is deleted, and the items are only counted.
+        A limit of None deletes nothing. With `dry_run`, nothing is deleted, and the items are only counted.
         """
         now, artefacts, doomed = self._clock(), Collected(), list[str]()
         old = Collected() if keep_days is None else self._old(now - timedelta(days=keep_days), dry_run)

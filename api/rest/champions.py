@@ -100,7 +100,7 @@ ablation_router = rest_router("/searches/{search_id}/ablation", tag="searches")
 
 
 class AblationRequest(BaseModel):
-    """The changes that an ablation measures."""
+    """Request for an ablation, which states the tunables of the champion to change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -114,8 +114,8 @@ class AblationRequest(BaseModel):
 def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) -> SearchView:
     """Measure the effect of each switch of a finished search's champion.
 
-    A switch is a tunable with booleans or strings as values, or with only two values. If an ablation of the search is
-    already running, this request has no effect.
+    A switch is a tunable with booleans or strings as values, or with only two values. With `values`, the other tunables
+    are also changed. If an ablation of the search is already running, this request has no effect.
 
     The state of the search is `ablating` until all effects are measured, and then `finished` again. An ablation
     promotes no trial.

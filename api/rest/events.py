@@ -82,6 +82,10 @@ async def _stream(
     """Yield events until the stream reaches its maximum duration or the database is unavailable.
 
     The client then reconnects and misses no event.
+
+    Args:
+        position: position of the last event that the client received. None if the client wants only future events.
+        search_id: search whose events are sent. None for the events of all searches and workers.
     """
     try:
         async for event in _events(service, position, search_id):
@@ -110,7 +114,10 @@ async def _events(
 def _begin(
     service: Service, position: EventPosition | None, search_id: int | None
 ) -> tuple[EventPosition, bool, Sequence[ServerEvent]]:
-    """Return the start position, whether the client missed deleted events, and one event per search with its state."""
+    """Return the start position, True if the client missed deleted events, and one event per search with its state.
+
+    These searches are the search `search_id` or, if it is None, all unfinished searches.
+    """
     with service.database.read() as session:
         events = Events(session)
         lost = position is not None and not events.keeps(position)

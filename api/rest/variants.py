@@ -152,8 +152,9 @@ Tokens = Annotated[int, Field(ge=0, le=1_000_000_000)]
 class ProposalBody(Body):
     """A request that will be sent to a language model. `usd` is its maximum cost in US dollars.
 
-    `operator` is the kind of change that the model is asked to make. `information` is what the prompt shows: ``task``,
-    ``elites`` or ``insights``. `repairs` is the number of the failed proposal that this request repairs.
+    `operator` is the kind of change that the model is asked to make. `information` states what the prompt shows: only
+    the ``task``, also the earlier variants (``elites``), or also insights from them (``insights``). `repairs` is the
+    number of the failed proposal that this request repairs; null for a new idea.
     """
 
     operator: Name
@@ -167,7 +168,8 @@ class ProposalBody(Body):
 class AnswerBody(Body):
     """The answer of a language model. If there is none, `answer` is empty.
 
-    `error` is the reason why there is no usable variant. `insight` is what the model learned from earlier results.
+    `error` is the reason why there is no usable variant, or null. `insight` is what the model learned from earlier
+    results.
     """
 
     answer: LongText = ""

@@ -37,8 +37,8 @@ def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: boo
 
     Raises:
         NotFound: the search does not exist.
-        Conflict: the search has not finished or has no champion, a different search found its champion, or the champion
-            has no value to change.
+        Conflict: the search has not finished, there is no champion, a different search found the champion, or the
+            champion has no value to change.
     """
     Coordination(session).lock(search_id)
     search = Archive(session).search(search_id)

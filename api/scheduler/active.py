@@ -25,7 +25,7 @@ from evo.trial.timing import Timing
 
 Clock = Callable[[], datetime]
 Lost = Callable[[], float]
-"""Function that returns the wall-clock seconds in which this process did not run (`api.scheduler.interruptions`)."""
+"""Function that returns the total seconds in which this process did not run (`api.scheduler.interruptions`)."""
 
 
 def nothing_lost() -> float:

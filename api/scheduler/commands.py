@@ -54,6 +54,9 @@ class Commands:
     def submit(self, request: SearchRequest, webhook: Webhook | None = None) -> int:
         """Store a new search with its first job, and return its id. Workers can then start with the job immediately.
 
+        Args:
+            webhook: receiver of a message about the end of the search. None if no message is wanted.
+
         Raises:
             NotFound, InvalidInput, Conflict: the family is unknown, a setting is invalid, the space is empty, or no
                 device can run the search.

@@ -47,7 +47,7 @@ class Conductor:
     Args:
         lease_s: seconds without a heartbeat after which the jobs of a worker are given to other workers.
         on_work: function to call when work may have become available for waiting workers.
-        lost_s: function that returns the wall-clock seconds in which this process did not run.
+        lost_s: function that returns the total wall-clock seconds in which this process did not run since its start.
 
     Attributes:
         orders: executes commands of users.
@@ -178,6 +178,9 @@ class Conductor:
 
         The reply lists the leases that the worker must drop, and its quarantined devices. It also states whether the
         worker must not request more work.
+
+        Args:
+            note: problems of the worker, which its page shows. None if there are none.
 
         Raises:
             NotFound: the worker is not registered.
@@ -323,9 +326,9 @@ class Conductor:
         self._settled_s = lost_s
 
     def _away_s(self, now: datetime, lost_s: float) -> float:
-        """Return the seconds since the last successful sweep, without time in which this process did not run.
+        """Return the seconds since the last successful sweep, or 0 if no sweep has failed since then.
 
-        The result is 0 if the last sweep succeeded.
+        Time in which this process did not run is not included.
         """
         swept_at, lost_before_s = self._swept
         return max(0.0, (now - swept_at).total_seconds() - (lost_s - lost_before_s)) if self._away else 0.0

@@ -50,7 +50,10 @@ class Interruptions:
         self._ending.set()
 
     def lost_s(self) -> float:
-        """Return the wall-clock seconds in which this process did not run. Negative if the clock was set back."""
+        """Return the total wall-clock seconds in which this process did not run since its start.
+
+        If the clock was set back, the result may be negative.
+        """
         with self._lock:
             now = (self._wall(), self._steady())
             passed_s, steady_s = (new - old for new, old in zip(now, self._last, strict=True))

@@ -23,7 +23,7 @@ log = structlog.get_logger("conductor")
 
 
 def stuck(reason: str) -> str:
-    """Return the reason that is stored if the service ends a search because it cannot continue it."""
+    """Return the reason to store with a search that the service ends because it cannot continue the search."""
     return f"the service could not continue this search: {reason} (see the service's log)"
 
 

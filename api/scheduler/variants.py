@@ -134,7 +134,7 @@ class VariantDesk:
         may be large. If another variant is stored in between, return None. The caller must then call this method again.
 
         Args:
-            most: maximum number of trials of the variant, or None.
+            most: maximum number of trials of the variant. None if there is no such limit.
         """
         with self.database.read() as session:
             compared = Variants(session).next_number(base_id)

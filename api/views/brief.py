@@ -27,6 +27,7 @@ def brief_view(session: Session, base: SearchRow, family: Family, source_of: Sou
     """Return the brief for proposers of variants of a search.
 
     Args:
+        source_of: function that returns the source of a variant, given its number.
         model: source of the PyTorch model whose outputs the kernel computes; empty if the family has none.
     """
     device = aimed_at(base.device, base.objective)

@@ -177,9 +177,10 @@ def _search_view(
 
 
 def _obstacle(session: Session, row: SearchRow) -> str | None:
-    """Return the reason, last reported by a worker, why it cannot execute the jobs of a search, or None.
+    """Return the last reported reason why a worker cannot execute the jobs of a search, or None if there is none.
 
-    The reason is dropped if a job of the search is leased or was executed since the report, or if the search has ended.
+    The reason no longer counts if a job of the search is leased or was executed since the report, or if the search has
+    ended.
     """
     if row.obstacle is None or row.obstacle_at is None or row.state in TERMINAL:
         return None
@@ -267,7 +268,10 @@ def challenge_views(session: Session, search_id: int) -> tuple[ChallengeView, ..
 
 
 def _webhook_view(webhook: Webhook, delivery: DeliveryRow | None) -> WebhookView:
-    """Return the view of a webhook. Only the host is shown, because the path of the URL is often a secret."""
+    """Return the view of a webhook. Only the host is shown, because the path of the URL is often a secret.
+
+    `delivery` is None until a message about the end of the search is stored.
+    """
     parts = urlsplit(webhook.url)
     url = f"{parts.scheme}://{parts.netloc}/…"
     if delivery is None:

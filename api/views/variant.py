@@ -147,9 +147,10 @@ def _tuning_gain(session: Session, search_id: int) -> float | None:
 
 
 def _failures(session: Session, counts: Mapping[int, Mapping[str | None, int]]) -> dict[int, list[FailureView]]:
-    """Return the failures of each search, by search id: failures found by a confirmation first, then the most frequent.
+    """Return the failures of each search, by search id.
 
-    Failures found by a confirmation come first, because only variants with competitive quick times are confirmed.
+    Failures found by a confirmation come first, because only variants with competitive quick times are confirmed. The
+    others are sorted by their number, most frequent first.
 
     Args:
         counts: number of trials of each search by outcome. The key None contains the pending trials.

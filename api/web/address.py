@@ -61,7 +61,10 @@ class Address:
         return self.outcomes == DEFAULT_OUTCOMES
 
     def at(self, path: str, fixed: Mapping[str, str] | None = None) -> "Address":
-        """Return a copy with another path, but the same sort order, filters and page number."""
+        """Return a copy with another path, but the same sort order, filters and page number.
+
+        `fixed` contains the fixed query parameters of the other page; None if it has none.
+        """
         return replace(self, path=path, fixed=tuple((fixed or {}).items()))
 
     def query(self) -> str:

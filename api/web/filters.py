@@ -59,7 +59,7 @@ def moment(at: datetime | None) -> str:
 
 
 def share(fraction: float | None) -> str:
-    """Format a share of the roofline limit. If it is above the limit, a tooltip states why."""
+    """Format a share of the roofline limit; None gives a dash. For a share above 1, a tooltip states the reason."""
     text, reason = wording.percent_text(fraction), wording.over_limit_text(fraction)
     return Markup('<abbr title="{}">{}</abbr>').format(reason, text) if reason else text
 

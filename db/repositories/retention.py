@@ -37,7 +37,7 @@ from evo.search.lifecycle import TERMINAL
 def remove_search(session: Session, search_id: int) -> bool:
     """Delete a search with its trials, jobs, attempts, ablations, variants, proposals and webhook message.
 
-    The result is always True, so that callers of `_isolated` can distinguish success from failure (None).
+    The result is always True, because `_isolated` returns the result after a success, and None after a failure.
     `collect_artefacts` later deletes the artefacts of the search.
 
     Raises:

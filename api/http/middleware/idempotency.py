@@ -116,10 +116,13 @@ class Idempotency:
 
 
 def _note(answers: StoredResponses, key: str, answer: Answer | None, *, undone: bool, path: str) -> None:
-    """Store the response to a request.
+    """Store the response to a successful request, unless the response contains a secret.
 
-    If the request was refused, or failed without a change (`undone`), delete the record of the request instead, so that
-    a repetition is executed.
+    If the request was refused, or failed without a change (`undone`), delete the record of the request, so that a
+    repetition is executed. In all other cases, the record stays without a response, and repetitions are refused.
+
+    Args:
+        answer: response of the request. None if an exception was raised instead.
     """
     refused = answer is not None and 400 <= answer.status < 500
     failed = answer is None or answer.status >= 500

@@ -58,7 +58,7 @@ COMPRESSION_LEVEL = 4
 
 
 class Compressed:
-    """Middleware that compresses large `GET` responses, except event streams and already compressed files."""
+    """Middleware that compresses large `GET` responses, except event streams and files that are already compressed."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

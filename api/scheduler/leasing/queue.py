@@ -46,7 +46,7 @@ class WorkRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResults:
-    """Results for one search, with the verdicts and effects computed from their samples."""
+    """Results for one search, with the verdicts of confirmations and the effects of ablations among them."""
 
     results: Sequence[tuple[Delivery, Ruling]]
 
@@ -156,7 +156,7 @@ MOST = 16
 
 @dataclass(eq=False)
 class _Request(Generic[RequestT, ResponseT]):
-    """A request with its response.
+    """A request with its response, or with the error that `serve` raised for it.
 
     The event `ready` is set when the request has been served, or when its thread must serve the next batch.
     """

@@ -62,7 +62,10 @@ class ResultReceiver:
         return indices, receipts
 
     def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> SearchResults:
-        """Compute the verdicts and effects of results. This is slow, so it is done before the transaction."""
+        """Compute the verdicts of confirmations and the effects of ablations.
+
+        This is slow, so it is done before the transaction.
+        """
         rulings = [
             ruled(self._database, self._catalogue, search_id, each.attempt_id, each.report) for each in deliveries
         ]

@@ -112,7 +112,8 @@ def end_trial(
     """Set the outcome of a pending trial, in memory and in the database.
 
     The search in memory is changed first, because it determines the order of ended trials. If the commit fails, the
-    registry drops the search in memory and rebuilds it.
+    registry drops the search in memory and rebuilds it. `db.models.TrialRow` describes `overhead_ms` and `delivery_ms`,
+    which are None if unknown.
     """
     search = transaction.active.search
     full, most_pending = search.full, search.most_pending

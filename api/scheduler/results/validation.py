@@ -49,7 +49,7 @@ def check(report: Report) -> None:
 
 
 def check_answer(report: Report, job: Job, terms: SearchTerms) -> None:
-    """Check that a report fits its job and the terms of the search.
+    """Check that a report fits its job and the settings of the search.
 
     Raises:
         InvalidInput: a field of the report does not fit.
@@ -161,7 +161,10 @@ def _check_repeats(report: ConfirmReport) -> None:
 
 
 def _check_change(where: str, each: Ablated) -> None:
-    """Check that a change has either all three series of samples, or a failure, or the same binary as the champion."""
+    """Check that a change has either samples, or a failure, or the same binary as the champion.
+
+    Samples consist of three series: the champion twice, and the changed config.
+    """
     timings = [timing for _, timing in _ablated_timings(where, each)]
     if timings and (len(timings) < 3 or each.failure is not None):
         raise InvalidInput(

@@ -79,7 +79,8 @@ class ArtefactReader:
     def of_trial(self, trial: TrialView, kind: DeviceKind) -> TrialFiles:
         """Return the files of a trial's evaluation and confirmations.
 
-        If several files have the same name, the one of the latest evaluation is used, else the latest.
+        If several files have the same name, the file of the latest evaluation is used. If none of them belongs to an
+        evaluation, the latest file is used.
 
         Args:
             kind: device kind, which determines the language of the source.

@@ -43,7 +43,7 @@ class RelativeTime:
     Attributes:
         speedup: speed-up over the fastest baseline. It is the confirmed speed-up if the time is confirmed. None without
             a time or a baseline.
-        share: roofline time divided by the time. Above 1 if the roofline is wrong; None if it is unknown.
+        share: roofline time divided by the time. Above 1 if the roofline is wrong. None if one of the times is unknown.
     """
 
     speedup: float | None
@@ -220,7 +220,10 @@ def listing_of(
 
 
 def _runs(session: Session, trials: Sequence[TrialView], search: SearchView) -> Runs:
-    """Return the runs in which the times were measured. The trials may belong to several searches."""
+    """Return the runs that measured the times: confirmations, and the quick samples of each search.
+
+    The trials may belong to several searches.
+    """
     confirmed = {trial.search_id for trial in trials if trial.confirmed is not None}
     challenges = {
         each: search.challenges if each == search.id else challenge_views(session, each) for each in confirmed

@@ -84,7 +84,10 @@ def rollback_page(
 def restore_page(
     champion_id: Id, request: Request, service: ServiceDep, missing: Literal["reason"] | None = None
 ) -> HTMLResponse:
-    """Show the form for restoring a former champion, or the reason why it cannot be restored."""
+    """Show the form for restoring a former champion, or the reason why it cannot be restored.
+
+    `missing` is ``reason`` if the form was sent without a reason.
+    """
     with service.database.read() as session:
         champions = Champions(session)
         row = champions.champion(champion_id)

@@ -119,7 +119,7 @@ def _figure(family: Mapping[int, Relative], line: Sequence[int]) -> Figure:
 
 
 def _label_position(number: int, family: Mapping[int, Relative]) -> str:
-    """Return the Plotly position of a point's label: above the point, at the ends of the axis towards the middle."""
+    """Return the Plotly position of a point's label: above the point; for the outermost points, also inwards."""
     return (
         {min(family): "top right", max(family): "top left"}.get(number, "top center")
         if len(family) > 1

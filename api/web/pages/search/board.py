@@ -75,7 +75,8 @@ class Board:
     Attributes:
         spark: sparkline of the best cost so far, for the list of searches. None if no trial has a cost.
         fallen: last champion from this search. None if a champion from this search is current, or if there was none.
-        since: ``rolled back`` or ``retired``, by trial number, for promoted trials whose champion is no longer current.
+        since: for each promoted trial whose champion is no longer current, by trial number: ``rolled back`` or
+            ``retired``.
         charts: chart of the best cost so far for wide windows, and one for phones.
         trade_off: trials by two objectives, or by time and metric. None if time is the only objective.
     """

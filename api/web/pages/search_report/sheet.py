@@ -93,9 +93,15 @@ class ImportanceBar:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSheet:
-    """Content of the HTML report. The drawings `samples` and `slower` show series of the same rounds on two scales.
+    """Content of the HTML report.
 
-    A drawing (`forest` shows the ablation) is None if there is nothing to draw.
+    Attributes:
+        samples: drawing of the interleaved series that take at most `FAR_SLOWER` times as long as the first series.
+        slower: drawing of the other, slower series.
+        bars: bars of the tunables' importances.
+        forest: drawing of the ablation.
+
+    A drawing is None, and `bars` is empty, if there is nothing to draw.
     """
 
     document: Document

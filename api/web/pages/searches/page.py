@@ -28,7 +28,10 @@ Words = Annotated[str, Query(max_length=200)]
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Filters of the list, named as in the REST API. Empty filters match everything."""
+    """Filters of the list, named as in the REST API. Empty filters match everything.
+
+    `cursor` is the cursor of the page; None for the first page.
+    """
 
     state: State | None
     family: str
@@ -44,7 +47,7 @@ class Wanted:
         return {name: value for name in usual if (value := getattr(self, name)) != usual[name]}
 
     def query(self, cursor: str | None = None) -> str:
-        """Return the query string with its question mark."""
+        """Return the query string with its question mark. Without a cursor, it leads to the first page."""
         parameters = self.given | ({} if cursor is None else {"cursor": cursor})
         return f"?{urlencode(parameters)}" if parameters else ""
 

@@ -96,7 +96,12 @@ class StartForm:
 def form_of(
     session: Session, service: Service, typed: Mapping[str, str], wrong: Mapping[str, str] | None = None
 ) -> StartForm:
-    """Return the form for the family in `typed`. Without a known family, the form has no problem fields."""
+    """Return the form for the family in `typed`. Without a known family, the form has no problem fields.
+
+    Args:
+        typed: entered text by field.
+        wrong: description of the fault by field. None if the input was not checked.
+    """
     families = candidates(session)
     chosen = next((each for each in families if each.name == typed.get("family")), None)
     if chosen is None:

@@ -63,7 +63,8 @@ class Sheet:
     """Content of a trial's page.
 
     Attributes:
-        rank: rank among the `measured` trials that have a cost. None if this trial has no cost.
+        rank: rank among the trials that have a cost. None if this trial has no cost.
+        measured: number of measured trials, or of estimated trials if the search only estimates times.
         drawings: plots of the samples by cache mode (hot or cold). The mode that determines the ranking comes first.
         challenges: verdicts on this trial, oldest first.
         workers: names of the workers that attempted the trial, by id.

@@ -132,7 +132,7 @@ class NicheRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Proposer:
-    """An author, with the numbers of submitted and of valid variants.
+    """An author of variants, with the numbers of submitted and of valid variants.
 
     Attributes:
         asked: number of requests, if the author is a language model. Some answers contain no variant.

@@ -159,7 +159,9 @@ class Member:
 def workers_of(
     session: Session, rows: Sequence[WorkerRow], now: datetime, *, connected_since: datetime
 ) -> tuple[Member, ...]:
-    """Return workers by name, then silent workers, then workers that left. The order does not depend on their activity.
+    """Return connected workers by name, then silent workers, then workers that left.
+
+    The order does not depend on the activity of the workers.
 
     Args:
         connected_since: workers that sent a request after this time count as connected.
