@@ -119,7 +119,7 @@ def refuse_with_resume(context: typer.Context, kept: Set[str]) -> None:
     """
     for option in typed_options(context):
         if option not in kept | _SERVICE:
-            remedy = "omit it, or start a new search, which begins with the stored results"
+            remedy = "omit it, or start a new search"
             raise InvalidInput(option, f"has no effect with --resume, which keeps the search's settings; {remedy}")
 
 

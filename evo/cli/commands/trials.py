@@ -74,7 +74,9 @@ def trials(
     front_only: Annotated[
         bool,
         typer.Option(
-            "--front", help="Show only the Pareto front of the search's two objectives, or of time and metric."
+            "--front",
+            help="Show only the Pareto front of the search's two objectives or, if its only objective is a metric, of "
+            "the time and this metric.",
         ),
     ] = False,
     where: ServiceRef,

@@ -162,7 +162,7 @@ def _time_cells(view: SearchView, time_us: float | None, source: str) -> tuple[s
 
 
 def front_table(view: SearchView, front: Sequence[TrialView]) -> Table:
-    """Return a table of the Pareto front of two objectives, sorted by the first. The values are from quick samples."""
+    """Return a table of a Pareto front, sorted by the first objective. The values are from quick samples."""
     shared = _shared([trial.config for trial in front])
     made = table(">trial", *(f">{axis.called}" for axis in view.objective.axes or ()), "config")
     made.title = f"Pareto front of {count_text(len(front), 'trial')}{'' if view.estimated else ', by quick samples'}"

@@ -45,10 +45,10 @@ def steps(*, lines: bool) -> Iterator[Callable[[str], None]]:
 
 
 WARNING_LINES = 3
-"""Maximum number of lines of the output of a successful compilation."""
+"""Maximum number of printed lines of the compiler's output after a success."""
 
 ERROR_LINES = 12
-"""Maximum number of lines of the output of a failed compilation."""
+"""Maximum number of printed lines of the compiler's output after an error."""
 
 
 def print_climb(

@@ -20,7 +20,7 @@ def read_variant_files(path: Path) -> VariantFiles:
     Raises:
         NotFound: there is no such file or folder.
         InvalidInput: variant.toml is not valid TOML, a file is not text or too large, a link leads out of the folder,
-            or there are too many files.
+            there are too many files, or there is no source.
     """
     if path.is_file():
         return VariantFiles(document={"name": path.name.partition(".")[0]}, files={path.name: _text(path)})
