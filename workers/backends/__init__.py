@@ -409,8 +409,9 @@ class HostSession(Session, Protocol):
         """Return a timer that calls the kernel on the sets in rotation, `calls` times per sample.
 
         Args:
-            behind: True to restore the changed arguments of a set after the call on the next set, so that only the
-                outputs of the last call are kept. False to restore them before each call.
+            behind: when the contents of arguments that the kernel changes are restored. If True, the arguments of a set
+                are restored after the call on the next set, so that only the outputs of the last call are kept. If
+                False, the arguments are restored before each call.
         """
         ...
 

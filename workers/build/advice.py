@@ -212,7 +212,8 @@ def advised(log: str, unit: Unit, macros: Macros | None) -> str:
     """Return the log of a failed compilation, preceded by advice.
 
     Args:
-        macros: macros that are defined at the start of the source, or None for a rendered template, which has none.
+        macros: macros that are defined at the start of the source; None for a rendered template or a Triton source,
+            which has none.
     """
     locations = [_place(found) for found in _PLACE.finditer(log)]
     replaced = redefinition(log, unit, macros)

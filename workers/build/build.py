@@ -302,9 +302,10 @@ class _Build:
             raise _Refused(refusal)
 
     def _with_deciding_tunables(self, refusal: OverResources, step: Step) -> OverResources:
-        """Add the tunables in the expression `shared_memory` to a refusal if its value alone exceeds the limit.
+        """Add the tunables in the expression `shared_memory` to a refusal because of too much shared memory.
 
-        No tunables are added for the problems of other cases (see `_decided_by`), or if a call has several launches.
+        They are added only if the value of this expression alone exceeds the limit. No tunables are added for the
+        problems of other cases (see `_decided_by`), or if a call has several launches.
         """
         implementation = self.copy.family.implementation(self.terms.device.kind)
         dynamic_bytes, geometry = step.launch.shared_memory_bytes, implementation.geometry
@@ -353,7 +354,7 @@ class _Build:
         return deciding_tunables(log, texts_of(self.copy.package), implementation, fields, folders)
 
     def _macros(self) -> Macros | None:
-        """Return the macros that are defined at the start of the source, or None for a template."""
+        """Return the macros that are defined at the start of the source, or None for a template or a Triton source."""
         kind, family = self.terms.device.kind, self.copy.family
         implementation = family.implementation(kind)
         if implementation.mode != "source":

@@ -1,4 +1,4 @@
-"""Executes estimate jobs: compiles a config for the target GPU, and estimates its time from the resources it uses."""
+"""Executes estimate jobs: compiles a config for the target GPU, and estimates the time from the used resources."""
 
 import math
 import threading

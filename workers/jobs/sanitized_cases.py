@@ -1,7 +1,8 @@
 """Runs sanitizers on the correctness cases: first the smallest case, then the searched problem, then all others.
 
-If the sanitizer supports it, each tool examines several cases in one run, and several runs are concurrent. If such a
-run finds a fault, or does not end in time, its cases are examined separately, so that the report names the case.
+Each tool examines several cases in one run if the sanitizer supports this, and several runs are concurrent. If a run
+with several cases finds a fault, or does not end in time, the cases are examined separately, so that the report names
+the case.
 """
 
 import time

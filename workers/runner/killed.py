@@ -26,9 +26,9 @@ _LOG = structlog.get_logger()
 
 
 class KilledError(EvoError, RuntimeError):
-    """Raised if the runner was killed in every attempt, so that the candidate has no outcome.
+    """Raised if a process was killed in every attempt, and this process was the runner in the last attempt.
 
-    The job is then given back to the service.
+    The candidate then has no outcome, and the job is given back to the service.
     """
 
 
@@ -69,7 +69,7 @@ def undisturbed(perform: Callable[[], R]) -> R:
 
 
 def memory_kills() -> int:
-    """Return the number of out-of-memory kills so far in this container or, if unknown, on the machine."""
+    """Return the number of out-of-memory kills so far in this container or, if unknown, on the machine; else 0."""
     return next(_counts(), 0)
 
 

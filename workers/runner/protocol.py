@@ -138,8 +138,8 @@ class Verify:
         deferred: True to postpone the checks with mixed inputs and with two threads. `Measure` then makes these checks
             if early samples show that the candidate may be among the fastest.
         hopeless_us: call time in µs above which the verification stops; None for no limit. See `evo.trial.timing.Bars`.
-        cold_ahead: True to allocate the buffer sets for cold calls during the verification. They are allocated later if
-            a candidate may be too slow to need them.
+        cold_ahead: True to allocate the buffer sets for cold calls during the verification. False to allocate them
+            later, because the candidate may be too slow to need them.
     """
 
     candidate: str

@@ -19,7 +19,7 @@ class MachineExhausted(EvoError, OSError):
 
 
 def is_exhaustion(error: BaseException) -> bool:
-    """Return True if an error means that the disk is full, over a quota, or read-only."""
+    """Return True if an error means that the disk is full, over a quota, read-only or mounted ``noexec``."""
     return isinstance(error, MachineExhausted) or (isinstance(error, OSError) and error.errno in _REMEDIES)
 
 

@@ -197,7 +197,8 @@ def _renewed(cache: Cache, key: str, compiler: CCompiler, folder: Path, last_lev
 def _falling(copies: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
     """Return (copy size, rate) pairs in which no rate is below the rate of a larger copy.
 
-    If a small copy is slower than a larger copy, the reason is noise, so it gets the rate of the larger copy.
+    If a small copy is slower than a larger copy, the reason is noise. The small copy then gets the rate of the larger
+    copy.
     """
     return tuple((size, max(rate for other, rate in copies if other >= size)) for size, _ in copies)
 

@@ -77,7 +77,7 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 
 
 def dependencies(folder: Path) -> dict[str, list[int]]:
-    """Return the state of each file that was imported or opened so far, by path.
+    """Return the state of each file that was imported or opened so far (see `_state`), by path.
 
     Files of the family's folder, the standard library and kernel-evo are excluded, because the cache key already
     depends on their contents. For an installed package, only the file of its top-level module is recorded, because
