@@ -26,7 +26,11 @@ def level(reported: str) -> Separation:
 
 
 def missing(reported: str) -> tuple[str, ...]:
-    """Return the mechanisms of full isolation that at least one process lacks."""
+    """Return the mechanisms of full isolation that at least one process lacks.
+
+    Args:
+        reported: isolation mechanisms of the processes, as for `level`.
+    """
     parts = [_parts(each) for each in reported.split(";")]
     return tuple(part for part in (OTHER_USER, LANDLOCK, SECCOMP) if not all(part in each for each in parts))
 

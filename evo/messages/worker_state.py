@@ -20,7 +20,11 @@ SERVED: frozenset[State] = frozenset({"running", "stopping", "ablating"})
 
 
 def worker_text(worker: WorkerView, now: datetime | None = None) -> str:
-    """Describe a worker's state and problems, e.g. ``connected``, ``drained`` or ``silent for 3 min 05 s``."""
+    """Describe a worker's state and problems, e.g. ``connected``, ``drained`` or ``silent for 3 min 05 s``.
+
+    Args:
+        now: current time; None for the time of the service's clock.
+    """
     silence_s = silence(worker, now)
     if worker.left_at is not None:
         return "left"
@@ -99,6 +103,7 @@ def worker_obstacle(
     """Return the reason why no worker serves a search; None if a worker does, or if the search has no jobs.
 
     Args:
+        now: current time; None for the time of the service's clock.
         options: options that select the service, with a leading space. They are appended to commands in the reason.
     """
     if search.state not in SERVED:

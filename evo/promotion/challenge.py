@@ -103,6 +103,9 @@ def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Chal
     trial were probably short by chance. If the search did neither, the limit is the cost from the incumbent's own
     confirmation, increased by the policy's session drift. Quick samples of this search are only roughly comparable with
     times that a different search confirmed.
+
+    Args:
+        finished: ended trials of this search.
     """
     own = [trial for trial in finished if is_incumbent(incumbent, trial)]
     again = next((trial for trial in own if trial.cost is not None), None)

@@ -142,7 +142,7 @@ class Goal:
             raise InvalidInput(self.called, f"`{self.expression.text}` is the same for every config; {remedy}")
 
     def metric(self, kernel: Kernel, time_us: float) -> float:
-        """Return the metric's value for a kernel.
+        """Return the metric's value for a kernel whose time is `time_us`.
 
         Raises:
             InvalidInput: a quantity in the metric is unknown for the kernel, or the value is not positive and finite.
@@ -164,7 +164,7 @@ class Goal:
         return value
 
     def cost(self, kernel: Kernel, time_us: float) -> float:
-        """Return the cost that ranks kernels; the lowest is the best.
+        """Return the cost of a kernel whose time is `time_us`. The kernel with the lowest cost is the best.
 
         Raises:
             InvalidInput: as in `metric`.

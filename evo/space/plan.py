@@ -191,14 +191,14 @@ class Plan:
         return indices
 
     def joined(self, partial: Partial, level: int) -> Partial:
-        """Combine every point with every value of the tunable of the next step."""
+        """Combine every point with every value of the tunable that step `level` joins."""
         choices = len(self.steps[level].tunable.values)
         columns = tuple(np.repeat(column, choices) for column in partial.columns)
         new = np.tile(np.arange(choices, dtype=np.int32), partial.rows)
         return Partial(columns=(*columns, new), rows=partial.rows * choices)
 
     def pruned(self, partial: Partial, level: int) -> Partial:
-        """Remove points that violate a completed constraint or can no longer satisfy a watched constraint."""
+        """Remove points that violate a completed constraint of step `level`, or cannot satisfy a watched constraint."""
         for constraint in self.steps[level].completed:
             partial = self.satisfying(constraint, partial)
         for constraint in self.steps[level].watched:
@@ -206,7 +206,7 @@ class Plan:
         return partial
 
     def surviving(self, partial: Partial, levels: Iterable[int]) -> Partial:
-        """Return the points that satisfy the constraints completed at the given steps."""
+        """Return the points that satisfy the constraints completed at the steps `levels`."""
         for level in levels:
             for constraint in self.steps[level].completed:
                 partial = self.satisfying(constraint, partial)

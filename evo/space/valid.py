@@ -286,7 +286,12 @@ class Drawn:
             row = nearest
 
     def _moved(self, row: Indices, index: int, distance: npt.NDArray[np.float64]) -> Indices:
-        """Return the row with one tunable changed to the nearest valid value; unchanged if no value is nearer."""
+        """Return the row with one tunable changed to the nearest valid value; unchanged if no value is nearer.
+
+        Args:
+            index: index of the tunable.
+            distance: distance of each of its values from the value of the given point.
+        """
         rows = np.repeat(row[None, :], len(distance), axis=0)
         rows[:, index] = np.arange(len(distance))
         better = np.flatnonzero(self.contains(rows) & (distance < distance[row[index]] - TIE))

@@ -144,7 +144,10 @@ def _toml(value: Any) -> str:
 
 
 def literal_text(value: object, longest: int = 100) -> str:
-    """Return a value as it is written in JSON or TOML, e.g. ``null``, ``true``, ``'text'`` or ``[1, "a"]``."""
+    """Return a value as it is written in JSON or TOML, e.g. ``null``, ``true``, ``'text'`` or ``[1, "a"]``.
+
+    The result is cut after `longest` characters.
+    """
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return f"{value!r:.{longest}}"
     return f"{json.dumps(value, ensure_ascii=False, default=str):.{longest}}"

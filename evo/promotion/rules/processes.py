@@ -43,7 +43,12 @@ def prediction_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 
 def _decided(at: SequentialState, policy: Policy, found: str, words: Words) -> Rule:
-    """Return the rule with the result of the sequential test."""
+    """Return the rule with the result of the sequential test.
+
+    Args:
+        at: state of the test.
+        found: first part of the rule's text, with the measured speed-ups.
+    """
     figure, threshold = at.low or at.mean, 1.0
     if at.decision == "too little":
         figure, threshold = at.high, at.needed

@@ -193,6 +193,9 @@ def hopeless(own: Samples, incumbent: Samples, policy: Policy) -> bool:
     """Return True if the challenger is too slow for a promotion, so that the first process needs no further rounds.
 
     An early end cannot cause a false promotion, because the challenger is not promoted.
+
+    Args:
+        own, incumbent: samples of the challenger and of the incumbent. Entry i of both was taken in round i.
     """
     if policy.hopeless_errors is None or not _due(own, policy):
         return False
@@ -204,6 +207,9 @@ def clear(own: Samples, baselines: Sequence[Samples], policy: Policy) -> bool:
     """Return True if the speed-up over the fastest baseline is precise enough; see `Policy.first_round_error`.
 
     The caller uses this to end the rounds of the first process if there is no incumbent.
+
+    Args:
+        own, baselines: samples of the challenger and of each baseline. Entry i of each was taken in round i.
     """
     if policy.first_round_error is None or not baselines or not _due(own, policy):
         return False

@@ -76,6 +76,10 @@ class NeverMeasured:
 def comparisons(found: Sequence[Found], winner: Config, confidence: float) -> list[Comparison]:
     """Compare each value with the winner's value of its tunable, by pairs of trials that differ only in this tunable.
 
+    Args:
+        found: ended trials.
+        confidence: confidence of the intervals, as a fraction.
+
     Returns:
         The comparisons, slowest value first.
     """

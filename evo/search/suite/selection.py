@@ -94,7 +94,11 @@ def evaluate(measured: Measurements, members: Sequence[int]) -> ConfigSet:
 
 
 def config_for(problem: Problem, chosen: ConfigSet, problems: Mapping[str, Problem]) -> int:
-    """Return the config index for an unmeasured problem: the config of the most similar problem in the table."""
+    """Return the config index for an unmeasured problem: the config of the most similar problem in the table.
+
+    Args:
+        problems: complete problem of each call, by the call's name.
+    """
     return chosen.table[min(chosen.table, key=lambda call: distance(problem, problems[call]))]
 
 

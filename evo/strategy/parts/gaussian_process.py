@@ -150,6 +150,9 @@ def _misfit(weights: Floats, distances: Floats, values: Floats) -> tuple[float, 
 def log_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
     """Return the logarithm of the expected improvement below `best`, accurate even close to zero.
 
+    Args:
+        mean, deviation: mean and standard deviation of each predicted value, shape (n,).
+
     Source: Ament et al., *Unexpected Improvements to Expected Improvement* (2023). Some case distinctions are omitted.
     """
     from scipy.special import ndtr

@@ -119,5 +119,9 @@ def most_pending(history: History) -> int:
 
 
 def learning(seen: Observations, lasting: int = DESIGN) -> bool:
-    """Return True if the initial design has not ended, or if fewer than `MIN_MEASURED` trials have a time."""
+    """Return True if the initial design has not ended, or if fewer than `MIN_MEASURED` trials have a time.
+
+    Args:
+        lasting: number of trials of the initial design.
+    """
     return len(seen.keys) < lasting or seen.measured < MIN_MEASURED

@@ -108,7 +108,11 @@ class Niches:
         )
 
     def _near_best(self, niche: int, centre: int, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Return the neighbours of the niche's best trial that are in the niche, then random configs of the niche."""
+        """Return the neighbours of the niche's best trial that are in the niche, then random configs of the niche.
+
+        Args:
+            centre: index of the niche's best trial among the observations.
+        """
         row = seen.rows[centre]
         rows = np.concatenate([self._neighbourhood.around(row, rng), self._neighbourhood.relinked(row)])
         rows = rows[self._members_of(rows)[:, niche]]

@@ -136,7 +136,7 @@ class Observations:
 
 
 def spread(ranked: Places, count: int) -> Places:
-    """Return at most `count` entries: the first `count // 2`, and then evenly spaced entries of the rest."""
+    """Return at most `count` entries of `ranked`: the first `count // 2`, then evenly spaced entries of the rest."""
     if len(ranked) <= count:
         return ranked
     first = count // 2

@@ -68,7 +68,10 @@ class Tools:
         return self.result(view.search_id, view.number, wait_s=wait_s)
 
     def result(self, search: int, variant: int, wait_s: float = 0.0) -> str:
-        """Return the state of a variant, its best config and time, and the reasons why trials failed."""
+        """Return the state of a variant, its best config and time, and the reasons why trials failed.
+
+        The tool waits up to `wait_s` seconds for the variant's trials to end.
+        """
         deadline = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
         view = self._service().variant(search, variant)
         while not view.ended and time.monotonic() < deadline:

@@ -130,6 +130,10 @@ def chat_of(provider: Protocol, model: str, base_url: str | None, *, most_tokens
     The key is read from an environment variable: `KEY_VARIABLE` if `base_url` is given, else the provider's variable
     in `KEYS`. A provider's key is thus never sent to a different address.
 
+    Args:
+        base_url: address of the API; None for the provider's own address.
+        most_tokens: maximum length of an answer in tokens.
+
     Raises:
         InvalidInput: `base_url` is None and the environment contains no key for the provider.
         SdkMissing: the SDK of the provider is not installed.

@@ -218,7 +218,12 @@ class Evolution:
         return known, answer
 
     def _try(self, proposal: ProposalView, text: str, parents: Sequence[int], *, ended: str = "") -> str | None:
-        """Submit an answer's variant and wait for its trials. Return the reason if the variant fails, else None."""
+        """Submit an answer's variant and wait for its trials. Return the reason if the variant fails, else None.
+
+        Args:
+            text: the answer.
+            ended: reason why the model stopped, as named by its service; empty if unknown.
+        """
         try:
             idea = _read(text, ended)
             if idea.insight:  # stored first, because the program may be killed after it has submitted the variant

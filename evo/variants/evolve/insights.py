@@ -73,7 +73,11 @@ def insights(logs: Sequence[Log]) -> list[Insight]:
 
 
 def _votes(logs: Sequence[Log], texts: dict[str, str]) -> tuple[Counter[str], Counter[str]]:
-    """Return the numbers of variants that support and that contradict each insight."""
+    """Return the numbers of variants that support each insight, and of those that contradict it, by the insight's text.
+
+    Args:
+        texts: texts of all insights, by key.
+    """
     faster: Counter[str] = Counter()
     slower: Counter[str] = Counter()
     for log in logs:
