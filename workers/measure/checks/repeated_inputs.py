@@ -49,10 +49,11 @@ def repeated_inputs(
 
     Args:
         timed: samples of the timed rounds of this process.
-        outputs: check of the outputs of calls.
+        outputs: object that verifies the outputs of calls, and counts wrong outputs.
 
     Raises:
-        WrongAnswerError: the kernel recognises its inputs, or damages memory.
+        WrongAnswerError: the kernel recognises its inputs, leaves threads or processes running, changes its process's
+            state, or damages memory.
     """
     if not bench.buffers.nominal.inputs_of(candidate.arguments):
         return None
@@ -125,7 +126,7 @@ def repetition_of(
 
     Args:
         timed: samples of the timed rounds.
-        outputs: check of the outputs of calls.
+        outputs: object that verifies the outputs of calls, and counts wrong outputs.
         later: True in a process after the first.
     """
     arguments, contents = candidate.arguments, bench.buffers.contents(candidate.arguments)

@@ -64,10 +64,11 @@ def skipped_work(
 
     Args:
         timed: samples of the timed rounds.
-        outputs: check of the outputs of calls.
+        outputs: object that verifies the outputs of calls, and counts wrong outputs.
 
     Raises:
-        WrongAnswerError: the kernel skips work in repeated or timed calls, or outputs are wrong.
+        WrongAnswerError: the kernel skips work in repeated or timed calls, leaves threads or processes running, changes
+            its process's state, or damages memory.
     """
     check = partial(_overwrite_check, bench, candidate, timed, outputs, moment=moment, request=request)
     suspicion_of = partial(_disagreement, bench, candidate, timed=timed, policy=request.policy)
