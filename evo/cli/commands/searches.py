@@ -149,7 +149,7 @@ def edit(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Change a search's notes or priority, or archive it."""
+    """Change a search's notes or priority, or archive the search."""
     if notes is None and priority is None and archive is None:
         raise InvalidInput("edit", "nothing to change; use --notes, --priority, --archive or --unarchive")
     with connect(where) as connection:

@@ -357,7 +357,7 @@ def _runs(view: SearchView, ranking: Sequence[TrialView]) -> Runs:
 
 
 def _speedup_cell(view: SearchView, trial: TrialView) -> str:
-    """Return a trial's speed-up; – if it is unknown.
+    """Return a trial's speed-up as text; ``–`` if the speed-up is unknown.
 
     If the column's title names a different baseline, the name of the baseline follows.
     """

@@ -136,7 +136,8 @@ def _attention_problem(
 
 
 def _strides_of_one(inputs: tuple[torch.Tensor, ...]) -> tuple[str, tuple[int, ...]] | None:
-    """Match the strides of q, k and v to a joint projection. Return its layout, and each view's byte offset from q.
+    """Match the strides of q, k and v to a joint projection. Return the layout of the projection, and
+    the byte offset of each view from q.
 
     q, k and v have shape (B, heads, S, D). The projection has shape (B, S, H + 2 KV, D) with all heads of q first
     (layout `qkv`), or (B, S, H, 3, D) (layout `qkv_heads`). If the strides match neither layout, the result is None.

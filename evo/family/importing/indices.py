@@ -206,7 +206,7 @@ class Indices:
     def _limit(self, value: ast.expr, limit: ast.expr) -> None:
         """Record `limit` as the limit of each variable in `value`, or as unclear if `value` is a product or a quotient.
 
-        If `value` contains a call, nothing is recorded.
+        If `value` contains a call, or a member such as ``threadIdx.x``, nothing is recorded.
         """
         inside = list(ast.walk(value))
         if any(isinstance(each, ast.Call | ast.Attribute) or each is UNKNOWN for each in inside):
