@@ -60,7 +60,7 @@ def of_call(
 
 
 def _one_per_block(name: str, steps: Sequence[Step], launches: Sequence[DraftLaunch]) -> tuple[str, ...]:
-    """Return the grid of a launch whose blocks each access only their own element of an array; empty if there is none."""
+    """Return the grid of a launch whose blocks each access only one element of an array; empty if there is none."""
     for step, launch in zip(steps, launches, strict=False):  # C functions have no launches
         own = [each.name for each, given in zip(step.kernel.parameters, step.arguments, strict=True) if given == name]
         uses = [use for each in own for use in step.kernel.body.uses.get(each, ())]
