@@ -46,6 +46,7 @@ class SearchEvent:
 
     Attributes:
         reason: why the search ended or is stopping; None before that.
+        asked, finished: number of proposed trials, and number of ended trials.
         counts: number of ended trials by kind of outcome.
         best: the best trial; None if no trial has a time.
         speedup: speed-up of the best trial over the fastest baseline; None without `best` or baselines. It is confirmed

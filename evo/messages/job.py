@@ -58,7 +58,12 @@ class SearchTerms:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Job that evaluates one trial: compiles it, checks its resources, verifies it, and times it with quick samples."""
+    """Job that evaluates one trial: compiles it, checks its resources, verifies it, and times it with quick samples.
+
+    Attributes:
+        number: number of the trial.
+        bars: times above which the measurement is shortened or stopped.
+    """
 
     number: int
     config: Config
@@ -79,6 +84,7 @@ class Confirm:
 
     Attributes:
         incumbent: config of the incumbent; None if there is no incumbent to compare with.
+        seed: seed of the new inputs.
         incumbent_family: the incumbent's family if the incumbent belongs to another variant; None if both have the same
             family.
         further: number of trials that are expected to challenge the incumbent after this one. It is shown to users;
@@ -95,7 +101,13 @@ class Confirm:
 
 @dataclass(frozen=True, kw_only=True)
 class Ablate:
-    """Job that alternately times a champion and changed versions of its config, in a fresh process."""
+    """Job that alternately times a champion and changed versions of its config, in a fresh process.
+
+    Attributes:
+        champion: config of the champion.
+        changed: the changed configs.
+        seed: seed of the inputs.
+    """
 
     champion: Config
     changed: tuple[Config, ...]

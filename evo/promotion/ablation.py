@@ -20,6 +20,7 @@ class Change:
     """A champion's config with one tunable changed.
 
     Attributes:
+        value, instead_of: the tunable's new value, and the champion's own value.
         config: the complete changed config. None if no valid config has the new value, even with a second tunable
             changed.
         also: a second tunable with its new value, if a constraint requires this change too; otherwise empty.

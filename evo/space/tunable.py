@@ -38,6 +38,7 @@ class Tunable:
             value.
         ordinal: True if adjacent values behave similarly, so that distances are differences of value indices. If None
             is given, it is True for numbers only.
+        help: description for users.
 
     Raises:
         InvalidInput: the name, a value or the default is not allowed. The field is ``tunables.<name>``.

@@ -224,6 +224,7 @@ class SearchView(Deferred):
         reason: why the search ended or is stopping, e.g. ``trials``, ``minutes`` or ``exhausted``, or the text of a
             failure. None before that.
         counts: number of ended trials by kind of outcome.
+        asked, finished: number of proposed trials, and number of ended trials.
         best: trial of the search's own champion. If there is none, the fastest confirmed trial. If no trial was
             confirmed, the trial with the shortest quick time. None if no trial has a time.
         fastest_baseline: name of the baseline with the shortest time; None if no baseline was timed.

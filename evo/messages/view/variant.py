@@ -60,6 +60,7 @@ class VariantView(Deferred):
         parents: numbers of the parent variants.
         tuning_id: id of the search that tunes the variant; equal to `search_id` for number 0.
         reason: why the tuning ended or is stopping; None before that.
+        asked, finished: number of proposed trials, and number of ended trials.
         counts: number of ended trials by kind of outcome.
         most_trials: maximum number of trials; None if only the search's limits apply.
         best: the best trial; None if no trial has a time.
@@ -258,7 +259,7 @@ class BriefView(Deferred):
     """Information for proposers of variants: the contract, the device and earlier variants, in a fixed order.
 
     Attributes:
-        signature: signature of the function to write, for the problem's dtypes.
+        signature, entry: signature of the function to write, for the problem's dtypes, and its name.
         arguments: name, role, dtype, shape and tolerance of each argument of the problem, as text.
         cases: public correctness cases as text.
         hidden_cases: number of hidden correctness cases.

@@ -30,6 +30,7 @@ class Comparison:
     """Comparison of a tunable's value with its value in the best config (winner), in pairs of otherwise equal trials.
 
     Attributes:
+        value, instead_of: the value, and the winner's value.
         pairs: number of different pairs of binaries with a measured time ratio.
         same_binary: number of pairs of trials with equal binaries, where the value makes no difference.
         ratio: time with the value, divided by the time with the winner's value: the median over the pairs. Above 1, the
@@ -66,7 +67,11 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class NeverMeasured:
-    """A value that was used in several failed trials and in no timed trial."""
+    """A tunable's value that was used in several trials, all of which failed.
+
+    Attributes:
+        kinds: number of these trials by kind of outcome.
+    """
 
     tunable: str
     value: Value
@@ -89,7 +94,7 @@ def comparisons(found: Sequence[Found], winner: Config, confidence: float) -> li
 
 
 def never_measured(found: Sequence[Found], least: int = 2) -> list[NeverMeasured]:
-    """Return the values that were used in at least `least` failed trials and in no measured trial."""
+    """Return the values that were used in at least `least` trials, all of which failed because of the config."""
     values: dict[tuple[str, Value], dict[str, int]] = {}
     for each in found:
         for name, value in each.config.items():

@@ -74,7 +74,12 @@ def predicted(space: Space, problem: Mapping[str, Value], earlier: Sequence[Earl
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
-    """Results of an earlier search as rows of the new space, fastest first. The rows may be invalid."""
+    """Results of an earlier search as rows of the new space, fastest first. The rows may be invalid.
+
+    Attributes:
+        problem: values of the problem's fields.
+        slowness: standardised slowness of each row; see `evo.strategy.parts.surrogate.slowness`.
+    """
 
     problem: Mapping[str, Value]
     rows: Indices

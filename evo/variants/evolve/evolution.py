@@ -46,6 +46,7 @@ class Evolution:
     Attributes:
         service: returns the current client. It is called for each request, because the service's address may change
             when it restarts.
+        information: what requests contain; see `evo.variants.evolve.operators.idea_messages`.
         wait: function that waits until all trials of a variant have ended, and returns the variant's new state.
         report: function that is called after each request, with the recorded proposal and its variant (None if the
             answer contained no valid variant).
