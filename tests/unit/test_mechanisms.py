@@ -2,11 +2,13 @@
 
 import platform
 import shutil
+from pathlib import Path
 
 import pytest
 
 from workers.backends.cpu.compiler import CCompiler, find_compiler
 from workers.build import Artefact, Unit
+from workers.build.cache import Cache
 from workers.build.kernel import mechanisms, of_disassembly, of_ptx
 
 PTX = [
@@ -59,10 +61,16 @@ def test_mechanisms_of_a_cpu_kernel_are_read_from_disassembly(text: str, expecte
         ("for (int i = 0; i < 4096; i++) x[i] += 2.0f;", ("-mno-avx", "-fno-tree-vectorize"), "scalar"),
     ],
 )
-def test_mechanisms_of_a_compiled_kernel_follow_from_its_code(body: str, flags: tuple[str, ...], width: str) -> None:
+def test_mechanisms_of_a_compiled_kernel_follow_from_its_code(
+    body: str, flags: tuple[str, ...], width: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = f"/* vector_size pthread _mm512_add_ps */ void kernel(float *x) {{ {body} }}"
     made = CCompiler(find_compiler()).compile(
         Unit(source=source, architecture="native", entry="kernel", flags=flags), timeout_s=60
     )
     assert isinstance(made, Artefact)
-    assert mechanisms(made)[0] == width
+    found = mechanisms(made, Cache(tmp_path))
+    assert found[0] == width
+    monkeypatch.setenv("PATH", "")  # without objdump, only the cache knows the mechanisms
+    assert mechanisms(made, Cache(tmp_path)) == found
+    assert mechanisms(made, Cache(tmp_path / "empty")) == ()

@@ -223,7 +223,7 @@ class _Build:
             headers=nominal.headers if nominal else {},
             log="\n".join(filter(None, dict.fromkeys(self.logs))),
             resources=self.used,
-            mechanisms=() if refusal or nominal is None else (*mechanisms(nominal.artefact), *self._distribution()),
+            mechanisms=() if refusal or nominal is None else self._mechanisms(nominal.artefact),
             render_s=self.spent_s["render"],
             compile_s=self.spent_s["compile"],
         )
@@ -278,6 +278,9 @@ class _Build:
         return _Compiled(
             source=source, artefact=artefact, kernel=kernel, headers=own_headers(artefact.reads or (), unit)
         )
+
+    def _mechanisms(self, artefact: Artefact) -> tuple[str, ...]:
+        return (*mechanisms(artefact, self.cache), *self._distribution())
 
     def _distribution(self) -> Iterator[str]:
         """Yield a description of how the blocks are distributed over problem fields. Plain functions yield nothing."""

@@ -3,6 +3,8 @@
 Mechanisms are hardware features, such as tensor cores, that can be recognised by the kernel's instructions.
 """
 
+import hashlib
+import json
 import re
 import shutil
 import tempfile
@@ -16,6 +18,7 @@ import numpy as np
 from evo.family import DRAWN, JUDGED, Launch, Role
 from evo.reference.encoding import encoded, stored
 from workers.build import Artefact
+from workers.build.cache import Cache, cache_key
 from workers.system.program import run
 
 
@@ -160,23 +163,37 @@ _WIDTHS = {"zmm": "SIMD 512", "ymm": "SIMD 256", "xmm": "SIMD 128"}
 _ANSWER_S = 20.0
 
 
-def mechanisms(artefact: Artefact) -> tuple[str, ...]:
+def mechanisms(artefact: Artefact, cache: Cache) -> tuple[str, ...]:
     """Return the hardware mechanisms that a binary uses, e.g. ``wgmma`` or ``SIMD 512``.
 
-    The mechanisms of a GPU kernel are found in its PTX. The library of a CPU kernel is disassembled by ``objdump`` from
-    GNU binutils or LLVM. The result is empty if the instructions cannot be read on this machine.
+    The mechanisms of a GPU kernel are found in its PTX. The library of a CPU kernel is disassembled, and its mechanisms
+    are cached. The result is empty if the instructions cannot be read on this machine.
     """
     if artefact.ptx:
         return of_ptx(artefact.ptx.decode(errors="replace"))
+    patterns = (_PACKED.pattern, _FUSED.pattern, _THREADS.pattern)
+    key = cache_key("mechanisms", *patterns, hashlib.sha256(artefact.binary).hexdigest())
+    if (kept := cache.get(key)) is not None:
+        return tuple(json.loads(kept))
+    listing = _disassembly(artefact.binary)
+    if listing is None:
+        return ()
+    found = of_disassembly(listing)
+    cache.put(key, json.dumps(found).encode())
+    return found
+
+
+def _disassembly(binary: bytes) -> str | None:
+    """Return the disassembly of a library by ``objdump`` from GNU binutils or LLVM; None without it or if it fails."""
     program = shutil.which("objdump")
     if program is None:
-        return ()
+        return None
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "kernel.so").write_bytes(artefact.binary)
+        Path(folder, "kernel.so").write_bytes(binary)
         listing = Path(folder, "listing")
         command = ["sh", "-c", 'exec "$0" -d --no-show-raw-insn kernel.so >listing', program]
         status, _ = run(command, Path(folder), _ANSWER_S)
-        return of_disassembly(listing.read_text(errors="replace")) if status == 0 else ()
+        return listing.read_text(errors="replace") if status == 0 else None
 
 
 def of_ptx(text: str) -> tuple[str, ...]:
