@@ -79,7 +79,7 @@ def test_error_about_writes_outside_the_output_names_the_buffer(
     assert damage in (buffers.damage() or "")
 
 
-def test_scalars_are_passed_by_value(bench: Workbench, session: CudaSession) -> None:
+def test_scalars_are_passed_to_cuda_kernels_by_value(bench: Workbench, session: CudaSession) -> None:
     source = 'extern "C" __global__ void f(float* out, int n, float y) { out[threadIdx.x] = n * y; }'
     count = Argument(name="n", role="scalar", dtype="int32", value=6)
     factor = Argument(name="y", role="scalar", dtype="float32", value=0.5)
@@ -220,7 +220,7 @@ def test_programmatic_dependent_launches_overlap(bench: Workbench, session: Cuda
     assert overlapped < 0.9 * plain
 
 
-def test_environment_has_entries_for_cuda_driver_compiler_and_cupy(session: CudaSession) -> None:
+def test_environment_of_a_gpu_measurement_names_driver_compiler_and_cupy(session: CudaSession) -> None:
     facts = session.environment()
     assert {"cuda_driver", "compiler", "cupy"} <= set(facts)
 

@@ -328,7 +328,7 @@ def assert_correct(bench: Workbench, package: Package, config: Config, on: list[
 
 
 @pytest.mark.parametrize(("family", "text"), SHAPES)
-def test_sampled_configs_are_correct(bench: Workbench, family: str, text: str) -> None:
+def test_sampled_configs_of_cuda_families_are_correct_on_every_case(bench: Workbench, family: str, text: str) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
     space = package.family.space(problem, bench.gpu, TERMS)
@@ -365,7 +365,7 @@ def test_fp8_attention_with_split_keys_and_staged_output_is_correct(bench: Workb
 
 
 @pytest.mark.parametrize(("text", "change"), REFILLED)
-def test_pipeline_with_one_buffer_refills_the_buffer_only_after_all_reads(
+def test_attention_with_one_pipeline_buffer_refills_the_buffer_only_after_all_reads(
     bench: Workbench, text: str, change: Config
 ) -> None:
     package = find("sdpa")
@@ -404,7 +404,7 @@ def test_every_config_of_the_sdpa_ladder_family_is_correct(bench: Workbench, tex
 
 
 @pytest.mark.parametrize(("family", "text"), BASELINES)
-def test_baselines_run_and_are_timed(bench: Workbench, family: str, text: str) -> None:
+def test_baselines_of_cuda_families_run_and_are_timed(bench: Workbench, family: str, text: str) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
     golden = trials(package, problem, bench.folder)[0].golden

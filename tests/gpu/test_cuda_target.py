@@ -28,7 +28,7 @@ def evaluated(gpu: Device, folder: Path, policy: Policy) -> EvaluatedConfig:
     return evaluate_config(package, config, problem=problem, device=gpu, folder=folder, objective=TARGET, policy=policy)
 
 
-def test_kernel_built_for_the_local_gpu_is_timed(gpu: Device, tmp_path: Path) -> None:
+def test_search_for_a_target_gpu_times_the_kernel_built_for_the_local_gpu(gpu: Device, tmp_path: Path) -> None:
     if gpu.architecture == "sm_89":
         pytest.skip("the local GPU is the target GPU")
     done = evaluated(gpu, tmp_path, QUICK)
@@ -38,7 +38,7 @@ def test_kernel_built_for_the_local_gpu_is_timed(gpu: Device, tmp_path: Path) ->
     assert "'sm_89'" in done.built.log
 
 
-def test_resource_limits_apply_to_the_build_for_the_target(gpu: Device, tmp_path: Path) -> None:
+def test_resource_limits_apply_to_the_build_for_the_target_gpu(gpu: Device, tmp_path: Path) -> None:
     outcome = evaluated(gpu, tmp_path, replace(QUICK, max_registers=4)).report.outcome
     assert isinstance(outcome, OverResources)
     assert outcome.resource == "registers"

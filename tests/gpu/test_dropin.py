@@ -82,7 +82,7 @@ def calls(fast: Any) -> list[tuple[Callable[[], Any], Callable[[], Any]]]:
     ]
 
 
-def test_package_kernels_give_the_results_of_pytorch_on_a_gpu(fast: Any) -> None:
+def test_kernels_of_an_exported_package_give_the_results_of_pytorch_on_a_gpu(fast: Any) -> None:
     import torch
 
     fast.reset()
@@ -93,7 +93,7 @@ def test_package_kernels_give_the_results_of_pytorch_on_a_gpu(fast: Any) -> None
     assert (sum(report.served.values()), dict(report.fallbacks)) == (2 * len(calls(fast)), {})
 
 
-def test_kernels_are_correct_on_non_default_streams_and_in_cuda_graphs(fast: Any) -> None:
+def test_exported_kernels_are_correct_on_non_default_streams_and_in_cuda_graphs(fast: Any) -> None:
     import torch
 
     x, weight = drawn(64, 4096), drawn(4096)
@@ -112,7 +112,7 @@ def test_kernels_are_correct_on_non_default_streams_and_in_cuda_graphs(fast: Any
     torch.testing.assert_close(captured, torch.nn.functional.rms_norm(x, (4096,), weight, 1e-5), rtol=0.03, atol=0.03)
 
 
-def test_gradients_on_a_gpu_equal_those_of_pytorch(fast: Any) -> None:
+def test_gradients_of_an_exported_package_on_a_gpu_equal_those_of_pytorch(fast: Any) -> None:
     import torch
 
     found = []
@@ -124,7 +124,9 @@ def test_gradients_on_a_gpu_equal_those_of_pytorch(fast: Any) -> None:
     torch.testing.assert_close(*found, rtol=0.05, atol=0.05)
 
 
-def test_host_time_per_call_is_close_to_that_of_pytorch(fast: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_host_time_per_call_of_an_exported_package_is_close_to_that_of_pytorch(
+    fast: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     import torch
 
     with torch.no_grad():

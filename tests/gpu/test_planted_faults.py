@@ -101,7 +101,9 @@ def workshop(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         ("illegal", Crashed, "llegal"),
     ],
 )
-def test_planted_fault_fails_verification(workshop: Workshop, fault: str, kind: type[Outcome], reason: str) -> None:
+def test_kernel_with_a_planted_fault_fails_verification(
+    workshop: Workshop, fault: str, kind: type[Outcome], reason: str
+) -> None:
     outcome = workshop.outcome(fault)
     assert isinstance(outcome, kind), outcome
     assert reason in str(outcome)

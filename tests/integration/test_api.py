@@ -120,7 +120,7 @@ def test_champion_is_rolled_back_to_the_previous_champion(rest: Rest) -> None:
     assert rest.http.get("/champions").json()["items"] == []
 
 
-def test_report_is_found_by_the_digest_of_its_binary(rest: Rest) -> None:
+def test_report_of_a_trial_is_found_by_the_digest_of_its_binary(rest: Rest) -> None:
     rest.prepare()
     search = rest.submit()["id"]
     rest.report(rest.claim()[0])
@@ -414,7 +414,7 @@ def test_damaged_artefact_is_reported_and_repaired_by_an_upload(rest: Rest, tmp_
     assert rest.http.get(address).content == content
 
 
-def test_artefacts_are_returned_unchanged(rest: Rest, tmp_path: Path) -> None:
+def test_uploaded_artefacts_are_returned_unchanged(rest: Rest, tmp_path: Path) -> None:
     content = b"\x00kernel\xff" * 1000
     digest = hashlib.sha256(content).hexdigest()
     for _ in range(2):

@@ -170,7 +170,7 @@ def test_process_metrics_are_available_without_the_database(rest: Local, monkeyp
     assert "kernel_evo_request_seconds_count" in found.text
 
 
-@pytest.mark.parametrize("closed", [False, True], ids=["open", "with tokens"])
+@pytest.mark.parametrize("closed", [False, True], ids=["without tokens", "with tokens"])
 def test_health_and_metrics_stay_available_after_a_long_database_outage(
     rest: Local, monkeypatch: pytest.MonkeyPatch, closed: bool
 ) -> None:

@@ -231,7 +231,7 @@ def test_malformed_event_position_is_refused(text: str) -> None:
     assert EventPosition.parse(str(EventPosition(7, 3)), "after") == EventPosition(7, 3)
 
 
-def test_all_listeners_of_a_feed_get_the_same_events(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_listeners_of_an_event_feed_get_the_same_events(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "POLL_S", 0.01)
     monkeypatch.setattr(feed, "KEPT_BATCHES", 3)
     search = stage.submit(budget={"trials": 14})

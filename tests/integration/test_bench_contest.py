@@ -40,7 +40,7 @@ def stored_champion(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_contest_compares_a_stored_champion_without_searching(
+def test_contest_benchmark_times_a_stored_champion_and_baselines_without_a_search(
     stored_champion: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = main(["--champions", str(stored_champion.parent), "--sample", "0", "--rounds", "3"], [MATCH])
@@ -61,7 +61,7 @@ def test_contest_compares_a_stored_champion_without_searching(
         (["--problem", "rows=8"], []),
     ],
 )
-def test_family_option_selects_contests_or_adds_a_contest(
+def test_family_option_of_the_contest_benchmark_selects_or_adds_a_problem(
     arguments: list[str], problems: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, str]] = []
@@ -83,7 +83,7 @@ def test_family_option_selects_contests_or_adds_a_contest(
     ],
 )
 @pytest.mark.long
-def test_stored_champion_of_a_different_device_or_space_is_refused(
+def test_contest_benchmark_refuses_a_stored_champion_of_a_different_device_or_space(
     stored_champion: Path, written: str, instead: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = stored_champion.read_text()
@@ -125,7 +125,7 @@ def test_grid_benchmark_compares_the_champion_with_a_changed_config(
     ("change", "said"),
     [("UNROLL", "'UNROLL' is not of the form NAME=VALUE"), ("UNROLL=3", "UNROLL"), ("NONE=1", "NONE")],
 )
-def test_grid_benchmark_refuses_an_invalid_change(
+def test_grid_benchmark_refuses_an_invalid_change_of_the_config(
     stored_champion: Path, change: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert grid([str(stored_champion), "--device", "cpu", "--change", change]) == 2

@@ -26,7 +26,7 @@ on_l4_us = 12
 
 
 @pytest.mark.long
-def test_replay_of_optimisation_steps_prints_a_row_for_every_step(
+def test_ladder_benchmark_prints_a_row_for_every_optimisation_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     family = tmp_path / "faulty"
@@ -52,6 +52,6 @@ def test_replay_of_optimisation_steps_prints_a_row_for_every_step(
 
 
 @pytest.mark.slow
-def test_family_without_ladder_file_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ladder_benchmark_refuses_a_family_without_ladder_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--family", "softmax", "--device", "cpu", "--rounds", "1"]) == 2
     assert "softmax has no file ladder.toml" in capsys.readouterr().err

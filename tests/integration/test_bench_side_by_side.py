@@ -10,12 +10,12 @@ from tests.bench.gpu import MATCHES
 from tests.bench.side_by_side import Place, Queue, hold, places
 
 
-def test_cores_are_divided_evenly_among_gpus() -> None:
+def test_parallel_contests_divide_the_cores_evenly_among_gpus() -> None:
     assert places(["0", "1"], range(5)) == [Place("0", frozenset({0, 1})), Place("1", frozenset({2, 3}))]
     assert places([], range(5)) == []
 
 
-def test_queue_yields_the_longest_contest_that_fits_the_time_left() -> None:
+def test_contest_queue_yields_the_longest_contest_that_fits_the_time_left() -> None:
     now = [0.0]
     queue = Queue({0: 10.0, 1: 30.0, 2: 20.0, 3: 100.0}, ends_at=50.0, clock=lambda: now[0])
     taken = iter(queue)

@@ -11,7 +11,7 @@ from tests.data import synthetic
 
 
 @pytest.mark.long
-def test_second_benchmark_reuses_stored_runs_and_gives_the_same_result(
+def test_second_strategy_benchmark_reuses_stored_runs_and_gives_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "small.json.gz").write_bytes(gzip.compress(synthetic.FILE.read_bytes()))

@@ -89,7 +89,7 @@ def test_rate_of_kernel_evo_is_printed_even_if_kernel_tuner_fails(
     assert why in printed.err
 
 
-def test_last_printed_line_is_the_error_of_kernel_tuner(
+def test_throughput_bench_prints_the_error_of_kernel_tuner_as_its_last_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(problem: str, seconds: float) -> float:

@@ -81,7 +81,7 @@ def subject(
         ("__builtin_trap();", "ended the program with status"),
     ],
 )
-def test_memory_errors_and_undefined_behaviour_are_found(tmp_path: Path, fault: str, found: str | None) -> None:
+def test_c_sanitizer_finds_memory_errors_and_undefined_behaviour(tmp_path: Path, fault: str, found: str | None) -> None:
     memory, threads = examined(tmp_path, fault)
     assert memory.skipped is None
     assert threads.skipped == "the kernel runs on one thread"
@@ -95,14 +95,14 @@ def test_kernel_cannot_detect_the_sanitizer_by_a_macro(tmp_path: Path, macro: st
     assert "heap-buffer-overflow" in memory.findings[0]
 
 
-def test_data_race_between_threads_is_found(tmp_path: Path) -> None:
+def test_c_sanitizer_finds_a_data_race_between_threads(tmp_path: Path) -> None:
     memory, threads = examined(tmp_path, RACE, threads=2)
     assert memory.findings == ()
     assert threads.skipped is None
     assert any("data race" in finding for finding in threads.findings)
 
 
-def test_missing_sanitizers_are_reported(tmp_path: Path) -> None:
+def test_missing_c_sanitizers_are_reported(tmp_path: Path) -> None:
     memory, _ = examined(tmp_path, "", compiler=("false",))
     assert memory.findings == ()
     assert str(memory.skipped).startswith("the compiler cannot build programs for it")
@@ -188,7 +188,7 @@ def test_sanitized_kernel_cannot_read_the_environment_of_the_worker(
 
 @pytest.mark.slow
 @confined
-def test_untrusted_source_is_built_in_the_sandbox(tmp_path: Path) -> None:
+def test_sanitizer_builds_an_untrusted_source_in_the_sandbox(tmp_path: Path) -> None:
     inputs, secret = tmp_path / "inputs", tmp_path / "secret.h"
     inputs.mkdir()
     secret.write_text("\n")

@@ -274,7 +274,9 @@ def test_measure_command_prints_why_a_config_fails(
     assert said in told.out
 
 
-def test_measure_command_shortens_the_output_of_the_compiler_unless_asked(line: CommandLine, tmp_path: Path) -> None:
+def test_measure_command_shortens_compiler_output_unless_the_whole_output_is_requested(
+    line: CommandLine, tmp_path: Path
+) -> None:
     many = "\n".join(f'    int unused{number} = "text";' for number in range(9))
     family = str(broken(tmp_path, ("    for (int i = 0;", f"{many}\n    for (int i = 0;")))
     short = line.measure(family, "--problem", "N=77", "--no-baselines")

@@ -28,7 +28,9 @@ def searched(line: CommandLine) -> Iterator[Ended]:
 
 
 @pytest.mark.slow
-def test_search_of_the_next_shape_starts_with_the_previous_champion(line: CommandLine, searched: Ended) -> None:
+def test_search_of_the_next_shape_starts_with_the_champion_of_the_previous_shape(
+    line: CommandLine, searched: Ended
+) -> None:
     assert (searched.code, searched.err) == (0, "")
     text = " ".join(searched.out.split())
     assert "All shapes N=1024,A=3: champion 1" in text

@@ -74,7 +74,7 @@ def waited(stage: Stage, lease: Lease, seconds: float) -> None:
         stage.conductor.sweep()
 
 
-def test_wait_for_a_device_that_another_process_holds_does_not_use_up_the_time_limit(stage: Stage) -> None:
+def test_wait_for_a_device_that_another_process_holds_does_not_use_up_the_time_limit_of_a_search(stage: Stage) -> None:
     number = stage.submit(budget={"minutes": 2})
     held = stage.one()
     stage.wait(5)
@@ -93,7 +93,7 @@ def test_wait_for_a_device_that_another_process_holds_does_not_use_up_the_time_l
     assert (ended.state, ended.reason, ended.elapsed_s) == ("finished", "minutes", 125)
 
 
-def test_wait_is_not_counted_after_a_restart_of_the_service(stage: Stage) -> None:
+def test_wait_for_a_device_is_not_counted_as_running_time_after_a_service_restart(stage: Stage) -> None:
     number = stage.submit(budget={"minutes": 2})
     held = stage.one()
     stage.wait(5)
@@ -106,7 +106,7 @@ def test_wait_is_not_counted_after_a_restart_of_the_service(stage: Stage) -> Non
     assert stage.view(number).elapsed_s == 12
 
 
-def test_running_time_counts_while_another_device_works_for_the_search(stage: Stage) -> None:
+def test_running_time_of_a_search_increases_while_at_least_one_device_works(stage: Stage) -> None:
     number = stage.submit(budget={"minutes": 10})
     stage.register_worker("w2")
     waiting, working = stage.one("w1"), stage.one("w2")
@@ -119,7 +119,7 @@ def test_running_time_counts_while_another_device_works_for_the_search(stage: St
     assert stage.view(number).elapsed_s == 20
 
 
-def test_running_time_counts_again_after_the_waiting_worker_is_lost(stage: Stage) -> None:
+def test_running_time_of_a_search_increases_again_after_its_waiting_worker_is_lost(stage: Stage) -> None:
     number = stage.submit(budget={"minutes": 10})
     reported(stage, stage.one(), "waiting")
     stage.wait(stage.lease_s + 1)
@@ -129,7 +129,7 @@ def test_running_time_counts_again_after_the_waiting_worker_is_lost(stage: Stage
     assert stage.view(number).elapsed_s == 9
 
 
-def test_paused_search_that_waited_for_its_device_counts_after_it_is_resumed(stage: Stage) -> None:
+def test_running_time_increases_after_a_search_that_waited_for_its_device_is_paused_and_resumed(stage: Stage) -> None:
     number = stage.submit(budget={"minutes": 10})
     reported(stage, stage.one(), "waiting")
     for command in ("pause", "resume"):
@@ -316,7 +316,7 @@ def test_sign_in_session_begun_while_the_clock_was_ahead_ends_on_time(stage: Sta
             assert [Tokens(session).session_holder(each, now) is not None for each in (early, usual)] == both
 
 
-def test_search_running_time_counts_until_the_last_sweep_of_a_killed_service(
+def test_running_time_of_a_search_counts_until_the_last_periodic_sweep_of_a_killed_service(
     stage: Stage,
 ) -> None:
     """During a confirmation or a long build, which may last minutes, only sweeps record the running time."""

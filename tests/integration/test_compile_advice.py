@@ -59,7 +59,9 @@ CUDA = Unit(source="", architecture="sm_89", entry="f", language="cuda")
         ("b", "struct S { int a, b; };\nint f(struct S *s) { return s->a; }"),
     ],
 )
-def test_advice_names_the_colliding_macro_and_suggests_macros_without_it(cc: CCompiler, name: str, text: str) -> None:
+def test_error_for_a_macro_that_collides_with_a_declaration_suggests_defining_only_other_macros(
+    cc: CCompiler, name: str, text: str
+) -> None:
     unit = with_macros(text, {name: "128", "TILE": "4"}, C)
     said = failure(cc, unit, macros(text, **{name: "problem field", "TILE": "tunable"}))
     first = said.splitlines()[0]
@@ -94,7 +96,7 @@ def test_remedy_for_a_constant_named_like_a_tunable_compiles(
 
 
 @pytest.mark.parametrize("language", ["c++", "cuda"])
-def test_advice_suggests_underscored_restrict_for_cpp_and_cuda_sources(
+def test_error_for_restrict_in_a_cpp_or_cuda_source_suggests_the_underscored_keyword(
     cc: CCompiler, nvrtc: NvrtcCompiler, language: str
 ) -> None:
     compiler, base = (cc, replace(C, language="c++")) if language == "c++" else (nvrtc, CUDA)
@@ -132,7 +134,7 @@ def test_syntax_error_near_a_macro_does_not_blame_the_macro(cc: CCompiler, text:
     assert "is a macro defined before" not in said
 
 
-def test_advice_removes_all_colliding_macros_in_one_step(cc: CCompiler) -> None:
+def test_compile_advice_removes_all_colliding_macros_in_one_step(cc: CCompiler) -> None:
     text = "int f(int W, int H) { return W * H; }"
     unit = with_macros(text, {"W": "1", "H": "2", "TILE": "4"}, C)
     said = failure(cc, unit, macros(text, W="problem field", H="problem field", TILE="tunable"))
@@ -149,7 +151,7 @@ def test_advice_removes_all_colliding_macros_in_one_step(cc: CCompiler) -> None:
     ],
 )
 @pytest.mark.parametrize("language", ["c", "cuda"])
-def test_advice_does_not_blame_other_macros_on_the_line_of_a_collision(
+def test_compile_advice_does_not_blame_other_macros_on_the_line_of_a_colliding_macro(
     cc: CCompiler, nvrtc: NvrtcCompiler, language: str, text: str
 ) -> None:
     compiler, base = (cc, C) if language == "c" else (nvrtc, CUDA)
@@ -162,14 +164,14 @@ def test_advice_does_not_blame_other_macros_on_the_line_of_a_collision(
     assert '`macros = ["SIZE"]`' in said
 
 
-def test_advice_keeps_macros_that_the_source_uses(cc: CCompiler) -> None:
+def test_compile_advice_keeps_macros_that_the_source_uses(cc: CCompiler) -> None:
     text = "#define SIZE COLS\nint f(int ROWS) {\n    int r = 2;\n    return r * COLS + ROWS > TILE;\n}"
     unit = with_macros(text, {"ROWS": "1", "COLS": "2", "TILE": "4"}, C)
     said = failure(cc, unit, macros(text, ROWS="problem field", COLS="problem field", TILE="tunable"))
     assert '`macros = ["COLS", "TILE"]`' in said
 
 
-def test_advice_keeps_macros_used_in_array_bounds_of_a_parameter(cc: CCompiler) -> None:
+def test_compile_advice_keeps_macros_used_in_array_bounds_of_a_parameter(cc: CCompiler) -> None:
     text = "void f(const float A[static restrict M * K], float B[restrict N]) { B[0] = A[0]; }"
     unit = with_macros(text, {"M": "1", "N": "2", "K": "3", "B": "4"}, C)
     said = failure(cc, unit, macros(text, **dict.fromkeys("MNKB", "problem field")))
@@ -178,7 +180,7 @@ def test_advice_keeps_macros_used_in_array_bounds_of_a_parameter(cc: CCompiler) 
 
 
 @pytest.mark.parametrize("name", ["T", "N"])
-def test_advice_names_a_macro_that_collides_with_a_template_parameter(nvrtc: NvrtcCompiler, name: str) -> None:
+def test_compile_advice_names_a_macro_that_collides_with_a_template_parameter(nvrtc: NvrtcCompiler, name: str) -> None:
     text = f"template <typename {name}> __device__ int g({name} a) {{ return a; }}\n"
     text += 'extern "C" __global__ void f(int *x) { *x = g(1); }'
     said = failure(nvrtc, with_macros(text, {name: "3"}, CUDA), macros(text, **{name: "problem field"}))
@@ -202,13 +204,15 @@ def test_error_for_a_macro_that_collides_with_a_header_suggests_renaming_the_mac
         ("int y = 0; __shared__ double s[9000];", r"72,000 bytes of at most 49,152"),
     ],
 )
-def test_static_shared_memory_beyond_the_limit_gets_advice(nvrtc: NvrtcCompiler, declared: str, said: str) -> None:
+def test_error_for_static_shared_memory_beyond_the_limit_states_a_remedy(
+    nvrtc: NvrtcCompiler, declared: str, said: str
+) -> None:
     body = f"{declared} s[threadIdx.x] = x[y]; __syncthreads(); x[y] = s[threadIdx.x ^ 1];"
     source = f'extern "C" __global__ void f(float *x) {{ {body} }}'
     assert re.search(said, failure(nvrtc, replace(CUDA, source=source), None))
 
 
-def test_constant_memory_beyond_the_limit_gets_advice(nvrtc: NvrtcCompiler) -> None:
+def test_error_for_constant_memory_beyond_the_limit_states_a_remedy(nvrtc: NvrtcCompiler) -> None:
     source = '__constant__ float t[17000];\nextern "C" __global__ void f(float *x) { *x = t[(int)*x]; }'
     said = failure(nvrtc, replace(CUDA, source=source), None)
     assert re.search(r"__constant__` data: 68,000 bytes of at most 65,536\. Make some of it `__device__ const`", said)
@@ -278,19 +282,23 @@ def test_replacement_of_stdint_h_compiles_under_nvrtc(nvrtc: NvrtcCompiler) -> N
 
 
 @pytest.mark.parametrize("flag", ["-O3", "--expt-relaxed-constexpr", "-Xcompiler=-fopenmp", "--extended-lambda"])
-def test_advice_for_an_option_unknown_to_nvrtc_is_to_remove_it_or_use_nvcc(nvrtc: NvrtcCompiler, flag: str) -> None:
+def test_compile_advice_for_an_option_unknown_to_nvrtc_is_to_remove_the_option_or_use_nvcc(
+    nvrtc: NvrtcCompiler, flag: str
+) -> None:
     unit = replace(CUDA, source='extern "C" __global__ void f() {}', flags=(flag,))
     said = failure(nvrtc, unit, None)
     assert said.startswith(f"NVRTC has no option {flag}; remove it from `flags` under [cuda]")
     assert 'compiler = "nvcc"' in said
 
 
-def test_advice_names_the_option_unknown_to_the_c_compiler(cc: CCompiler) -> None:
+def test_compile_advice_names_the_option_unknown_to_the_c_compiler(cc: CCompiler) -> None:
     said = failure(cc, replace(C, source="void f(void) { }", flags=("-qopenmp",)), None)
     assert said.startswith("the compiler has no option -qopenmp; remove it from `flags` under [cpu]")
 
 
-def test_advice_names_the_missing_header_and_the_folder_for_the_header(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
+def test_compile_advice_names_the_missing_header_and_the_folder_for_the_header(
+    cc: CCompiler, nvrtc: NvrtcCompiler
+) -> None:
     own = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }'), None)
     assert own.startswith("mine.h is not in the source's folder") and '`flags = ["-I/its/folder"]` under [cpu]' in own
     above = failure(cc, replace(C, source='#include "../mine.h"\nint f(void) { return 1; }'), None)
@@ -308,11 +316,11 @@ def test_advice_names_the_missing_header_and_the_folder_for_the_header(cc: CComp
     "source",
     ["#include <vector>\nint f;", "#include <cstdint>\nint f;", "template <class T> T g(T x) { return x; }\nint f;"],
 )
-def test_advice_for_cpp_code_in_a_c_file_is_a_cpp_suffix(cc: CCompiler, source: str) -> None:
+def test_compile_advice_for_cpp_code_in_a_c_file_is_a_cpp_suffix(cc: CCompiler, source: str) -> None:
     assert ".cpp, .cc or .cxx" in failure(cc, replace(C, source=source), None).splitlines()[0]
 
 
-def test_advice_names_the_header_with_a_byte_order_mark(nvrtc: NvrtcCompiler, tmp_path: Path) -> None:
+def test_compile_advice_names_the_header_with_a_byte_order_mark(nvrtc: NvrtcCompiler, tmp_path: Path) -> None:
     unit = replace(CUDA, source='#include "marked.h"\nextern "C" __global__ void f() {}', flags=(f"-I{tmp_path}",))
     (tmp_path / "marked.h").write_bytes(b"\xef\xbb\xbf#define A 1\n")
     assert "marked.h begins with a byte order mark" in failure(nvrtc, unit, None)
@@ -322,7 +330,9 @@ def test_advice_names_the_header_with_a_byte_order_mark(nvrtc: NvrtcCompiler, tm
         assert "marked.h is UTF-16" in said and "`iconv -f utf-16" in said
 
 
-def test_advice_on_a_missing_header_names_a_file_that_differs_only_in_case(cc: CCompiler, tmp_path: Path) -> None:
+def test_compile_advice_on_a_missing_header_names_a_file_that_differs_only_in_case(
+    cc: CCompiler, tmp_path: Path
+) -> None:
     (tmp_path / "inc").mkdir()
     (tmp_path / "inc" / "size.h").write_text("#define SIZE 4\n")
     body = "\nint f(void) { return SIZE; }"
@@ -342,7 +352,7 @@ def test_guard_suggested_for_host_code_compiles_under_nvrtc(nvrtc: NvrtcCompiler
     assert isinstance(nvrtc.compile(guarded, timeout_s=60), Artefact)
 
 
-def test_advice_names_the_intrinsic_that_needs_disabled_instructions(cc: CCompiler) -> None:
+def test_compile_advice_names_the_intrinsic_that_needs_disabled_instructions(cc: CCompiler) -> None:
     source = "#include <immintrin.h>\nint f(void) { return _mm256_movemask_epi8(_mm256_setzero_si256()); }"
     if platform.machine() != "x86_64":
         pytest.skip("the intrinsics are those of x86-64")

@@ -144,7 +144,9 @@ def test_claims_do_not_query_for_challengers_during_a_confirmation(stage: Stage)
     assert [lease.job.kind for lease in stage.play()].count("confirm") > 0
 
 
-def test_idle_workers_wait_for_the_first_results_and_are_woken(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_workers_wait_for_the_first_results_of_a_search_and_are_then_notified(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(initial_design, "FIRST", 3)
     monkeypatch.setattr(initial_design, "SHARE", 1.0)
     stage.submit(strategy="portfolio")
@@ -164,7 +166,9 @@ def test_idle_workers_wait_for_the_first_results_and_are_woken(stage: Stage, mon
     assert len(stage.claim(count=9)) == 2  # two more leases are active, and four leases have ended
 
 
-def test_wait_for_the_first_results_ends_after_its_time_limit(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_workers_wait_a_limited_time_for_the_first_results_of_a_search(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(initial_design, "FIRST", 3)
     stage.submit(strategy="portfolio")
     assert len(stage.claim(count=9)) == 4
@@ -192,7 +196,7 @@ def test_confirmations_during_a_search_use_about_a_tenth_of_its_time(stage: Stag
     assert stage.view(search).state == "finished"
 
 
-def test_second_search_challenges_the_champion(stage: Stage) -> None:
+def test_second_search_challenges_the_champion_of_the_first_search(stage: Stage) -> None:
     stage.submit(budget={"trials": 1})
     list(stage.play())
     (first,) = stage.champions()
@@ -527,7 +531,7 @@ def test_trial_ten_times_faster_than_every_baseline_is_marked_as_suspect(stage: 
     assert [trial.suspect for trial in stage.trials(search)] == [True, False]
 
 
-def test_crash_and_timeout_are_retried_up_to_the_fault_limit_of_the_policy(stage: Stage) -> None:
+def test_crashed_and_timed_out_trials_are_retried_up_to_the_fault_limit_of_the_policy(stage: Stage) -> None:
     search = stage.submit(policy=policy(max_candidate_faults=3))
     stage.hand_in(stage.one())
     first = stage.one()
@@ -542,7 +546,7 @@ def test_crash_and_timeout_are_retried_up_to_the_fault_limit_of_the_policy(stage
     assert isinstance(stage.one().job, Evaluate)
 
 
-def test_crash_is_not_retried_by_default(stage: Stage) -> None:
+def test_crashed_trial_is_not_retried_by_default(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     stage.hand_in(stage.one(), Crashed(stage="verify", reason="SIGSEGV"))

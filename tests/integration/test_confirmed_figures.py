@@ -206,7 +206,7 @@ def test_trials_with_the_same_binary_share_the_confirmed_time(stage: Stage) -> N
     )
 
 
-def test_view_and_report_warn_about_a_slower_confirmation(stage: Stage) -> None:
+def test_search_view_and_report_warn_about_a_confirmed_time_far_above_the_quick_time(stage: Stage) -> None:
     view = confirmed_search(stage)
     assert view.warnings and "30.0× as long" in view.warnings[0]
     assert len(view.warnings) <= 2, "several challenges of one kind must be summarised"
@@ -542,7 +542,7 @@ def copied(row: ChampionRow | JobRow, **changed: object) -> ChampionRow | JobRow
 
 
 @pytest.mark.slow
-def test_comparison_shows_the_paired_ratio_of_a_confirmation(tmp_path: Path) -> None:
+def test_page_that_compares_two_trials_shows_the_time_ratio_of_their_confirmation(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
         search = int(rest.submit(budget={"trials": 8}, policy=policy(challenge_every=1))["id"])
@@ -598,7 +598,7 @@ def test_view_report_and_terminal_show_the_gain_of_the_search(stage: Stage) -> N
     assert "Gain of the search" in text and "as fast as the default config (trial 0)" in text
 
 
-def test_pages_and_reports_explain_a_share_above_100_percent_of_the_limit(tmp_path: Path) -> None:
+def test_pages_and_reports_explain_a_share_above_100_percent_of_the_device_limit(tmp_path: Path) -> None:
     """The peak rates were measured on a busy machine: the best trial reaches 122 % of the limit."""
     stage = Stage(tmp_path / "evo.db")
     search = stage.submit(budget={"trials": 3})

@@ -64,7 +64,9 @@ def test_exported_loader_aligns_arrays_as_the_family_requires(demanded: int, kep
 
 
 @pytest.mark.parametrize(("lengths", "refused"), [([1, 9], None), ([1, 10], "10"), ([0, 9], "0"), ([-1, 5], "-1")])
-def test_argument_values_outside_their_declared_range_are_refused(lengths: list[int], refused: str | None) -> None:
+def test_exported_loader_refuses_argument_values_outside_their_declared_range(
+    lengths: list[int], refused: str | None
+) -> None:
     argument = {"name": "lengths", "stored": "int32", "dtype": "int32", "shape": [2], "min": 1, "max": 9}
     kernel = object.__new__(loaded().Kernel)
     kernel.arguments = [argument]
@@ -103,7 +105,7 @@ void twice(const float *x, float *aside, float *out) {{
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the test needs the registers of x86-64")
-def test_library_leaves_the_floating_point_modes_of_its_caller_unchanged(folder: Path) -> None:
+def test_exported_library_leaves_the_floating_point_modes_of_its_caller_unchanged(folder: Path) -> None:
     """Libraries that older compilers built with -Ofast change the modes when they are loaded."""
     (folder / "kernel.c").write_text(LEAVES_MODES)
     assert COMPILER is not None
@@ -144,7 +146,7 @@ def adding(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_in_place_arguments_are_changed_and_returned(adding: Path) -> None:
+def test_exported_loader_changes_and_returns_in_place_arguments(adding: Path) -> None:
     kernel = loaded().Kernel(adding)
     y = kernel.empty("y")
     y.fill(1)
@@ -156,7 +158,7 @@ def test_in_place_arguments_are_changed_and_returned(adding: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"y": None}])
-def test_call_without_an_in_place_argument_is_refused(adding: Path, given: dict[str, None]) -> None:
+def test_exported_loader_refuses_a_call_without_an_in_place_argument(adding: Path, given: dict[str, None]) -> None:
     with pytest.raises(TypeError, match="y is missing"):
         loaded().Kernel(adding)(x=np.ones(N, np.float32), **given)
 
@@ -171,7 +173,7 @@ def test_error_for_passing_a_fixed_problem_field_states_its_value(adding: Path) 
         kernel(x=np.ones(N, np.float32), y=y, l=256)
 
 
-def test_arguments_that_are_none_count_as_omitted(adding: Path) -> None:
+def test_exported_loader_treats_arguments_that_are_none_as_omitted(adding: Path) -> None:
     kernel, y = loaded().Kernel(adding), np.ones(N, np.float32)
     with pytest.raises(TypeError, match="x is missing"):
         kernel(x=None, y=y)
@@ -179,7 +181,7 @@ def test_arguments_that_are_none_count_as_omitted(adding: Path) -> None:
 
 
 @pytest.mark.parametrize(("timed", "passed"), [(True, 2.0), (False, 9.0)])
-def test_loader_initialises_the_output_of_a_caller_only_if_init_timed_is_set(
+def test_exported_loader_initialises_the_output_of_a_caller_only_if_init_timed_is_set(
     adding: Path, timed: bool, passed: float
 ) -> None:
     described = json.loads((adding / "config.json").read_text())

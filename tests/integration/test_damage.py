@@ -124,7 +124,7 @@ def test_damaged_header_of_a_write_ahead_log_is_reported(killed: Path, at: int) 
 
 
 @pytest.mark.parametrize("part", one_in(4, ["sum", "salt", "page", "number"]))
-def test_log_reader_counts_the_same_valid_frames_as_sqlite(tmp_path: Path, part: str) -> None:
+def test_reader_of_the_write_ahead_log_counts_the_same_valid_frames_as_sqlite(tmp_path: Path, part: str) -> None:
     """The reference is SQLite's own frame count at a checkpoint."""
     path = tmp_path / "x.db"
     writer = sqlite3.connect(path, isolation_level=None)
@@ -147,7 +147,7 @@ def test_log_reader_counts_the_same_valid_frames_as_sqlite(tmp_path: Path, part:
     assert log.read == frames == 2500
 
 
-def test_frames_of_an_earlier_log_do_not_count_as_damage(tmp_path: Path) -> None:
+def test_frames_of_an_earlier_write_ahead_log_do_not_count_as_damage(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("PRAGMA journal_mode=WAL")

@@ -124,7 +124,7 @@ def test_exclusive_if_free_locks_only_a_free_device() -> None:
         pass
 
 
-def test_ended_child_and_parent_process_are_not_descendants() -> None:
+def test_ended_child_and_own_parent_do_not_count_as_descendants_of_a_process() -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
         assert descends_from_here(holder.pid)
         holder.kill()

@@ -159,7 +159,11 @@ def test_exported_package_computes_attention_on_transposed_bshd_tensors(fast: An
     torch.library.opcheck(op, (q, k, v, True, True), test_utils=("test_schema", "test_faketensor"))
 
 
-@pytest.mark.parametrize(("order", "causal"), [((2, 0, 3, 1, 4), False), ((3, 0, 2, 1, 4), True)], ids=["qkv", "heads"])
+@pytest.mark.parametrize(
+    ("order", "causal"),
+    [((2, 0, 3, 1, 4), False), ((3, 0, 2, 1, 4), True)],
+    ids=["q, k and v before heads", "heads before q, k and v"],
+)
 def test_attention_reads_views_of_one_projection_without_a_copy(
     fast: Any, order: tuple[int, ...], causal: bool
 ) -> None:
@@ -532,7 +536,7 @@ def test_calls_without_a_kernel_fall_back_to_pytorch_and_are_reported_as_a_suite
         fast.rms_norm(x, (40,), weight, 1e-6)
 
 
-def test_repeated_calls_are_counted_as_served_or_as_fallbacks(fast: Any) -> None:
+def test_exported_package_counts_calls_served_by_kernels_and_fallbacks_to_pytorch(fast: Any) -> None:
     import torch
 
     x, weight = drawn(6, 40), drawn(40, seed=1)
@@ -791,7 +795,12 @@ def parameters(address, of, shape, box, passes_shape):
 @pytest.mark.parametrize(
     ("mapped", "triton"),
     [([], False), (["out"], False), (["weight", "out"], False), (["weight"], True)],
-    ids=["none", "one", "two", "one in front of the last argument, with shape and strides"],
+    ids=[
+        "no tensor map",
+        "one tensor map",
+        "two tensor maps",
+        "tensor map in front of the last argument, with shape and strides",
+    ],
 )
 def test_launch_passes_addresses_scalars_tensor_maps_and_the_current_stream(
     fast: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mapped: list[str], *, triton: bool

@@ -96,7 +96,7 @@ def test_only_authors_can_change_the_family_of_an_author(callers: Callers) -> No
     assert submitter.family("ab" * 32).name == "softmax"
 
 
-def test_uploaded_files_must_match_the_digest_in_the_address(callers: Callers) -> None:
+def test_uploaded_family_files_must_match_the_digest_in_the_url(callers: Callers) -> None:
     author = client_of(callers, callers.token("author", "submitter"))
     with pytest.raises(InvalidInput, match="digest"):
         author.upload_family("0" * 64, pack(FAMILY))

@@ -180,7 +180,7 @@ def test_nvcc_compiles_with_standard_headers_reproducibly(real: NvccCompiler, ar
     assert first.searched
 
 
-def test_advice_names_the_missing_user_header_under_nvcc(real: NvccCompiler) -> None:
+def test_compile_advice_names_the_missing_user_header_under_nvcc(real: NvccCompiler) -> None:
     unit = replace(UNIT, source='#include "mine.h"\n' + KERNEL)
     made = real.compile(unit, timeout_s=120)
     assert isinstance(made, CompileFailed)

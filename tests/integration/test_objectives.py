@@ -234,7 +234,7 @@ def test_trial_without_a_second_metric_value_is_an_invalid_measurement(stage: St
     assert kinds == {(1, "invalid_measurement"), *((block, "measured") for block in (2, 4, 8, 16))}
 
 
-def test_confirmed_time_updates_the_second_cost(stage: Stage) -> None:
+def test_confirmed_time_updates_the_cost_of_the_second_objective(stage: Stage) -> None:
     search = stage.submit(objective={"metric": "BLOCK", "second_metric": "time_us * 2"}, budget={"trials": 3})
     list(stage.play())
     confirmed = [trial for trial in stage.trials(search) if trial.confirmed is not None]

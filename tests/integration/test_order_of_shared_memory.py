@@ -105,7 +105,9 @@ def test_barriers_order_all_accesses_of_attention_to_shared_memory(text: str, ch
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("text", "change", "file", "barrier"), one_in(4, MISSING.values()), ids=list(MISSING))
-def test_missing_barrier_is_found(text: str, change: Config, file: str, barrier: str) -> None:
+def test_host_simulation_finds_a_missing_barrier_between_accesses_to_shared_memory(
+    text: str, change: Config, file: str, barrier: str
+) -> None:
     faults = found(text, change, file, barrier)
     assert faults
     assert all("no barrier orders them" in fault for fault in faults)

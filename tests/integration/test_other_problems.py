@@ -33,7 +33,7 @@ def test_results_of_a_similar_problem_become_advice(stage: Stage) -> None:
     assert origins[:2] == ["advice", "advice"]
 
 
-def test_own_problem_another_objective_and_the_from_default_option_give_no_advice(stage: Stage) -> None:
+def test_search_gets_no_advice_from_its_own_problem_another_objective_or_with_from_default(stage: Stage) -> None:
     searched(stage, {"N": 1024})
     for problem, terms in (
         ({"N": 1024}, {}),

@@ -45,7 +45,7 @@ def test_rolled_back_champion_is_restored_with_its_history(rest: Local) -> None:
     assert current["id"] == 1
 
 
-def test_terminal_page_and_report_count_the_same_rules(rest: Local, tmp_path: Path) -> None:
+def test_terminal_web_page_and_report_count_the_same_promotion_rules(rest: Local, tmp_path: Path) -> None:
     url = str(rest.http.base_url).removesuffix("/api/v1/")
     rules = rest.http.get("/champions/1").json()["verdict"]["rules"]
     required = [rule for rule in rules if rule["required"]]

@@ -34,7 +34,7 @@ def test_standby_process_that_gets_no_arguments_ends_without_output(process: Sta
     assert list(tmp_path.iterdir()) == []
 
 
-def test_child_starts_a_new_process_if_the_standby_process_has_died(process: StandbyProcess, tmp_path: Path) -> None:
+def test_new_process_is_started_if_the_standby_process_has_died(process: StandbyProcess, tmp_path: Path) -> None:
     process._process.kill()
     process._process.wait()
     child = Child("worker", ("worker", "--kind", "none", "--url", "u"), tmp_path / "log", standby=process)
@@ -42,7 +42,7 @@ def test_child_starts_a_new_process_if_the_standby_process_has_died(process: Sta
     assert child._process.wait(60) == 2
 
 
-def test_no_process_is_started_while_a_service_runs_on_the_database(
+def test_no_standby_process_is_started_while_a_service_runs_on_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("db.engine.ownership.running_service", lambda _: object())

@@ -81,14 +81,14 @@ def default(assignment: Assignment) -> Any:
     return assignment.copy.family.space(assignment.terms.problem, L4, TARGET).default()
 
 
-def test_resource_limits_apply_to_the_build_for_the_target(tmp_path: Path) -> None:
+def test_resource_limits_apply_to_the_build_for_the_target_gpu(tmp_path: Path) -> None:
     compiler = FakeCompiler(sm_89=120, sm_90=60)
     refused = build(tmp_path, compiler, max_registers=96)
     assert refused.refusal == OverResources(resource="registers", used=120, limit=96)
     assert set(compiler.asked) == {"sm_89"}, "a refused config must not be built for the local device"
 
 
-def test_build_for_the_local_device_is_timed(tmp_path: Path) -> None:
+def test_search_for_a_target_gpu_times_the_build_for_the_local_device(tmp_path: Path) -> None:
     built = build(tmp_path, FakeCompiler(sm_89=60, sm_90=120), max_registers=96)
     assert built.refusal is None
     assert built.binary == b"for sm_90"
@@ -107,7 +107,7 @@ def test_config_that_the_local_device_cannot_launch_is_refused(tmp_path: Path) -
     assert isinstance(built.refusal, OverResources | InvalidConfig)
 
 
-def test_build_digest_covers_the_builds_of_both_architectures(tmp_path: Path) -> None:
+def test_build_digest_covers_the_builds_for_target_and_local_device(tmp_path: Path) -> None:
     def digest(name: str, make: Callable[[], FakeCompiler]) -> str | None:
         (tmp_path / name).mkdir()
         return build(tmp_path / name, make()).digest

@@ -303,7 +303,9 @@ def test_variant_with_the_files_or_name_of_an_existing_variant_is_refused(lab: L
             lab.submit(search, document=document, files=SOURCE)
 
 
-def test_comparing_variant_files_does_not_block_writers(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparing_variant_files_does_not_block_writes_to_the_database(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
     first = lab.submit(search, document={"name": "first"}, files=SOURCE)
@@ -469,7 +471,7 @@ def test_variant_pages_show_cost_and_escape_text(lab: Lab, tmp_path: Path) -> No
     assert "&lt;script&gt;" in pages[3].text
 
 
-def test_variant_ratio_never_mixes_quick_and_confirmed_times(lab: Lab) -> None:
+def test_time_ratio_of_a_variant_never_mixes_quick_and_confirmed_times(lab: Lab) -> None:
     """The confirmation found that the family's own implementation takes 30 times its quick time."""
     search = lab.search(budget={"trials": 4})
     while leases := lab.stage.claim():

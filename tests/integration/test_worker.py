@@ -161,7 +161,7 @@ OF_EACH_KIND = ["none", "nan", "crash", "hang", "syntax", "render", "fork", "laz
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("faults", one_in(2, [OF_EACH_KIND, FAULTS]), ids=["one of each kind", "all"])
+@pytest.mark.parametrize("faults", one_in(2, [OF_EACH_KIND, FAULTS]), ids=["one fault of each kind", "all faults"])
 def test_search_with_faulty_kernels_records_all_outcomes_and_promotes_a_correct_one(
     bench: Bench, tmp_path: Path, faults: list[object]
 ) -> None:

@@ -70,7 +70,9 @@ def ablated(factor: float, spread: float = 0.004, again: float = 1.0) -> Ablated
         (ablated(1.05, again=1.08), "unclear"),
     ],
 )
-def test_effect_of_a_change_is_classified_by_gain_and_noise_of_the_rounds(samples: Ablated, finding: str) -> None:
+def test_effect_of_an_ablated_change_is_classified_by_gain_and_noise_of_the_rounds(
+    samples: Ablated, finding: str
+) -> None:
     """A difference below the policy's minimum gain counts as no effect; a difference within the noise is unclear."""
     effect = weigh(samples, Policy(), np.random.default_rng(0))
     assert effect is not None
@@ -78,7 +80,7 @@ def test_effect_of_a_change_is_classified_by_gain_and_noise_of_the_rounds(sample
     assert effect.ratio.low <= effect.ratio.estimate <= effect.ratio.high
 
 
-def test_change_without_effect_is_unclear_if_the_minimum_gain_is_almost_zero() -> None:
+def test_ablated_change_without_effect_is_unclear_if_the_minimum_gain_is_almost_zero() -> None:
     """A change without effect is measured in 40 sessions. The policy's minimum gain is practically 0."""
     policy, rng = Policy(minimum_gain=1e-9), np.random.default_rng(1)
     found = []

@@ -52,7 +52,7 @@ def served(batcher: Batcher[int, int], serving: Serving, payload: Sequence[int])
         return [answer.result(60) for answer in answers]
 
 
-def test_requests_during_a_batch_share_the_next_batch() -> None:
+def test_requests_received_during_a_batch_share_the_next_batch() -> None:
     serving = Serving()
     batcher = Batcher(serving)
     assert served(batcher, serving, range(1, 9)) == list(range(101, 109))
@@ -60,7 +60,7 @@ def test_requests_during_a_batch_share_the_next_batch() -> None:
     assert not batcher._waiting, "served requests are removed from the queue"
 
 
-def test_batch_size_is_limited() -> None:
+def test_number_of_requests_in_a_batch_is_limited() -> None:
     serving = Serving()
     assert len(served(Batcher(serving), serving, range(1, MOST + 4))) == MOST + 3
     assert [len(turn) for turn in serving.turns] == [1, MOST, 3]
@@ -81,7 +81,7 @@ def test_batches_of_different_searches_run_concurrently() -> None:
         assert [answer.result(60) for answer in answers] == [101, 201]
 
 
-def test_failed_request_raises_its_error_in_the_caller() -> None:
+def test_error_of_a_batched_request_is_raised_in_its_caller() -> None:
     serving = Serving()
     serving.go_on.set()
     with pytest.raises(ValueError, match="minus one"):

@@ -13,12 +13,12 @@ STEPS = (
 )
 
 
-def test_confirmation_steps_of_later_processes_are_summed_separately() -> None:
+def test_confirmation_table_sums_the_steps_of_later_processes_separately() -> None:
     found = seconds(ConfirmReport(steps=STEPS))
     assert found == {"start": (1.0, 0.75), "rounds": (4.0, 0.0), "sanitizers": (0.0, 3.0)}
 
 
-def test_confirmation_table_shows_unattributed_time_in_the_other_column() -> None:
+def test_confirmation_table_shows_unattributed_time_in_the_column_other() -> None:
     repeat = Repeat(challenger=Timing(samples_us=(1.0,)), other=None)
     report = ConfirmReport(steps=STEPS, repeats=(repeat, repeat))
     text = shown(Timed(label="softmax", total_s=10.0, report=report, summary="Promoted."))

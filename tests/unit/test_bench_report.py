@@ -136,7 +136,7 @@ MATCH = Match(family="sdpa", problem="", least={"numpy": 3.0, "torch": 0.8}, wit
         (contest(numpy=301.0, torch=81.0, overhead_ms=21.0, again=True), []),
     ],
 )
-def test_contest_lists_every_missed_condition(given: Contest, missed: list[str]) -> None:
+def test_contest_report_lists_every_missed_condition(given: Contest, missed: list[str]) -> None:
     found = failures(given, MATCH)
     assert len(found) == len(missed)
     assert all(text.startswith(start) for text, start in zip(found, missed, strict=True))
@@ -150,7 +150,7 @@ def test_contest_lists_every_missed_condition(given: Contest, missed: list[str])
         ({}, "load average is unknown"),
     ],
 )
-def test_missed_overhead_is_rounded_and_explained_by_the_load(
+def test_contest_report_states_the_machine_load_with_an_overhead_above_the_limit(
     environment: dict[str, str], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
@@ -169,7 +169,9 @@ def test_contest_report_states_the_command_and_date_of_the_champion() -> None:
 EFFORT = Effort(trials=1, minutes=1.0, sample=0, rounds=1, seed=0)
 
 
-def test_stored_champion_is_used_instead_of_a_second_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contest_uses_a_stored_champion_instead_of_a_second_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     searches = [finished(finished_at=NOW)]
     monkeypatch.setattr(finding, "search", lambda *_: searches.pop())
     effort = replace(EFFORT, champions=tmp_path / "kept", from_default=True)

@@ -100,7 +100,7 @@ def test_expected_result_of_random_search_equals_the_published_formula() -> None
     assert expected_us(falling, np.array([1.5])).tolist() == [15]
 
 
-def test_time_axis_ends_when_random_search_has_closed_the_given_share_of_the_gap() -> None:
+def test_time_axis_ends_when_random_search_has_closed_the_given_share_of_the_gap_to_the_optimum() -> None:
     falling = np.linspace(1000, 1, 1000)
     goal = 500.5 - 0.9 * 499.5
     count = evaluations_until(falling, 0.9)
@@ -140,7 +140,7 @@ def test_score_interval_covers_the_estimate_and_widens_with_the_spread() -> None
 # Runs
 
 
-def test_run_returns_the_best_time_after_any_number_of_evaluations_or_seconds() -> None:
+def test_benchmark_run_returns_the_best_time_after_any_number_of_evaluations_or_seconds() -> None:
     space = ground([5.0, FAILED, 3.0, 4.0])
     run = Run(places=[1, 0, 2, 3], ended_s=[1.0, 2.0, 3.0, 4.0], asking_s=[], asks=4)
     assert run.best_us(space, 6).tolist() == [np.inf, 5000, 3000, 3000, 3000, 3000]
@@ -295,7 +295,7 @@ def test_published_optuna_runs_match_the_current_version_of_the_contestant(
         assert all(len(set(run.places)) == BUDGET for run in runs.values())
 
 
-def test_comparison_by_time_continues_a_short_run_with_its_best_config(tmp_path: Path) -> None:
+def test_strategy_comparison_by_time_continues_a_short_run_with_its_best_config(tmp_path: Path) -> None:
     path, archive = next(paths(SPACES)), Archive(tmp_path)
     space = load(path)
     slow, quick = replace(_contestant("slow"), share=0.5, brief=True), replace(_contestant("quick"), share=0.2)
@@ -350,7 +350,7 @@ def test_crowding_is_the_ratio_of_trials_needed_by_many_workers_and_by_one() -> 
     assert "over 1,000" in tables.crowding({"x": crowding}, [ground([1.0]), ground([1.0])])
 
 
-def test_run_states_the_number_of_trials_and_the_time_until_its_goal_is_reached() -> None:
+def test_benchmark_run_states_the_number_of_trials_and_the_time_until_its_goal_is_reached() -> None:
     reached = Run(places=[2, 0, 1], ended_s=[1.0, 2.5, 4.0], asking_s=[0.0], asks=3)
     space = ground([1.04, 1.0, 3.0])
     assert (reached.evaluations_to(space, 1.05), reached.seconds_to(space, 1.05)) == (2, 2.5)
@@ -420,7 +420,7 @@ def test_table_of_distances_to_the_optimum_has_a_column_per_space(tmp_path: Path
     assert first.name.split(".")[0] in tables.distances(found, effort.grounds)
 
 
-def test_space_with_mostly_failing_configs_keeps_its_optimum() -> None:
+def test_recorded_space_keeps_its_optimum_if_most_configs_are_changed_to_fail() -> None:
     space = load(next(path for path in paths() if "convolution-RTX" in path.name))
     hard = failing.barred(space)
     assert len(hard.falling_us) / len(hard.entries) <= 1 - failing.FAIL
@@ -446,7 +446,7 @@ def test_noisy_replay_corrects_times_that_are_too_low_only_if_enabled() -> None:
     assert "1.000" in tables.noisy({"x": [noisy.NoisyResults(p100=1, p200=1, champion=1)]}, [recorded])
 
 
-def test_misleading_config_is_a_local_optimum_far_from_the_best() -> None:
+def test_misleading_config_is_a_local_optimum_far_from_the_best_config() -> None:
     space = load(next(path for path in paths() if "convolution-RTX" in path.name))
     (config,) = transfer.misleading(space, [])
     best, place = space.entries[int(space.times_us.argmin())].config, space.place(config)

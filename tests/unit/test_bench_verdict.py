@@ -32,7 +32,7 @@ def test_recorded_noise_is_loaded_as_saved(tmp_path: Path) -> None:
     assert np.allclose(again.of(1, "b2"), noise.of(1, "b2"), rtol=1e-4)
 
 
-def test_quiet_machine_promotes_faster_challengers_but_not_equal_kernels() -> None:
+def test_on_a_quiet_machine_faster_challengers_are_promoted_and_equal_kernels_are_not() -> None:
     source = Recorded(noise=quiet())
     assert promoted(source, (0.0, -0.01), 20, Policy(), 0) == (Rate(hits=0, tried=20),) * 2
     found = power(source, 0.05, 10, Policy(), 0)
@@ -42,11 +42,11 @@ def test_quiet_machine_promotes_faster_challengers_but_not_equal_kernels() -> No
 
 
 @pytest.mark.parametrize("source", SYNTHETIC.values(), ids=SYNTHETIC)
-def test_slower_kernel_is_not_promoted_if_processes_differ(source: Source) -> None:
+def test_slower_kernel_is_not_promoted_if_times_differ_between_processes(source: Source) -> None:
     assert promoted(source, (-0.01,), 50, Policy(), 0)[0].hits == 0
 
 
-def test_verdict_is_undecided_if_processes_differ_too_much() -> None:
+def test_verdict_is_undecided_if_times_differ_too_much_between_processes() -> None:
     found = power(normal(0.06), 0.04, 12, Policy(), 0)
     assert found.promoted.hits + found.cannot_tell.hits <= 12
     assert found.cannot_tell.hits > 0
@@ -54,7 +54,7 @@ def test_verdict_is_undecided_if_processes_differ_too_much() -> None:
 
 
 @pytest.mark.slow
-def test_gain_of_five_percent_is_rarely_refused_if_processes_differ_by_five_percent() -> None:
+def test_gain_of_five_percent_is_rarely_refused_if_times_differ_by_five_percent_between_processes() -> None:
     """Most first processes that are too slow by chance give the verdict "cannot tell" after additional processes."""
     found = power(normal(0.05), 0.05, 60, Policy(), 0)
     assert found.promoted.hits + found.cannot_tell.hits >= 48

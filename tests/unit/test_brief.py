@@ -91,7 +91,7 @@ def test_brief_stays_within_its_token_limit(most_tokens: int) -> None:
 
 
 @pytest.mark.parametrize("letter", ["é", "核", "🚀", "\u202e"])
-def test_non_ascii_characters_count_as_their_maximum_number_of_tokens(letter: str) -> None:
+def test_non_ascii_characters_of_a_brief_count_as_their_maximum_number_of_tokens(letter: str) -> None:
     many = tuple(tried(number, time_us=float(number + 1), text=letter * 9000) for number in range(5))
     text = brief_markdown(replace(BRIEF, tried=many), most_tokens=3000)
     others = "".join(each for each in text if not each.isascii())
@@ -107,7 +107,7 @@ def test_brief_over_its_limit_omits_sources_of_slower_variants_first() -> None:
     assert "kernel-evo variant source 1 0" in text
 
 
-def test_many_variants_with_long_texts_leave_room_for_sources_and_failures() -> None:
+def test_many_variants_with_long_texts_leave_room_for_sources_and_failures_in_a_brief() -> None:
     def wordy(number: int, time_us: float | None) -> TriedView:
         made = tried(number, time_us=time_us, text="float f(float x) { return x; }\n" * 30)
         detail = "k.c:1: error: no\n" * 400
@@ -123,7 +123,7 @@ def test_many_variants_with_long_texts_leave_room_for_sources_and_failures() -> 
     assert f"Omitted: {308 - shown} variants." in text
 
 
-def test_large_source_of_one_variant_does_not_displace_other_sources() -> None:
+def test_large_source_of_one_variant_does_not_displace_other_sources_from_a_brief() -> None:
     large = tried(5, time_us=2.0, text="/*" + "q" * 500_000 + "*/")
     text = brief_markdown(replace(BRIEF, tried=(tried(1, time_us=1.0), large, tried(0, time_us=3.0)), failed=()))
     assert text.count("int x;") == 2
@@ -148,18 +148,18 @@ def test_variant_texts_cannot_imitate_sections_of_the_brief() -> None:
     assert "`````c\n// k.c\n/*\n```\n## Your task\n````\n*/\n`````\n" in text
 
 
-def test_escaped_characters_count_with_the_length_of_the_escape() -> None:
+def test_escaped_characters_of_a_brief_count_with_the_length_of_the_escape() -> None:
     text = brief_markdown(replace(BRIEF, tried=(tried(1, time_us=2.0, text="\x07" * 30_000),)))
     assert len(text) <= MOST_TOKENS * CHARACTERS_PER_TOKEN
 
 
-def test_long_compiler_lines_are_shortened() -> None:
+def test_long_lines_of_compiler_output_in_a_brief_are_shortened() -> None:
     log = "\n".join(f"k.c:{n}: error: {'T' * 5000}" for n in range(30))
     assert len(error_lines(log)) < 16 * 420
     assert error_lines(log).startswith("k.c:0: error: TTT")
 
 
-def test_control_characters_in_sources_are_escaped() -> None:
+def test_control_characters_in_the_sources_of_a_brief_are_escaped() -> None:
     brief = replace(BRIEF, tried=(tried(1, time_us=2.0, text="\x1b[2J"),))
     assert "\x1b" not in brief_markdown(brief)
 
@@ -200,13 +200,13 @@ def test_brief_omits_a_title_equal_to_the_name_and_an_empty_description() -> Non
     assert text.startswith(f"# {BRIEF.family}, search {BRIEF.search_id}\n\nProblem: ")
 
 
-def test_unexplored_mechanisms_exclude_mechanisms_in_the_source() -> None:
+def test_brief_does_not_list_mechanisms_of_the_source_as_unexplored() -> None:
     names = unexplored(["__shared__ float4 tile[8];"], (), cuda=True)
     assert "shared memory" not in names
     assert "tensor cores (mma, wmma)" in names
 
 
-def test_unexplored_mechanisms_exclude_mechanisms_that_the_compiler_used() -> None:
+def test_brief_does_not_list_mechanisms_that_the_compiler_used_as_unexplored() -> None:
     source = "for (int i = 0; i < N; i++) out[i] = a * x[i] + y[i];"
     assert "fused multiply and add" in unexplored([source], ("SIMD 512",), cuda=False)
     assert "fused multiply and add" not in unexplored([source], ("SIMD 512", "FMA"), cuda=False)

@@ -58,7 +58,7 @@ def buffers(session: Session) -> BufferSets:
     return BufferSets(terms=terms, session=untyped, golden={"nominal": (golden,)})
 
 
-def test_cold_sets_are_allocated_once_in_another_thread(buffers: BufferSets, session: Session) -> None:
+def test_buffer_sets_for_cold_calls_are_allocated_once_in_another_thread(buffers: BufferSets, session: Session) -> None:
     for _ in range(2):
         with buffers.allocating_cold(ARGUMENTS):
             pass
@@ -72,7 +72,9 @@ def test_cold_sets_are_allocated_once_in_another_thread(buffers: BufferSets, ses
     assert len(session.allocated) == 2
 
 
-def test_failed_allocation_of_cold_sets_is_reported_when_they_are_needed(buffers: BufferSets, session: Session) -> None:
+def test_failed_allocation_of_buffer_sets_is_reported_when_the_sets_are_needed(
+    buffers: BufferSets, session: Session
+) -> None:
     session.fault = MemoryError("no memory")
     with buffers.allocating_cold(ARGUMENTS):
         pass
@@ -83,7 +85,7 @@ def test_failed_allocation_of_cold_sets_is_reported_when_they_are_needed(buffers
     assert len(buffers.sets("cold", ARGUMENTS)) > 2
 
 
-def test_cold_sets_of_a_failed_verification_are_not_kept(buffers: BufferSets, session: Session) -> None:
+def test_buffer_sets_allocated_during_a_failed_verification_are_not_kept(buffers: BufferSets, session: Session) -> None:
     with pytest.raises(ValueError, match="wrong"), buffers.allocating_cold(ARGUMENTS):
         raise ValueError("wrong answer")
     buffers.sets("cold", ARGUMENTS)
@@ -91,7 +93,7 @@ def test_cold_sets_of_a_failed_verification_are_not_kept(buffers: BufferSets, se
 
 
 @pytest.mark.parametrize(("bars", "expected"), [(Bars(), True), (Bars(prune_us=9.0, shorten_us=5.0), False)])
-def test_cold_sets_are_allocated_ahead_only_if_no_earlier_candidate_may_be_faster(bars: Bars, expected: bool) -> None:
+def test_buffer_sets_for_cold_calls_are_allocated_early_only_for_a_first_candidate(bars: Bars, expected: bool) -> None:
     asked: list[Verify] = []
 
     def ask(request: Verify, timeout_s: float) -> Verified:

@@ -65,19 +65,19 @@ def test_unpacked_family_has_the_digest_of_its_folder() -> None:
         "reference.py/inside",
     ],
 )
-def test_bundle_with_invalid_file_names_is_refused(name: str) -> None:
+def test_family_bundle_with_invalid_file_names_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="bundle"):
         unpack(zipped({name: b"evil"}))
 
 
-def test_bytecode_in_a_bundle_is_refused_as_bytecode() -> None:
+def test_bytecode_in_a_family_bundle_is_refused_as_bytecode() -> None:
     for name in ("reference.pyc", "__pycache__/reference"):
         with pytest.raises(InvalidInput, match="is Python's bytecode cache; remove it"):
             unpack(zipped({name: b""}))
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
-def test_bundle_with_links_or_devices_is_refused(kind: int) -> None:
+def test_family_bundle_with_links_or_devices_is_refused(kind: int) -> None:
     def special(entry: zipfile.ZipInfo) -> None:
         entry.external_attr = (kind | 0o777) << 16
 
@@ -85,7 +85,7 @@ def test_bundle_with_links_or_devices_is_refused(kind: int) -> None:
         unpack(zipped({"link": b"/etc/passwd"}, special))
 
 
-def test_bundle_that_unpacks_beyond_the_limits_is_refused() -> None:
+def test_family_bundle_that_unpacks_beyond_the_limits_is_refused() -> None:
     with pytest.raises(InvalidInput, match="unpacks to more than 64 MiB"):
         unpack(zipped({f"zeros-{part}": bytes(33 << 20) for part in range(2)}))
     with pytest.raises(InvalidInput, match="more than 1000 files"):
@@ -102,7 +102,7 @@ def empty_entries(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("read", [unpack, unpack_headers])
-def test_archive_of_too_many_empty_files_is_refused_with_little_memory(read: Callable[[bytes], object]) -> None:
+def test_family_bundle_of_too_many_empty_files_is_refused_with_little_memory(read: Callable[[bytes], object]) -> None:
     content = empty_entries(100_000)
     tracemalloc.start()
     try:
@@ -113,7 +113,7 @@ def test_archive_of_too_many_empty_files_is_refused_with_little_memory(read: Cal
         tracemalloc.stop()
 
 
-def test_bundle_with_a_wrong_stored_size_is_refused() -> None:
+def test_family_bundle_with_a_wrong_stored_size_is_refused() -> None:
     content = bytearray(zipped({"a": b"x" * 1000}))
     place = content.rindex(b"PK\x01\x02")
     struct.pack_into("<I", content, place + 24, 10)
@@ -122,12 +122,12 @@ def test_bundle_with_a_wrong_stored_size_is_refused() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"PK\x05\x06" + bytes(18), b"\x1f\x8b tar", zipped({})[:-5]])
-def test_content_that_is_not_a_zip_archive_is_refused(content: bytes) -> None:
+def test_family_bundle_that_is_not_a_zip_archive_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidInput, match="bundle"):
         unpack(content)
 
 
-def test_bundle_with_an_unusual_compression_method_is_refused() -> None:
+def test_family_bundle_with_an_unusual_compression_method_is_refused() -> None:
     def lzma(entry: zipfile.ZipInfo) -> None:
         entry.compress_type = zipfile.ZIP_LZMA
 
@@ -136,12 +136,12 @@ def test_bundle_with_an_unusual_compression_method_is_refused() -> None:
 
 
 @pytest.mark.parametrize("spec", [b"\xff", b"name = ", b"x = " + b"[" * 100_000, b"name = 'x'", b"#" * (2 << 20)])
-def test_invalid_family_toml_in_a_bundle_is_refused(spec: bytes) -> None:
+def test_invalid_family_toml_in_a_family_bundle_is_refused(spec: bytes) -> None:
     with pytest.raises(InvalidInput):
         family_of(unpack(zipped({"family.toml": spec})))
 
 
-def test_worker_unpacks_a_bundle_only_if_its_digest_matches(tmp_path: Path) -> None:
+def test_worker_unpacks_a_family_bundle_only_if_its_digest_matches(tmp_path: Path) -> None:
     package = registry.find(str(FAULTY))
     ref = FamilyRef(name="faulty", digest=package.digest, location=bundle.SCHEME + "0" * 64)
     content = pack(package)
@@ -162,7 +162,7 @@ def test_worker_unpacks_a_bundle_only_if_its_digest_matches(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "error", [ServiceUnreachable("away"), ServiceAway("503"), ServiceError("answered 500"), ForeignService("a page")]
 )
-def test_bundle_download_succeeds_after_a_service_error(tmp_path: Path, error: EvoError) -> None:
+def test_download_of_a_family_bundle_succeeds_after_a_service_error(tmp_path: Path, error: EvoError) -> None:
     package = registry.find(str(FAULTY))
     ref = FamilyRef(name="faulty", digest=package.digest, location=bundle.SCHEME + package.digest)
     answers: list[bytes | EvoError] = [error, pack(package)]

@@ -81,7 +81,7 @@ def test_kernel_much_faster_in_timed_rounds_than_in_short_batches_is_refused(spe
         assert "in the timed rounds" in suspicion.text
 
 
-def test_timed_round_check_is_undecided_with_few_noisy_samples() -> None:
+def test_check_for_kernels_faster_in_timed_rounds_is_undecided_with_few_noisy_samples() -> None:
     short, timed = Timing(samples_us=(9.0, 15.0, 16.0, 15.0, 17.0, 15.0)), Timing(samples_us=(10.0,) * 6)
     suspicion = shortened(short, timed, 1.25, 0.999)
     assert suspicion is not None

@@ -110,7 +110,7 @@ def test_retry_after_header_may_contain_a_date() -> None:
     assert 40 <= waits[0] <= 100
 
 
-def test_request_is_not_retried_if_the_run_ends_before_the_retry() -> None:
+def test_model_request_is_not_retried_if_the_run_ends_before_the_retry() -> None:
     until_s = time.monotonic() + 30
     with (
         answering(b"busy", 429, retry_after="60") as chat,
@@ -144,7 +144,7 @@ def test_max_completion_tokens_is_sent_to_models_that_refuse_max_tokens() -> Non
         *(b'{"choices": [{"message": {"content": 5}}]}', b"\xff\xfe"),
     ],
 )
-def test_error_for_an_invalid_response_shows_the_beginning_of_the_response(content: bytes) -> None:
+def test_error_for_an_invalid_model_response_shows_the_beginning_of_the_response(content: bytes) -> None:
     with answering(content) as chat, pytest.raises(ModelFailed, match="does not follow the openai protocol") as failed:
         chat.ask(HELLO)
     begin = content.decode(errors="replace")[:20]
@@ -161,7 +161,7 @@ def test_error_for_an_invalid_response_shows_the_beginning_of_the_response(conte
         {"prompt_tokens": None, "completion_tokens": "5"},
     ],
 )
-def test_invalid_token_counts_are_stored_as_unknown(usage: Any) -> None:
+def test_invalid_token_counts_of_a_model_response_are_stored_as_unknown(usage: Any) -> None:
     with answering(completion("hi", usage=usage)) as chat:
         answer = chat.ask(HELLO)
     assert (answer.text, answer.tokens_in, answer.tokens_out) == ("hi", None, None)
@@ -175,7 +175,7 @@ def test_invalid_token_counts_are_stored_as_unknown(usage: Any) -> None:
         (None, ""),
         ("x" * 2_000_000, "x" * MOST_TEXT),
     ],
-    ids=["parts", "not text", "none", "long"],
+    ids=["text in parts", "unstorable characters", "no content", "too long"],
 )
 def test_model_answer_is_converted_to_storable_text(content: Any, text: str) -> None:
     with answering(completion(content)) as chat:
@@ -212,7 +212,7 @@ def test_answer_that_contains_the_placeholder_api_key_is_unchanged() -> None:
         assert replace(chat, key="none").ask(HELLO).text == "none of them"
 
 
-def test_endless_response_is_refused_at_the_size_limit() -> None:
+def test_endless_model_response_is_refused_at_the_size_limit() -> None:
     sent = 0
 
     def flood(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
@@ -227,7 +227,7 @@ def test_endless_response_is_refused_at_the_size_limit() -> None:
     assert sent < 10 * MOST_ANSWER_BYTES
 
 
-def test_response_sent_byte_by_byte_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_response_sent_byte_by_byte_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evo.variants.evolve.bounded.LONGEST_ANSWER", 1 / 60)
     stopped = threading.Event()
 
@@ -247,7 +247,7 @@ def test_response_sent_byte_by_byte_times_out(monkeypatch: pytest.MonkeyPatch) -
     assert time.monotonic() - begun_s < 300
 
 
-def test_redirect_error_shows_the_target_url_without_its_password() -> None:
+def test_error_for_a_redirected_model_request_shows_the_new_url_without_its_password() -> None:
     with (
         answering(b"", 307, location="http://ana:secret@other.example/v1") as chat,
         pytest.raises(ModelFailed, match=r"redirects to http://ana:\*\*\*@other\.example/v1") as failed,
@@ -257,7 +257,7 @@ def test_redirect_error_shows_the_target_url_without_its_password() -> None:
 
 
 @PROTOCOLS
-def test_redirect_to_a_non_ascii_url_is_reported(protocol: Protocol) -> None:
+def test_redirect_of_a_model_request_to_a_non_ascii_url_is_reported(protocol: Protocol) -> None:
     with (
         answering(b"", 307, location="http://other.example/\xfc") as chat,
         pytest.raises(ModelFailed, match=r"307: it redirects to http://other\.example/\xfc"),
@@ -266,7 +266,7 @@ def test_redirect_to_a_non_ascii_url_is_reported(protocol: Protocol) -> None:
 
 
 @pytest.mark.parametrize("address", ["http://ana:pw@host/v1", "http://host/v1?key=pw", "http://host/v1#pw"])
-def test_base_url_with_a_secret_is_refused(address: str) -> None:
+def test_base_url_of_a_model_service_with_a_secret_is_refused(address: str) -> None:
     with pytest.raises(InvalidInput, match="KERNEL_EVO_MODEL_KEY") as refused:
         Chat(model="m", base_url=address)
     assert refused.value.field == "--base-url"
@@ -283,7 +283,7 @@ def test_base_url_with_a_secret_is_refused(address: str) -> None:
     ],
     ids=["braces", "nested", "small objects", "initialisers"],
 )
-def test_json_object_in_an_answer_is_found_in_linear_time(text: str) -> None:
+def test_json_object_in_a_model_answer_is_found_in_linear_time(text: str) -> None:
     begun_s = time.process_time()
     try:
         assert read_idea(text).name == "n"
@@ -292,7 +292,7 @@ def test_json_object_in_an_answer_is_found_in_linear_time(text: str) -> None:
     assert time.process_time() - begun_s < 3
 
 
-def test_error_for_an_answer_with_several_objects_concerns_the_longest_object() -> None:
+def test_error_for_a_model_answer_with_several_json_objects_concerns_the_longest_object() -> None:
     with pytest.raises(InvalidInput, match=r"answer\.title: is an unknown field"):
         read_idea('{"title": "a longer object", "files": {}} and {"STEP": 1}')
 
@@ -315,7 +315,7 @@ def recording(
         yield replace(chat, protocol=protocol, schema=SCHEMA), requests
 
 
-def test_answer_schema_is_sent_in_the_format_of_each_protocol() -> None:
+def test_answer_schema_is_sent_in_the_format_of_each_model_protocol() -> None:
     with recording("openai") as (chat, requests):
         chat.ask(HELLO)
     wanted = {"name": "variant", "strict": True, "schema": SCHEMA}
@@ -326,7 +326,7 @@ def test_answer_schema_is_sent_in_the_format_of_each_protocol() -> None:
 
 
 @PROTOCOLS
-def test_request_without_a_schema_has_no_schema_parameter(protocol: Protocol) -> None:
+def test_model_request_without_an_answer_schema_has_no_schema_parameter(protocol: Protocol) -> None:
     with recording(protocol) as (chat, requests):
         replace(chat, schema=None).ask(HELLO)
     assert requests[0][1].keys() <= {"model", "messages", "max_tokens"}
@@ -344,7 +344,9 @@ def test_request_without_a_schema_has_no_schema_parameter(protocol: Protocol) ->
         (422, '{"detail": [{"type": "extra_forbidden", "loc": ["body", "response_format"]}]}'),
     ],
 )
-def test_schema_refused_by_the_service_is_not_sent_again(protocol: Protocol, status: int, text: str) -> None:
+def test_answer_schema_refused_by_the_model_service_is_not_sent_again(
+    protocol: Protocol, status: int, text: str
+) -> None:
     with recording(protocol, (status, text)) as (chat, requests):
         with pytest.raises(SchemaRefused, match=f"^{status}: ") as refused:
             chat.ask(HELLO)
@@ -356,7 +358,7 @@ def test_schema_refused_by_the_service_is_not_sent_again(protocol: Protocol, sta
 @pytest.mark.parametrize(
     ("status", "text"), [(401, "no key for response_format"), (400, "the prompt is too long"), (404, "no such model")]
 )
-def test_request_refused_for_another_reason_than_its_schema_fails(status: int, text: str) -> None:
+def test_model_request_refused_for_another_reason_than_its_schema_fails(status: int, text: str) -> None:
     with recording("openai", (status, text)) as (chat, requests):
         with pytest.raises(ModelFailed, match=f"{status}: {text}") as failed:
             chat.ask(HELLO)
@@ -365,7 +367,7 @@ def test_request_refused_for_another_reason_than_its_schema_fails(status: int, t
         assert chat.schema_sent == SCHEMA
 
 
-def test_maximum_cost_includes_the_schema_until_the_service_refuses_it() -> None:
+def test_maximum_cost_of_a_model_request_includes_the_schema_until_the_schema_is_refused() -> None:
     prices = Prices(tokens_in=1e6)
     with recording("openai", (400, "no json_schema")) as (chat, _):
         plain = replace(chat, schema=None).most_cost(HELLO, prices)
@@ -388,7 +390,7 @@ def test_answer_schema_uses_only_keywords_of_strict_mode() -> None:
             assert each["additionalProperties"] is False
 
 
-def test_example_answer_conforms_to_the_schema() -> None:
+def test_example_of_a_model_answer_conforms_to_the_answer_schema() -> None:
     from jsonschema import validate
 
     validate(json.loads(SHAPE), SCHEMA)
@@ -413,7 +415,7 @@ def test_example_answer_conforms_to_the_schema() -> None:
         ("files", [{"name": "k.c", "text": ""}] * 2, r"answer\.files: contains a file name twice"),
     ],
 )
-def test_error_for_an_invalid_answer_names_the_field(field: str, value: Any, error: str) -> None:
+def test_error_for_an_invalid_model_answer_names_the_field(field: str, value: Any, error: str) -> None:
     with pytest.raises(InvalidInput, match=error):
         read_idea(json.dumps({**IDEA, field: value}))
 
@@ -435,7 +437,7 @@ AMBIENT = {
 
 @PROTOCOLS
 @pytest.mark.parametrize("key", [KEY, None])
-def test_request_contains_only_the_configured_api_key(
+def test_model_request_contains_only_the_configured_api_key(
     monkeypatch: pytest.MonkeyPatch, protocol: Protocol, key: str | None
 ) -> None:
     for name, value in AMBIENT.items():
@@ -452,7 +454,7 @@ def test_request_contains_only_the_configured_api_key(
 
 @PROTOCOLS
 @pytest.mark.parametrize("status", [200, 400, 500])
-def test_sdk_logs_contain_no_api_key(
+def test_logs_of_model_sdks_contain_no_api_key(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, protocol: Protocol, status: int
 ) -> None:
     def repeating(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:
@@ -468,7 +470,7 @@ def test_sdk_logs_contain_no_api_key(
 
 
 @PROTOCOLS
-def test_error_for_a_missing_sdk_names_the_extra_to_install(
+def test_error_for_a_missing_model_sdk_names_the_extra_to_install(
     monkeypatch: pytest.MonkeyPatch, protocol: Protocol
 ) -> None:
     monkeypatch.setitem(sys.modules, protocol, None)
@@ -505,7 +507,7 @@ def test_unreachable_model_service_is_named_and_costs_nothing(protocol: Protocol
 
 
 @PROTOCOLS
-def test_request_with_an_incomplete_response_is_charged_and_not_retried(protocol: Protocol) -> None:
+def test_model_request_with_an_incomplete_response_is_charged_and_not_retried(protocol: Protocol) -> None:
     requests: list[int] = []
 
     def cut(handler: BaseHTTPRequestHandler, body: dict[str, Any], earlier: int) -> None:

@@ -276,7 +276,7 @@ def test_report_without_champion_has_the_command_that_measures_the_best_config()
     assert "kernel-evo measure sdpa --problem B=1,causal=false --config BLOCK=8,FAST=true" in text
 
 
-def test_report_shows_refusals_rollbacks_and_missing_challenges() -> None:
+def test_report_shows_refused_challengers_rolled_back_champions_and_why_a_trial_did_not_challenge() -> None:
     duplicates = [replace(trial(number, 812.34), binary_digest="ab") for number in (12, 14)]
     ended = finished(champion=None, challenges=(REFUSED, PROMOTED), retired=(ROLLED_BACK,))
     text = reported(ended, duplicates, "", "sdpa")

@@ -47,7 +47,7 @@ def test_doctor_lists_usable_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         ("none", False, "level none: none", "run workers as root"),
     ],
 )
-def test_doctor_states_the_separation_level_and_what_a_higher_level_needs(
+def test_doctor_states_how_kernels_are_separated_and_what_more_separation_needs(
     monkeypatch: pytest.MonkeyPatch, held: str, found: bool, detail: str, remedy: str
 ) -> None:
     monkeypatch.setattr(support, "separation_here", lambda *_: held)
@@ -57,7 +57,9 @@ def test_doctor_states_the_separation_level_and_what_a_higher_level_needs(
 
 
 @pytest.mark.parametrize(("held", "works"), [("Landlock, seccomp", True), ("bubblewrap", False), ("", False)])
-def test_doctor_names_the_compiler_sandbox_or_a_remedy(monkeypatch: pytest.MonkeyPatch, held: str, works: bool) -> None:
+def test_doctor_names_the_sandbox_of_the_compiler_or_a_remedy(
+    monkeypatch: pytest.MonkeyPatch, held: str, works: bool
+) -> None:
     monkeypatch.setattr(sandbox, "sandbox_here", lambda: held)
     monkeypatch.setattr(CCompiler, "sandbox", held if works else "")
     finding = doctor._sandbox()

@@ -86,7 +86,7 @@ def followed(
     return follow(script, 3, screen, interrupts), screen  # type: ignore[arg-type]
 
 
-def test_follow_returns_when_the_search_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_that_follows_a_search_returns_when_the_search_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(view(), view(state="stopping"), finished())
     ended, screen = followed(script, {}, monkeypatch)
     assert (ended.state, screen.shown, screen.notes, script.told) == ("finished", 3, [], [])
@@ -111,13 +111,13 @@ def test_interrupt_after_the_end_of_the_search_is_not_an_error(monkeypatch: pyte
     assert (ended.state, screen.notes) == ("finished", [])
 
 
-def test_follow_shows_each_warning_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_that_follows_a_search_shows_each_warning_once(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(view(), view(warnings=("A does nothing.",)), finished(warnings=("A does nothing.", "B, too.")))
     _, screen = followed(script, {}, monkeypatch)
     assert screen.notes == ["Warning: A does nothing.", "Warning: B, too."]
 
 
-def test_follow_shows_new_verdicts_and_omits_verdicts_from_before_its_start(
+def test_command_that_follows_a_search_shows_only_verdicts_after_its_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     script = Script(view(challenges=(PROMOTED,)), view(challenges=(PROMOTED, REFUSED)), finished())
@@ -142,7 +142,7 @@ def test_error_for_a_service_outage_names_the_watch_command(
     assert screen.shown == 1
 
 
-def test_follow_mentions_silent_workers_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_that_follows_a_search_mentions_silent_workers_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     script = Script(view(), view(), finished())
     script.heard_of_at = datetime.now(UTC) - timedelta(seconds=90)
@@ -151,7 +151,9 @@ def test_follow_mentions_silent_workers_once(monkeypatch: pytest.MonkeyPatch) ->
     assert screen.notes[0].startswith("No worker has sent a message for 90 s")
 
 
-def test_follow_mentions_once_that_another_process_uses_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_that_follows_a_search_mentions_once_that_another_process_uses_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     script = Script(view(), view(), finished())
     script.activity = "waiting"
@@ -159,13 +161,13 @@ def test_follow_mentions_once_that_another_process_uses_the_device(monkeypatch: 
     assert screen.notes == ["AMD EPYC of worker w is not measuring now: process 12 holds the device."]
 
 
-def test_follow_does_not_mention_a_recently_seen_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_that_follows_a_search_does_not_mention_a_recently_seen_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     _, screen = followed(Script(view(), view(), finished()), {}, monkeypatch)
     assert screen.notes == []
 
 
-def test_third_interrupt_ends_the_process() -> None:
+def test_third_interrupt_ends_the_command_that_follows_a_search() -> None:
     before = signal.getsignal(signal.SIGINT)
     with Interrupts().listen() as interrupts:
         for _ in range(2):
@@ -194,7 +196,9 @@ def test_exit_code_depends_on_how_the_search_ended(ended: SearchView, interrupti
 STUCK = "family toy differs from the one that was submitted"
 
 
-def test_follow_shows_the_reason_for_waiting_once_each_time_the_search_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_that_follows_a_search_shows_the_reason_once_each_time_the_search_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     waiting = view(obstacle=STUCK)
     _, screen = followed(Script(waiting, waiting, view(), waiting, finished()), {}, monkeypatch)
@@ -202,7 +206,9 @@ def test_follow_shows_the_reason_for_waiting_once_each_time_the_search_waits(mon
     assert left_text(waiting) == f"waits: {STUCK}"
 
 
-def test_follow_shows_the_first_failure_once_while_no_trial_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_that_follows_a_search_shows_the_first_failure_once_while_no_trial_was_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     failing = view(best=None, finished=4)
     script = Script(failing, failing, finished())
@@ -212,7 +218,7 @@ def test_follow_shows_the_first_failure_once_while_no_trial_was_measured(monkeyp
     assert followed(script, {}, monkeypatch)[1].notes == []
 
 
-def test_follow_shows_missing_baselines_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_that_follows_a_search_shows_missing_baselines_once(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = view(missing_baselines={"numpy": "ImportError: no numpy"})
     _, screen = followed(Script(view(), missing, missing, finished()), {}, monkeypatch)
     assert screen.notes == ["Not compared: numpy (ImportError: no numpy)."]
@@ -226,7 +232,7 @@ def test_progress_line_states_why_no_worker_serves_the_search(state: State) -> N
 
 
 @pytest.mark.parametrize(("worker", "ends"), [("w", True), ("another", False)])
-def test_follow_ends_if_its_own_worker_cannot_serve_the_search(
+def test_command_that_follows_a_search_ends_if_its_own_worker_cannot_serve_the_search(
     worker: str, ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)

@@ -96,7 +96,14 @@ def checked_5(dtype: str, made: Any) -> Any:
         ("float16", np.float16, 1e-6, False),
         ("float64", np.float32, 1e-6, False),
     ],
-    ids=["half", "single", "loose", "copies", "same", "close enough"],
+    ids=[
+        "float16 for float32",
+        "float32 for float64",
+        "loose tolerance",
+        "only copies are correct",
+        "same dtype",
+        "rounding below the tolerance",
+    ],
 )
 def test_reference_dtype_with_rounding_above_the_tolerance_is_refused(
     output: str, made: Any, rel_l2: float, refused: bool

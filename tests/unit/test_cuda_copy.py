@@ -92,7 +92,7 @@ def test_bandwidth_measurement_waits_a_limited_time_for_devices_in_use(
     assert all(each not in busy for each in with_measured_copies(busy, tmp_path)), "the devices are free now"
 
 
-def test_process_that_was_started_in_advance_measures_only_one_device(
+def test_bandwidth_process_that_was_started_in_advance_measures_only_one_device(
     answers: list[bytes | Exception], tmp_path: Path
 ) -> None:
     answers += [b"2.4e11", b"2.5e11"]
@@ -102,7 +102,7 @@ def test_process_that_was_started_in_advance_measures_only_one_device(
     assert [each.ceilings.bytes_per_s for each in found if each.ceilings] == [2.4e11, 2.5e11]
 
 
-def test_unused_measuring_process_is_ended(answers: list[bytes | Exception], tmp_path: Path) -> None:
+def test_unused_bandwidth_process_is_ended(answers: list[bytes | Exception], tmp_path: Path) -> None:
     answers.append(b"2.4e11")
     with_measured_copies([L4], tmp_path)
     with CopyProcess(tmp_path) as process:

@@ -106,7 +106,7 @@ def scribble(buffers: Buffers, name: str, value: float) -> None:
     ctypes.memmove(address(buffers, name), np.array([value], np.float32).tobytes(), 4)
 
 
-def test_refill_replaces_inputs_without_changing_their_addresses(allocate: Allocate) -> None:
+def test_refilling_a_buffer_set_replaces_inputs_without_changing_their_addresses(allocate: Allocate) -> None:
     buffers, other = allocate(FIRST), allocate(SECOND)
     before = address(buffers, "x")
     buffers.refill(other)
@@ -119,7 +119,7 @@ def test_refill_replaces_inputs_without_changing_their_addresses(allocate: Alloc
     assert other.damage() is None
 
 
-def test_rewrite_copies_outputs_and_keeps_inputs(allocate: Allocate) -> None:
+def test_rewriting_a_buffer_set_copies_outputs_and_keeps_inputs(allocate: Allocate) -> None:
     held, moving = allocate(FIRST), allocate(SECOND)
     moving.refill(held)
     scribble(moving, "out", 7.0)
@@ -132,7 +132,7 @@ def test_rewrite_copies_outputs_and_keeps_inputs(allocate: Allocate) -> None:
     assert right.damage() is None
 
 
-def test_outputs_of_many_sets_are_compared_after_one_wait() -> None:
+def test_outputs_of_many_buffer_sets_are_compared_after_one_wait() -> None:
     runtime = HostRuntime()
     buffers = DeviceBuffers((X, OUT), FIRST, DeviceMemory(runtime, STREAM), HostKernels(runtime))
     sets = buffers.siblings(5)
@@ -145,7 +145,7 @@ def test_outputs_of_many_sets_are_compared_after_one_wait() -> None:
     assert runtime.waits - before == 2
 
 
-def test_written_values_stay_allocated_until_the_device_has_copied_them() -> None:
+def test_host_array_stays_allocated_until_the_device_has_copied_its_values() -> None:
     runtime = HostRuntime()
     memory = DeviceMemory(runtime, STREAM)
     pointer, values = memory.allocate(32), np.arange(8, dtype=np.float32)

@@ -18,7 +18,7 @@ def test_distance_of_a_large_output_covers_all_elements(dtype: str) -> None:
     assert (found.elements, found.unwritten, found.not_finite) == (RIGHT.size, 0, 0)
 
 
-def test_distance_counts_non_finite_values_separately() -> None:
+def test_distance_of_an_output_counts_non_finite_values_separately() -> None:
     values = RIGHT.astype(np.float32)
     values[0, 70_000] = np.inf
     values[1, :3].view(np.uint8).fill(0xFF)

@@ -47,7 +47,7 @@ FULL = Footprint(blocks=58 * 64, items=58 * 64, threads=256, blocks_per_sm=6)
 @pytest.mark.parametrize(
     ("megabytes", "cached"), [(4, 1.0), (24, 1.0), (36, 0.568), (50.4, 0.0), (67, 0.0), (512, 0.0)]
 )
-def test_estimated_cached_bytes_fall_with_the_number_of_bytes(megabytes: float, cached: float) -> None:
+def test_estimated_share_of_cached_bytes_falls_with_the_number_of_bytes(megabytes: float, cached: float) -> None:
     """The L4's L2 cache holds 50.3 MB and its memory delivers 300 GB/s."""
     work = Work(flops=0, bytes=megabytes * 1e6, dtype="float16")
     found = estimate(work, L4, FULL, HOT)

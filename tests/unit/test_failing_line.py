@@ -49,7 +49,7 @@ def decided_by(
         '#include "kernel.h"\nFAILS',
     ],
 )
-def test_line_outside_all_conditions_depends_on_no_tunable(source: str) -> None:
+def test_source_line_outside_all_preprocessor_conditions_depends_on_no_tunable(source: str) -> None:
     assert decided_by(source, kernel__h="int A0;\n") == ()
 
 
@@ -71,7 +71,9 @@ def test_line_outside_all_conditions_depends_on_no_tunable(source: str) -> None:
         ("#if A == \\\n 1\n#error FAILS\n#endif", "A"),
     ],
 )
-def test_line_depends_on_the_tunables_in_the_conditions_around_it(source: str, names: str) -> None:
+def test_source_line_depends_on_the_tunables_in_the_preprocessor_conditions_around_the_line(
+    source: str, names: str
+) -> None:
     check = "#error FAILS\n" if "check.h" in source else ""
     assert decided_by(source, size__h="#define SIZE A\n", check__h=check) == tuple(names)
 

@@ -7,7 +7,7 @@ from api.operations.failures import Failures
 from db.engine.session import StoreUnavailable
 
 
-def test_repeatedly_failing_item_is_abandoned_and_other_items_are_processed() -> None:
+def test_periodic_task_abandons_a_repeatedly_failing_item_and_processes_other_items() -> None:
     given_up: list[tuple[int, str]] = []
     loop = Failures("number", lambda key, reason: given_up.append((key, reason)))
     done: list[int] = []
@@ -18,7 +18,7 @@ def test_repeatedly_failing_item_is_abandoned_and_other_items_are_processed() ->
     assert given_up == [(2, "ZeroDivisionError: integer division or modulo by zero")]
 
 
-def test_only_consecutive_failures_of_an_item_are_counted() -> None:
+def test_periodic_task_counts_only_consecutive_failures_of_an_item() -> None:
     given_up: list[int] = []
     loop = Failures("number", lambda key, _: given_up.append(key))
     for turn in range(3 * failures.MOST):
@@ -31,7 +31,7 @@ def test_only_consecutive_failures_of_an_item_are_counted() -> None:
     assert given_up == []
 
 
-def test_error_while_abandoning_an_item_does_not_stop_other_items() -> None:
+def test_error_while_a_periodic_task_abandons_an_item_does_not_stop_other_items() -> None:
     def refuse(*_: object) -> None:
         raise RuntimeError
 
@@ -41,7 +41,7 @@ def test_error_while_abandoning_an_item_does_not_stop_other_items() -> None:
     assert done == [2] * failures.MOST
 
 
-def test_unavailable_database_ends_the_loop_without_abandoning_items() -> None:
+def test_unavailable_database_ends_a_periodic_task_without_abandoning_items() -> None:
     asked: list[int] = []
 
     def away(item: int) -> None:
@@ -56,7 +56,7 @@ def test_unavailable_database_ends_the_loop_without_abandoning_items() -> None:
         assert len(asked) == failures.MOST_UNAVAILABLE
 
 
-def test_item_with_a_locked_row_does_not_stop_other_items() -> None:
+def test_periodic_task_processes_other_items_if_the_row_of_an_item_is_locked() -> None:
     done: list[int] = []
 
     def work(item: int) -> None:

@@ -371,7 +371,7 @@ def test_stored_families_may_break_rules_that_apply_to_new_families() -> None:
     assert refused.value.field == "family.toml: cpu.flags[0]"
 
 
-def test_document_without_an_implementation_is_refused() -> None:
+def test_family_document_without_an_implementation_is_refused() -> None:
     whole = document()
     del whole["cpu"], whole["cuda"]
     with pytest.raises(InvalidInput, match=r"cpu: is missing"):
@@ -385,7 +385,7 @@ def test_value_that_is_not_a_table_is_refused_as_family_document(whole: Any) -> 
 
 
 @pytest.mark.parametrize("values", [{"t" + str(n): [1] for n in range(300)}, {"T": list(range(20_000))}])
-def test_excessively_large_documents_are_refused(values: dict[str, Any]) -> None:
+def test_excessively_large_family_documents_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         Family.from_document(edited("cpu.tunables", values))
 

@@ -60,13 +60,13 @@ def test_validation_of_lists_and_objects_in_requests_stops_at_the_first_error() 
         (SearchRequest, {f"n{number}": 1 for number in range(MANY)}),
     ],
 )
-def test_body_with_thousands_of_faults_gives_few_errors(body: type[Body], given: dict[str, Any]) -> None:
+def test_request_body_with_thousands_of_faults_gives_few_errors(body: type[Body], given: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as refused:
         body.model_validate(given)
     assert 1 <= refused.value.error_count() <= 60
 
 
-def test_all_unknown_fields_are_reported_if_they_are_few() -> None:
+def test_all_unknown_fields_of_a_request_are_reported_if_they_are_few() -> None:
     with pytest.raises(ValidationError) as refused:
         SearchRequest.model_validate({"family": "a", "budgt": 1, "sead": 2})
     assert [error["loc"] for error in refused.value.errors()] == [("budgt",), ("sead",)]
@@ -104,7 +104,7 @@ def test_every_number_in_a_request_body_is_validated_strictly() -> None:
         (Heartbeat, {"attempts": ["1"]}, ("attempts", 0)),
     ],
 )
-def test_text_or_boolean_instead_of_a_number_is_refused(
+def test_text_or_boolean_instead_of_a_number_in_a_request_is_refused(
     body: type[Body], given: dict[str, Any], field: tuple[str, ...]
 ) -> None:
     with pytest.raises(ValidationError) as refused:

@@ -28,5 +28,5 @@ def test_build_that_exceeds_the_resource_limits_of_the_policy_is_refused(
     assert gate(resources, policy) == refusal
 
 
-def test_resource_list_omits_unknown_values() -> None:
+def test_list_of_build_resources_omits_unknown_values() -> None:
     assert Resources(registers=40, spill_bytes=0).figures() == {"registers": 40.0, "spill_bytes": 0.0}

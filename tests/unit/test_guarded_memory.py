@@ -50,13 +50,13 @@ def test_single_byte_written_out_of_bounds_is_detected(offset: int, words: str) 
     assert buffers.damage() is None
 
 
-def test_modified_input_is_detected() -> None:
+def test_input_modified_by_a_kernel_is_detected() -> None:
     buffers = HostBuffers([X, Y], INPUTS)
     poke(buffers.call_arguments[0].value + 9, 1)
     assert buffers.damage() == "modifies its input `x`"
 
 
-def test_sibling_buffer_sets_share_only_inputs() -> None:
+def test_additional_buffer_set_shares_only_inputs_with_the_first_set() -> None:
     buffers = HostBuffers([X, Y, W], INPUTS)
     other = buffers.sibling()
     assert isinstance(other, HostBuffers)
@@ -70,7 +70,7 @@ def test_sibling_buffer_sets_share_only_inputs() -> None:
 
 
 @pytest.mark.parametrize("most_written_bytes", [1000, 1 << 20])
-def test_many_buffer_sets_have_equal_separate_contents(
+def test_many_buffer_sets_have_equal_contents_in_separate_memory(
     monkeypatch: pytest.MonkeyPatch, most_written_bytes: int
 ) -> None:
     real = os.pwrite
@@ -97,7 +97,7 @@ def test_many_buffer_sets_have_equal_separate_contents(
         assert f"1 bytes of the guard band after `y`, the nearest {number} bytes" in (buffers.damage() or "")
 
 
-def test_several_siblings_are_poisoned_and_have_separate_outputs() -> None:
+def test_additional_buffer_sets_are_poisoned_and_have_separate_outputs() -> None:
     buffers = HostBuffers([X, Y, W], INPUTS)
     siblings = buffers.siblings(3)
     for number, each in enumerate(siblings):

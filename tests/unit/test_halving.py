@@ -31,16 +31,16 @@ def test_first_trial_limit_of_halving_is_at_most_the_maximum() -> None:
     assert next_rung(0, most=3) == 3
 
 
-def test_variant_without_competitors_continues() -> None:
+def test_variant_without_competitors_gets_more_trials() -> None:
     assert continues(progress(9.0, None), [])
 
 
-def test_variant_without_measured_trials_does_not_continue() -> None:
+def test_variant_without_measured_trials_gets_no_more_trials() -> None:
     assert not continues(progress(*[None] * FIRST), [])
 
 
 @pytest.mark.parametrize(("mine", "expected"), [(4.0, True), (6.0, False)])
-def test_only_the_better_of_two_variants_continues(mine: float, expected: bool) -> None:
+def test_only_the_better_of_two_variants_gets_more_trials(mine: float, expected: bool) -> None:
     assert continues(progress(*[mine] * 8), [progress(*[5.0] * 8)]) is expected
 
 
@@ -49,11 +49,11 @@ def test_variants_are_compared_after_the_same_number_of_trials() -> None:
     assert continues(progress(*[5.0] * 8), [progress(*late)])
 
 
-def test_variants_with_fewer_trials_are_not_compared() -> None:
+def test_variant_is_not_compared_with_variants_that_have_fewer_trials() -> None:
     assert continues(progress(*[5.0] * 8), [progress(*[1.0] * 7)])
 
 
-def test_only_the_best_third_of_the_variants_continues() -> None:
+def test_only_the_best_third_of_the_variants_gets_more_trials() -> None:
     field = [progress(*[float(time)] * 8) for time in range(1, 10)]
     survivors = [mine.costs[0] for mine in field if continues(mine, [each for each in field if each is not mine])]
     assert survivors == [1.0, 2.0, 3.0]
@@ -72,14 +72,14 @@ def test_failed_trials_count_as_stagnation() -> None:
     assert stagnates([None] * STAGNATION)
 
 
-def test_stagnating_search_continues_a_slow_variant_of_a_new_niche() -> None:
+def test_stagnating_search_gives_a_slow_variant_of_a_new_niche_more_trials() -> None:
     fast = [progress(*[1.0] * 8) for _ in range(5)]
     slow = progress(*[9.0] * 8, niche="mma")
     assert not continues(slow, fast)
     assert continues(slow, fast, stagnating=True)
 
 
-def test_stagnating_search_continues_half_of_the_new_variants_of_a_niche() -> None:
+def test_stagnating_search_gives_half_of_the_new_variants_of_a_niche_more_trials() -> None:
     field = [progress(*[float(time)] * FIRST) for time in range(1, 9)]
     others = [[each for each in field if each is not mine] for mine in field]
     survivors = [
@@ -88,7 +88,7 @@ def test_stagnating_search_continues_half_of_the_new_variants_of_a_niche() -> No
     assert survivors == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_stagnating_search_continues_older_variants_only_if_they_lead_their_niche() -> None:
+def test_stagnating_search_gives_older_variants_more_trials_only_if_they_lead_their_niche() -> None:
     count = FIRST * GROWTH
     leader, second, third = (progress(*[time] * count) for time in (1.0, 2.0, 3.0))
     assert continues(leader, [second, third], stagnating=True)

@@ -451,14 +451,14 @@ def test_transpose_example_of_the_guides_is_imported(tmp_path: Path) -> None:
             "  float s = 0; for (int r = -radius; r <= radius; r++) s += in[i + r]; out[i] = s; } }",
             {"in": ("N",), "out": ("N",)},
             {"N": 1024, "RADIUS": 1},
-            id="inside",
+            id="only inner elements computed",
         ),
         pytest.param(
             "#define R 4\nvoid f(const float *in, float *out, int n) { for (int i = 0; i < n; i++) {\n"
             "  float s = 0; for (int r = -R; r <= R; r++) s += in[i + r + R]; out[i] = s; } }",
             {"in": ("N + 2 * R",), "out": ("N",)},
             {"R": 4, "N": 1024},
-            id="border",
+            id="input with a border",
         ),
         pytest.param(
             "#define HALO 2\nvoid f(const float *in, const float *w, float *out, int rows, int cols, int steps) {\n"
@@ -473,14 +473,14 @@ def test_transpose_example_of_the_guides_is_imported(tmp_path: Path) -> None:
                 "out": ("ROWS", "COLS"),
             },
             {"HALO": 2, "ROWS": 1024, "COLS": 768, "STEPS": 1},
-            id="weights",
+            id="array of weights",
         ),
         pytest.param(
             "#define HALO 2\nvoid f(const float *in, float *out) {\n"
             "  for (int i = HALO; i < 99; i++) out[i] = in[i - HALO]; }",
             {"in": ("N + 2 * HALO",), "out": ("N",)},
             {"N": 65536, "HALO": 2},
-            id="no extent",
+            id="extent unknown",
         ),
     ],
 )
@@ -1084,7 +1084,7 @@ def test_family_without_extents_has_no_tail_case() -> None:
     assert "No case is\n# generated, because the source shows no extents\n" in text
 
 
-def test_comment_on_the_tail_case_names_extents_that_remain_multiples() -> None:
+def test_comment_on_the_tail_case_names_extents_that_remain_multiples_of_a_tile() -> None:
     body = "for (int i = 0; i < m; i += TI) for (int j = 0; j < n; ++j) y[i * n + j] = a[i * n + j];"
     text = toml(body, "#define TI 16\n")
     assert "# decide: odd extents, if the kernel handles them; " in text

@@ -83,7 +83,7 @@ def test_shapes_are_inferred_from_parsed_indices(body: str, expected: Mapping[st
         ("const float (&x)[64], int n", [("x", True, "float32"), ("n", False, "int32")]),
     ],
 )
-def test_parameters_are_read_with_attributes_and_defaults(
+def test_kernel_parameters_are_read_with_attributes_and_defaults(
     parameters: str, expected: list[tuple[str, bool, str]]
 ) -> None:
     found = draft(f"void f({parameters}, float *y) {{ for (int i = 0; i < n; ++i) y[i] = 1; }}", "c++").arguments
@@ -140,7 +140,7 @@ ENTRIES = {
 
 
 @pytest.mark.parametrize(("text", "language"), ENTRIES.values(), ids=ENTRIES)
-def test_entry_is_found_among_other_code(text: str, language: Language) -> None:
+def test_entry_function_is_found_among_other_code(text: str, language: Language) -> None:
     found = draft(text, language)
     assert (found.entry.partition("<")[0], [(each.name, each.role) for each in found.arguments]) == (
         "f",
@@ -194,7 +194,7 @@ def test_launch_arguments_are_resolved_in_the_launching_function(
         ("g(n, (x)); y[0] = 1;", "inout"),
     ],
 )
-def test_roles_are_inferred_from_parsed_accesses(body: str, expected: str) -> None:
+def test_argument_roles_are_inferred_from_parsed_accesses(body: str, expected: str) -> None:
     text = f"static void g(int n, float *p) {{ p[n] += 1; }}\nvoid f(float *x, float *y, int n, float a) {{ {body} }}"
     assert draft(text, "c++", "f").arguments[0].role == expected
 

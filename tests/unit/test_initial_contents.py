@@ -151,7 +151,7 @@ def test_initial_value_fills_device_memory_exactly(dtype: str, init: int, monkey
     assert memory.raw == argument.initial_bytes() + b"\x77"
 
 
-def test_restore_resets_in_place_arguments_and_initial_values() -> None:
+def test_restoring_buffers_resets_in_place_arguments_and_initial_values() -> None:
     x = Argument(name="x", role="inout", dtype="float32", shape=(4,))
     sum_ = Argument(name="sum", role="output", dtype="int16", shape=(3,), init=5, init_timed=False)
     buffers = HostBuffers((x, sum_), {"x": np.arange(4, dtype=np.float32)})

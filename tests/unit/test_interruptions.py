@@ -46,7 +46,7 @@ def test_slow_correction_of_the_clock_does_not_count_as_an_interruption() -> Non
     assert clocks.interruptions.lost_s() == 0.0
 
 
-def test_durations_of_interruptions_are_added() -> None:
+def test_durations_of_several_interruptions_of_a_process_are_added() -> None:
     clocks = Clocks()
     for seconds in (50.0, -20.0):
         clocks.wall_s += seconds

@@ -141,7 +141,7 @@ def test_understated_kernel_times_are_detected_if_requests_are_slow(factor: floa
     assert "more processor time" in (process.audit.contradiction() or "")
 
 
-def test_calibration_uses_the_fastest_of_several_samples() -> None:
+def test_number_of_calls_per_sample_follows_from_the_fastest_of_several_samples() -> None:
     takes = iter([1e-5, 1e-5, 1e-5, 5e-3, 5e-4, 5e-3])
     assert calibrated(lambda calls: next(takes)) == 50
 

@@ -73,7 +73,7 @@ def test_gpu_is_used_by_one_thread_at_a_time_and_its_memory_is_freed(there: Modu
     assert there.get_default_memory_pool().freed == 4
 
 
-def test_all_threads_compute_on_the_chosen_gpu(there: ModuleType) -> None:
+def test_all_threads_of_a_reference_compute_on_the_chosen_gpu(there: ModuleType) -> None:
     used: list[int] = []
 
     def compute() -> None:
@@ -93,7 +93,7 @@ def test_all_threads_compute_on_the_chosen_gpu(there: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("elements", [1 << 30, 7 * 40])
-def test_computation_by_rows_gives_the_same_results_on_the_gpu(
+def test_computation_by_rows_gives_the_same_results_on_gpu_and_host(
     there: ModuleType, monkeypatch: pytest.MonkeyPatch, elements: int
 ) -> None:
     monkeypatch.setattr(rows, "GPU_BLOCK_ELEMENTS", elements)

@@ -85,11 +85,11 @@ def test_kernel_that_skips_a_fifth_of_calls_is_accepted_at_most_once_in_a_millio
     assert 0.8**MIXED_CALLS < 1e-6
 
 
-def test_kernel_that_computes_every_call_is_correct() -> None:
+def test_kernel_that_computes_every_call_is_accepted_with_changing_inputs() -> None:
     assert wrong(lambda x: 2 * x, seed=1, sets=7) == (0, 70)
 
 
-def test_mixed_calls_stop_at_their_minimum_number_if_the_time_is_used_up() -> None:
+def test_calls_with_changing_inputs_end_at_their_minimum_number_if_the_time_is_used_up() -> None:
     assert wrong(lambda x: 2 * x, seed=1, sets=2, budget_s=0.0) == (0, LEAST_MIXED_CALLS)
 
 

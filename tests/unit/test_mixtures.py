@@ -43,7 +43,7 @@ def peaked(seed: int) -> NDArray[np.float32]:
     return drawn
 
 
-def test_mixture_replaces_one_element_with_the_most_extreme_value_of_all_cases() -> None:
+def test_input_mixture_replaces_one_element_with_the_most_extreme_value_of_all_cases() -> None:
     nominal, large = normal(1), normal(2, 40.0)
     found = mixtures_of(nominal, peaked(3), large)
     for name, extreme in (
@@ -56,7 +56,7 @@ def test_mixture_replaces_one_element_with_the_most_extreme_value_of_all_cases()
 
 
 @pytest.mark.parametrize("infinite", [0, 3, 500])
-def test_slightly_changed_elements_are_finite(infinite: int) -> None:
+def test_elements_that_an_input_mixture_changes_slightly_are_finite(infinite: int) -> None:
     nominal = normal(1)
     nominal[:, COLUMNS - infinite :] = -np.inf
     found = mixtures_of(nominal, normal(2))
@@ -69,7 +69,7 @@ def test_slightly_changed_elements_are_finite(infinite: int) -> None:
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("how", ["halves", "neighbours", "copies"])
-def test_mixtures_preserve_repetitions_within_inputs(how: str, axis: int) -> None:
+def test_input_mixtures_preserve_repeated_values_of_inputs(how: str, axis: int) -> None:
     def repeated(seed: int) -> NDArray[np.float32]:
         half = np.take(normal(seed), range(normal(seed).shape[axis] // 2), axis)
         if how == "copies":
@@ -82,7 +82,7 @@ def test_mixtures_preserve_repetitions_within_inputs(how: str, axis: int) -> Non
     assert np.array_equal(rows, repeated(1)) if axis == 0 else not np.array_equal(rows, repeated(1))
 
 
-def test_mixture_of_equal_elements_and_zeros_has_sparse_and_constant_row_segments() -> None:
+def test_input_mixture_of_equal_elements_and_zeros_has_sparse_and_constant_row_segments() -> None:
     found = mixtures_of(normal(1), normal(2, 40.0))["equal elements and zeros"]
     values, counts = np.unique(found, return_counts=True)
     common = values[np.argmax(np.where(values == 0, 0, counts))]
@@ -99,7 +99,7 @@ def test_mixture_of_equal_elements_and_zeros_has_sparse_and_constant_row_segment
     assert all(np.unique(row).size > 30 for row in found), "no row is constant"
 
 
-def test_mixture_of_equal_elements_leaves_no_short_row_constant() -> None:
+def test_input_mixture_of_equal_elements_leaves_no_short_row_constant() -> None:
     found = mixtures_of(normal(1).reshape(-1, 8), normal(2, 40.0).reshape(-1, 8))["equal elements and zeros"]
     constant = np.count_nonzero((found == found[:, :1]).all(axis=1))
     assert constant == 0
@@ -118,7 +118,7 @@ def test_inputs_are_not_mixed_with_equal_elements_if_an_output_is_integer() -> N
     assert "equal elements and zeros" not in {each.name for each in found}
 
 
-def test_mixture_takes_rows_from_all_distributions() -> None:
+def test_input_mixture_takes_rows_from_all_distributions() -> None:
     distributions = [normal(1), peaked(2), normal(3, 40.0)]
     rows = mixtures_of(*distributions)["rows of all distributions"]
     origins = [sum(bool(np.array_equal(row, one[index])) for index, row in enumerate(rows)) for one in distributions]
@@ -135,7 +135,7 @@ def test_mixed_rows_of_several_inputs_come_from_the_same_distribution() -> None:
     assert of_other["x"] == of_other["y"]
 
 
-def test_mixture_compares_bfloat16_codes_by_value() -> None:
+def test_input_mixture_compares_bfloat16_codes_by_value() -> None:
     nominal, other = encoded(normal(1), "bfloat16"), encoded(normal(2) - 300, "bfloat16")
     found = mixtures_of(nominal, other, dtype="bfloat16")["a lone smallest element"]
     assert (found != nominal).sum() == 1
@@ -194,7 +194,7 @@ def test_mixture_of_nearby_elements_changes_inputs_by_more_than_the_tolerance(dt
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_mixture_changes_a_few_elements_slightly(seed: int, sign: float) -> None:
+def test_input_mixture_changes_a_few_elements_slightly(seed: int, sign: float) -> None:
     drawn = sign * np.abs(normal(1, 40.0))
     given = {"x": drawn}, [{"x": normal(2)}], [operand("x", drawn)]
     found = mixtures(*given, np.random.default_rng(seed), allowed=1e-6)

@@ -22,7 +22,7 @@ def tied() -> Space:
     )
 
 
-def test_relinking_also_changes_tunables_tied_by_a_constraint() -> None:
+def test_relinking_also_changes_tunables_that_share_a_constraint_with_the_changed_one() -> None:
     space = tied()
     row = space.encode({"a": 1, "b": 1, "c": 0})
     near = Neighbourhood(space)

@@ -22,7 +22,7 @@ ADVICE = (
 
 
 @pytest.mark.parametrize(("case", "advice"), [("tail", ADVICE), ("nominal", ""), ("zeros", ""), ("refused", "")])
-def test_advice_states_the_changed_fields_of_a_case(case: str, advice: str) -> None:
+def test_advice_on_a_failed_case_states_its_changed_problem_fields(case: str, advice: str) -> None:
     assert shape_advice(case, CASES) == advice
 
 

@@ -191,7 +191,7 @@ def test_kernel_that_caches_outputs_of_many_inputs_is_slower_if_inputs_change() 
 
 
 @pytest.mark.slow
-def test_samples_with_too_few_writes_by_the_second_core_are_repeated() -> None:
+def test_samples_with_too_few_input_changes_by_the_second_core_are_repeated() -> None:
     session = WritingSession([150, 150, 3, 150, 150, 3])
     found = changing_with(session, size=5000, budget_s=60.0)
     assert found is not None

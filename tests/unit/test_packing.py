@@ -15,7 +15,7 @@ ARRAYS = {
 }
 
 
-def test_arrays_keep_name_dtype_shape_and_values() -> None:
+def test_packed_arrays_keep_name_dtype_shape_and_values() -> None:
     found = unpack(pack(ARRAYS))
     assert list(found) == list(ARRAYS)
     for name, array in ARRAYS.items():

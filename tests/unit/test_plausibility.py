@@ -180,7 +180,7 @@ def test_report_of_the_kind_of_its_job_is_accepted(report: Report, job: Job) -> 
     assert refused_field(lambda: check_answer(report, job, TERMS)) is None
 
 
-def test_only_replayed_reports_may_have_an_older_protocol() -> None:
+def test_only_replayed_reports_may_have_an_older_timing_protocol() -> None:
     replay = replace(TERMS, device=replace(TERMS.device, kind="replay"))
     assert refused_field(lambda: check_answer(measured(protocol=1), EVALUATE, replay)) is None
     assert (

@@ -135,7 +135,7 @@ def test_comparison_of_two_trials_trims_the_share_of_samples_set_in_the_policy()
 
 
 @pytest.mark.parametrize(("sets", "allowed"), [(2, 1.5), (4, 3.75), (6, 6.0), (64, 6.0)])
-def test_limit_on_slower_calls_on_separate_buffers_comes_from_the_policy(sets: int, allowed: float) -> None:
+def test_permitted_slowdown_of_calls_on_separate_buffers_comes_from_the_policy(sets: int, allowed: float) -> None:
     arguments = [Argument(name="y", role="output", dtype="float32", shape=(4096,))]
     policy = Policy(max_ring_ratio=1.5, max_ring_ratio_of_caches=6.0)
     assert most_disagreement(arguments, sets, {"l1_bytes": 128 << 10}, policy) == allowed
@@ -163,14 +163,16 @@ def test_policy_thresholds_out_of_range_are_refused(wrong: dict[str, float]) -> 
 
 
 @pytest.mark.parametrize(("sets", "limit"), [(2, 1.25), (8, 4.0)])
-def test_limit_on_slower_calls_on_separate_buffers_is_higher_for_many_memory_pages(sets: int, limit: float) -> None:
+def test_permitted_slowdown_of_calls_on_separate_buffers_is_larger_for_many_memory_pages(
+    sets: int, limit: float
+) -> None:
     arguments = [Argument(name="y", role="output", dtype="float32", shape=(8_192,))]
     assert most_disagreement(arguments, sets, {"l1_bytes": 1 << 30}, Policy()) == limit
     assert most_disagreement(arguments, sets, {"l2_bytes": 1 << 30}, Policy()) == 1.25
 
 
 @pytest.mark.parametrize(("mebibytes", "limit"), [(1, 1.25), (16, 4.0), (128, 4.0), (2048, 1.25)])
-def test_limit_on_slower_calls_on_separate_buffers_uses_only_a_part_of_a_shared_cache(
+def test_permitted_slowdown_of_calls_on_separate_buffers_counts_only_a_part_of_a_shared_cache(
     mebibytes: int, limit: float
 ) -> None:
     arguments = [Argument(name="y", role="output", dtype="float32", shape=(mebibytes << 18,))]
@@ -179,7 +181,9 @@ def test_limit_on_slower_calls_on_separate_buffers_uses_only_a_part_of_a_shared_
 
 
 @pytest.mark.parametrize(("sets", "limit"), [(10, 1.25), (20, 4.0)])
-def test_limit_on_slower_gpu_calls_on_separate_buffers_counts_two_copies_of_the_data(sets: int, limit: float) -> None:
+def test_permitted_slowdown_of_gpu_calls_on_separate_buffers_counts_two_copies_of_the_data(
+    sets: int, limit: float
+) -> None:
     arguments = [Argument(name=name, role="input", dtype="float16", shape=(512, 512)) for name in "ab"]
     arguments.append(Argument(name="c", role="output", dtype="float16", shape=(512, 512)))
     limits = {"l2_bytes": 60 << 20}
@@ -191,7 +195,7 @@ def test_limit_on_slower_gpu_calls_on_separate_buffers_counts_two_copies_of_the_
     ("sets", "fast_us", "limit"),
     [(16, 1.0, 10.0), (16, 8.0, 10.0), (16, 40.0, 1.25 * (1 + 77.2 / 40)), (16, 1e6, 1.25), (1, 1.0, 1.25)],
 )
-def test_limit_on_slower_calls_on_separate_buffers_allows_for_loading_them_from_memory(
+def test_permitted_slowdown_of_calls_on_separate_buffers_includes_loading_them_from_memory(
     sets: int, fast_us: float, limit: float
 ) -> None:
     arguments = [Argument(name=name, role="input", dtype="float32", shape=(65_536,)) for name in "xy"]

@@ -39,7 +39,7 @@ def test_noisiest_pair_of_kernels_decides_the_number_of_rounds() -> None:
     assert rounds_taken([quiet, noisy], 100, POLICY) == 100
 
 
-def test_rounds_end_at_a_multiple_of_ten_and_only_with_a_comparison() -> None:
+def test_rounds_of_a_process_end_only_at_a_multiple_of_ten_and_if_kernels_are_compared() -> None:
     own, other = series(1e-4), series(1e-4, seed=1)
     assert [count for count in range(20, 62) if precise([(own[:count], other[:count])], POLICY)] == [30, 40, 50, 60]
     assert not precise([], POLICY)

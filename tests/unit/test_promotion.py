@@ -384,7 +384,7 @@ def test_speedup_in_the_next_process_is_predicted_from_several_processes() -> No
     )
 
 
-def test_verdict_is_undecided_if_processes_differ() -> None:
+def test_verdict_is_undecided_if_speedups_differ_between_processes() -> None:
     """One slow process of five hides a gain; the verdict names the number of processes needed to detect the gain."""
     first = confirmation(np.random.default_rng(1), challenger_us=80)
     few, many = (repeated(first, *each) for each in ((1.25, 1.3, 1.1, 1.2), (1.25, 1.3, 1.1, 1.2, 1.25, 1.2, 1.25)))

@@ -21,7 +21,7 @@ def rule_of(quick: Quick | None, confirmed: Timing, policy: Policy | None = None
     return next((rule for rule in verdict.rules if rule.name == "quick figure"), None)
 
 
-def test_much_slower_confirmation_is_reported_with_likely_causes_and_advice() -> None:
+def test_confirmed_time_far_above_the_quick_time_is_reported_with_likely_causes_and_advice() -> None:
     found = rule_of(Quick(timing=steady(282.6), baselines={"numpy": steady(1573.0)}), steady(10480.0), numpy=2065.0)
     assert found is not None and not found.passed and not found.required
     assert found.figure == pytest.approx(37.08, rel=1e-3) and found.threshold == 1.25
@@ -35,7 +35,7 @@ def test_much_slower_confirmation_is_reported_with_likely_causes_and_advice() ->
         assert part in found.text
 
 
-def test_device_slowdown_is_stated_as_the_cause_of_a_slower_confirmation() -> None:
+def test_device_slowdown_is_stated_as_the_cause_of_a_confirmed_time_above_the_quick_time() -> None:
     found = rule_of(Quick(timing=steady(100.0), baselines={"numpy": steady(50.0)}), steady(200.0), numpy=98.0)
     assert found is not None and not found.passed
     assert "the whole device changed" in found.text and "idle device" in found.text
@@ -47,7 +47,7 @@ def test_rule_states_that_a_trial_with_a_faster_confirmed_time_ranked_too_low() 
     assert "2.00× as fast" in found.text and "ranked too low" in found.text
 
 
-def test_slower_confirmation_without_a_common_baseline_has_no_known_cause() -> None:
+def test_confirmed_time_above_the_quick_time_has_no_known_cause_without_a_common_baseline() -> None:
     found = rule_of(Quick(timing=steady(100.0), baselines={"numpy": steady(50.0)}), steady(200.0))
     assert found is not None and "No baseline ran in both sessions" in found.text
 

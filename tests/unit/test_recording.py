@@ -354,7 +354,7 @@ def test_recording_keys_use_the_declared_spelling_of_a_value() -> None:
     assert config_key({"a": 0.5, "b": True, "c": "x"}) == "0.5,True,x"
 
 
-def test_unsupported_names_and_texts_of_a_recording_are_rewritten() -> None:
+def test_unsupported_characters_in_names_and_texts_of_a_recording_are_replaced() -> None:
     entry = {"2nd block-size": 16, "layout": "row, major", "time": 1.0}
     odd = cache(
         tune_params_keys=["2nd block-size", "layout"],

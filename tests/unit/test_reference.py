@@ -147,7 +147,7 @@ def test_failed_reference_import_leaves_no_module_in_sys_modules(tmp_path: Path)
     assert set(sys.modules) == before
 
 
-def test_output_limits_follow_from_the_tolerance(tmp_path: Path) -> None:
+def test_error_limits_of_an_output_follow_from_its_tolerance(tmp_path: Path) -> None:
     golden = reference(tmp_path)
     assert golden.golden(plan(max_abs_ratio=4.0), (1, 2)).limits["y"].max_abs == pytest.approx(1.0)
     assert golden.golden(plan(max_abs=0.5), (1, 2)).limits["y"].max_abs == 0.5
@@ -522,7 +522,7 @@ def test_expected_outputs_include_mixtures_of_the_inputs_of_all_cases(tmp_path: 
     ]
 
 
-def test_seeds_of_the_first_case_are_mixed_if_all_other_cases_have_other_problems(tmp_path: Path) -> None:
+def test_inputs_of_several_seeds_of_the_first_case_are_mixed_if_other_cases_have_other_problems(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}) == []
     found = mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}, seeds=((1, 2), (1, 4)))
     assert found == [NEAR, FEW, "nominal with a lone largest element", "nominal with a lone smallest element", EQUAL]

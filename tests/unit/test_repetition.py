@@ -161,7 +161,7 @@ def test_fastest_call_on_new_inputs_is_compared_with_the_timed_rounds(new_us: fl
         assert not found.proved
 
 
-def test_kernel_that_recognises_timed_inputs_is_refused_after_several_looks() -> None:
+def test_kernel_that_recognises_timed_inputs_is_refused_after_several_checks() -> None:
     looks = list[Repetition]()
 
     def look(new_us: float) -> Repetition:

@@ -140,7 +140,7 @@ def test_time_far_above_the_limit_is_bound_by_latency(
     assert Roofline(floor_us=100.0, bound=resource).bound_at(time_us) == expected
 
 
-def test_bound_of_a_time_without_a_limit_is_unknown() -> None:
+def test_resource_that_limits_a_time_is_unknown_without_a_roofline() -> None:
     assert Roofline(floor_us=0.0, bound="memory").bound_at(10.0) is None
 
 

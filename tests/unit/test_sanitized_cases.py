@@ -122,7 +122,7 @@ def subject(case: str) -> Iterator[Subject]:
     yield Subject(kernel=KERNELS[case], unit=unit, inputs=Path(case), threads=1, device_uuid="GPU-0")
 
 
-def test_cases_without_faults_are_examined_in_one_run_of_each_tool() -> None:
+def test_cases_without_faults_are_examined_in_one_run_of_each_sanitizer() -> None:
     tools = Tools()
     assert sanitized(tools, KERNELS, subject, searched="nominal", limit_s=30.0) == (
         Sanitized(tool="memcheck", cases=("tail", "nominal", "odd")),
@@ -137,7 +137,7 @@ def test_fault_in_a_common_sanitizer_run_is_located_by_separate_runs() -> None:
     assert tools.calls == [["tail", "nominal", "odd"], ["tail"], ["nominal"]]
 
 
-def test_only_the_cases_of_a_group_with_a_fault_are_examined_again() -> None:
+def test_only_the_cases_of_a_sanitizer_run_with_a_fault_are_examined_again() -> None:
     seen: list[list[str]] = []
 
     def examine(group: Sequence[str], limit_s: float) -> Sequence[Sanitized]:
@@ -150,7 +150,7 @@ def test_only_the_cases_of_a_group_with_a_fault_are_examined_again() -> None:
     assert memcheck.cases == ("nominal", "large", "small", "tail", "odd")
 
 
-def test_fault_of_a_group_is_located_while_a_long_case_uses_the_whole_time() -> None:
+def test_fault_in_a_common_sanitizer_run_is_located_while_a_long_case_is_examined() -> None:
     located = threading.Event()
 
     def examine(group: Sequence[str], limit_s: float) -> Sequence[Sanitized]:
@@ -164,7 +164,7 @@ def test_fault_of_a_group_is_located_while_a_long_case_uses_the_whole_time() -> 
     assert memcheck.findings == ("case odd: overflow",)
 
 
-def test_fault_of_a_group_is_kept_if_no_time_is_left_to_locate_it() -> None:
+def test_fault_in_a_common_sanitizer_run_is_kept_if_no_time_is_left_to_locate_it() -> None:
     def examine(group: Sequence[str], limit_s: float) -> Sequence[Sanitized]:
         time.sleep(0.05)  # longer than the time limit
         return [Sanitized(tool="memcheck", findings=("overflow",))]
@@ -173,7 +173,7 @@ def test_fault_of_a_group_is_kept_if_no_time_is_left_to_locate_it() -> None:
     assert memcheck.findings == ("case tail: overflow", "case odd: overflow")
 
 
-def test_group_of_one_case_may_use_the_whole_time() -> None:
+def test_sanitizer_run_of_a_single_case_may_use_the_whole_time() -> None:
     limits: list[float] = []
 
     def examine(group: Sequence[str], limit_s: float) -> Sequence[Sanitized]:
@@ -185,7 +185,7 @@ def test_group_of_one_case_may_use_the_whole_time() -> None:
 
 
 @pytest.mark.parametrize("tools", [Tools(most=1), Tools(together=False)])
-def test_cases_are_examined_separately_if_a_common_run_is_impossible(tools: Tools) -> None:
+def test_cases_are_examined_separately_if_a_common_sanitizer_run_is_impossible(tools: Tools) -> None:
     (memcheck,) = sanitized(tools, KERNELS, subject, searched="nominal", limit_s=30.0)
     assert (memcheck.skipped, memcheck.cases, memcheck.left_out) == (None, ("tail", "nominal", "odd"), ())
     assert tools.calls[-3:] == [["tail"], ["nominal"], ["odd"]]

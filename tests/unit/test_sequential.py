@@ -106,7 +106,7 @@ def test_randomly_slow_processes_rarely_cause_promotion_of_a_kernel_over_itself(
     assert promoted <= 2
 
 
-def test_five_percent_gain_is_promoted_if_processes_differ_by_two_percent() -> None:
+def test_five_percent_gain_is_promoted_if_times_differ_by_two_percent_between_processes() -> None:
     rng = np.random.default_rng(1)
     found = [_confirmed(np.exp(rng.normal(math.log(1 / 0.95), 0.02, 15)).tolist()) for _ in range(300)]
     assert sum(found) >= 285

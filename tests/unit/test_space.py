@@ -303,7 +303,7 @@ def test_every_valid_config_is_sampled_equally_often(drawn: bool) -> None:
     )  # quantile of chi-squared with 11 degrees of freedom at p = 0.001
 
 
-def test_drawn_point_sets_contain_every_valid_config_equally_often() -> None:
+def test_sets_of_drawn_configs_contain_every_valid_config_equally_often() -> None:
     """Sets of points are drawn without enumeration. They contain all valid points, and give an estimate of the size."""
     tunables = [tunable("A", range(6)), tunable("B", range(6)), tunable("C", range(6)), tunable("D", range(3))]
     space = Space(tunables, [constraint("B <= A or A == 3"), constraint("(A * B + C) % 5 == D")])

@@ -70,12 +70,12 @@ def test_processor_time_of_pool_threads_that_spin_before_a_late_reply_is_accepte
     assert audit(threads=2).contradicts(batch(claimed_us=752, cpu_us=3_835, wall_us=1_000))
 
 
-def test_one_batch_in_ten_may_contradict_its_claimed_time() -> None:
+def test_processor_time_of_one_batch_in_ten_may_contradict_its_claimed_time() -> None:
     assert audit([SECOND_CORE] * 4 + [HONEST] * 36).contradiction() is None
     assert audit([SECOND_CORE] * 5 + [HONEST] * 36).contradiction() is not None
 
 
-def test_fewer_contradicting_batches_than_the_minimum_are_accepted() -> None:
+def test_kernel_is_accepted_if_fewer_batches_than_the_minimum_contradict_their_claimed_times() -> None:
     assert audit([SECOND_CORE] * (LEAST_BATCHES - 1) + [HONEST] * 7).contradiction() is None
     assert audit([SECOND_CORE] * LEAST_BATCHES + [HONEST] * 7).contradiction() is not None
 
@@ -87,7 +87,7 @@ def test_kernel_is_refused_if_all_batches_claim_less_than_the_elapsed_time() -> 
     assert "but 1000 µs passed" in (audit([SLEEPS] * LEAST_BATCHES).contradiction() or "")
 
 
-def test_late_batches_are_accepted_if_one_batch_is_on_time() -> None:
+def test_timing_batches_with_late_replies_are_accepted_if_one_reply_is_on_time() -> None:
     assert audit([LATE, HONEST, LATE, LATE]).contradiction() is None
 
 
@@ -97,13 +97,13 @@ def test_claimed_time_outside_the_observed_interval_is_refused() -> None:
 
 
 @pytest.mark.parametrize("each", [SECOND_CORE, SLOW_CLOCK])
-def test_batches_with_contradictory_times_are_repeated_up_to_a_maximum_number(each: Batch) -> None:
+def test_timing_batches_with_contradictory_times_are_repeated_up_to_a_maximum_number(each: Batch) -> None:
     assert audit([HONEST] * 40).worth_repeating(each)
     assert audit([each] * (LEAST_BATCHES - 1)).worth_repeating(each)
     assert not audit([each] * LEAST_BATCHES).worth_repeating(each)
 
 
-def test_late_batches_are_repeated_until_one_batch_is_on_time() -> None:
+def test_timing_batches_with_late_replies_are_repeated_until_one_reply_is_on_time() -> None:
     assert audit([]).worth_repeating(LATE)
     assert audit([LATE]).worth_repeating(LATE)
     assert not audit([LATE, HONEST]).worth_repeating(LATE)
@@ -125,7 +125,7 @@ def test_half_of_the_batches_on_separate_buffers_may_contradict_their_claimed_ti
     assert "more processor time" in (judged.contradiction() or "")
 
 
-def test_short_batches_are_joined_before_they_are_checked() -> None:
+def test_short_timing_batches_are_joined_before_they_are_checked() -> None:
     honest, second_core = batch(claimed_us=80.0), batch(claimed_us=80.0, cpu_us=210.0)
     for short, refused in ((honest, False), (second_core, True)):
         long = joined(joined(short, short), short)
@@ -133,11 +133,11 @@ def test_short_batches_are_joined_before_they_are_checked() -> None:
         assert (audit().overused([long] * LEAST_BATCHES, MOST_DISAGREEMENT, 10) is not None) is refused
 
 
-def test_joined_batches_are_not_refused_for_their_elapsed_time() -> None:
+def test_joined_timing_batches_are_not_refused_for_their_elapsed_time() -> None:
     assert audit().overused([joined(SLEEPS, SLEEPS)] * LEAST_BATCHES, MOST_DISAGREEMENT, 10) is None
 
 
-def test_joining_batches_preserves_an_invalid_time() -> None:
+def test_joining_timing_batches_preserves_an_invalid_time() -> None:
     outside = Batch(calls=1, claimed_ns=-1, wall_ns=1_000, cpu_ns=0)
     assert joined(HONEST, outside).claimed_ns == joined(outside, HONEST).claimed_ns == -1
 
@@ -170,7 +170,7 @@ def test_kernel_that_computes_in_long_pauses_between_batches_is_refused(
     assert reason is None or "300 µs each time" in reason
 
 
-def test_batch_pauses_for_an_input_change_and_ends_after_one_more_call() -> None:
+def test_timing_batch_pauses_for_an_input_change_and_ends_after_one_more_call() -> None:
     pace, changes = SharedPace(), list[str]()
     pace.begin()
     words = pace.segment.bytes_of(pace.segment.regions[0]).data.cast("Q")
@@ -179,7 +179,7 @@ def test_batch_pauses_for_an_input_change_and_ends_after_one_more_call() -> None
     assert (changes, words[16], pace.halted) == (["made"], 3, True)
 
 
-def test_input_change_between_calls_is_omitted_if_the_batch_has_ended() -> None:
+def test_input_change_between_calls_is_omitted_if_the_timing_batch_has_ended() -> None:
     pace, changes = SharedPace(), list[str]()
     pace.begin()
     assert pace.change_between(lambda: changes.append("made"), lambda: False) == 0

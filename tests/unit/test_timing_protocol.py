@@ -120,7 +120,7 @@ def test_each_of_two_timers_is_first_in_half_of_the_rounds(rounds: int) -> None:
     assert len(orders) == 3
 
 
-def test_interruptions_and_too_short_samples_do_not_change_a_round() -> None:
+def test_interruptions_and_too_short_samples_do_not_change_the_time_of_a_round() -> None:
     own_us = ROUND_US / 5
     timer = ScriptedTimer([own_us, 40 * own_us, own_us / 2, 7 * own_us, own_us])
     assert interleave({"a": timer}, 4, rng=RNG(0), warm=False) == {"a": [own_us] * 4}

@@ -16,20 +16,20 @@ def folders(tmp_path: Path) -> list[str]:
     return [str(tmp_path / name) for name in ("one", "two", "three")]
 
 
-def test_missing_paths_include_the_header_in_every_earlier_include_folder(folders: list[str]) -> None:
+def test_paths_of_possible_new_headers_include_every_earlier_include_folder(folders: list[str]) -> None:
     one, two, three = folders
     Path(three, "a.h").touch()
     assert vacancies([f"{three}/a.h"], [], folders) == [f"{one}/a.h", two]
 
 
-def test_header_copies_in_later_folders_add_no_missing_path(folders: list[str]) -> None:
+def test_header_copies_in_later_folders_add_no_path_of_a_possible_new_header(folders: list[str]) -> None:
     one, two, three = folders
     Path(one, "a.h").touch()
     Path(three, "a.h").touch()
     assert vacancies([f"{one}/a.h"], [], folders) == [two]
 
 
-def test_missing_path_is_reduced_to_the_topmost_missing_folder(folders: list[str]) -> None:
+def test_path_of_a_possible_new_header_is_reduced_to_the_topmost_missing_folder(folders: list[str]) -> None:
     one, two, three = folders
     Path(three, "x", "y").mkdir(parents=True)
     for name in ("a.h", "b.h"):
@@ -37,11 +37,13 @@ def test_missing_path_is_reduced_to_the_topmost_missing_folder(folders: list[str
     assert vacancies([f"{three}/x/y/a.h", f"{three}/x/y/b.h"], [], folders) == [f"{one}/x", two]
 
 
-def test_files_outside_the_include_folders_add_no_missing_path(folders: list[str], tmp_path: Path) -> None:
+def test_files_outside_the_include_folders_add_no_path_of_a_possible_new_header(
+    folders: list[str], tmp_path: Path
+) -> None:
     assert vacancies([str(tmp_path / "elsewhere.h")], [], folders) == []
 
 
-def test_absent_headers_tested_by_has_include_count_as_missing_paths(folders: list[str]) -> None:
+def test_absent_headers_tested_by_has_include_count_as_possible_new_headers(folders: list[str]) -> None:
     one, two, three = folders
     assert vacancies([], ["a.h"], folders) == [f"{one}/a.h", f"{three}/a.h", two]
     assert vacancies([], [f"{three}/b.h"], folders) == [f"{three}/b.h"]
@@ -75,7 +77,9 @@ def test_headers_tested_by_has_include_are_unknown_if_macros_form_their_names(so
     assert asked_headers(source) is None
 
 
-def test_broken_symlink_is_a_missing_path_until_its_target_exists(folders: list[str], tmp_path: Path) -> None:
+def test_broken_symlink_is_the_path_of_a_possible_new_header_until_its_target_exists(
+    folders: list[str], tmp_path: Path
+) -> None:
     one, two, three = folders
     Path(three, "a.h").touch()
     Path(one, "a.h").symlink_to(tmp_path / "target")

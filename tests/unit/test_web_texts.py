@@ -58,7 +58,7 @@ def test_text_difference_omits_unchanged_lines() -> None:
     assert [line.kind for line in second.lines].count("removed") == 1
 
 
-def test_agreement_threshold_is_shown_as_upper_or_lower_limit() -> None:
+def test_threshold_of_the_agreement_rule_is_shown_as_upper_or_lower_limit() -> None:
     ends = {(2.78, 2.93, True): "≤", (2.5, 2.4, True): "≥", (3.1, 2.93, False): "≤", (2.1, 2.4, False): "≥"}
     for (figure, threshold, passed), side in ends.items():
         rule = Rule(name="agreement", passed=passed, figure=figure, threshold=threshold, text="", required=False)

@@ -109,7 +109,7 @@ def test_two_selected_trials_are_compared(site: Site, page: Page) -> None:
     page.wait_for_url("**/compare?left=*")
 
 
-def test_sorting_and_comparing_work_without_scripts(site: Site, browser: Browser) -> None:
+def test_trials_can_be_sorted_and_compared_without_scripts(site: Site, browser: Browser) -> None:
     context = browser.new_context(base_url=site.url, java_script_enabled=False)
     context.set_default_timeout(PATIENCE_MS)
     try:

@@ -117,7 +117,7 @@ globalThis.SharedWorker = class {
 
 @pytest.mark.parametrize(
     "without",
-    [*one_in(2, ["", "delete globalThis.SharedWorker"]), pytest.param(REFUSED, id="refused")],
+    [*one_in(2, ["", "delete globalThis.SharedWorker"]), pytest.param(REFUSED, id="shared workers refused")],
 )
 def test_hidden_tabs_close_the_event_stream_and_update_when_shown_again(
     tmp_path: Path, browser: Browser, without: str
