@@ -100,9 +100,10 @@ class TrialView(Deferred):
         return quick_cost(self.outcome)
 
     def speedup(self, baselines: Mapping[str, Timing]) -> Figure | None:
-        """Return the speed-up over the fastest baseline; None if there is no baseline.
+        """Return the speed-up over the fastest baseline. The speed-up is confirmed if the trial was confirmed.
 
-        The speed-up is confirmed if the trial was confirmed.
+        The result is None if there is no time or no baseline, or if a confirmation found that the kernel is, or may be,
+        invalid.
 
         Args:
             baselines: timings of the baselines, measured by the trial's search.

@@ -60,9 +60,9 @@ def sample_blocks(material: Material) -> Iterator[Block]:
 
 
 def verdict_blocks(material: Material) -> Iterator[Block]:
-    """Yield tables of the verdicts of all challenges and of the rules that were not met.
+    """Yield a table of the verdicts of all challenges, and for each challenge a table of the rules that were not met.
 
-    All rules are listed for the promotion or, if no challenger was promoted, for the last challenge.
+    For the promoted challenger or, if there is none, the last challenger, the table lists all rules.
     """
     challenges = material.search.challenges
     if not challenges:
