@@ -39,9 +39,9 @@ ZIP: dict[str, Any] = {"application/zip": {"schema": {"type": "string", "format"
 def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> FamilyView:
     """Register a family under the digest of its files.
 
-    If the digest is already registered, only the location is updated. The location is the path of the family on the
-    workers. The role `author` is required to set or remove a location, and to use the name of a family that has a
-    location.
+    If the digest is already registered, only the location is updated, and the family becomes the latest version of its
+    name. The location is the path of the family on the workers. The role `author` is required to set or remove a
+    location, and to use the name of a family that has a location.
     """
     family = parsed(body.document)
     family.check_new("document")
@@ -107,7 +107,10 @@ def get_bundle(digest: Digest, service: ServiceDep) -> Response:
 
 
 def _check_location(location: str | None) -> None:
-    """Refuse a relative path, and callers without the role `author`, because workers run the code at the location."""
+    """Refuse a relative path, and a path with invisible characters.
+
+    Also refuse callers without the role `author`, because workers run the code at the location.
+    """
     if location is None:
         return
     if not location.isprintable():

@@ -107,7 +107,7 @@ def settle(session: Session, attempt: AttemptRow, report: AblateReport, effects:
 
 
 def check_answers(job: Ablate, report: AblateReport) -> None:
-    """Check that a report contains one result for each change of its job.
+    """Check that a report contains one result for each change of its job, unless the champion could not be measured.
 
     Raises:
         InvalidInput: the number of results differs from the number of changes.

@@ -46,8 +46,8 @@ def family_ref(row: FamilyRow) -> FamilyRef:
 def beginning(space: Space, row: SearchRow) -> Context:
     """Return the context for creating the strategy of a search.
 
-    The first `row.warm_start.used` warm starts come from recordings or from other problems. The strategy gets them as
-    advice; the others stay warm starts.
+    The first `row.warm_start.used` warm starts come from other measurements or from other problems. The strategy gets
+    them as advice; the others stay warm starts.
     """
     recorded = 0 if row.warm_start is None else row.warm_start.used
     return Context(space=space, warm_starts=row.warm_starts[recorded:], advice=row.warm_starts[:recorded])
@@ -145,8 +145,9 @@ class ActiveSearch:
         return same and self.requirements.lacking(device) is None
 
     def elapsed_s(self, now: datetime) -> float:
-        """Return the running time in seconds, without pauses, without waits for devices that other processes hold, and
-        without time in which the service did not run.
+        """Return the running time in seconds.
+
+        Pauses, waits for devices that other processes hold, and time in which the service did not run are not included.
         """
         if self._active_since is None:
             return self._active_s

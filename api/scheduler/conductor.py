@@ -300,7 +300,7 @@ class Conductor:
 
         During that time, workers could not reach the service and searches did not run. While the database was
         unavailable, workers could not renew their leases either. If the clock was set back, a stored time may be too
-        far in the future. Such times are set to the current time.
+        far in the future. Such times are moved back.
         """
         now, lost_s = self.clock(), self._lost_s()
         missed_s, away_s = lost_s - self._settled_s, self._away_s(now, lost_s)

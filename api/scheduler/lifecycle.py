@@ -271,7 +271,7 @@ def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
     """Return True if one more confirmation would stay within the share of the budget for confirmations.
 
     The next confirmation is assumed to take as long as the longest confirmation so far. If there is none, it is assumed
-    to take `Policy.confirm_processes` times as long as timing the baselines.
+    to take `Policy.confirm_processes` times as long as timing the baselines. Also updates `challenge_from_s`.
     """
     active = transaction.active
     spent_s = Leases(transaction.session).confirming_s(active.id)

@@ -302,8 +302,8 @@ def transferred(
 
     Return the configs, and a view that describes them as a warm start. Return None if no config can be predicted.
 
-    The results come from earlier searches and from the built-in recordings. The strategy treats the configs only as
-    advice, so wrong predictions do little harm ([decision
+    The results come from earlier searches and from the built-in recorded spaces. The strategy treats the configs only
+    as advice, so wrong predictions do little harm ([decision
     86](docs/decisions/0086-results-of-similar-problems-are-advice.md)).
     """
     earlier = [*earlier_results(session, search, family.name), *shipped(family.name, search.device, search.objective)]

@@ -77,7 +77,7 @@ class VariantDesk:
         Args:
             search_id: id of the search. If this search itself tunes a variant, its base search is used: the search to
                 which that variant was submitted.
-            author: name of the caller, used if the proposal names no author.
+            author: name of the caller, used as the author if `body` names none.
 
         Returns:
             The id of the base search, and the number of the variant.

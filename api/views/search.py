@@ -239,7 +239,7 @@ def _usual_s(session: Session, row: SearchRow) -> float | None:
 
     This is the mean of the confirmations of this search. Before the first one has ended, it is the mean of the latest
     confirmations of the same problem on the same device model. If there are none, it is the number of processes
-    multiplied by the duration of timing the baselines.
+    of a confirmation multiplied by the duration of timing the baselines.
     """
     leases = Leases(session)
     if spent_s := leases.confirming_s(row.id) or leases.confirming_s_of_rivals(row):

@@ -77,11 +77,11 @@ class FamilyRow(Base):
 class SearchRow(Base):
     """A search with its settings, its state and its running time.
 
-    `active_s` is the running time before `active_since`, in seconds. `active_since` is None while the search is not
-    running, or waits because other processes hold its devices. `revision` counts the transactions in which service
-    processes changed the search. `milestone` is the last revision with a change other than proposed and ended trials. A
-    process with a copy of the search in memory compares both numbers with those of its copy, to decide what it must
-    read again.
+    `active_s` is the running time in seconds, without the time since `active_since`. `active_since` is None while the
+    search is not running, or waits because other processes hold its devices. `revision` counts the transactions in
+    which service processes changed the search. `milestone` is the last revision with a change other than proposed and
+    ended trials. A process with a copy of the search in memory compares both numbers with those of its copy, to decide
+    what it must read again.
 
     `device_uuid` is None if any device of the model may be used, and `roofline` is None if it is unknown. `baselines`
     is None until they are measured. `reason` states why the search ended or is stopping, `unchallenged` why no trial

@@ -32,9 +32,10 @@ class TrialRow(Base):
     """One trial of a search and its outcome.
 
     `told_before` is the number of trials that had ended when this trial was proposed. `finished_seq` is the position of
-    this trial among the ended trials. `overhead_ms` is the search's own time for this trial, in which it neither
-    compiles nor uses the device although work is available. `delivery_ms` is the network time of the trial's lease and
-    result. `suspect` is True if the speed-up over the fastest baseline is at least `Policy.suspect_speedup`.
+    this trial among the ended trials, from 0; None while it is pending. `overhead_ms` is the search's own time for this
+    trial, in which it neither compiles nor uses the device although work is available. `delivery_ms` is the network
+    time of the trial's lease and result. `suspect` is True if the speed-up over the fastest baseline is at least
+    `Policy.suspect_speedup`.
 
     Trials are ranked by `cost`: the time or, if the search has a metric, the cost by this metric. `cost` is None if the
     trial has no time, or if a confirmation found its kernel invalid. `second_cost` is the cost by the second objective,

@@ -119,7 +119,8 @@ class Leaderboard:
     def ranks(self, searches: Collection[int], trials: Collection[int]) -> dict[int, int]:
         """Return the rank of each given trial among all ranked trials of the searches, by trial id.
 
-        Ranks follow the groups: the trials of a group come after all trials of earlier groups.
+        The trials of a group (`db.queries.selection.groups_of`) rank after all trials of earlier groups. Trials without
+        a rank are left out.
         """
         ranks: dict[int, int] = {}
         ahead = 0

@@ -130,7 +130,8 @@ def list_families(
 ) -> Sequence[FamilyRow]:
     """Return the latest version of each family, sorted by name.
 
-    For a name in `own`, return the version with the digest in `own` instead.
+    For a name in `own`, return the version with the digest in `own` instead. If `text` is given, return only families
+    whose names contain it.
     """
     query = latest_families(own)
     if text is not None:

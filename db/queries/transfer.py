@@ -53,7 +53,8 @@ def earlier_results(session: Session, search: SearchRow, family: str) -> list[Ea
 def _results(session: Session, searches: Sequence[int]) -> list[tuple[Config, float]]:
     """Return (config, quick cost) of each of the best `RESULTS` trials of searches for one problem.
 
-    Confirmed costs are not used, because confirmations are separate runs.
+    Confirmed costs are not used, because confirmations are separate runs. Suspect trials (`TrialRow.suspect`) are left
+    out.
     """
     query = select(TrialRow.proposal, QUICK_COST)
     query = query.where(TrialRow.search_id.in_(searches), TrialRow.outcome_kind == "measured")

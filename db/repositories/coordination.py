@@ -56,7 +56,7 @@ class LockedSearch:
         milestone: last revision with a change other than proposed and ended trials, for example queued jobs or
             baselines.
         started_at: time of the first lease of a job; None before that.
-        active_s: running time before `active_since`, in seconds.
+        active_s: running time in seconds, without the time since `active_since`.
         active_since: time at which the clock of the running time was last started; None while the clock is stopped.
     """
 

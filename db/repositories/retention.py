@@ -178,7 +178,9 @@ def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def collect_artefacts(session: Session, limit_bytes: int, now: datetime) -> tuple[Collected, list[str]]:
-    """Delete artefact rows, oldest first, until the total size is within the limit. Needed artefacts are kept.
+    """Delete artefact rows, oldest first, until the total size is within the limit.
+
+    Artefacts that champions and families need are kept, and so are recent artefacts (see `_settled`).
 
     Returns:
         The numbers of deleted items, and the digests of the deleted artefacts. The caller must remove their files after

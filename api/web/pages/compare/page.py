@@ -117,7 +117,8 @@ class Compared:
         source: difference of the sources. None if a source is not in the artefact store.
         drawing: drawing of the quick samples. None if neither trial has any.
         caveats: sentences that state why the times are not comparable.
-        comparison: statistical comparison of the times. None if a trial has no timing or too few samples.
+        comparison: statistical comparison of the times. None if a trial is compared with itself, or if a trial has no
+            timing or too few samples.
         pair: the confirmation that timed both trials in the same rounds. None if there is none.
         rounds: drawing of the rounds of this confirmation. None if `pair` is None, or its report is not stored.
         profiles: name and difference of each profile report that both trials have.
@@ -187,7 +188,7 @@ def _half(session: Session, store: Artefacts, trial_id: int, now: datetime) -> H
 
 
 def _comparison(left: Half, right: Half) -> Comparison | None:
-    """Return the comparison of the timings, or None if a trial has no timing or too few samples.
+    """Return the comparison of the timings. None if it is one trial, or a trial has no timing or too few samples.
 
     The seed is derived from the trials, so the page shows the same figures every time.
     """

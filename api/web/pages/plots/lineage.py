@@ -42,9 +42,9 @@ def lineage(landscape: Landscape, search: SearchView) -> Plot:
 
 
 def ancestors(landscape: Landscape, number: int) -> dict[int, Relative]:
-    """Return a trial and at most `MOST` of its ancestors, by number.
+    """Return a trial and its ancestors, at most `MOST` trials in total, by number.
 
-    The line of first parents is included before all other ancestors.
+    The line of first parents, with at most `LONGEST` trials, is included before all other ancestors.
     """
     family = dict(landscape.relatives([number]))
     newest = family[number]

@@ -35,7 +35,7 @@ def slices(landscape: Landscape) -> Plot:
 
 
 def contour(landscape: Landscape, x: str | None, y: str | None) -> Plot:
-    """Plot the best time for each pair of values of two tunables.
+    """Plot the best time for each pair of values of two tunables. A tunable that is None is chosen automatically.
 
     Raises:
         InvalidInput: `x` or `y` is not the name of a tunable with several values.

@@ -41,7 +41,10 @@ class Candidate:
         return self.installed or parsed(self.document)
 
     def register(self, service: Service) -> None:
-        """Register the family, so that it can be searched. If the family is registered already, nothing changes."""
+        """Register the family, so that it can be searched.
+
+        If the family is registered already, it becomes the latest version.
+        """
         with service.database.write() as session:
             Archive(session).register_family(
                 digest=self.digest,
