@@ -61,7 +61,7 @@ class Interruptions:
             lost_s = passed_s - ran_s
             if abs(lost_s) >= LEAST_S:
                 self._lost_s += lost_s
-                log.warning("the service was interrupted, or the clock was set", seconds=round(lost_s, 1))
+                log.warning("the service was interrupted, or the clock was changed", seconds=round(lost_s, 1))
             self._last = now
             return self._lost_s
 

@@ -54,7 +54,7 @@ class Signals:
             try:
                 subscriber(topic)
             except Exception:  # the commit is complete, and the other subscribers must be called
-                log.exception("a subscriber failed", topic=topic)
+                log.exception("a subscriber of database signals failed", topic=topic)
 
     def _unsubscribe(self, subscriber: Subscriber) -> None:
         with self._lock:

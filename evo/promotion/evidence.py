@@ -25,7 +25,7 @@ class RequiredEvidence:
             comparison of calls on overwritten outputs with calls on outputs that already hold the result; the
             comparison of calls on new inputs with calls on known inputs in every process, if the kernel has inputs; and
             the findings of sanitizers, or the reason why none ran.
-        processes: True if the report must contain the number of fresh processes that the policy demands.
+        processes: True if the report must contain the number of fresh processes that the policy requires.
         environment: keys that `ConfirmReport.environment` must contain.
     """
 
@@ -78,7 +78,7 @@ def decide(
 def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) -> Iterator[Rule]:
     """Yield the rule on the isolation of the candidate from the process that checks and times it.
 
-    There is no rule if the policy demands no isolation, or if kernels of this device kind are not machine code of the
+    There is no rule if the policy requires no isolation, or if kernels of this device kind are not machine code of the
     CPU.
     """
     demanded = "full" if policy.untrusted == "sandbox" else policy.min_separation
@@ -89,7 +89,7 @@ def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) ->
     figure, threshold = LEVELS.index(found), LEVELS.index(needed)
     text = (
         f"Isolation of the candidate from the process that checks it: {reported or 'none'} (level {found}); "
-        f"the policy demands {needed}."
+        f"the policy requires {needed}."
     )
     if figure < threshold:
         text += (

@@ -146,7 +146,7 @@ class KernelEvoSampler(BaseSampler):
         declared = self._space.get(name)
         as_what = "is not declared" if declared is None else f"is suggested as {suggested}, but declared as {declared}"
         warnings.warn(
-            f"`{name}` {as_what}: it is sampled at random, and neither search nor constraints use it",
+            f"`{name}` {as_what}: it is sampled at random, and neither the strategy nor the constraints use it",
             stacklevel=2,
         )
 

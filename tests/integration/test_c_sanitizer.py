@@ -105,7 +105,7 @@ def test_c_sanitizer_finds_a_data_race_between_threads(tmp_path: Path) -> None:
 def test_missing_c_sanitizers_are_reported(tmp_path: Path) -> None:
     memory, _ = examined(tmp_path, "", compiler=("false",))
     assert memory.findings == ()
-    assert str(memory.skipped).startswith("the compiler cannot build programs for it")
+    assert str(memory.skipped).startswith("the compiler cannot build a program with it")
 
 
 @pytest.mark.slow

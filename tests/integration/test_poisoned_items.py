@@ -166,7 +166,7 @@ def test_webhook_of_an_unreadable_search_is_given_up_and_other_webhooks_are_sent
     assert len(sent) == 1
     with stage.database.read() as session:
         rows = {row.search_id: row for row in session.execute(text("SELECT * FROM deliveries"))}
-    assert rows[bad].next_at is None and "could not be written" in rows[bad].error
+    assert rows[bad].next_at is None and "could not be created" in rows[bad].error
     assert rows[good].delivered_at is not None
 
 

@@ -70,7 +70,7 @@ def test_unwritable_folder_of_several_caches_is_logged_once(tmp_path: Path, monk
         cache = Cache(tmp_path / "file" / "cache")
         cache.put(key("a"), b"content")
         assert cache.warning is not None
-    assert [entry["event"] for entry in logs.entries] == ["cache.unwritable"]
+    assert [entry["event"] for entry in logs.entries] == ["the cache cannot be written"]
 
 
 def test_unrelated_files_in_the_cache_folder_do_not_stop_eviction(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_model_response_sent_byte_by_byte_times_out(monkeypatch: pytest.MonkeyPa
 
     begun_s = time.monotonic()
     with service(drip) as chat:
-        with pytest.raises(ModelFailed, match="it was incomplete after 1 s") as failed:
+        with pytest.raises(ModelFailed, match="the response was incomplete after 1 s") as failed:
             replace(chat, timeout_s=60.0).ask(HELLO)
         stopped.set()
     assert failed.value.charged
@@ -260,7 +260,7 @@ def test_error_for_a_redirected_model_request_shows_the_new_url_without_its_pass
 def test_redirect_of_a_model_request_to_a_non_ascii_url_is_reported(protocol: Protocol) -> None:
     with (
         answering(b"", 307, location="http://other.example/\xfc") as chat,
-        pytest.raises(ModelFailed, match=r"307: it redirects to http://other\.example/\xfc"),
+        pytest.raises(ModelFailed, match=r"307: the service redirects to http://other\.example/\xfc"),
     ):
         replace(chat, protocol=protocol).ask(HELLO)
 

@@ -109,7 +109,7 @@ def test_policy_can_require_a_separation_level(held: str, demanded: str, promote
     verdict = decided(replace(WHOLE, environment={"separation": held}), policy=policy)
     assert verdict.promote is promoted
     if not promoted:
-        assert f"the policy demands {demanded}. Missing: " in verdict.summary
+        assert f"the policy requires {demanded}. Missing: " in verdict.summary
 
 
 @pytest.mark.parametrize(

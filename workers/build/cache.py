@@ -52,7 +52,7 @@ class Cache:
         except OSError:
             return None
         if hashlib.sha256(content).digest() != checksum:
-            log().warning("cache.corrupt", path=str(path))
+            log().warning("a damaged cache entry is deleted", path=str(path))
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
             return None
@@ -119,4 +119,4 @@ class Cache:
             )
             if self.folder not in _warned:
                 _warned.add(self.folder)
-                log().warning("cache.unwritable", warning=self.warning)
+                log().warning("the cache cannot be written", warning=self.warning)

@@ -42,11 +42,12 @@ def contents(headers: Mapping[str, str]) -> dict[str, bytes]:
     try:
         total = sum(Path(path).stat().st_size for path in headers.values())
         if len(headers) > MOST_FILES or total > MOST_BYTES:
-            log().warning("headers.not_kept", files=len(headers), bytes=total)
+            event = "the headers of a kernel are too large to be stored with the trial"
+            log().warning(event, files=len(headers), bytes=total)
             return {}
         return {name: Path(path).read_bytes() for name, path in headers.items()}
     except OSError as error:
-        log().warning("headers.not_kept", reason=str(error))
+        log().warning("the headers of a kernel cannot be read, and are not stored with the trial", reason=str(error))
         return {}
 
 

@@ -209,7 +209,7 @@ class Claims:
 
     def _leave_out(self, search_id: int, reason: str) -> None:
         """Request no jobs of a search for `UNABLE_S` seconds."""
-        _LOG.warning("search.not_runnable_here", search=search_id, reason=reason)
+        _LOG.warning("this machine cannot execute the jobs of a search", search=search_id, reason=reason)
         now_s = time.monotonic()
         self._unable = {each: until_s for each, until_s in self._unable.items() if until_s > now_s}
         self._unable[search_id] = now_s + UNABLE_S

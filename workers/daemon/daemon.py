@@ -112,7 +112,7 @@ def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> 
             except ServiceUnreachable as error:
                 if stopping.wait(PAUSE_S):
                     raise
-                _LOG.warning("service.unreachable", reason=str(error))
+                _LOG.warning("the service cannot be reached", reason=str(error))
 
 
 def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
@@ -126,7 +126,7 @@ def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
     """
     found = discovered(kinds, cache)
     for kind, fault in found.faults.items():
-        _LOG.warning("device_kind.unavailable", kind=kind, reason=str(fault))
+        _LOG.warning("the devices of a kind cannot be examined", kind=kind, reason=str(fault))
     if not found.devices:
         raise NoDevice(
             f"no device of kind {', '.join(kinds)} was found; cpu needs a C compiler (gcc, clang, or the extra "
@@ -216,7 +216,7 @@ class Worker:
                 self._beat()
             context.held.closing = self._ending.closing(now_s)
             if reason := self._ending.due(now_s, busy=bool(self._attempts())):
-                _LOG.info("worker.stopping", reason=reason)
+                _LOG.info("the worker stops", reason=reason)
                 context.stopping.set()
 
     def _slot(self, device: Device) -> Slot:
@@ -250,7 +250,7 @@ class Worker:
             devices=self._devices,
             incarnation=self._context.incarnation,
         )
-        _LOG.info("worker.registered", worker=self._context.worker_id, devices=[each.model for each in self._devices])
+        _LOG.info("worker registered", worker=self._context.worker_id, devices=[each.model for each in self._devices])
 
     def _register_when_there(self) -> None:
         """Wait until the service can be reached, and register the worker.
@@ -268,7 +268,7 @@ class Worker:
                     self._register()
                     return
             except ServiceUnreachable as error:
-                _LOG.warning("service.unreachable", reason=str(error))
+                _LOG.warning("the service cannot be reached", reason=str(error))
             self._away.wait()
 
     def _leave(self) -> None:
@@ -280,7 +280,7 @@ class Worker:
             self._context.outbox.flush()
             self._context.client.leave(self._context.worker_id, incarnation=self._context.incarnation)
         except EvoError as error:
-            _LOG.warning("deregistration.failed", reason=str(error))
+            _LOG.warning("the worker could not deregister; its leases will expire", reason=str(error))
 
     def _waiting(self) -> set[int | None]:
         """Return the ids of the attempts that wait for a device that another process holds; empty if none waits."""
@@ -310,7 +310,7 @@ class Worker:
             context.stopping.set()
             return
         except EvoError as error:
-            _LOG.warning("heartbeat.failed", reason=str(error))
+            _LOG.warning("a heartbeat failed", reason=str(error))
             return
         context.held.drain = reply.drain
         revoked = context.held.revoke(reply.cancel)

@@ -95,7 +95,7 @@ class Slot:
                 try:
                     self._step()
                 except (ServiceUnreachable, ServiceError) as error:
-                    _LOG.warning("service.unreachable", device=self.device.model, reason=str(error))
+                    _LOG.warning("a request to the service failed", device=self.device.model, reason=str(error))
                     self._away.wait()
                     self._meter.take()
                 else:
@@ -189,7 +189,7 @@ class Slot:
     def _stand_aside(self) -> None:
         """Give all leases back to the service, and pause, because the device is quarantined."""
         if self._doing[0] != "quarantined":
-            _LOG.error("device.quarantined", device=self.device.model, uuid=self.device.uuid, reason=self._fault)
+            _LOG.error("the device is quarantined", device=self.device.model, uuid=self.device.uuid, reason=self._fault)
         self._doing = ("quarantined", None)
         for lease, _ in self._claims.collect(wait=True):
             self._release(lease, "the device is quarantined")
@@ -220,7 +220,7 @@ class Slot:
             if is_exhaustion(error):
                 self._exhausted(lease, with_remedy(error, f"this machine cannot write files: {error}"))
                 return
-            _LOG.exception("job.exception", attempt=lease.attempt_id)
+            _LOG.exception("unexpected exception in a job", attempt=lease.attempt_id)
             self._broken(lease, f"{type(error).__name__}: {error}")
         else:
             if report is not None:
@@ -292,7 +292,7 @@ class Slot:
             return
         if isinstance(report, EvaluateReport):
             self._duplicates.note(lease.terms, report)
-            _LOG.info("trial", search=lease.terms.search_id, **summary(lease, report))
+            _LOG.info("trial ended", search=lease.terms.search_id, **summary(lease, report))
         self._context.outbox.post(self._shipping.pack(lease, report, built))
 
     def _unwanted(self, lease: Lease) -> bool:
@@ -317,14 +317,15 @@ class Slot:
         self._fault = self._health.verdict
         self._release(lease, reason)
         self._doing = ("testing", reason)
-        _LOG.error("device.fault", device=self.device.model, attempt=lease.attempt_id, reason=reason)
+        event = "the device is at fault; the job is given back"
+        _LOG.error(event, device=self.device.model, attempt=lease.attempt_id, reason=reason)
         if self._fault is None:
             self._mending.wait()
         self._meter.take()
 
     def _exhausted(self, lease: Lease, reason: str) -> None:
         """Give all jobs back because the disk cannot be used, and pause. The jobs do not count as failed."""
-        _LOG.error("machine.disk_unusable", attempt=lease.attempt_id, reason=reason)
+        _LOG.error("the disk cannot be used; all jobs are given back", attempt=lease.attempt_id, reason=reason)
         self._release(lease, reason)
         self._give_back(reason)
         self._doing = ("exhausted", reason)
@@ -341,11 +342,11 @@ class Slot:
             self._breaks.clear()
         self._breaks[job] += 1
         if self._breaks[job] < MAX_BREAKS:
-            _LOG.warning("job.given_back", attempt=lease.attempt_id, reason=reason)
+            _LOG.warning("a job failed, and is given back", attempt=lease.attempt_id, reason=reason)
             self._release(lease, reason)
             self._context.stopping.wait(PAUSE_S)
         else:
-            _LOG.error("job.failed", attempt=lease.attempt_id, reason=reason)
+            _LOG.error("a job failed repeatedly, and is reported as failed", attempt=lease.attempt_id, reason=reason)
             self._context.outbox.post(self._shipping.pack(lease, failure(lease.job, reason), {}))
             self._context.held.drop(lease)
 
@@ -367,7 +368,7 @@ class Slot:
         try:
             self._context.client.release(lease.attempt_id, lease.token, reason=reason[:LONGEST_REASON], unfit=unfit)
         except EvoError as error:  # the lease will expire
-            _LOG.warning("release.failed", attempt=lease.attempt_id, reason=str(error))
+            _LOG.warning("a lease could not be given back; it will expire", attempt=lease.attempt_id, reason=str(error))
 
     @contextmanager
     def _performing(self, lease: Lease) -> Iterator[None]:

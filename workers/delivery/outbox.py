@@ -134,7 +134,7 @@ class Outbox:
         try:
             return self.flush()
         except AccessDenied as error:  # the slots will get the same error and end the worker
-            _LOG.error("results.delivery_failed", waiting=len(self.waiting), reason=str(error))
+            _LOG.error("the service denies access; results are kept", waiting=len(self.waiting), reason=str(error))
             return False
 
     def _settle_all(self) -> bool:
@@ -158,7 +158,8 @@ class Outbox:
         try:
             answers = self._deliver(results, self._most_enclosed_bytes if enclose else 0)
         except (ServiceUnreachable, ForeignService) as error:  # the service has not received the result
-            _LOG.warning("results.delivery_failed", waiting=len(self.waiting), reason=str(error))
+            event = "the service cannot be reached; results are sent again later"
+            _LOG.warning(event, waiting=len(self.waiting), reason=str(error))
             return False
         except (ServiceError, InvalidInput) as error:
             if isinstance(error, TooLarge) and enclose:  # the service or a proxy limits the size of requests
@@ -192,7 +193,8 @@ class Outbox:
         for digest in answer.lacking:
             self._stored.discard(digest)
             if (content := result.contents.get(digest)) is None:
-                _LOG.warning("artefact.unavailable", attempt=result.attempt_id, digest=digest)
+                event = "the service lacks an artefact that this worker does not have either"
+                _LOG.warning(event, attempt=result.attempt_id, digest=digest)
                 continue
             self._store(result, digest, content)
 
@@ -201,7 +203,8 @@ class Outbox:
         try:
             self._client.put_artefact(digest, content)
         except (InvalidInput, TooLarge) as error:
-            _LOG.error("artefact.refused", attempt=result.attempt_id, digest=digest, reason=str(error))
+            event = "the service refused an artefact"
+            _LOG.error(event, attempt=result.attempt_id, digest=digest, reason=str(error))
             return False
         self._remember([digest])
         return True
@@ -240,7 +243,7 @@ class Outbox:
 
     def _answered(self, result: PendingResult, answer: Answer) -> None:
         if answer.status in {"stale", "unknown"}:
-            _LOG.info("result.stale", attempt=result.attempt_id, reason=answer.detail)
+            _LOG.info("the service no longer needs a result", attempt=result.attempt_id, reason=answer.detail)
         if answer.status == "refused":
             self._set_aside(result, answer.detail)
             return
@@ -254,7 +257,8 @@ class Outbox:
         """
         self._tries[result.key] += 1
         if isinstance(error, ServiceError) and self._tries[result.key] < MOST_TRIES:
-            _LOG.warning("result.delivery_failed", attempt=result.attempt_id, reason=str(error))
+            event = "the service failed to process a result; it is sent again"
+            _LOG.warning(event, attempt=result.attempt_id, reason=str(error))
             return False
         self._set_aside(result, str(error))
         return True
@@ -264,7 +268,7 @@ class Outbox:
 
         After `MOST_REFUSALS` refusals, report the job as failed, because it would otherwise be repeated forever.
         """
-        _LOG.error("result.refused", attempt=result.attempt_id, reason=reason)
+        _LOG.error("the service refused a result", attempt=result.attempt_id, reason=reason)
         self._spool.set_aside(result)
         self._forget(result)
         refusals = self._refusals.get(result.key, list)

@@ -69,7 +69,7 @@ class Spool:
                 f"results are kept only in memory, because {self._folder} cannot be written ({error.strerror}); "
                 "free disk space, or make the folder writable"
             )
-            _LOG.warning("result.only_in_memory", folder=str(self._folder), reason=error.strerror)
+            _LOG.warning("a result is kept only in memory", folder=str(self._folder), reason=error.strerror)
         else:
             self.trouble = None
 
@@ -99,9 +99,9 @@ class Spool:
                     path.replace(self._path(result))
                 results.append(result)
             except OSError as error:  # kept, because the file may be readable at the next start
-                _LOG.warning("result.unreadable", path=str(path), reason=error.strerror)
+                _LOG.warning("a stored result cannot be read", path=str(path), reason=error.strerror)
             except ValidationError as error:
-                _LOG.warning("result.unreadable", path=str(path), reason=str(error).partition("\n")[0])
+                _LOG.warning("a stored result is damaged", path=str(path), reason=str(error).partition("\n")[0])
                 self._put_aside(path)
         for part in self._folder.glob("*.part"):
             with suppress(OSError):

@@ -47,7 +47,8 @@ def undisturbed(perform: Callable[[], R]) -> R:
     earlier: list[R] = []
     report = perform()
     while (killed := _killed(report)) is not None and len(earlier) + 1 < MOST_ATTEMPTS:
-        _LOG.warning("job.killed", attempt=len(earlier) + 1, process=killed.killed, reason=killed.reason)
+        event = "a process of a job was killed; the job is repeated"
+        _LOG.warning(event, attempt=len(earlier) + 1, process=killed.killed, reason=killed.reason)
         earlier.append(report)
         report = perform()
     if not earlier:

@@ -274,7 +274,7 @@ class Runners:
             if not _worth_another(outcome, attempt):
                 raise failure
             attempt += 1
-            _LOG.warning("runner.restarted", search=work.terms.search_id)
+            _LOG.warning("the runner could not be opened; another runner is started", search=work.terms.search_id)
 
     def prepare(
         self,

@@ -27,7 +27,7 @@ class GaveUp(EvoError, RuntimeError):
 
 def log_busy(holder: int | None) -> None:
     """Log that another process (with the id `holder`, or None if unknown) has locked the device."""
-    log().info("device.busy", holder=holder)
+    log().info("another process holds the device", holder=holder)
 
 
 @contextmanager

@@ -132,8 +132,8 @@ class WebhookDelivery:
         try:
             text, error = _message(search_summaries(session, [ended.search_id], now)[0], now, self._public), None
         except Exception as failure:
-            log.exception("webhook message cannot be written", search=ended.search_id)
-            text, error = "", f"the message could not be written: {type(failure).__name__}: {failure}"
+            log.exception("a webhook message cannot be created", search=ended.search_id)
+            text, error = "", f"the message could not be created: {type(failure).__name__}: {failure}"
         deliveries.note(ended, text, now, error=error)
 
     def _deliver(self, delivery: DeliveryRow) -> None:

@@ -61,7 +61,7 @@ READINGS: Mapping[str, Reading] = {
     "work": Reading(
         unit=factor_text,
         side="≤",
-        figure="as long on empty outputs as on outputs that already contain the expected result",
+        figure="as long on overwritten outputs as on outputs that already contain the expected result",
         threshold="as long",
     ),
     "inputs": Reading(

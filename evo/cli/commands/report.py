@@ -52,8 +52,8 @@ def report(
         str,
         typer.Option(
             metavar="NAME=TIME,…",
-            help="Targets to compare the champion with: times, e.g. conservative=800us, or speed-ups over the fastest "
-            "baseline, e.g. dream=2x.",
+            help="Times (e.g. conservative=800us) or speed-ups over the fastest baseline (e.g. dream=2x) to compare "
+            "the champion with.",
         ),
     ] = "",
     force: Force = False,

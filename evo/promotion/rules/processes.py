@@ -52,7 +52,7 @@ def _decided(at: SequentialState, policy: Policy, found: str, words: Words) -> R
     figure, threshold = at.low or at.mean, 1.0
     if at.decision == "too little":
         figure, threshold = at.high, at.needed
-        reason = f"on average it is at most {figure:.4g} {words.ratio}, and {threshold:.4g} times is needed"
+        reason = f"on average it is at most {figure:.4g} {words.ratio}, but at least {threshold:.4g} times is needed"
     elif at.low is None:
         reason = f"a promotion is decided after {_numbers(looks(policy))} processes, not after {at.processes}"
     else:

@@ -75,5 +75,7 @@ class BoundedClient(httpx2.Client):
             if len(content) > MOST_ANSWER_BYTES:
                 raise ModelFailed(f"the model's response is larger than {MOST_ANSWER_BYTES >> 20} MiB", charged=True)
             if time.monotonic() > ends_s:
-                raise httpx2.ReadTimeout(f"it was incomplete after {self._longest_s:.0f} s", request=response.request)
+                raise httpx2.ReadTimeout(
+                    f"the response was incomplete after {self._longest_s:.0f} s", request=response.request
+                )
         return bytes(content)

@@ -37,7 +37,7 @@ class Refused(Exception):
         self.again_s = retry_after_s(response.headers)
         if response.is_redirect:
             place = masked(chat.without_key(response.headers["location"]))
-            super().__init__(f"{self.status}: it redirects to {place}")
+            super().__init__(f"{self.status}: the service redirects to {place}")
         else:
             super().__init__(f"{self.status}: {self.text[:300] or response.reason_phrase}")
 

@@ -55,7 +55,11 @@ def audited(fleet: Fleet) -> Counter[str]:
     refused = [path.name for path in fleet.folder.rglob("*.refused")]
     assert not refused, f"the service refused results of real workers: {refused}"
     logs = "".join(worker.machine.log.read_text(errors="replace") for worker in fleet.real)
-    met = {"in_memory_only": logs.count("result.only_in_memory"), "stale_of_real": logs.count("result.stale")}
+    texts = {
+        "in_memory_only": "a result is kept only in memory",
+        "stale_of_real": "the service no longer needs a result",
+    }
+    met = {name: logs.count(text) for name, text in texts.items()}
     return Counter(status for _, status in answers) + Counter({f"trial {kind}": n for kind, n in kinds.items()} | met)
 
 

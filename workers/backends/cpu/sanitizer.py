@@ -102,10 +102,11 @@ class CSanitizer:
             main, log = self._built(tool, subject, builds, timeout_s)
             if main is None:
                 message = log.strip().partition("\n")[0] or "the compiler gave no message"
-                return Sanitized(tool=tool.name, skipped=f"the compiler cannot build programs for it: {message}")
+                return Sanitized(tool=tool.name, skipped=f"the compiler cannot build a program with it: {message}")
             status, log = _started(main, subject.inputs, timeout_s, subject.interruption)
         if status is None and _endless(subject.call_us, timeout_s):
-            never = f"the kernel does not end within {timeout_s:.3g} s, although a call takes {subject.call_us:.3g} µs"
+            normal = f"a call without the sanitizer takes {subject.call_us:.3g} µs"
+            never = f"the kernel does not end within {timeout_s:.3g} s, although {normal}"
             return Sanitized(tool=tool.name, findings=(never,))
         if status is None:
             return Sanitized(tool=tool.name, skipped=f"it did not end within {timeout_s:g} s")

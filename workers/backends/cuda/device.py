@@ -264,7 +264,7 @@ class CudaDriver:
         """Return the usable GPUs, and True if all GPUs are usable."""
         found, obstacle = self.look()
         if obstacle and find_spec("cupy"):
-            log().info("cuda.unusable", reason=obstacle)
+            log().info("a GPU cannot be used", reason=obstacle)
         return found, obstacle is None
 
     def look(self) -> tuple[list[Device], str | None]:

@@ -86,7 +86,8 @@ def _with_measured_copy(device: Device, folder: Path, until_s: float, process: C
     if kept is None:
         rate = _measured(device, folder, until_s=until_s, process=process)
         if rate is None or rate < LEAST_SHARE * device.ceilings.bytes_per_s:
-            log().warning("copy.not_measured", device=device.model, bytes_per_s=rate)
+            event = "no plausible memory bandwidth was measured; the value of the datasheet is used"
+            log().warning(event, device=device.model, bytes_per_s=rate)
             return device
         kept = repr(rate).encode()
         cache.put(key, kept)
@@ -112,8 +113,8 @@ def _measured(
             with CopyProcess(folder, *size) as own:
                 return own.bytes_per_s(device)
     except GaveUp:
-        log().warning("copy.failed", reason="other processes measure on this device")
+        log().warning("the memory bandwidth cannot be measured", reason="other processes measure on this device")
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         said = last_line((getattr(error, "stderr", None) or b"").decode(errors="replace"))
-        log().warning("copy.failed", reason=said or str(error))
+        log().warning("the memory bandwidth cannot be measured", reason=said or str(error))
     return None
