@@ -243,8 +243,9 @@ class VariantBody(Body):
 
     `document` may contain `name`, `author`, `idea`, and keys of the table ``[cpu]``, ``[cuda]`` or ``[triton]`` of a
     family: `template` or `source`, `entry`, `tunables`, `constraints`, `launch` and others. Missing keys are taken from
-    the first parent. `parents` are numbers of variants. Number 0 is the family's own implementation. `trials` limits
-    the number of trials. `proposal` is the number of the proposal from which the variant was made.
+    the first parent. `parents` are numbers of variants. Number 0 is the family's own implementation. `trials` is
+    the maximum number of trials; null if there is no such limit. `proposal` is the number of the proposal from which
+    the variant was made, or null.
     """
 
     document: dict[str, Any] = Field(default_factory=dict, max_length=MAX_NAMES)
@@ -371,7 +372,10 @@ class Rollback(Body):
 
 
 class Called(Body):
-    """Times in µs of calls from PyTorch: one of a champion's exported kernel, one of PyTorch's own function."""
+    """Times of one call from PyTorch in µs.
+
+    `called_us` is the time of a call to a champion's exported kernel, `torch_us` of a call to PyTorch's own function.
+    """
 
     called_us: float = Field(gt=0, allow_inf_nan=False)
     torch_us: float = Field(gt=0, allow_inf_nan=False)

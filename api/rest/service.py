@@ -23,7 +23,10 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Collection(Body):
-    """Limits on the age and size of stored data. null means no limit. With `dry_run`, the data is only counted."""
+    """Limits on stored data: the age of ended searches in days, and the total size of all artefacts in GB.
+
+    null means no limit. With `dry_run`, the data is only counted.
+    """
 
     keep_days: float | None = Field(default=None, gt=0, le=LONGEST_DAYS, allow_inf_nan=False)
     artefact_limit_gb: float | None = Field(default=None, ge=0, le=LARGEST_GB, allow_inf_nan=False)

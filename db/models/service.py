@@ -47,6 +47,7 @@ class DeliveryRow(Base):
     """A webhook message about the end of a search.
 
     `next_at` is the time of the next delivery attempt. It is None after a delivery or the last failed attempt.
+    `delivered_at` is None until a delivery succeeds. `error` is the reason why the latest attempt failed, or None.
     `message_id` is globally unique, even after a backup was restored, so that receivers can detect duplicates.
     """
 

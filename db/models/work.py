@@ -153,7 +153,8 @@ class WorkerRow(Base):
     """A worker and the process that registered last as this worker.
 
     `left_at` is set when the worker shuts down normally, and cleared when the worker registers again. `incarnation`
-    identifies the process that registered last. `contested_at` is set if an earlier process sends a request after this
+    identifies the process that registered last; None if that process sent no id. `note` states the problems that the
+    worker reported; None if there are none. `contested_at` is set if an earlier process sends a request after this
     registration, because two processes then use the same worker id. The value is the time of the last such request.
     """
 
@@ -176,8 +177,9 @@ class WorkerRow(Base):
 class DeviceRow(Base):
     """A device as last reported by its worker. Only a person can end its quarantine.
 
-    `activity` is None until the worker reports it after a registration. `attempt_id` is the lease that `detail`
-    describes; None if there is no such lease.
+    `quarantined_at` and `quarantine_reason` are None if the device is not quarantined. `activity` is None until the
+    worker reports it after a registration. `attempt_id` is the lease that `detail` describes; None if there is no such
+    lease.
     """
 
     __tablename__ = "devices"
