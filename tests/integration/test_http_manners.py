@@ -229,7 +229,7 @@ def test_error_response_size_is_bounded_for_long_urls(rest: Local, path: str) ->
     assert len(answer.content) < 5_000
 
 
-def test_number_of_problem_filters_is_limited(rest: Local) -> None:
+def test_number_of_problem_filters_in_a_request_is_limited(rest: Local) -> None:
     rest.submit()
     for path in ("/searches", "/champions"):
         some, many = (",".join(f"f{number}=1" for number in range(count)) for count in (100, 101))

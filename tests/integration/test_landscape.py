@@ -65,7 +65,7 @@ def test_plot_queries_return_at_most_the_requested_number_of_rows(stage: Stage) 
         assert (nothing.extent(), nothing.records(), nothing.outcomes(3), nothing.work(3)) == (0, [], [], [])
 
 
-def test_queries_return_trial_ranks_and_the_history_of_a_champion(stage: Stage, tmp_path: Path) -> None:
+def test_database_queries_return_trial_ranks_and_the_history_of_a_champion(stage: Stage, tmp_path: Path) -> None:
     search = played(stage)
     with stage.database.read() as session:
         ids = {each.id: each.number for each in stage.trials(search)}

@@ -198,7 +198,7 @@ def test_expected_outputs_are_computed_while_the_first_candidate_is_built(
 
 
 @pytest.mark.parametrize("evaluator", [True, False], indirect=True)
-def test_expected_outputs_are_computed_during_a_measurement_only_if_they_do_not_disturb_it(
+def test_expected_outputs_are_computed_during_a_measurement_only_if_it_is_not_disturbed(
     evaluator: Evaluator, work: Assignment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()

@@ -71,7 +71,7 @@ def test_failing_request_does_not_fail_other_requests_of_its_batch() -> None:
     assert sorted(map(str, served(Batcher(serving), serving, [1, -1, 2]))) == ["101", "102", "minus one"]
 
 
-def test_batches_of_different_searches_run_concurrently() -> None:
+def test_request_batches_of_different_searches_run_concurrently() -> None:
     serving = Serving()
     batcher = Batcher(serving)
     with ThreadPoolExecutor(2) as pool:

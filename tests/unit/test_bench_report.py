@@ -99,7 +99,7 @@ def test_contest_report_states_the_gain_of_the_search() -> None:
     assert "Not run: torch: ModuleNotFoundError: No module named 'torch'." in text
 
 
-def test_contest_heading_names_machine_and_software() -> None:
+def test_heading_of_a_contest_report_names_machine_and_software() -> None:
     text = heading(contest())
     assert "Some CPU (x86_64+avx512)" in text
     assert "2 cores, L1 48 KiB, L2 1 MiB, 250 GFLOP/s per core. " in text

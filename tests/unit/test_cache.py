@@ -22,7 +22,7 @@ def age(cache: Cache, name: str, seconds: float) -> None:
     os.utime(path, (seconds, seconds))
 
 
-def test_cache_returns_the_stored_value(tmp_path: Path) -> None:
+def test_compile_cache_returns_the_stored_value(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     assert cache.get(key("a")) is None
     cache.put(key("a"), b"content")
@@ -40,7 +40,7 @@ def test_corrupt_cache_entry_counts_as_absent_and_can_be_stored_again(tmp_path: 
     assert cache.get(key("a")) == b"content"
 
 
-def test_least_recently_used_entries_are_evicted_beyond_the_limit(tmp_path: Path) -> None:
+def test_compile_cache_evicts_least_recently_used_entries_beyond_the_limit(tmp_path: Path) -> None:
     cache = Cache(tmp_path, limit_bytes=500)
     for position, name in enumerate("abc"):
         cache.put(key(name), bytes(100))

@@ -26,7 +26,7 @@ def failing(*errors: ServiceUnreachable) -> Callable[[Client], str]:
     return question
 
 
-def test_request_is_retried_until_the_service_is_back() -> None:
+def test_command_retries_a_request_until_the_service_is_back() -> None:
     connection = Connection(lambda: "http://127.0.0.1:1", lambda: None)
     answer = connection.ask(failing(ServiceUnreachable("refused"), ServiceAway("503"), ServiceUnreachable("late")))
     assert answer == "http://127.0.0.1:1"
@@ -34,7 +34,9 @@ def test_request_is_retried_until_the_service_is_back() -> None:
 
 
 @pytest.mark.parametrize(("quiet_s", "told"), [(0.0, ["refused; trying again for 60 s"]), (5.0, [])])
-def test_longer_outage_is_reported_once(monkeypatch: pytest.MonkeyPatch, quiet_s: float, told: list[str]) -> None:
+def test_command_reports_a_longer_service_outage_once(
+    monkeypatch: pytest.MonkeyPatch, quiet_s: float, told: list[str]
+) -> None:
     monkeypatch.setattr(module, "QUIET_S", quiet_s)
     connection, notes = Connection(lambda: "http://127.0.0.1:1", lambda: None), list[str]()
     connection.ask(failing(ServiceUnreachable("refused"), ServiceUnreachable("late")), notes.append)
@@ -42,7 +44,7 @@ def test_longer_outage_is_reported_once(monkeypatch: pytest.MonkeyPatch, quiet_s
     connection.close()
 
 
-def test_request_is_sent_to_the_new_address_of_a_restarted_service() -> None:
+def test_command_sends_its_request_to_the_new_address_of_a_restarted_service() -> None:
     addresses = iter(["http://127.0.0.1:1", "http://127.0.0.1:1", "http://127.0.0.1:2"])
     connection = Connection(lambda: next(addresses), lambda: None)
     first = connection.client

@@ -317,12 +317,14 @@ def test_on_service_decorator_replaces_the_service_argument_with_options() -> No
     ("price_in", "price_out", "field"),
     [(None, None, "--price-in"), (3.0, None, "--price-out"), (None, 7.0, "--price-in"), (0.0, 0.0, "--price-in")],
 )
-def test_budget_in_usd_needs_both_prices(price_in: float | None, price_out: float | None, field: str) -> None:
+def test_budget_in_usd_needs_the_prices_of_input_and_output_tokens(
+    price_in: float | None, price_out: float | None, field: str
+) -> None:
     with pytest.raises(InvalidInput) as refused:
         prices_of(price_in, price_out, 1.0)
     assert refused.value.field == field
 
 
-def test_price_of_zero_is_accepted() -> None:
+def test_model_price_of_zero_is_accepted() -> None:
     assert prices_of(0.0, 7.0, 1.0).of(1_000_000, 1_000_000) == 7.0
     assert prices_of(None, None, None).of(1_000_000, 1_000_000) == 0.0

@@ -125,7 +125,7 @@ def test_worker_id_is_quoted_as_one_url_segment() -> None:
     assert [request.url.raw_path for request in service.asked] == [b"/api/v1/workers/a%252F%20b%3F%23%C3%A9"] * 2
 
 
-def test_all_trials_are_read_page_by_page() -> None:
+def test_client_reads_all_trials_page_by_page() -> None:
     one = {"id": 1, "search_id": 3, "number": 0, "config": {}, "origin": "x", "parents": []}
     empty = {"outcome": None, "time_us": None}
     pages = [{"items": [{**one, **empty}], "next": "c"}, {"items": [{**one, **empty, "number": 1}], "next": None}]
@@ -188,7 +188,7 @@ def test_event_stream_ends_after_the_time_limit_without_a_service() -> None:
         next(Service(httpx.ConnectError("gone")).client().events(patience_s=-1.0))
 
 
-def test_workers_of_all_pages_are_listed() -> None:
+def test_client_reads_all_result_pages_of_the_worker_list() -> None:
     def page(worker_id: str, following: str | None) -> httpx.Response:
         worker = {"id": worker_id, "name": worker_id, "host": "h", "devices": [], "slots": [], "seen_at": "2026-01-02"}
         return httpx.Response(200, json={"items": [worker], "next": following})
@@ -255,7 +255,9 @@ def test_client_gives_up_after_bounded_retries_and_the_error_states_a_remedy() -
         (httpx.Response(200, json={"id": "x"}), ServiceError, "same version"),
     ],
 )
-def test_problem_documents_become_typed_errors(answer: httpx.Response, error: type[EvoError], words: str) -> None:
+def test_error_documents_of_the_service_become_typed_exceptions_of_the_client(
+    answer: httpx.Response, error: type[EvoError], words: str
+) -> None:
     with pytest.raises(error, match=words):
         Service(answer).client(attempts=1).search(7)
 
@@ -287,7 +289,7 @@ def test_proxy_errors_during_an_outage_are_retried(status: int) -> None:
         ("", 0.0),
     ],
 )
-def test_retry_after_accepts_seconds_and_dates(asked: str, seconds: float) -> None:
+def test_retry_after_header_accepts_seconds_and_dates(asked: str, seconds: float) -> None:
     headers = {"retry-after": asked, "date": "Wed, 21 Oct 2015 07:28:00 GMT"}
     assert retry_after_s(headers) == seconds
 

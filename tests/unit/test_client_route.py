@@ -34,7 +34,7 @@ TIMEOUT = httpx.Timeout(1.0)
         "https://127.0.0.1/evo",
     ],
 )
-def test_loopback_addresses_are_reached_directly(url: str) -> None:
+def test_client_reaches_loopback_addresses_without_a_proxy(url: str) -> None:
     assert route.is_direct(url)
 
 
@@ -42,11 +42,11 @@ def test_loopback_addresses_are_reached_directly(url: str) -> None:
     "url",
     ["http://evo.example.org", "https://192.0.2.7:8765", "http://[2001:db8::1]", "http://localhost.example.org", "x:"],
 )
-def test_remote_addresses_are_not_reached_directly(url: str) -> None:
+def test_client_does_not_bypass_the_proxy_for_remote_addresses(url: str) -> None:
     assert not route.is_direct(url)
 
 
-def test_addresses_of_local_interfaces_are_reached_directly() -> None:
+def test_client_reaches_addresses_of_local_interfaces_without_a_proxy() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.7", 9))  # selects an interface without sending data

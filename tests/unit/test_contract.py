@@ -75,7 +75,7 @@ def test_fractional_expected_outputs_that_no_integer_output_can_match_are_refuse
 @pytest.mark.parametrize("dtype", LARGE)
 @pytest.mark.parametrize("power", [52, 53, 54, 60, 62])
 @pytest.mark.parametrize("off", [-1, 0, 1, 2, 3])
-def test_differences_of_large_integers_are_exact(dtype: str, power: int, off: int) -> None:
+def test_errors_of_large_integer_outputs_are_exact(dtype: str, power: int, off: int) -> None:
     reference = np.full(5, 1 << power, dtype)
     values = reference.copy()
     values[3] += np.array(off).astype(dtype)
@@ -194,7 +194,7 @@ def test_reference_value_outside_the_output_dtype_raises_a_family_error(dtype: s
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_floating_dtypes_are_compared_in_float64(dtype: str) -> None:
+def test_outputs_of_floating_dtypes_are_compared_in_float64(dtype: str) -> None:
     reference = checked(dtype, np.array([0.0, 1.5, -2.0, 1e-3], np.float32))
     assert reference.dtype == np.float64
     values = encoded(reference, dtype)

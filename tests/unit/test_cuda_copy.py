@@ -77,7 +77,7 @@ def test_datasheet_bandwidth_is_used_if_measuring_fails(
     assert with_measured_copies([L4], tmp_path)[0] != L4, "the next call measures the bandwidth again"
 
 
-def test_bandwidth_measurement_waits_a_limited_time_for_devices_in_use(
+def test_bandwidth_measurement_of_a_gpu_waits_a_limited_time_for_devices_in_use(
     answers: list[bytes | Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = itertools.count()

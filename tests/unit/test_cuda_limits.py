@@ -28,7 +28,7 @@ def test_cuda_limits_are_the_names_available_in_expressions(model: str) -> None:
         ("NVIDIA H200", 66.9, 1070, 2141, 4917),
     ],
 )
-def test_peak_rates_follow_from_the_highest_clocks(
+def test_peak_rates_of_a_gpu_follow_from_its_highest_clocks(
     model: str, double_tflops: float, half_tflops: float, int8_tops: float, gigabytes_per_s: float
 ) -> None:
     rates = ceilings(ATTRIBUTES_BY_MODEL[model])

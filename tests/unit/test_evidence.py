@@ -104,7 +104,7 @@ def test_cpu_report_must_state_the_isolation_of_the_candidate() -> None:
         ("another user, Landlock, seccomp; none", "confined", False),
     ],
 )
-def test_policy_can_require_a_separation_level(held: str, demanded: str, promoted: bool) -> None:
+def test_policy_can_require_a_level_of_kernel_separation(held: str, demanded: str, promoted: bool) -> None:
     policy = replace(POLICY, min_separation=demanded)
     verdict = decided(replace(WHOLE, environment={"separation": held}), policy=policy)
     assert verdict.promote is promoted

@@ -57,7 +57,7 @@ SCALAR_VALUES = st.sampled_from([-3, 0, 1, 2, 9, True, False, 0.5, -2.0, 2**53 +
 
 @settings(max_examples=400)
 @given(text=expressions(), values=st.tuples(*[SCALAR_VALUES] * 3), t=st.sampled_from("xyz"))
-def test_scalar_fast_path_equals_array_evaluation(text: str, values: tuple[Any, ...], t: str) -> None:
+def test_scalar_evaluation_of_an_expression_equals_array_evaluation(text: str, values: tuple[Any, ...], t: str) -> None:
     expression, environment = parse(text), dict(zip(NUMBERS, values, strict=True)) | {"t": t}
     try:
         expected = expression.evaluate_arrays(environment)
@@ -96,7 +96,7 @@ def test_binding_constants_evaluates_constant_parts_of_an_expression() -> None:
     assert bound.evaluate({"a": np.array([1, 2])}).tolist() == [3, 6]
 
 
-def test_scalar_evaluation_does_not_use_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scalar_evaluation_of_an_expression_does_not_use_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Expression, "evaluate_arrays", None)
     text = "min(a, 7) // 2 if t == 'x' and a % 4 in (0, 1) else ceil_div(a, b) ** 2"
     assert parse(text).evaluate({"a": 9, "b": 2.0, "t": "x"}) == 3
@@ -141,7 +141,7 @@ def test_scalar_evaluation_does_not_use_arrays(monkeypatch: pytest.MonkeyPatch) 
         "'" + "x" * 101 + "'",
     ],
 )
-def test_syntax_outside_the_whitelist_is_refused_at_parsing(text: str) -> None:
+def test_expression_syntax_outside_the_whitelist_is_refused_at_parsing(text: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         parse(text)
     assert raised.value.field == "here"
@@ -166,7 +166,7 @@ def test_deepest_allowed_expression_is_evaluated() -> None:
     assert parse("-" * (MAX_DEPTH - 2) + "1").evaluate({}) == 1
 
 
-def test_short_circuited_operands_are_not_evaluated() -> None:
+def test_short_circuited_operands_of_an_expression_are_not_evaluated() -> None:
     n = np.array([0, 2, 3, 0])
     assert parse("n != 0 and 12 % n == 0").evaluate({"n": n}).tolist() == [False, True, True, False]
     assert parse("n == 0 or 7 // n > 2").evaluate({"n": n}).tolist() == [True, True, False, True]
@@ -175,7 +175,7 @@ def test_short_circuited_operands_are_not_evaluated() -> None:
     assert parse("0 < n < 12 // n").evaluate({"n": n}).tolist() == [False, True, True, False]
 
 
-def test_division_by_zero_error_names_the_subexpression_and_its_values() -> None:
+def test_error_for_a_division_by_zero_names_the_subexpression_and_its_values() -> None:
     reason = refusal("S % (n - 1) == 0", S=7, n=np.array([3, 1, 2]))
     assert "`S % (n - 1)` divides by zero for S = 7, n = 1" in reason
     assert "divides by zero" in refusal("1 / 0")
@@ -203,7 +203,7 @@ def test_expression_results_just_below_the_limit_are_exact() -> None:
 
 
 @pytest.mark.parametrize("exponent", [-1, 64, 1 << 40])
-def test_exponents_outside_0_to_63_are_refused(exponent: int) -> None:
+def test_exponents_outside_0_to_63_in_expressions_are_refused(exponent: int) -> None:
     assert "exponent" in refusal("2 ** n", n=exponent)
 
 
@@ -217,11 +217,11 @@ def test_fractional_exponents_give_the_same_results_as_in_python() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1 << 63, -(1 << 63), None, b"x", 1j])
-def test_non_finite_values_are_refused(value: object) -> None:
+def test_non_finite_values_in_expressions_are_refused(value: object) -> None:
     assert "`a`" in refusal("a", a=value)
 
 
-def test_operations_that_mix_strings_and_numbers_are_refused() -> None:
+def test_expressions_that_mix_strings_and_numbers_are_refused() -> None:
     assert "compares a string with a number" in refusal("dtype == 1", dtype="float32")
     assert "needs numbers" in refusal("dtype * 2", dtype="float32")
     assert "one is a string" in refusal("'a' if n else 1", n=np.array([0, 1]))

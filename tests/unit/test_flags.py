@@ -113,7 +113,7 @@ def test_flag_with_a_space_in_its_folder_is_accepted() -> None:
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 @pytest.mark.parametrize("flags", [["-D"], ["-I"], ["-O2", "-include"], ["-U"], ["-L"], ["-isystem"], ["-l"]])
-def test_option_without_its_value_is_refused(kind: DeviceKind, flags: list[str]) -> None:
+def test_compiler_option_without_its_value_is_refused(kind: DeviceKind, flags: list[str]) -> None:
     with pytest.raises(InvalidInput, match="must have a value") as refused:
         check_flags(flags, kind, "flags")
     assert refused.value.field == f"flags[{len(flags) - 1}]"
@@ -167,7 +167,7 @@ def test_include_folders_and_linked_files_are_parsed_from_flags() -> None:
         ("-DT=unsigned int -lm", 'two flags, "-DT=unsigned int", "-lm"'),
     ],
 )
-def test_several_options_in_one_flag_are_refused(flag: str, written: str) -> None:
+def test_several_compiler_options_in_one_flag_are_refused(flag: str, written: str) -> None:
     with pytest.raises(InvalidInput, match=f"as one flag; write {re.escape(written)}$"):
         check_flags([flag], "cpu", "family.toml: cpu.flags")
 
@@ -175,5 +175,5 @@ def test_several_options_in_one_flag_are_refused(flag: str, written: str) -> Non
 @pytest.mark.parametrize(
     "flag", ["-DT=unsigned int", "-DA=x - 1", "-DA=x -1", '-DTEXT="a -b"', "-DC='", "-I./one -two", "-Wl,-z,now"]
 )
-def test_flag_values_may_contain_spaces(flag: str) -> None:
+def test_values_of_compiler_flags_may_contain_spaces(flag: str) -> None:
     check_flags([flag], "cpu", "family.toml: cpu.flags")

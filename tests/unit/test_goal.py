@@ -66,7 +66,7 @@ def test_invalid_or_constant_metric_is_refused(metric: str, compiled: bool, work
     assert text in str(refused.value)
 
 
-def test_direction_without_metric_is_refused() -> None:
+def test_objective_with_a_direction_but_no_metric_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"objective\.direction: requires a metric"):
         Goal.of(Objective(direction="maximise"), {}, flops=None, moved=None)
 
@@ -129,7 +129,7 @@ def test_maximised_rate_gives_the_same_verdict_as_the_time() -> None:
     assert [each.passed for each in by_rate.rules] == [each.passed for each in by_time.rules]
 
 
-def test_metric_without_time_is_compared_exactly() -> None:
+def test_values_of_a_metric_without_time_are_compared_exactly() -> None:
     report = confirmation(np.random.default_rng(4), challenger_us=100)
     fewer = judge(report, POLICY, 1, np.random.default_rng(0), Known(costs=costs("registers", ours=60, theirs=64)))
     equal = judge(report, POLICY, 1, np.random.default_rng(0), Known(costs=costs("registers", ours=64, theirs=64)))

@@ -29,7 +29,7 @@ def test_idle_worker_ends_only_if_an_idle_limit_is_configured() -> None:
     assert Ending(begun_s=0.0).due(1e9, busy=False) is None
 
 
-def test_idle_limit_restarts_with_every_job() -> None:
+def test_idle_time_limit_of_a_worker_restarts_with_every_job() -> None:
     ending = Ending(begun_s=0.0, idle_s=60.0)
     assert ending.due(59.0, busy=False) is None
     assert ending.due(100.0, busy=True) is None

@@ -1024,7 +1024,7 @@ def test_import_infers_inner_extents_from_the_multipliers_of_indices(body: str, 
         ("for (int i = 0; i < rows; ++i) for (int u = 0; u < cols; ++u) y[i] += x[i + u];", ("ROWS", "COLS")),
     ],
 )
-def test_array_of_uncertain_shape_gets_all_extents_with_known_inner_axes_last(
+def test_imported_array_of_uncertain_shape_gets_all_extents_with_known_inner_axes_last(
     body: str, expected: tuple[str, ...]
 ) -> None:
     assert shapes(body, "const float *x, float *y")["x"] == expected
@@ -1054,12 +1054,12 @@ def test_imported_extents_have_different_defaults_and_all_change_in_the_tail_cas
     }
 
 
-def test_tail_case_of_a_square_problem_is_not_square() -> None:
+def test_tail_case_of_an_imported_square_problem_is_not_square() -> None:
     text = toml("y[0] = a[ROWS * COLS - 1];", "#define ROWS 512\n#define COLS 512\n", "const float *a, float *y")
     assert '\nproblem = { ROWS = "ROWS // 2 + 3", COLS = "COLS // 2 + 5", M = ' in text
 
 
-def test_default_extents_are_multiples_of_a_large_tile() -> None:
+def test_default_extents_of_an_imported_family_are_multiples_of_a_large_tile() -> None:
     body = "for (int i = 0; i < n; i += TILE) y[i] = 1;"
     found = draft(f"#define TILE 512\nvoid f(float *y, int m, int n) {{ {body} }}")
     assert [each.default for each in found.fields] == [1024, 512]
@@ -1078,7 +1078,7 @@ def test_tail_case_satisfies_the_constraints_of_the_imported_family() -> None:
     assert '"tail"' not in text
 
 
-def test_family_without_extents_has_no_tail_case() -> None:
+def test_imported_family_without_extents_has_no_tail_case() -> None:
     text = family_toml(draft("void f(const float *x, float *y) { y[0] = x[0]; }"), name="f", file="f.c")
     assert '"tail"' not in text
     assert "No case is\n# generated, because the source shows no extents\n" in text
@@ -1156,7 +1156,7 @@ def test_entry_with_a_return_value_or_a_structure_argument_is_refused_with_a_rem
         draft("struct s { int n; };\nvoid f(const struct s *p, float *y) { y[0] = p->n; }")
 
 
-def test_proposed_work_counts_bytes_once_per_array_and_twice_per_inout_array() -> None:
+def test_work_proposed_by_an_import_counts_bytes_once_per_array_and_twice_per_inout_array() -> None:
     body = "for (int i = 0; i < n; ++i) { sums[0] += x[i]; y[i] += x[i]; }"
     text = family_toml(draft(f"void f(const float *x, double *y, int *sums, int n) {{ {body} }}"), name="f", file="f.c")
     work = text.partition("# [work]")[2].partition("[cpu]")[0]
@@ -1219,7 +1219,7 @@ def test_constants_outside_functions_become_tunables_and_fields_like_macros() ->
     )
 
 
-def test_array_indexed_by_another_array_gets_the_unused_extent() -> None:
+def test_imported_array_that_is_indexed_by_another_array_gets_the_unused_extent() -> None:
     text = (
         "void f(const double *v, const int *columns, const double *x, double *y, int rows, int width, int cols) {\n"
         "    for (int r = 0; r < rows; ++r) for (int k = 0; k < width; ++k)\n"

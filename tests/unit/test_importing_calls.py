@@ -91,7 +91,7 @@ def test_import_drafts_a_launch_for_each_kernel_that_shares_data_with_others() -
     assert all(each.is_launched for each in found.launches)
 
 
-def test_scalars_that_host_code_computes_get_expressions_as_values() -> None:
+def test_imported_scalars_that_host_code_computes_get_expressions_as_values() -> None:
     found = draft(SPLIT_K)
     assert [each.name for each in found.fields] == ["M", "N", "K"]
     values = {each.name: each.value for each in found.arguments if each.role == "scalar"}
@@ -103,7 +103,7 @@ def test_scalars_that_host_code_computes_get_expressions_as_values() -> None:
     assert found.launches[1].grid == ("ceil_div(M * N, 256)",)
 
 
-def test_array_with_one_element_per_block_has_the_shape_of_the_grid() -> None:
+def test_imported_array_with_one_element_per_block_has_the_shape_of_the_grid() -> None:
     host = (
         "void sum(const float *x, float *partial, float *out, int n) {\n"
         "    int blocks = (n + THREADS - 1) / THREADS;\n"
@@ -132,11 +132,11 @@ def test_array_with_one_element_per_block_has_the_shape_of_the_grid() -> None:
     ],
     ids=["in the order of the source", "in another order", "one kernel twice", "repeated for timing"],
 )
-def test_launches_are_drafted_in_the_order_of_the_host_function(host: str, launched: list[str]) -> None:
+def test_import_drafts_launches_in_the_order_of_the_host_function(host: str, launched: list[str]) -> None:
     assert [each.entry for each in draft(SUMS + host).launches] == launched
 
 
-def test_launch_in_a_loop_is_marked_as_a_decision_for_the_user() -> None:
+def test_import_marks_a_launch_in_a_loop_as_a_decision_for_the_user() -> None:
     host = "void f() { block_sums<<<n, 1>>>(x, p, n); while (n) total<<<1, 1>>>(p, y, n); }"
     first, second = draft(SUMS + host).launches
     assert (first.decide, "how often total is launched" in second.decide) == ("", True)
@@ -148,7 +148,7 @@ def test_alternative_kernels_launched_by_one_program_are_not_combined_into_one_c
         draft(VERSIONS + host)
 
 
-def test_kernels_named_by_entry_form_one_call_in_the_given_order() -> None:
+def test_kernels_named_by_the_entry_option_form_one_call_in_the_given_order() -> None:
     found = draft(SUMS, "block_sums", "total")
     assert [(each.entry, each.arguments) for each in found.launches] == [
         ("block_sums", ("x", "sums", "n")),
@@ -160,7 +160,7 @@ def test_kernels_named_by_entry_form_one_call_in_the_given_order() -> None:
         draft(SUMS, "block_sums", "totals")
 
 
-def test_parameters_and_variables_of_equal_names_are_distinguished() -> None:
+def test_import_distinguishes_parameters_of_one_kernel_from_variables_of_another_kernel() -> None:
     found = draft(
         "__global__ void first(const float *x, float *y, int n) { if (threadIdx.x < n) y[threadIdx.x] = x[0]; }\n"
         "__global__ void second(const float *x, float *out, int m) {\n"
@@ -172,7 +172,7 @@ def test_parameters_and_variables_of_equal_names_are_distinguished() -> None:
     assert roles(found) == {"x": "input", "y": "workspace", "n": "scalar", "out": "output"}
 
 
-def test_argument_with_two_types_is_refused() -> None:
+def test_import_of_several_kernels_refuses_an_argument_with_two_types() -> None:
     kernels = (
         "__global__ void f(const float *x, float *y) { y[0] = x[0]; }\n"
         "__global__ void g(double *y, float *z) { z[0] = y[0]; }\n"
@@ -222,7 +222,7 @@ def test_scalar_computed_from_a_host_constant_refers_to_the_problem_field() -> N
     assert {each.name: each.value for each in found.arguments}["blocks"] == "ceil_div(N, THREADS)"
 
 
-def test_vector_array_with_one_element_per_block_keeps_its_component_axis() -> None:
+def test_imported_array_of_vectors_with_one_element_per_block_keeps_its_component_axis() -> None:
     found = draft(
         "__global__ void f(const float *x, float2 *both) { both[blockIdx.x] = make_float2(x[threadIdx.x], 0); }\n"
         "__global__ void g(const float2 *both, float *y, int n) { for (int i = 0; i < n; ++i) y[i] = both[i].x; }\n"

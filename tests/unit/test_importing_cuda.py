@@ -104,7 +104,7 @@ def launched(host: str, *, body: str = "x[threadIdx.x] = 1;", macros: str = "") 
         ("void f() { k<<<blocks(n), T>>>(p, n, m); k<<<n, 2 * T>>>(p, n, m); }", "ROWS", "2 * T", ""),
     ],
 )  # fmt: skip
-def test_grid_block_and_shared_memory_are_read_from_the_launch_in_the_file(
+def test_import_reads_grid_block_and_shared_memory_from_the_launch_in_the_file(
     host: str, grid: str | tuple[str, ...], block: str | tuple[str, ...], shared: str
 ) -> None:
     found = launched(host)
@@ -116,13 +116,13 @@ def test_grid_block_and_shared_memory_are_read_from_the_launch_in_the_file(
 @pytest.mark.parametrize(
     "host", ["", "void f() { k<<<grid_of(n), T>>>(p, n, m); }", "k<<<", "void f() { k<<<n>>>(p); }"]
 )
-def test_grid_is_guessed_if_no_launch_can_be_read(host: str) -> None:
+def test_import_guesses_the_grid_if_no_launch_can_be_read(host: str) -> None:
     found = launched(host)
     assert found.launches[0].grid == (f"ceil_div(ROWS * COLS, {found.launches[0].block[0]})",)
     assert not found.launches[0].is_launched
 
 
-def test_default_values_of_problem_fields_are_read_from_the_launch_in_the_file() -> None:
+def test_import_reads_default_values_of_problem_fields_from_the_launch_in_the_file() -> None:
     found = launched("int main() { int h = 1 << 10; k<<<h, T>>>(p, h, 640); }")
     assert [(each.name, each.default, each.decide) for each in found.fields] == [("ROWS", 1024, ""), ("COLS", 640, "")]
 
@@ -149,7 +149,7 @@ def test_constraint_limits_the_shared_memory_of_an_imported_kernel() -> None:
     assert found.notes == ()
 
 
-def test_launch_that_rounds_down_requires_divisible_extents() -> None:
+def test_imported_launch_that_rounds_the_grid_down_requires_divisible_extents() -> None:
     assert constraints(launched("void f() { k<<<n / T, T>>>(p, n, m); }")) == ["ROWS % T == 0"]
     assert constraints(launched("void f() { k<<<(n + T - 1) / T, T>>>(p, n, m); }")) == []
 
@@ -163,7 +163,9 @@ def test_launch_that_rounds_down_requires_divisible_extents() -> None:
         ("for (int i = 0; i + TILE <= cols; i += TILE) { x[i] = 1; }", []),
     ],
 )
-def test_loop_without_a_check_of_the_remainder_requires_divisible_extents(body: str, expected: list[str]) -> None:
+def test_imported_loop_without_a_check_of_the_remainder_requires_divisible_extents(
+    body: str, expected: list[str]
+) -> None:
     macros = "#define TILE 16\n"
     assert constraints(launched("", body=body, macros=macros)) == expected
     assert constraints(drafted(read_source(f"{macros}void f(float *x, int cols) {{ {body} }}", "c"))) == expected

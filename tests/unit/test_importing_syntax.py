@@ -66,7 +66,7 @@ def shapes(text: str, language: Language = "c++", entry: str | None = None) -> d
         ),
     ],
 )
-def test_shapes_are_inferred_from_parsed_indices(body: str, expected: Mapping[str, str]) -> None:
+def test_argument_shapes_are_inferred_from_parsed_indices(body: str, expected: Mapping[str, str]) -> None:
     found = shapes(f"void f(const float *a, const float *b, float *y, int m, int n, int k) {{ {body} }}")
     assert {name: found[name] for name in expected} == expected
 
@@ -239,11 +239,11 @@ static float get(const float *p, int i, int j, int width) { return p[at(i, j, wi
         "y[at(j, i, m)] = get(a, i, j, n);",
     ],
 )
-def test_macros_and_functions_that_compute_an_index_are_followed(body: str) -> None:
+def test_import_follows_macros_and_functions_that_compute_an_index(body: str) -> None:
     text = f"{INDEX_MACROS}{INDEX_FUNCTIONS}void f(const float *a, float *y, int m, int n) {{ {LOOPS} {body} }}"
     assert shapes(text, "c++", "f") == {"a": "M N", "y": "N M"}
 
 
-def test_macro_calls_with_an_excessively_long_expansion_are_not_expanded() -> None:
+def test_import_does_not_expand_macro_calls_with_an_excessively_long_expansion() -> None:
     text = "#define G(i) (i + i + i + i)\nvoid f(float *y, int n) { y[" + "G(" * 200 + "n" + ")" * 200 + "] = 1; }"
     assert draft(text, "c").arguments[0].role == "output"

@@ -263,14 +263,14 @@ def scan(x, y, T, D: tl.constexpr, BD: tl.constexpr):
     assert {each.name: each.shape for each in found.arguments} == {"x": ("B", "T", "D"), "y": ("T",)}
 
 
-def test_parameter_computed_by_heuristics_is_not_a_tunable() -> None:
+def test_triton_parameter_computed_by_heuristics_is_not_a_tunable() -> None:
     decorator = "@triton.heuristics({'BLOCK': lambda args: 2 * args['n']})"
     found = draft(decorators=f"{decorator}\n@triton.autotune(configs=CONFIGS, key=['n'])")
     assert [each.name for each in found.tunables] == []
     assert found.derived["BLOCK"] == "2 * n"
 
 
-def test_array_used_as_index_gets_an_integer_dtype() -> None:
+def test_imported_array_that_is_used_as_index_gets_an_integer_dtype() -> None:
     kernel = """
 @triton.jit
 def gather(x, order, out, n, BLOCK: tl.constexpr):
@@ -293,7 +293,7 @@ def collect(x, out, n, BLOCK: tl.constexpr):
     assert rows("", kernel).deterministic is deterministic
 
 
-def test_tail_case_keeps_power_of_two_extents_of_blocks() -> None:
+def test_tail_case_of_a_triton_import_keeps_power_of_two_extents_of_blocks() -> None:
     kernel = (
         "@triton.jit\n"
         "def rows(x_ptr, y_ptr, n_rows, HEAD_DIM: tl.constexpr):\n"

@@ -107,7 +107,7 @@ def test_family_may_be_declared_nondeterministic() -> None:
         ("int64", -1, "ff" * 8),
     ],
 )
-def test_initial_bytes_repeat_the_encoded_value(dtype: str, init: float, pattern: str) -> None:
+def test_initial_bytes_of_a_buffer_repeat_the_encoded_initial_value(dtype: str, init: float, pattern: str) -> None:
     argument = Argument(name="x", role="output", dtype=dtype, shape=(3,), init=init)
     assert argument.pattern == bytes.fromhex(pattern)
     assert argument.initial_bytes() == argument.pattern[: argument.stored.itemsize] * 3
@@ -143,7 +143,9 @@ class HostDriver:
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float16", "float32", "float64", "int64", "float8_e5m2"])
 @pytest.mark.parametrize("init", [0, 1, 3])
-def test_initial_value_fills_device_memory_exactly(dtype: str, init: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_initial_value_fills_exactly_the_device_memory_of_its_buffer(
+    dtype: str, init: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(launch, "library", HostDriver)
     argument = Argument(name="x", role="output", dtype=dtype, shape=(5,), init=init)
     memory = ctypes.create_string_buffer(b"\x77" * (argument.bytes + 1), argument.bytes + 1)

@@ -7,12 +7,12 @@ from evo.family.source.language import language_of
 
 
 @pytest.mark.parametrize("file", ["k.cpp", "k.cc", "k.cxx", "k.C", "src/k.c++", "k.cpp.j2", "k.hpp"])
-def test_files_with_cpp_suffixes_are_cpp(file: str) -> None:
+def test_source_files_with_cpp_suffixes_count_as_cpp(file: str) -> None:
     assert language_of("cpu", file, "cpu.source") == "c++"
 
 
 @pytest.mark.parametrize("file", ["k.c", "k.c.j2", "k.h", "k", "k.tmpl", "k.cpp.c"])
-def test_files_with_other_suffixes_are_c(file: str) -> None:
+def test_source_files_with_other_suffixes_count_as_c(file: str) -> None:
     assert language_of("cpu", file, "cpu.source") == "c"
 
 

@@ -49,7 +49,7 @@ def test_speedup_is_none_without_a_time_or_baselines(time_us: float | None) -> N
     assert leading_speedup(10.0, None, {}) is None
 
 
-def test_confirmation_contains_the_verdict_time_and_the_reason_of_a_refutation() -> None:
+def test_confirmation_read_from_a_verdict_has_its_time_and_the_reason_of_refutation_or_doubt() -> None:
     wrong = Rule(name="answers", passed=False, figure=3.0, threshold=0.0, text="3 calls gave a wrong answer.")
     gain = Rule(name="gain", passed=False, figure=0.0, threshold=0.02, text="Too little.")
     verdict = Verdict(promote=False, summary="", rules=(gain, wrong), challenger=FOUND.time)

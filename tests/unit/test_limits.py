@@ -67,7 +67,7 @@ def test_integer_with_too_many_digits_is_out_of_range() -> None:
     assert refused(wrong.value.errors()[0]) == f"{'9' * 40}… is out of range"
 
 
-def test_accepted_range_is_formatted_with_separators() -> None:
+def test_accepted_range_in_an_error_is_formatted_with_thousands_separators() -> None:
     assert accepted(0.01, 10**9) == "0.01 … 1,000,000,000"
     assert accepted(1, None) == accepted(1, 2**63 - 1) == "1 and more"
     assert accepted(None, 5) == "5 and less"

@@ -68,13 +68,13 @@ def test_concurrent_computations_share_one_thread_per_core() -> None:
     assert len(seen) <= (os.cpu_count() or 1)
 
 
-def test_error_in_a_worker_thread_reaches_the_caller() -> None:
+def test_error_in_one_of_several_computing_threads_reaches_the_caller() -> None:
     with pytest.raises(ZeroDivisionError):
         on_all_cores(lambda part: 1 // part, [1, 0])
 
 
 @pytest.mark.parametrize("parts", [0, 1, 7, 100, 1001])
-def test_results_on_all_cores_keep_the_order_of_the_parts(parts: int) -> None:
+def test_results_computed_on_all_cores_keep_the_order_of_the_parts(parts: int) -> None:
     assert on_all_cores(lambda part: part * part, range(parts)) == [part * part for part in range(parts)]
 
 

@@ -27,7 +27,7 @@ def test_process_on_a_noisy_machine_runs_all_rounds() -> None:
 
 
 @pytest.mark.parametrize("speedup", [0.5, 1.0, 1.03, 2.0])
-def test_number_of_rounds_does_not_depend_on_the_speedup(speedup: float) -> None:
+def test_number_of_rounds_in_a_process_does_not_depend_on_the_speedup(speedup: float) -> None:
     other = series(0.004, seed=3)
     expected = rounds_taken([(series(0.004, seed=2), other)], 100, POLICY)
     assert POLICY.fewest_rounds < expected < 100
@@ -45,7 +45,7 @@ def test_rounds_of_a_process_end_only_at_a_multiple_of_ten_and_if_kernels_are_co
     assert not precise([], POLICY)
 
 
-def test_policy_may_require_all_rounds() -> None:
+def test_policy_may_require_the_maximum_number_of_rounds() -> None:
     always = replace(POLICY, round_error=None)
     assert rounds_taken([(series(1e-4), series(1e-4, seed=1))], 100, always) == 100
 

@@ -127,7 +127,7 @@ def test_reference_that_needs_the_gpu_is_not_computed_in_advance_on_a_locked_gpu
 
 
 @pytest.mark.parametrize(("kind", "on_gpu"), [("cpu", False), ("cpu", True), ("cuda", False)])
-def test_mixed_inputs_are_prepared_for_kernels_on_the_host_unless_they_need_a_gpu(
+def test_mixed_inputs_are_prepared_for_kernels_on_the_host_unless_mixing_needs_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, on_gpu: bool
 ) -> None:
     asked = request(tmp_path, 1.0)

@@ -27,7 +27,7 @@ def test_problem_text_and_mapping_are_equivalent() -> None:
 
 
 @pytest.mark.parametrize("text", ["S=256,,B=1", ",S=256", "S=256,,"])
-def test_empty_item_between_commas_is_refused(text: str) -> None:
+def test_empty_assignment_in_a_problem_text_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="problem: has an empty assignment"):
         parse_problem(FIELDS, text)
     with pytest.raises(InvalidInput, match="problem: has an empty assignment"):
@@ -128,7 +128,7 @@ def test_problem_key_does_not_depend_on_the_spelling_of_the_problem() -> None:
         (Field(name="n", type="choice", choices=("a", "b")), "a, b"),
     ],
 )
-def test_field_describes_its_valid_values(field: Field, accepts: str) -> None:
+def test_problem_field_describes_its_valid_values(field: Field, accepts: str) -> None:
     assert field.accepts == accepts
 
 

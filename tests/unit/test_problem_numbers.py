@@ -22,13 +22,13 @@ EPSILON = {"type": "float", "default": 1e-5, "min": 0, "max": 1}
 @pytest.mark.parametrize(
     ("given", "value"), [("1e-6", 1e-6), ("0", 0.0), (".5", 0.5), (1, 1.0), (0.25, 0.25), (" 1e-3 ", 1e-3)]
 )
-def test_float_fields_accept_text_and_numbers(given: object, value: float) -> None:
+def test_float_fields_of_a_problem_accept_text_and_numbers(given: object, value: float) -> None:
     found = family(**EPSILON).problem({"extra": given})["extra"]
     assert (found, type(found)) == (value, float)
 
 
 @pytest.mark.parametrize("given", ["nan", "inf", "x", "", True, None, [1], "-0.1", "1.5", 2, 10**400, "1e999"])
-def test_error_for_an_invalid_number_states_the_accepted_range(given: object) -> None:
+def test_error_for_an_invalid_number_in_a_problem_states_the_accepted_range(given: object) -> None:
     with pytest.raises(InvalidInput, match="accepted: 0 … 1") as refused:
         family(**EPSILON).problem({"extra": given})
     assert refused.value.field == "problem.extra"
@@ -52,12 +52,12 @@ def test_float_fields_may_be_used_in_expressions() -> None:
 
 
 @pytest.mark.parametrize("given", ["gelu", "_x9"])
-def test_text_fields_accept_identifiers(given: str) -> None:
+def test_text_fields_of_a_problem_accept_identifiers(given: str) -> None:
     assert family(type="text", default="relu").problem({"extra": given})["extra"] == given
 
 
 @pytest.mark.parametrize("given", ["a b", "9", "a" * 65, "a-b", "", 7, 'x"', "a\n#define N 1"])
-def test_text_fields_refuse_values_that_are_not_identifiers(given: object) -> None:
+def test_text_fields_of_a_problem_refuse_values_that_are_not_identifiers(given: object) -> None:
     said = "a word of letters, digits and underscores that does not begin with a digit, 64 characters at most"
     with pytest.raises(InvalidInput, match=said):
         family(type="text", default="relu").problem({"extra": given})

@@ -513,7 +513,7 @@ def constant(challenger_us: float) -> ConfirmReport:
 
 
 @pytest.mark.parametrize(("challenger_us", "more"), [(95.0, True), (99.0, True), (100.5, True), (101.5, False)])
-def test_first_process_refuses_a_challenger_only_if_it_excludes_the_minimum_gain(
+def test_challenger_is_refused_after_the_first_process_only_if_the_minimum_gain_is_excluded(
     challenger_us: float, more: bool
 ) -> None:
     report = constant(challenger_us)

@@ -60,19 +60,19 @@ def require(made: str, arguments: tuple[Argument, ...] = ARGUMENTS) -> None:
     require_inputs(arguments, source, spec="family.toml", file="reference.py")
 
 
-def test_in_place_argument_missing_in_inputs_is_refused_with_remedies() -> None:
+def test_in_place_argument_that_inputs_does_not_return_is_refused_with_remedies() -> None:
     with pytest.raises(InvalidInput, match=r"changes in place `state`.* returns `x`; also return `state`") as refusal:
         require('{"x": 1}')
     assert refusal.value.field == "family.toml: arguments[1].role"
     assert "another role: input, output, scalar, workspace" in str(refusal.value)
 
 
-def test_input_missing_in_inputs_is_refused() -> None:
+def test_kernel_input_that_inputs_does_not_return_is_refused() -> None:
     with pytest.raises(InvalidInput, match="the kernel reads `x`"):
         require('{"state": 1, "z": 2}')
 
 
-def test_inputs_may_omit_arguments_with_a_condition() -> None:
+def test_inputs_function_may_omit_arguments_with_a_condition() -> None:
     require('{"x": 1, "state": 2}')
     require('{"x": 1}', (ARGUMENTS[0], replace(ARGUMENTS[1], when=Expression.parse("N > 4", "when"))))
 

@@ -214,7 +214,7 @@ def test_error_of_the_template_check_names_macros_that_the_source_overrides(
     assert message in str(raised.value)
 
 
-def test_only_the_listed_macros_are_defined(tmp_path: Path) -> None:
+def test_only_macros_listed_in_the_family_are_defined(tmp_path: Path) -> None:
     spec = SOURCE_SPEC.replace('source = "kernel.c"', 'source = "kernel.c"\nmacros = ["TILE", "UNROLL", "ORDER"]')
     made = package(tmp_path, spec=spec, kernel__c="int f(int ROWS) { return ROWS * TILE * UNROLL * ORDER; }")
     check(made, "cpu")

@@ -264,7 +264,7 @@ def test_every_buffer_set_is_filled_from_a_separate_array() -> None:
     assert all(len(set(fill)) == 4 for fill in fills), "warm-up and timed calls fill two sets each"
 
 
-def test_repetition_check_out_of_time_takes_more_rounds_only_if_new_inputs_are_slow() -> None:
+def test_check_on_new_inputs_takes_rounds_beyond_its_time_only_if_new_inputs_are_slow() -> None:
     assert len(found(lambda x: 1.0, sets=2, budget_s=0.0).known.samples_us) == 2
     assert len(found(CachingKernel(1000), sets=2, budget_s=0.0).known.samples_us) == SUSPICIOUS_ROUNDS
     times_us = chain([5.0] * 8, repeat(1.0))  # only the first two sets of calls are disturbed

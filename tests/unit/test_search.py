@@ -363,7 +363,7 @@ def test_search_without_measured_trials_has_no_challenger(space: Space) -> None:
     assert search.challengers.due(None, ended=True) is None
 
 
-def test_challenges_are_restored_after_a_restart(space: Space) -> None:
+def test_challenges_of_a_search_are_restored_after_a_restart(space: Space) -> None:
     search = start(space, policy=Policy(challenge_every=2))
     log = run(search, [3, 2])
     due = search.challengers.due(None, ended=False)
@@ -429,7 +429,7 @@ def test_pruning_thresholds_count_each_binary_once_and_use_confirmed_times(space
     assert search.bars() == Bars(prune_us=200, shorten_us=100)
 
 
-def test_confirmed_times_are_restored_after_a_restart(space: Space) -> None:
+def test_confirmed_times_of_a_search_are_restored_after_a_restart(space: Space) -> None:
     search = start(space)
     log = run(search, [3, 1, 2])
     due = search.challengers.due(None, ended=True)

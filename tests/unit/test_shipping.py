@@ -49,7 +49,7 @@ def test_jobs_without_a_build_upload_no_artefacts() -> None:
     assert Shipping().pack(lease(1), measured(1.0), {}).contents == {}
 
 
-def test_headers_are_uploaded_with_the_binary(tmp_path: Path) -> None:
+def test_headers_of_a_source_are_uploaded_with_its_binary(tmp_path: Path) -> None:
     header = tmp_path / "a.h"
     header.write_text("#define A 1")
     built = replace(BUILT, headers={"family/a.h": str(header)})

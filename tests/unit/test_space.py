@@ -157,7 +157,9 @@ def test_interval_bounds_use_already_bound_values_and_conditions() -> None:
 
 @settings(max_examples=200)
 @given(problem=problems(), data=st.data())
-def test_repair_finds_the_nearest_valid_config(problem: tuple[list[Tunable], list[str]], data: st.DataObject) -> None:
+def test_repair_of_an_invalid_config_finds_the_nearest_valid_config(
+    problem: tuple[list[Tunable], list[str]], data: st.DataObject
+) -> None:
     tunables, texts = problem
     valid = brute_force(tunables, texts, {"K": 2})
     if not valid:
@@ -354,7 +356,7 @@ def test_space_without_mechanisms_is_sampled_uniformly(gemm: Space) -> None:
     assert np.array_equal(gemm.varied(rng(1), 9), gemm.draw(rng(1), 9))
 
 
-def test_samples_are_distinct_and_exclude_given_configs(gemm: Space) -> None:
+def test_sampled_configs_are_distinct_and_exclude_given_configs(gemm: Space) -> None:
     everything = gemm.sample(rng(), 20_000)
     keys = [gemm.key(config) for config in everything]
     assert len(keys) == len(set(keys)) == gemm.valid_count
@@ -384,7 +386,7 @@ def test_sampling_finds_rare_valid_configs(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(space.draw(rng(3), 100)) == 100
 
 
-def test_repair_distance_is_equal_in_sampled_and_enumerated_spaces(gemm: Space) -> None:
+def test_repaired_configs_are_equally_near_in_sampled_and_enumerated_spaces(gemm: Space) -> None:
     drawn = draw_instead_of_list(gemm)
     generator = rng(8)
     for _ in range(20):

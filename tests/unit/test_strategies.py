@@ -40,7 +40,7 @@ def observed(space: Space, history: History) -> Observations:
     return seen
 
 
-def test_corrected_times_update_the_order_of_observations() -> None:
+def test_corrected_times_update_the_order_of_observed_trials() -> None:
     space, history = line(), History()
     seen = observed(space, history)
     for x, us in enumerate([5.0, 1.0, 4.0, 3.0]):
@@ -99,7 +99,7 @@ def test_every_strategy_finds_faster_configs_than_random_sampling(name: str) -> 
 # Observations
 
 
-def test_observations_are_ordered_measured_then_pruned_then_failed() -> None:
+def test_observed_trials_are_ordered_measured_then_pruned_then_failed() -> None:
     space, history = line(), History()
     outcomes = [KINDS["crashed"], lasting(3), KINDS["pruned"], KINDS["abandoned"], lasting(2), KINDS["impossible"]]
     for x, outcome in enumerate(outcomes):
@@ -123,7 +123,7 @@ def test_trial_without_a_time_is_not_an_elite() -> None:
     assert len(seen.elites) == 0
 
 
-def test_fresh_candidates_are_valid_distinct_and_not_proposed_before() -> None:
+def test_only_valid_distinct_and_new_configs_count_as_fresh() -> None:
     space, history = mixed(), History()
     known = space.default()
     record(history, known, lasting(1))
@@ -218,7 +218,7 @@ def test_parzen_draws_concentrate_around_centres_and_cover_all_values() -> None:
 
 
 @pytest.mark.parametrize("ordinal", [True, False])
-def test_density_kernel_weights_sum_to_one_and_decrease_with_distance(ordinal: bool) -> None:
+def test_weights_of_the_parzen_kernel_sum_to_one_and_decrease_with_distance(ordinal: bool) -> None:
     kernel = ValueKernel(Tunable(name="X", values=range(200), ordinal=ordinal))
     values = np.arange(200, dtype=np.int32)
     weights = kernel.weights(values[:, None], values)
@@ -228,7 +228,7 @@ def test_density_kernel_weights_sum_to_one_and_decrease_with_distance(ordinal: b
 
 
 @pytest.mark.parametrize("values", one_in(2, [range(1, 10_001), [f"v{index}" for index in range(10_000)]]))
-def test_tunables_with_10000_values_need_linear_memory(values: Sequence[Value]) -> None:
+def test_proposals_for_tunables_with_10000_values_need_linear_memory(values: Sequence[Value]) -> None:
     space = Space([Tunable(name=name, values=values) for name in "AB"])
     tracemalloc.start()
     try:

@@ -121,7 +121,7 @@ def test_failed_trial_with_a_timing_leads_to_the_same_proposals_as_a_crashed_tri
 
 
 @pytest.mark.parametrize("told", [0, 25])
-def test_many_workers_get_different_configs(name: str, told: int) -> None:
+def test_strategy_proposes_different_configs_to_many_workers(name: str, told: int) -> None:
     space, history = SPACES["mixed"](), History()
     strategy = fresh(name, space)
     advance(history, strategy, space, measured, told)

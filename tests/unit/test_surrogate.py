@@ -139,7 +139,7 @@ def test_gradient_of_the_likelihood_equals_finite_differences() -> None:
     assert slope == pytest.approx(numeric, rel=1e-4)
 
 
-def test_fitted_weights_are_larger_for_relevant_tunables() -> None:
+def test_fitted_weights_of_the_surrogate_are_larger_for_relevant_tunables() -> None:
     points = rng().random((60, 2))
     kernel = fit(points, slowness(np.exp(np.sin(6 * points[:, 0]))), np.zeros(2, dtype=np.bool_))
     assert kernel.weights[0] > 10 * kernel.weights[1]
@@ -225,7 +225,7 @@ def test_slowness_scale_has_larger_steps_between_fast_trials() -> None:
     assert slow < twice_again
 
 
-def test_extreme_time_leaves_other_times_distinguishable() -> None:
+def test_slowness_scale_distinguishes_other_times_despite_an_extreme_time() -> None:
     usual, lucky = np.array([10.0, 11.0, 12.0, 20.0]), np.array([0.5, 10.0, 11.0, 12.0, 20.0])
     assert np.diff(slowness(lucky))[1:].sum() > 0.5 * np.diff(slowness(usual)).sum()
     assert slowness(lucky).argmin() == 0
@@ -262,7 +262,7 @@ def test_neighbours_of_an_elite_are_all_single_changes() -> None:
     assert len(Neighbourhood(wide).of_elites(observed(wide, {(5,): 1.0}), rng()).rows) == MOST
 
 
-def test_long_ranking_is_reduced_to_the_first_entries_and_a_sample() -> None:
+def test_long_ranking_of_configs_is_reduced_to_the_first_entries_and_a_sample() -> None:
     assert spread(np.arange(10), 10).tolist() == list(range(10))
     assert spread(np.arange(100), 10).tolist() == [0, 1, 2, 3, 4, 5, 28, 52, 75, 99]
 

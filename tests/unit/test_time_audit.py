@@ -54,7 +54,9 @@ def test_kernel_with_more_processor_time_than_claimed_time_is_refused(each: Batc
         pytest.param(batch(claimed_us=1, cpu_us=30), 0.0, 0.0, id="too short for a statement"),
     ],
 )
-def test_counted_time_gives_a_minimum_duration_of_the_calls(each: Batch, low_us: float, high_us: float) -> None:
+def test_counted_processor_time_gives_a_minimum_duration_of_the_calls(
+    each: Batch, low_us: float, high_us: float
+) -> None:
     assert low_us <= audit().least_ns(each) * 1e-3 <= high_us
     assert TimeAudit().least_ns(each) == 0.0
 

@@ -145,7 +145,7 @@ def test_interleaving_no_kernels_gives_no_samples() -> None:
     assert interleave({}, 3, rng=RNG(0), warm=True) == {}
 
 
-def test_garbage_collection_is_off_during_sampling() -> None:
+def test_python_garbage_collection_is_off_during_timing_samples() -> None:
     with undisturbed():
         assert not gc.isenabled()
     assert gc.isenabled()

@@ -61,7 +61,7 @@ def test_sample_chart_of_a_long_series_is_downsampled() -> None:
 
 
 @pytest.mark.parametrize(("least", "step"), [(0.011, 0.02), (1.0, 1.0), (3.0, 5.0), (600.0, 1000.0)])
-def test_axis_steps_are_round_numbers(least: float, step: float) -> None:
+def test_axis_steps_of_a_chart_are_round_numbers(least: float, step: float) -> None:
     assert round_step(least) == pytest.approx(step)
 
 

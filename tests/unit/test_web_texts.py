@@ -65,6 +65,6 @@ def test_threshold_of_the_agreement_rule_is_shown_as_upper_or_lower_limit() -> N
         assert threshold_text(rule) == f"{side} {threshold:.2f}× as fast"
 
 
-def test_text_between_backticks_becomes_code() -> None:
+def test_text_between_backticks_becomes_code_on_pages() -> None:
     assert coded("`a <b>` turns & turns") == "<code>a &lt;b&gt;</code> turns &amp; turns"
     assert coded("one ` alone") == "one ` alone"
