@@ -18,7 +18,7 @@ def test_program_run_returns_exit_status_and_both_output_streams(tmp_path: Path)
     assert shell("echo out; echo err >&2; exit 3", tmp_path) == (3, "out\nerr\n")
 
 
-def test_only_the_beginning_of_endless_output_is_kept(tmp_path: Path) -> None:
+def test_only_the_beginning_of_endless_compiler_output_is_kept(tmp_path: Path) -> None:
     program = "import sys\nfor _ in range(500): sys.stdout.write('warning ' * 16384)"
     tracemalloc.start()
     try:
@@ -35,7 +35,7 @@ def test_only_the_beginning_of_endless_output_is_kept(tmp_path: Path) -> None:
     ["echo begun; sleep 600", "echo begun; exec >&- 2>&-; sleep 600", "echo begun; sleep 600 & exit 0"],
     ids=["does not end", "closes its output", "leaves a child process"],
 )
-def test_program_is_stopped_at_its_time_limit(script: str, tmp_path: Path) -> None:
+def test_program_of_the_compile_stage_is_stopped_at_its_time_limit(script: str, tmp_path: Path) -> None:
     begun = time.monotonic()
     assert shell(script, tmp_path, 2.0) == (None, "begun\n")
     assert time.monotonic() - begun < 300

@@ -116,7 +116,7 @@ def test_device_is_unfit_if_a_known_kernel_gives_a_wrong_result(
 
 
 @pytest.mark.slow
-def test_measure_request_before_an_open_request_is_refused(child: Child) -> None:
+def test_runner_refuses_a_measure_request_before_an_open_request(child: Child) -> None:
     assert isinstance(child.ask(Measure(candidate="a", samples=1, other_samples=1), 60), Trouble)
 
 

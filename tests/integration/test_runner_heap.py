@@ -49,7 +49,7 @@ print(json.dumps({"new": new, "reused": reused, "returned": held - psutil.Proces
 @pytest.mark.skipif(
     sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc"
 )
-def test_freed_memory_is_reused_until_it_is_returned_to_the_system() -> None:
+def test_freed_memory_of_a_runner_is_reused_until_returned_to_the_system() -> None:
     done = subprocess.run([sys.executable, "-c", ARRAYS], stdout=subprocess.PIPE, check=True)
     found = json.loads(done.stdout)
     assert found["new"] > 1000

@@ -62,7 +62,7 @@ def test_check_of_separate_buffers_is_undecided_on_a_busy_device() -> None:
 
 
 @pytest.mark.parametrize(("spread", "expected"), [(0.01, False), (0.3, True)])
-def test_samples_with_a_large_spread_count_as_unsteady(spread: float, expected: bool) -> None:
+def test_timing_samples_with_a_large_spread_count_as_unsteady(spread: float, expected: bool) -> None:
     samples = Timing(samples_us=tuple(np.random.default_rng(0).lognormal(0, spread, 24)))
     assert unsteady([None, samples]) is expected
 

@@ -250,7 +250,7 @@ def test_deeply_nested_expression_is_refused_as_nested(text: str) -> None:
         parse(text)
 
 
-def test_inlined_expression_size_is_limited() -> None:
+def test_size_of_an_inlined_expression_is_limited() -> None:
     definitions = {"x0": parse("a + a")}
     with pytest.raises(InvalidInput, match="grows to"):
         for level in range(1, 60):

@@ -261,7 +261,7 @@ def test_device_name_of_another_tool_is_mapped_to_a_device_kind(device: str, kin
 
 
 @pytest.mark.parametrize("text", ["cuda12", "cuda=12", "cuda >12", "cuda==12", "cuda:12"])
-def test_suggested_toolkit_is_accepted(text: str) -> None:
+def test_toolkit_suggested_by_an_error_is_accepted(text: str) -> None:
     with pytest.raises(InvalidInput, match='write "cuda>=12"'):
         parse_toolkit(text)
     assert parse_toolkit("cuda>=12") == ("cuda", "12")
@@ -303,7 +303,7 @@ def test_error_for_an_uninterpretable_policy_value_contains_no_suggestion(field:
 
 
 @pytest.mark.parametrize("version", [">=12.4", "v12.4", "12.4+"])
-def test_suggested_toolkit_version_is_accepted(version: str) -> None:
+def test_toolkit_version_suggested_by_an_error_is_accepted(version: str) -> None:
     with pytest.raises(InvalidInput, match=r'write "12\.4"$'):
         Requirements(toolkit={"cuda": version})
     assert Requirements(toolkit={"cuda": "12.4"}).words == ("cuda 12.4 or newer",)

@@ -197,7 +197,7 @@ def test_pipeline_of_a_recorded_space_contains_one_job(monkeypatch: pytest.Monke
         assert line.room == 0
 
 
-def test_emptying_the_pipeline_returns_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_emptying_the_pipeline_of_a_slot_returns_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cpu", 2, monkeypatch) as (line, builds):
         add(line, builds, 1, 2)
         assert [pending.lease.attempt_id for pending in line.empty()] == [1, 2]

@@ -162,7 +162,7 @@ def test_outputs_of_calls_with_moved_buffers_are_compared_only_if_their_bytes_di
 
 
 @pytest.mark.parametrize("fixed", [False, True])
-def test_failure_in_two_threads_suggests_reentrant_false_except_for_variants(*, fixed: bool) -> None:
+def test_failure_of_a_kernel_in_two_threads_suggests_reentrant_false_except_for_variants(*, fixed: bool) -> None:
     class Trespassing(FakeSession):
         def call_together(self, kernel: Kernel, sets: Sequence[Buffers], calls: int, *, jitter: int = 0) -> float:
             raise TrespassError("wrote outside")
@@ -179,7 +179,7 @@ def test_outputs_with_differing_bits_pass_if_the_objective_is_not_deterministic(
     judged(after(1, a_bit), deterministic=False)
 
 
-def test_later_launch_with_an_error_beyond_the_tolerance_fails() -> None:
+def test_verification_fails_if_the_error_of_a_later_launch_exceeds_the_tolerance() -> None:
     with pytest.raises(WrongAnswerError, match="launch 2"):
         judged(after(1, far), deterministic=False)
 
