@@ -100,7 +100,7 @@ def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Chal
 
     If this search measured or confirmed the incumbent, the limit is the incumbent's cost, reduced by the policy's
     minimum gain. If the search did both, the larger of the two costs is used, because the quick samples of a confirmed
-    trial were probably short by chance. If the search did neither, the limit is the cost from the incumbent's own
+    trial were probably too low by chance. If the search did neither, the limit is the cost from the incumbent's own
     confirmation, increased by the policy's session drift. Quick samples of this search are only roughly comparable with
     times that a different search confirmed.
 
@@ -213,8 +213,8 @@ class Challengers:
         """Record the confirmed time of a trial, measured over many rounds in a fresh process.
 
         If the confirmed time exceeds the quick time by more than the minimum gain, it replaces the quick times of all
-        trials with this binary. A quick time that is short by chance would mislead the strategy, tighten the limits for
-        later trials, and keep better trials from challenging.
+        trials with this binary. A quick time that is too low by chance would mislead the strategy, tighten the limits
+        for later trials, and keep better trials from challenging.
         """
         trial = self._history.finished[self._history.position[number]]
         if trial.time_us is not None:
@@ -229,8 +229,8 @@ class Challengers:
         """Return how much slower the device is in confirmations than during the search, as a factor of at least 1.
 
         The factor is the smallest ratio of a trial's confirmed time to its quick time. A slow device raises the ratios
-        of all kernels, but a quick time that is short by chance raises only one ratio. Baselines are not used, because
-        they are timed only at the start of a search, and the speed of the device may change afterwards.
+        of all kernels, but a quick time that is too low by chance raises only one ratio. Baselines are not used,
+        because they are timed only at the start of a search, and the speed of the device may change afterwards.
 
         Args:
             besides: number of the incumbent's trial, whose own ratio is left out.

@@ -97,8 +97,8 @@ class Policy:
         session_drift: allowance for a machine that is slower than in the champion's confirmation. If the search itself
             neither measured nor confirmed the champion, a trial may challenge although it is slower than the
             champion's confirmed time, by up to this fraction.
-        challengers: number of elites that may challenge. With more than one, a trial whose time is short by chance does
-            not keep other trials from challenging.
+        challengers: number of elites that may challenge. With more than one, a trial whose time is too low by chance
+            does not keep other trials from challenging.
         final_challengers: maximum number of challenges after all trials have ended.
         confirming_share: fraction of a search's running time that confirmations may take before the search ends.
         other_unit_s: seconds that a confirmation waits for a second device of the same model, if one is connected. A

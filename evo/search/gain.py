@@ -190,7 +190,7 @@ def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, 
     session.
 
     If there is no confirmation or no such baseline, the quick samples are used. They are less reliable: trials are
-    timed minutes apart, and the samples of the best of many trials are often too short by chance.
+    timed minutes apart, and the samples of the best of many trials are often too low by chance.
     """
     found = best.confirmation
     before = None if found is None else baselines.get(found.baseline or "")

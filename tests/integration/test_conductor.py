@@ -368,7 +368,7 @@ def confirmed_configs(stage: Stage, search: int, *, slower: float, lucky: Mappin
 
     Args:
         slower: factor by which kernels, but not baselines, take longer in confirmations than in quick samples.
-        lucky: factors of quick times, by config as text. With a factor below 1, the time is too short by chance.
+        lucky: factors of quick times, by config as text. With a factor below 1, the time is too low by chance.
     """
     confirmed = []
     while leases := stage.claim():

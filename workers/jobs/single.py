@@ -34,7 +34,7 @@ class EvaluatedConfig:
         waited_s: seconds of waiting for another process that had locked the device.
         trouble: error in reference.py that was found after the build of a CPU kernel failed, or None. After a
             successful build, such an error is raised as an exception.
-        doubt: reason why the time may be too short (see `Evaluator.doubt`), or None.
+        doubt: reason why the time may be too low (see `Evaluator.doubt`), or None.
         baselines: report of the baselines, or None if baselines were not requested or the config has no time.
     """
 

@@ -66,7 +66,7 @@ def _likely_causes(ratio: float) -> str:
         )
     return (
         "Likely causes: a kernel that is slower in a fresh process or on fresh inputs (threads that restart, caches "
-        "or files that were warm), or quick samples that were short by chance. Use the confirmed time, not the quick "
+        "or files that were warm), or quick samples that were too low by chance. Use the confirmed time, not the quick "
         "time; `kernel-evo measure` times the config alone."
     )
 

@@ -1,4 +1,4 @@
-"""Measures the value of confirmations when times are noisy and some times are far too short.
+"""Measures the value of confirmations when times are noisy and some times are far too low.
 
 Noise is added to recorded times. The best config is confirmed every `Policy.challenge_every` trials, and three configs
 are confirmed at the end. A confirmation finds the recorded time. With corrections, the strategy gets the confirmed
@@ -34,8 +34,8 @@ class Noise:
 
     Attributes:
         spread: standard deviation of the logarithm of a time.
-        lucky: probability that a time is too short.
-        factor: factor of times that are too short.
+        lucky: probability that a time is too low.
+        factor: factor of times that are too low.
     """
 
     spread: float
