@@ -56,7 +56,7 @@ def _decided(at: SequentialState, policy: Policy, found: str, words: Words) -> R
     elif at.low is None:
         reason = f"a promotion is decided after {_numbers(looks(policy))} processes, not after {at.processes}"
     else:
-        risk = f"a kernel that is no better passes in {policy.false_promotion:.2g} of all confirmations"
+        risk = f"a kernel that is not better is promoted with a probability of at most {policy.false_promotion:.2%}"
         reason = f"on average it is at least {at.low:.4g} {words.ratio}; {risk}"
         if at.decision != "faster":
             reason = (
