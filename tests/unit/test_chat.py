@@ -260,7 +260,7 @@ def test_error_for_a_redirected_model_request_shows_the_new_url_without_its_pass
 def test_redirect_of_a_model_request_to_a_non_ascii_url_is_reported(protocol: Protocol) -> None:
     with (
         answering(b"", 307, location="http://other.example/\xfc") as chat,
-        pytest.raises(ModelFailed, match=r"307: the service redirects to http://other\.example/\xfc"),
+        pytest.raises(ModelFailed, match=r"307: the provider redirects to http://other\.example/\xfc"),
     ):
         replace(chat, protocol=protocol).ask(HELLO)
 

@@ -223,8 +223,8 @@ def test_invalid_model_answers_are_stored_with_their_cost(step: Any) -> None:
     [
         ("length", '{"name": "x", "table": {"tunables": {"STEP": [1]}}, "files"', "was cut off at the maximum number"),
         ("length", "", "was cut off at the maximum number"),
-        ("tool_calls", "", r"is empty \(the model's service ended it with `tool_calls`\)"),
-        ("", "", "is empty; answer with one object"),
+        ("tool_calls", "", r"is empty \(the provider ended it with `tool_calls`\)"),
+        ("", "", "is empty; answer with one JSON object"),
     ],
 )
 def test_error_for_an_answer_without_a_variant_states_why_the_model_stopped(ended: str, text: str, error: str) -> None:
@@ -500,12 +500,12 @@ def test_hosted_model_without_its_key_variable_is_refused(
     provider: Protocol, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("KERNEL_EVO_MODEL_KEY", "of-another-service")
+    monkeypatch.setenv("KERNEL_EVO_MODEL_KEY", "of-another-provider")
     with pytest.raises(InvalidInput) as refused:
         chat_of(provider, "large", None)
     assert refused.value.field == variable
-    assert "name another service with --base-url" in refused.value.reason
-    assert chat_of(provider, "large", "http://127.0.0.1:1/v1").key == "of-another-service"
+    assert "name another provider with --base-url" in refused.value.reason
+    assert chat_of(provider, "large", "http://127.0.0.1:1/v1").key == "of-another-provider"
     monkeypatch.setenv(variable, "own")
     assert chat_of(provider, "large", None).key == "own"
 

@@ -21,7 +21,7 @@ SHAPE = """{
   "table": "source = \\"kernel.c\\"\\n[tunables]\\nNAME = [1, 2, 4]\\n",
   "files": [{"name": "kernel.c", "text": "the whole source"}]
 }"""
-"""Example of an answer. It shows the fields to models whose service accepts no JSON schema."""
+"""Example of an answer. It shows the fields to models whose provider accepts no JSON schema."""
 
 _TEXT: Mapping[str, Any] = {"type": "string"}
 

@@ -17,11 +17,11 @@ SENT = frozenset(
     }
 )
 """Request headers that are sent. The SDKs also add the operating system, the version of Python, and the content of
-environment variables such as `OPENAI_CUSTOM_HEADERS`, which may be meant for a different service.
+environment variables such as `OPENAI_CUSTOM_HEADERS`, which may be meant for a different provider.
 """
 
 CREDENTIALS = {"authorization": "Bearer {}", "x-api-key": "{}"}
-"""Request headers that contain a key, with the format of their values. Only the service's own key is sent."""
+"""Request headers that contain a key, with the format of their values. Only the provider's own key is sent."""
 
 RECEIVED = ("content-type", "retry-after", "date", "location")
 """Response headers that are passed to the SDKs, which may log them."""
@@ -31,7 +31,7 @@ class BoundedClient(httpx2.Client):
     """HTTP client that reads complete responses of limited size and duration, and sends no other key than `key`.
 
     Args:
-        key: key of the service; None if no key is sent.
+        key: key of the provider; None if no key is sent.
         timeout_s: a request fails if no byte of the response arrives for this number of seconds, or if the response is
             incomplete after `LONGEST_ANSWER` times this number of seconds.
         options: other arguments of `httpx2.Client`.
@@ -47,7 +47,7 @@ class BoundedClient(httpx2.Client):
 
         Raises:
             ModelFailed: the response is larger than `MOST_ANSWER_BYTES`.
-            httpx2.RequestError: the service cannot be reached, or its response is incomplete.
+            httpx2.RequestError: the provider cannot be reached, or its response is incomplete.
         """
         ends_s = time.monotonic() + self._longest_s
         response = super().send(self._stripped(request), stream=True, **options)
@@ -60,7 +60,7 @@ class BoundedClient(httpx2.Client):
         return httpx2.Response(response.status_code, headers=headers, content=content, request=request)
 
     def _stripped(self, request: httpx2.Request) -> httpx2.Request:
-        """Return a copy of the request with only the headers in `SENT` and the service's own key."""
+        """Return a copy of the request with only the headers in `SENT` and the provider's own key."""
         headers = {name: request.headers[name] for name in SENT if name in request.headers}
         if self._key:
             headers |= {name: form.format(self._key) for name, form in CREDENTIALS.items() if name in request.headers}

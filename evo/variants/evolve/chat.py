@@ -22,12 +22,12 @@ FIRST_WAIT_S = 1.0
 AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 SCHEMA_TOKENS = 1024
-"""Maximum number of tokens that a service adds to a request to explain the schema to its model."""
+"""Maximum number of tokens that a provider adds to a request to explain the schema to its model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chat:
-    """Sends requests to one model of a service.
+    """Sends requests to one model of a provider.
 
     Attributes:
         base_url: address of the API, ending in its version, e.g. ``http://127.0.0.1:11434/v1``.
@@ -37,7 +37,7 @@ class Chat:
         timeout_s: a request fails if no byte of the answer arrives for this number of seconds, or if the answer is
             incomplete after `LONGEST_ANSWER` times this number of seconds.
         sleep: function that waits; tests replace it.
-        dialect: request options that the service supports.
+        dialect: request options that the provider supports.
     """
 
     model: str
@@ -72,7 +72,7 @@ class Chat:
 
     @property
     def schema_sent(self) -> Mapping[str, Any] | None:
-        """Schema that the next request contains; None if the service refused it."""
+        """JSON schema of answers in the next request; None if none is set, or if the provider refused it."""
         return self.schema if self.dialect.schema else None
 
     def most_cost(self, messages: Sequence[Message], prices: Prices) -> float:
@@ -85,14 +85,14 @@ class Chat:
     def ask(self, messages: Sequence[Message], *, until_s: float = math.inf) -> Answer:
         """Return the model's answer.
 
-        If the service cannot be reached, is busy or has an internal error, the request is retried after a pause.
+        If the provider cannot be reached, is busy or has an internal error, the request is retried after a pause.
 
         Args:
             until_s: time of `time.monotonic` after which the request is not retried.
 
         Raises:
-            SchemaRefused: the service refuses the schema. The next call sends no schema.
-            ModelFailed: the service refuses the request, cannot be reached in `ATTEMPTS` attempts, or sends no usable
+            SchemaRefused: the provider refuses the schema. The next call sends no schema.
+            ModelFailed: the provider refuses the request, cannot be reached in `ATTEMPTS` attempts, or sends no usable
                 answer.
             SdkMissing: the SDK of the protocol is not installed.
         """
@@ -117,7 +117,7 @@ class Chat:
                 reason = f"{reason}; the time limit of the run leaves no time for another attempt"
                 break
             self.sleep(wait_s)
-        raise ModelFailed(f"the request to the model's service failed: {reason}", charged=False)
+        raise ModelFailed(f"the request to the provider failed: {reason}", charged=False)
 
     def without_key(self, text: str) -> str:
         """Return a text with ``…`` in place of the API key."""
@@ -140,7 +140,7 @@ def chat_of(provider: Protocol, model: str, base_url: str | None, *, most_tokens
     """
     key = os.environ.get(KEY_VARIABLE if base_url is not None else KEYS[provider]) or None
     if base_url is None and key is None:
-        remedy = "export it, or name another service with --base-url"
+        remedy = "export it, or name another provider with --base-url"
         raise InvalidInput(KEYS[provider], f"is not set, and {BASES[provider]} needs a key; {remedy}")
     require(provider)
     return Chat(

@@ -1,4 +1,4 @@
-"""Request options that a model's service supports, as learned from the errors with which it refuses requests."""
+"""Request options that a provider supports, as learned from the errors with which it refuses requests."""
 
 import re
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from evo.variants.evolve.sdk import Refused
 
 _SCHEMA = re.compile(r"response.?format|output.?(config|format)|json.?schema|structured.?output|\bschema|grammar", re.I)
-"""Matches words in the errors of services that accept no schema."""
+"""Matches words in the errors of providers that accept no schema."""
 
 
 @dataclass(kw_only=True)
 class Dialect:
-    """Request options that a model's service supports.
+    """Request options that a provider supports.
 
     Attributes:
-        schema: False if the service refused a schema for answers.
+        schema: False if the provider refused a schema for answers.
         most_tokens: name of the parameter with the maximum length of an answer.
     """
 
@@ -26,13 +26,13 @@ class Dialect:
     most_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
 
     def adapts(self, refused: "Refused", *, with_schema: bool) -> bool:
-        """Switch to the other name of a parameter whose name the service refused, and return True; else return False.
+        """Switch to the other name of a parameter whose name the provider refused, and return True; else return False.
 
         Args:
             with_schema: True if the refused request contained a schema for answers.
 
         Raises:
-            SchemaRefused: the service refused the schema. Later requests are sent without it.
+            SchemaRefused: the provider refused the schema. Later requests are sent without it.
         """
         if refused.status not in (400, 422):
             return False

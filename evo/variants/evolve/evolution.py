@@ -177,7 +177,7 @@ class Evolution:
     ) -> tuple[ProposalView, Answer | None]:
         """Record a request with its maximum cost, send it to the model, and record the answer.
 
-        If the service refuses the schema of answers, this is recorded too, and the request is sent again without it.
+        If the provider refuses the schema of answers, this is recorded too, and the request is sent again without it.
 
         Args:
             repairs: number of the failed proposal that the request repairs; None for a new idea.
@@ -222,8 +222,8 @@ class Evolution:
         """Submit an answer's variant and wait for its trials. Return the reason if the variant fails, else None.
 
         Args:
-            text: the answer.
-            ended: reason why the model stopped, as named by its service; empty if unknown.
+            text: answer of the model.
+            ended: reason why the model stopped, as named by the provider; empty if unknown.
         """
         try:
             idea = _read(text, ended)
@@ -260,7 +260,7 @@ def _read(text: str, ended: str) -> Idea:
             remedy = "write a shorter answer, or raise --answer-tokens"
             raise InvalidInput("answer", f"was cut off at the maximum number of tokens; {remedy}") from None
         if not text:
-            reason = f" (the model's service ended it with `{ended}`)" if ended else ""
+            reason = f" (the provider ended it with `{ended}`)" if ended else ""
             raise InvalidInput("answer", f"is empty{reason}; {REMEDY}") from None
         raise
 

@@ -14,7 +14,7 @@ LONGEST_ANSWER = 4
 
 
 class ModelFailed(EvoError, RuntimeError):
-    """Raised if the model's service gave no usable answer. `charged` is True if the request may cost money."""
+    """Raised if the provider gave no usable answer. `charged` is True if the request may cost money."""
 
     def __init__(self, reason: str, *, charged: bool) -> None:
         super().__init__(reason)
@@ -22,7 +22,7 @@ class ModelFailed(EvoError, RuntimeError):
 
 
 class SchemaRefused(ModelFailed):
-    """Raised if the model's service accepts no JSON schema for answers. Later requests are sent without a schema."""
+    """Raised if the provider accepts no JSON schema for answers. Later requests are sent without a schema."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, charged=False)
@@ -39,8 +39,8 @@ class Answer:
     """A model's answer.
 
     Attributes:
-        tokens_in, tokens_out: token counts of the request and the answer; None if the service did not state them.
-        ended: reason why the model stopped, as named by the service; empty if unknown.
+        tokens_in, tokens_out: token counts of the request and the answer; None if the provider did not state them.
+        ended: reason why the model stopped, as named by the provider; empty if unknown.
     """
 
     text: str

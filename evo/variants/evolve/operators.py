@@ -83,7 +83,7 @@ def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) 
 
 
 def ideas_in(proposals: Sequence[ProposalView]) -> int:
-    """Return the number of proposals that are not repairs, without requests whose schema the service refused."""
+    """Return the number of proposals that are not repairs, without requests whose schema the provider refused."""
     return sum(each.repairs is None and each.state != "refused" for each in proposals)
 
 

@@ -12,7 +12,7 @@ KEYS: Mapping[Protocol, str] = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHRO
 """Environment variables that contain the keys. Keys are only sent, never stored or logged."""
 
 KEY_VARIABLE = "KERNEL_EVO_MODEL_KEY"
-"""Environment variable that contains the key for the service at --base-url."""
+"""Environment variable that contains the key for the provider at --base-url."""
 
 LEAST_KEY = 8
 """Minimum length of a secret key. A shorter key is a placeholder such as ``none``."""

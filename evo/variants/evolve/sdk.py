@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from evo.variants.evolve.chat import Chat
 
 MOST_TEXT = 900_000
-"""Maximum number of characters of an answer. The rest is dropped, because the service stores at most a million."""
+"""Maximum number of characters of an answer. The rest is dropped: kernel-evo's service stores at most a million."""
 
 MOST_TOKENS = 1_000_000_000
 """Largest plausible token count. A larger count in a response is ignored, because it is wrong."""
 
 
 class Refused(Exception):
-    """The service answered with a status other than 200.
+    """The provider answered with a status other than 200.
 
     Attributes:
         text: the response, without the key.
@@ -37,21 +37,21 @@ class Refused(Exception):
         self.again_s = retry_after_s(response.headers)
         if response.is_redirect:
             place = masked(chat.without_key(response.headers["location"]))
-            super().__init__(f"{self.status}: the service redirects to {place}")
+            super().__init__(f"{self.status}: the provider redirects to {place}")
         else:
             super().__init__(f"{self.status}: {self.text[:300] or response.reason_phrase}")
 
 
 class NotSent(Exception):
-    """The service could not be reached, so it did not receive the request."""
+    """The provider could not be reached, so it did not receive the request."""
 
 
 def send(chat: "Chat", messages: Sequence[Message]) -> Answer:
     """Send one request and return the model's answer.
 
     Raises:
-        Refused: the service refuses the request, is busy, or has an internal error.
-        NotSent: the service cannot be reached.
+        Refused: the provider refuses the request, is busy, or has an internal error.
+        NotSent: the provider cannot be reached.
         ModelFailed: the response is incomplete, too large, or does not follow the protocol.
         InvalidInput: the proxy or the certificates in the environment variables cannot be used.
     """
@@ -76,7 +76,7 @@ def _unanswered(chat: "Chat", cause: BaseException) -> Exception:
     reason = chat.without_key(str(cause)) or type(cause).__name__
     if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError):
         return NotSent(reason)
-    return ModelFailed(f"no complete answer arrived from the model's service: {reason}", charged=True)
+    return ModelFailed(f"no complete answer arrived from the provider: {reason}", charged=True)
 
 
 def _answer(chat: "Chat", response: Any, read: Callable[[Any], Response]) -> Answer:

@@ -60,7 +60,7 @@ def evolve(
         str, typer.Option(metavar="NAME", help="Name of the model in the API of its service.", rich_help_panel=_MODEL)
     ],
     provider: Annotated[
-        Provider, typer.Option(help="Protocol of the model's service.", rich_help_panel=_MODEL)
+        Provider, typer.Option(help="Protocol of the model's provider.", rich_help_panel=_MODEL)
     ] = "openai",
     base_url: ModelUrl = None,
     information: Annotated[

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 NO_KEY = "none"
-"""Key that the SDKs get if the service needs none. It is not sent, but keeps the SDKs from using another key."""
+"""Key that the SDKs get if the provider needs none. It is not sent, but keeps the SDKs from using another key."""
 
 SCHEMA_NAME = "variant"
 """Name of the schema of answers."""
