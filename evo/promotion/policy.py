@@ -23,8 +23,8 @@ class Policy:
             of 10). None disables this rule.
         hopeless_errors: the rounds of a first process also end if the challenger's speed-up over the incumbent is below
             the minimum gain by this many standard errors, so that it cannot be promoted. None disables this rule.
-        first_round_error: without an incumbent, the rounds of a first process end if the logarithm of the speed-up over
-            the fastest baseline has a standard error of at most this fraction of its value. None disables this rule.
+        first_round_error: without an incumbent, the rounds of a first process end if the relative standard error of the
+            logarithm of the speed-up over the fastest baseline is at most this value. None disables this rule.
         confirm_processes: number of fresh processes, including the first, before the first decision on a promotion.
             With 1, the decision is based on a single process, and differences between processes are not taken into
             account.
@@ -37,8 +37,8 @@ class Policy:
             the decision; they only improve the prediction of the speed-up over the fastest baseline, or of the time.
         false_promotion: probability of promoting a kernel that is not faster than the incumbent, over all decision
             points.
-        futility: a challenger is refused without more processes if its mean gain over processes reaches the minimum
-            gain only with a probability below this value.
+        futility: a challenger is refused without more processes if the one-sided upper bound of its mean gain over
+            processes, with the confidence 1 - `futility`, is below the minimum gain.
         assumed_spread, assumed_freedom: assumed standard deviation of the speed-ups of processes, and its degrees of
             freedom (0.006 means 0.6 %). Decisions after the first processes need it, because a few processes do not
             show how much processes differ. With a larger value, fewer challengers are refused after one process.

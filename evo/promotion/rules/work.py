@@ -12,8 +12,8 @@ from evo.trial.timing import Timing
 
 _QUIET = "Search again while fewer other programs run on the machine."
 _EITHER = (
-    "Either the kernel or other programs are the reason: search again while the machine is idle. If an idle machine "
-    "gives the same result, the kernel is the reason."
+    "Either the kernel or other programs are the cause: search again while the machine is idle. If an idle machine "
+    "gives the same result, the kernel is the cause."
 )
 
 
@@ -136,7 +136,7 @@ def _changing_rule(changing: Changing, limit: float, policy: Policy) -> Rule:
 
 
 def _noise_factor(slow: Timing, fast: Timing, policy: Policy) -> float:
-    """Return the factor by which a ratio must exceed its limit so that noise cannot be the reason."""
+    """Return the factor by which a ratio must exceed its limit so that noise cannot be the cause."""
     return policy.noisy_repeat_factor if slow.unsteady or fast.unsteady else 1.0
 
 
