@@ -173,7 +173,10 @@ class BuiltinFamilies:
             self._registered |= digests
 
     def try_to_ensure(self, name: str | None = None) -> None:
-        """Call `ensure` before a read. If the database accepts no writes, log a warning instead of raising an error."""
+        """Register missing built-in families, like `ensure`, before a read.
+
+        If the database accepts no writes, a warning is logged, and no error is raised.
+        """
         try:
             self.ensure(name)
         except StoreUnavailable as error:

@@ -266,7 +266,7 @@ class SearchPatch(Body):
 class LeaseRequest(Body):
     """Request for jobs for one slot of a worker.
 
-    `holding` lists the attempts that the worker holds. Granted leases that are missing in the list did not reach the
+    `holding` lists the attempts that the worker holds. Granted leases that are missing from the list did not reach the
     worker, and are sent again. Without the list, no lease is sent again. `unable` lists searches whose jobs the worker
     cannot execute, for example because its copy of the family differs. `incarnation` is the id of the worker's process.
     """

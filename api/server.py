@@ -112,7 +112,7 @@ def refuse_open_network(settings: Settings, database: Database) -> None:
 
 
 def _first_token(settings: Settings) -> str:
-    """Return instructions to create the first token. For PostgreSQL, only a running service can create tokens."""
+    """Return instructions for creating the first token. For PostgreSQL, only a running service can create tokens."""
     create = ("token", "create", "NAME", "--role", "admin")
     if settings.db.file is not None:
         return (

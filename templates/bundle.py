@@ -124,7 +124,7 @@ def family_of(files: Mapping[str, bytes]) -> Family:
     family = Family.from_document(document, SPEC)
     for kind, implementation in family.implementations.items():
         if implementation.file not in files:
-            raise InvalidInput(f"{SPEC}: {kind}", f"the file {implementation.file} is missing in the bundle; add it")
+            raise InvalidInput(f"{SPEC}: {kind}", f"the file {implementation.file} is missing from the bundle; add it")
     return family
 
 

@@ -313,7 +313,7 @@ def _check_files(package: Package) -> None:
     names = {kind: implementation.file for kind, implementation in package.family.implementations.items()}
     for where, name in [*((f"{SPEC}: {kind}", name) for kind, name in names.items()), (package.family.name, REFERENCE)]:
         if name not in package.files:
-            raise InvalidInput(where, f"the file {name} is missing in {package.path}; add it")
+            raise InvalidInput(where, f"the file {name} is missing from {package.path}; add it")
 
 
 def _check_instances(package: Package) -> None:

@@ -29,9 +29,9 @@ class Outdated(Conflict):
 
 
 def search_tag(row: SearchRow) -> str:
-    """Return the first part of a search's tag.
+    """Return the first part of a search's entity tag.
 
-    The tag depends on the state of the search and on decisions of users, but not on ended trials.
+    It depends on the state of the search and on decisions of users, but not on ended trials.
     """
     return _tag("search", row.id, row.state, row.reason, row.priority, row.notes, row.archived_at)
 
@@ -51,12 +51,12 @@ def shown_tag(decided: str, view: SearchView) -> str:
 
 
 def champion_tag(row: ChampionRow) -> str:
-    """Return the tag of a champion. The tag changes only when the champion becomes current or is retired."""
+    """Return the entity tag of a champion. It changes only when the champion becomes current or is retired."""
     return _tag("champion", row.id, row.current, row.retired_at, row.retired_reason)
 
 
 def require(if_match: str | None, current: str) -> None:
-    """Check that ``If-Match`` contains the current tag. Without the header, the check always succeeds.
+    """Check that ``If-Match`` contains the current entity tag. Without the header, the check always succeeds.
 
     Raises:
         Outdated: the resource has changed.

@@ -27,7 +27,7 @@ BEARER = HTTPBearer(
 
 
 class StrictRoute(APIRoute):
-    """Route that reads its body with `StrictRequest`."""
+    """Route that parses JSON request bodies strictly, e.g. refuses repeated names; see `api.http.strict_json`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

@@ -38,7 +38,7 @@ class Malformed(HTTPException):
 
 
 class StrictRequest(Request):
-    """Request whose method `json` parses the body strictly."""
+    """Request whose `json` refuses repeated names, deep nesting, too many values, and values that cannot be stored."""
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):

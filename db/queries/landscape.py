@@ -383,7 +383,7 @@ class Trends:
         self.session = session
 
     def lows(self, searches: Collection[int], points: int) -> dict[int, Points]:
-        """Return the least quick cost in each of `points` equal parts of each search, by search id.
+        """Return, by search id, the least quick cost in each of `points` equal parts of the search's trials.
 
         Each cost is paired with the last trial number of its part. Parts without a cost are left out. Quick costs are
         also used for confirmed trials, because confirmed costs are not comparable with quick costs.

@@ -276,7 +276,9 @@ class Archive:
     def confirm_duplicate(self, trial: TrialRow, goal: Goal | None, second: Goal | None) -> None:
         """Copy the confirmation of an earlier trial with the same binary, if there is one, to this trial.
 
-        See `confirm` for `goal` and `second`.
+        Args:
+            goal: metric of the search. None if the search minimises the time.
+            second: second metric of the search. None if the search has one objective.
         """
         same = (TrialRow.search_id == trial.search_id) & (TrialRow.binary_digest == trial.binary_digest)
         found = select(TrialRow.confirmed).where(same, TrialRow.quick_us.is_not(None)).limit(1)

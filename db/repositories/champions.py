@@ -145,7 +145,7 @@ class Champions:
         return void_reason(champion.evidence.verdict, champion.objective, refuted=refuted)
 
     def current_of(self, champion: ChampionRow) -> ChampionRow | None:
-        """Return the champion that is current now for the same key as `champion`, or None."""
+        """Return the current champion for the family, problem, device model and objective of `champion`, or None."""
         return self._current(*_key(champion))
 
     def binary_digest(self, champion: ChampionRow) -> str | None:

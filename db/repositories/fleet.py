@@ -279,7 +279,13 @@ class Fleet:
     def leave(self, worker_id: str, now: datetime, *, seen_since: datetime, incarnation: str | None = None) -> None:
         """Record that a worker has shut down normally. Its devices receive no more work.
 
-        See `check_incarnation` for `seen_since`, `incarnation` and the errors.
+        Args:
+            seen_since: time since which a worker must have been seen to count as connected.
+            incarnation: the calling process; None for processes without an incarnation, which are accepted.
+
+        Raises:
+            NotFound: the worker does not exist, or another process registered as this worker and is silent.
+            Superseded: another process registered as this worker, and is connected.
         """
         row = self.worker(worker_id)
         check_incarnation(worker_id, row, incarnation, seen_since)

@@ -77,7 +77,7 @@ class RunnerUp(Compiled):
     Attributes:
         trial: the trial with its attempts.
         outcome: outcome of the trial.
-        rank: see `RunnerUpEvidence`.
+        rank: rank among the trials of the search by time; 1 is the fastest trial.
         champion: number of the champion of the same search.
     """
 

@@ -425,7 +425,7 @@ def _macro_remedy(values: Sequence[Value]) -> str:
         numbers = [float(value) if "." in value or "e" in value.lower() else int(value) for value in map(str, values)]
     except ValueError:
         return "use identifiers, or a template"
-    return f"write them as numbers, {numbers}"
+    return f"write the values as numbers: {numbers}"
 
 
 def _check_macros(implementation: Implementation, fields: Sequence[Field], table: Table) -> None:

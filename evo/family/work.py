@@ -26,7 +26,7 @@ class Work:
         flops: number of arithmetic operations.
         bytes: number of bytes that are moved if each input is read once and each output is written once.
         dtype: dtype of the arithmetic.
-        special: number of operations by kind; see `SPECIAL`.
+        special: number of exponentials, divisions and conversions, by these names (`SPECIAL`).
     """
 
     flops: float

@@ -17,7 +17,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Listed:
-    """A table. Columns from the index `figures` on contain numbers, which pages align to the right."""
+    """A table. Columns from the index `figures` on contain numbers, which pages align to the right.
+
+    The default of `figures` is larger than any number of columns: no column contains numbers.
+    """
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

@@ -334,7 +334,11 @@ def _on_the_goal_model(goal: Goal, reached_us: float, least_us: float) -> str:
 
 
 def _on_another_model(goal: Goal, reached_us: float, least_us: float) -> str:
-    """Return the status of a goal, for a search on another GPU model. See `_on_the_goal_model` for `least_us`."""
+    """Return the status of a goal, for a search on another GPU model than the goal's.
+
+    Args:
+        least_us: lowest possible time in µs, computed from the datasheet of the goal's GPU; 0 if unknown.
+    """
     if impossible := _impossible(goal, least_us):
         return impossible
     if reached_us <= goal.time_us:

@@ -47,7 +47,7 @@ class VariantProgress:
     """Results of a variant's ended trials.
 
     Attributes:
-        costs: see `Costs`.
+        costs: cost of each ended trial, in the order in which the trials ended; None for a trial that was not measured.
         niche: niche of the variant's best trial (`evo.search.niche`); None while no trial was measured.
     """
 

@@ -110,12 +110,13 @@ _BY_CONFIG = re.compile(
 def same_error(ended: Sequence[Trial], coverage: Coverage | None = None) -> str | None:
     """Return the compile error that all trials share; None if there is none.
 
-    The result is also None if there are fewer than `ALIKE` trials, or if the error may depend on the config. An error
-    in a line that is compiled only for some values of tunables counts after trials with every combination of the values
-    of these tunables.
+    The result is also None if there are fewer than `ALIKE` trials, or if the config may have caused the error. An error
+    in a line that is compiled only for some values of tunables is returned only once the trials have had every
+    combination of the values of these tunables.
 
     Args:
-        coverage: coverage of the search's space. If None, errors that depend on tunables do not count.
+        coverage: checks whether the trials had every combination of the values of some tunables. If None, errors that
+            depend on tunables are not returned.
     """
     if len(ended) < ALIKE or (first := _error(ended[0])) is None:
         return None
@@ -146,7 +147,8 @@ def common_failure(
 
     Args:
         tunables: names of the tunables that have more than one value.
-        coverage: coverage of the search's space. If None, errors that the config may cause do not count.
+        coverage: checks whether the trials had every combination of the values of some tunables, or every pair of
+            values of two tunables. If None, errors that the config may cause do not count.
     """
     if (error := same_error(ended, coverage)) is not None:
         return f"the first {len(ended)} configs fail to compile with the same error: {error}"

@@ -255,7 +255,8 @@ class Drawn:
         """Return the pool with this number, which seeds its random generator: equal arguments give equal pools.
 
         Args:
-            groups: see `built`.
+            groups: positions of tunables. If not empty, the pool has points with the largest possible variety of values
+                of these tunables.
         """
         if (number, groups) not in self._pools:
             points, _ = pool(self._plan, self._prefix, number, groups=groups)

@@ -123,7 +123,7 @@ def _overhead(contest: Contest) -> str:
     cores = os.cpu_count() or 1
     text += f"The machine's load average after the search is {float(load):.1f} on {cores} cores: "
     if float(load) > cores:
-        return f"{text}other processes may be the reason, so repeat the benchmark on an idle machine"
+        return f"{text}other processes may be the cause, so repeat the benchmark on an idle machine"
     return f"{text}it is not overloaded, so the reason may be the family's template and constraints, or too few trials"
 
 

@@ -34,7 +34,7 @@ def test_correct_cuda_kernel_is_measured(kernels: Changeable, name: str) -> None
 
 
 @pytest.mark.parametrize("variant", WRONG_VARIANTS, ids=lambda variant: variant.id)
-def test_wrong_variant_of_a_cuda_kernel_is_refused(kernels: Changeable, variant: WrongVariant) -> None:
+def test_faulty_version_of_a_cuda_kernel_is_refused(kernels: Changeable, variant: WrongVariant) -> None:
     report = kernels.measured(variant.kernel, (variant.file, variant.old, variant.new))
     skip_without_headers(report.outcome)
     assert isinstance(report.outcome, WrongAnswer) or races(kernels, variant.kernel), report.outcome

@@ -151,6 +151,6 @@ def test_exported_triton_kernel_runs_without_triton(
         ),
     ],
 )
-def test_wrong_variant_of_a_triton_kernel_is_refused(kernels: Changeable, name: str, changes: dict[str, str]) -> None:
+def test_faulty_version_of_a_triton_kernel_is_refused(kernels: Changeable, name: str, changes: dict[str, str]) -> None:
     outcome = kernels.measured(name, *(("kernel.py", old, new) for old, new in changes.items())).outcome
     assert isinstance(outcome, WrongAnswer), outcome

@@ -235,7 +235,7 @@ def test_heartbeats_add_events_only_during_long_jobs(stage: Stage) -> None:
     assert last_event(stage) == before, "the device delivered a result a moment ago"
 
 
-def test_search_shows_the_progress_of_long_baselines_and_trials(stage: Stage) -> None:
+def test_search_shows_the_progress_of_long_running_baseline_jobs_and_trials(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 3})
     lease = stage.one()
     assert progress_text(stage.view(search)) is None, "a short job must not be shown"

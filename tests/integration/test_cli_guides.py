@@ -124,7 +124,7 @@ WRONG: Mapping[str, tuple[str, str]] = {
 @pytest.mark.slow
 @pytest.mark.skipif(compiler() is None, reason="g++ is not installed")
 @pytest.mark.parametrize("fault", one_in(2, [None, *WRONG]))
-def test_cuda_example_is_correct_on_the_host_and_its_wrong_variants_are_not(fault: str | None, tmp_path: Path) -> None:
+def test_cuda_example_is_correct_on_the_host_and_its_faulty_versions_are_not(fault: str | None, tmp_path: Path) -> None:
     place = tmp_path / "column_sums"
     shutil.copytree(EXAMPLES / "column_sums", place)
     source = place / "column_sums.cu"

@@ -275,7 +275,7 @@ def test_replacement_of_each_missing_standard_header_compiles(nvrtc: NvrtcCompil
     assert isinstance(done, Artefact), done
 
 
-def test_replacement_of_stdint_h_compiles_under_nvrtc(nvrtc: NvrtcCompiler) -> None:
+def test_replacement_for_stdint_h_compiles_under_nvrtc(nvrtc: NvrtcCompiler) -> None:
     assert counterpart("stdint.h") == counterpart("cstdint") == "cuda/std/cstdint"
     source = '#include <cuda/std/cstdint>\nextern "C" __global__ void f(int32_t *x, uint8_t *y) { *x = *y; }'
     assert isinstance(nvrtc.compile(replace(CUDA, source=source), timeout_s=120), Artefact)

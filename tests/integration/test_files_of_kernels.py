@@ -143,7 +143,7 @@ def test_access_system_call_finds_files_in_private_folders(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser changes the user of a process")
-def test_kernel_without_the_linux_capability_cannot_enter_private_folders(
+def test_kernel_without_cap_dac_read_search_cannot_enter_private_folders(
     session: HostSession, private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_capability(monkeypatch)

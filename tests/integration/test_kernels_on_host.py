@@ -71,7 +71,7 @@ def test_default_config_is_correct_in_every_execution_order(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", one_in(8, FOUND), ids=lambda each: each.id)
-def test_wrong_variant_is_detected_in_at_least_one_execution_order(variant: WrongVariant, tmp_path: Path) -> None:
+def test_faulty_version_is_detected_in_at_least_one_execution_order(variant: WrongVariant, tmp_path: Path) -> None:
     place = tmp_path / variant.kernel
     shutil.copytree(KERNELS / variant.kernel, place)
     text = (place / variant.file).read_text()
@@ -80,5 +80,5 @@ def test_wrong_variant_is_detected_in_at_least_one_execution_order(variant: Wron
     assert any(verdicts(place))
 
 
-def test_every_test_kernel_has_a_wrong_variant() -> None:
+def test_every_test_kernel_has_a_faulty_version() -> None:
     assert {variant.kernel for variant in WRONG_VARIANTS} == set(NAMES)

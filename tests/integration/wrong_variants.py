@@ -1,4 +1,4 @@
-"""Wrong variants of the kernels in `tests/data/kernels`. Each replaces one text, and a case must detect it."""
+"""Faulty versions of the kernels in `tests/data/kernels`. Each replaces one text, and a case must detect it."""
 
 from dataclasses import dataclass
 

@@ -145,7 +145,7 @@ def test_contest_report_lists_every_missed_condition(given: Contest, missed: lis
 @pytest.mark.parametrize(
     ("environment", "reason"),
     [
-        ({"load": "8.25"}, "load average after the search is 8.2 on 2 cores: other processes may be the reason"),
+        ({"load": "8.25"}, "load average after the search is 8.2 on 2 cores: other processes may be the cause"),
         ({"load": "1.04"}, "after the search is 1.0 on 2 cores: it is not overloaded, so the reason may be"),
         ({}, "load average is unknown"),
     ],

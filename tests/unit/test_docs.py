@@ -218,7 +218,7 @@ def test_strategy_in_the_guide_proposes_valid_new_configs(monkeypatch: pytest.Mo
     assert {trial.proposal.origin for trial in trials} == {"random", "hill_climb"}
 
 
-def test_proposer_in_the_guide_submits_the_output_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_proposer_of_the_guide_submits_the_output_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evo.variants.proposers.base.MARKED", {})
     guide = (GUIDES / "proposer.md").read_text()
     (module,) = [block for language, block in FENCE.findall(guide) if language == "python"]

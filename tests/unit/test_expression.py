@@ -442,7 +442,7 @@ def test_error_for_unquoted_words_shows_the_quoted_expression(written: str, mean
         ("FLAG == true && N mod 2 = 0", "FLAG == True and N % 2 == 0"),
     ],
 )
-def test_suggestion_for_c_operators_also_quotes_choices(written: str, meant: str) -> None:
+def test_suggestion_for_c_operators_also_puts_choices_in_quotes(written: str, meant: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Expression.parse(written, "here", CHOICES)
     assert f'write `"{meant}"`' in raised.value.reason

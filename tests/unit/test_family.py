@@ -399,7 +399,7 @@ def test_string_values_of_source_families_must_be_valid_macro_values() -> None:
         Family.from_document(whole)
     whole["cpu"]["tunables"]["ORDER"]["values"] = ["1", "2.5", "8"]
     with pytest.raises(
-        InvalidInput, match=r"`1` of ORDER cannot be a macro value; write them as numbers, \[1, 2\.5, 8\]"
+        InvalidInput, match=r"`1` of ORDER cannot be a macro value; write the values as numbers: \[1, 2\.5, 8\]"
     ):
         Family.from_document(whole)
 

@@ -127,7 +127,7 @@ def test_failures_that_depend_on_the_config_are_not_a_common_failure(outcome: Ou
     ],
     ids=lambda outcomes: outcomes[0].kind,
 )
-def test_many_equal_failures_of_running_kernels_are_a_common_failure(outcomes: list[Outcome]) -> None:
+def test_many_equal_run_time_failures_are_a_common_failure(outcomes: list[Outcome]) -> None:
     ended = trials(*outcomes)
     reason = common_failure(ended, ["A"])
     assert reason is not None and f"the first {RUN_ALIKE} configs" in reason and detail_text(outcomes[0]) in reason
@@ -137,7 +137,7 @@ def test_many_equal_failures_of_running_kernels_are_a_common_failure(outcomes: l
     assert common_failure([*ended, *trials(MEASURED)], ["A"]) is None
 
 
-def test_failures_of_running_kernels_in_different_cases_are_not_a_common_failure() -> None:
+def test_run_time_failures_in_different_cases_are_not_a_common_failure() -> None:
     cases = [WrongAnswer(reason=f"case {name}: `out` contains NaN") for name in ("nominal", "tail") * RUN_ALIKE]
     assert common_failure(trials(*cases), ["A"]) is None
 

@@ -24,7 +24,7 @@ def operand(name: str, array: NDArray[Any], dtype: str | None = None) -> Operand
 
 
 def mixtures_of(nominal: NDArray[Any], *others: NDArray[Any], dtype: str | None = None) -> dict[str, NDArray[Any]]:
-    """Return the mixtures of one input by name."""
+    """Return the mixtures of one input with inputs of other cases, by name."""
     rng = np.random.default_rng(3)
     found = mixtures(
         {"x": nominal}, [{"x": each} for each in others], [operand("x", nominal, dtype)], rng, allowed=1e-6
@@ -106,7 +106,7 @@ def test_input_mixture_of_equal_elements_leaves_no_short_row_constant() -> None:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_mixture_of_inputs_with_a_single_sign_keeps_the_sign(sign: int) -> None:
+def test_mixed_inputs_with_a_single_sign_keep_the_sign(sign: int) -> None:
     found = mixtures_of(sign * np.abs(normal(1)), normal(2))["equal elements and zeros"]
     assert (np.sign(found) == sign).all()
 
@@ -180,7 +180,7 @@ def test_input_with_equal_values_in_all_draws_is_not_mixed() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "allowed"), [("float32", 1e-6), ("float16", 1e-3), ("float8_e4m3", 0.04)])
-def test_mixture_of_nearby_elements_changes_inputs_by_more_than_the_tolerance(dtype: str, allowed: float) -> None:
+def test_input_mixture_of_nearby_elements_changes_inputs_by_more_than_the_tolerance(dtype: str, allowed: float) -> None:
     drawn = encoded(normal(1, 40.0), dtype)
     drawn[0, 0] = encoded(np.array([np.inf if dtype == "float32" else 0.0], np.float32), dtype)[0]
     given = {"x": drawn}, [{"x": encoded(normal(2), dtype)}], [operand("x", drawn, dtype)]

@@ -217,7 +217,7 @@ TUNABLES = Space(
         ("ON=off", "ON=false"),
     ],
 )
-def test_suggested_value_for_a_tunable_is_accepted(wrong: str, meant: str) -> None:
+def test_suggested_value_for_a_tunable_in_config_text_is_accepted(wrong: str, meant: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         parse_config(wrong, TUNABLES)
     assert raised.value.reason.strip("`").endswith(meant.partition("=")[2])
@@ -227,7 +227,7 @@ def test_suggested_value_for_a_tunable_is_accepted(wrong: str, meant: str) -> No
 @pytest.mark.parametrize(
     ("name", "wrong", "meant"), [("BLOCK", "32", 32), ("BLOCK", 60, 64), ("ORDER", "ROWS", "rows"), ("ON", 1, True)]
 )
-def test_suggested_typed_value_for_a_tunable_is_accepted(name: str, wrong: object, meant: object) -> None:
+def test_suggested_value_for_a_tunable_in_a_config_dict_is_accepted(name: str, wrong: object, meant: object) -> None:
     config = TUNABLES.default()
     with pytest.raises(InvalidInput) as raised:
         TUNABLES.check({**config, name: wrong})  # type: ignore[dict-item]

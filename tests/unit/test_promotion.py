@@ -116,7 +116,7 @@ def test_verdict_is_undecided_if_skipped_work_is_unclear_on_a_busy_device() -> N
     found = rule(result, "work")
     assert (found.passed, found.conclusive, result.promote, result.cannot_tell) == (False, False, False, True)
     assert (result.refuted, result.doubted) == (None, found.text)
-    assert "a call takes 1.5 times as long in a ring. Either the kernel or other programs are the reason" in found.text
+    assert "a call takes 1.5 times as long in a ring. Either the kernel or other programs are the cause" in found.text
 
 
 def test_wrong_outputs_forbid_promotion_and_are_counted() -> None:

@@ -120,7 +120,7 @@ def test_recorded_config_with_an_invalid_time_is_a_failure(time: float) -> None:
     assert [type(entry.outcome).__name__ for entry in recording.entries.values()] == kinds
 
 
-def test_cache_file_values_are_sorted_and_equal_entries_count_once() -> None:
+def test_tunable_values_of_a_kernel_tuner_cache_are_sorted_and_equal_entries_count_once() -> None:
     entry = {"block": 16, "layout": "row", "time": 1.0}
     unsorted = {"layout": ["row", "col", "row"], "block": [32, 16, 64.5, 16.0]}
     recording = parse(cache(tune_params=unsorted, cache={"a": entry | {"compile_time": float("nan")}, "b": entry}))

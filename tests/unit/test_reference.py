@@ -498,7 +498,7 @@ FEW = "nominal with a few elements near known ones"
 def mixed_cases(
     tmp_path: Path, answer: str = "2.0 * x", *, problem: dict[str, Any] | None = None, **changes: Any
 ) -> list[str]:
-    """Return the names of the mixtures of a normal and a large case.
+    """Return the names of the mixed inputs of a normal and a large case.
 
     Args:
         problem: problem of the large case; default: that of the normal case.
@@ -512,7 +512,7 @@ def mixed_cases(
     return [each.case for each in family.mixtures(plans, family.goldens(plans, family.drawn(plans)))]
 
 
-def test_expected_outputs_include_mixtures_of_the_inputs_of_all_cases(tmp_path: Path) -> None:
+def test_expected_outputs_include_those_for_mixed_inputs_of_all_cases(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path) == [
         NEAR,
         FEW,
@@ -529,11 +529,11 @@ def test_inputs_of_several_seeds_of_the_first_case_are_mixed_if_other_cases_have
     assert mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}, seeds=((1, 2), (1, 4)), distribution="large") == []
 
 
-def test_mixtures_that_the_reference_cannot_compute_are_omitted(tmp_path: Path) -> None:
+def test_mixed_inputs_whose_outputs_the_reference_cannot_compute_are_omitted(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path, "x if (abs(x) > 5).sum() != 1 else [][0]") == [NEAR, FEW, EQUAL]
 
 
-def test_family_can_exclude_its_inputs_from_mixtures(tmp_path: Path) -> None:
+def test_family_can_exclude_a_case_from_mixed_inputs(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path, mixed=False) == []
 
 

@@ -469,7 +469,11 @@ class Driver(Protocol):
         ...
 
     def open(self, device: Device, objective: Objective, folder: Path) -> Session:
-        """Open the device in this process, which must be a runner. See `discover` for `folder`."""
+        """Open the device in this process, which must be a runner.
+
+        Args:
+            folder: cache folder of the worker, for results that are measured or compiled once per machine.
+        """
         ...
 
 

@@ -153,7 +153,7 @@ class Evaluator:
         return {role: self.build(work.built_as(role), config) for role, config in present.items()}
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
-        """See `Performer.perform`."""
+        """Execute a job. See `Performer.perform`."""
         with self._undisturbed_by_preparations():
             match job:
                 case Evaluate():

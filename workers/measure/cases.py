@@ -34,7 +34,7 @@ def verify_candidate(bench: Bench, request: Verify) -> Verified:
 
 
 def _verify_cases(bench: Bench, request: Verify) -> Verified:
-    """See `verify_candidate`."""
+    """Verify a candidate on all cases, as `verify_candidate` describes."""
     bench.candidates.pop(request.candidate, None)
     chosen = [plan for plan in bench.terms.cases if plan.name in request.kernels]
     loading = (_loaded(bench, plan, request.kernels[plan.name]) for plan in chosen)

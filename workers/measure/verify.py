@@ -223,7 +223,8 @@ def verify_elsewhere(
 def _remedy(launch: Launch, *, fixed: bool) -> str:
     """Return advice on alignment if the launch used unaligned buffers, else an empty string.
 
-    See `verify` for `fixed`.
+    Args:
+        fixed: True for a variant, whose author cannot change family.toml. The advice then does not suggest a change.
     """
     if launch.placement.where not in ("unaligned", "last"):
         return ""
@@ -254,7 +255,10 @@ def _launch(
     *,
     brief: bool,
 ) -> float:
-    """Call the kernel once, and return the duration of the call in µs. See `verify` for `brief`.
+    """Call the kernel once, and return the duration of the call in µs.
+
+    Args:
+        brief: True to postpone the complete check for threads, processes and changed state to a later call.
 
     Raises:
         WrongAnswerError: the kernel accessed forbidden memory, left threads or processes behind, or changed the state

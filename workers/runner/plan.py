@@ -27,7 +27,7 @@ def open_request(
         fresh: numbers that are appended to each seed, so that a confirmation draws different inputs than the search.
         process: number of the process within a job, if several processes use the same inputs.
         modules: Python modules that the runner imports in advance.
-        keeps_memory: see `Open`.
+        keeps_memory: True to reuse the memory of freed arrays, which is faster; False if the runner times baselines.
     """
     terms, family = work.terms, work.copy.family
     return Open(
@@ -66,10 +66,13 @@ def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
 
 
 def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
-    """Return the plans of all cases of a search. See `open_request` for `fresh`.
+    """Return the plans of all cases of a search.
 
     The first case is also timed, and has several seeds. Candidates receive the inputs of the last seed only after all
     timed calls.
+
+    Args:
+        fresh: numbers that are appended to each seed, so that a confirmation draws different inputs than the search.
     """
     terms, family = work.terms, work.copy.family
     plans: list[CasePlan] = []

@@ -97,9 +97,13 @@ def _limit(*, addresses: bool) -> None:
 
 
 def _confine(reads: list[str], lists: list[str], writes: list[str], *, signals: bool) -> list[str]:
-    """Apply Landlock and seccomp to this process. See `_filter` for `signals`.
+    """Apply Landlock and seccomp to this process.
 
-    Return the names of the two mechanisms, or an empty list if one of them is unavailable.
+    Args:
+        signals: False to also refuse signals to other processes.
+
+    Returns:
+        The names of the two mechanisms, or an empty list if one of them is unavailable.
     """
     if sys.platform != "linux" or platform.machine() not in _NUMBERS:
         return []
@@ -140,13 +144,15 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def _filter(*, signals: bool) -> bool:
-    """Make the system refuse sockets, tracing, mounting and system calls of other ABIs.
+    """Install a seccomp filter in this process. It refuses sockets, tracing, mounting and system calls of other ABIs.
+
+    It also refuses access to the memory of other processes, and bpf, keyctl and io_uring.
 
     Args:
         signals: False to also refuse signals to other processes.
 
     Returns:
-        True if the filter is in force.
+        True if the filter was installed.
     """
     architecture, others, sending = _NUMBERS[platform.machine()]
     refused = others if signals else (*others, *sending)

@@ -193,7 +193,7 @@ PER_RECEIVER = 2
 
 
 class UnderWay:
-    """Running deliveries of this process, one thread per delivery."""
+    """Deliveries of webhook messages that run in this process, one thread per delivery."""
 
     def __init__(self) -> None:
         self._ended = threading.Condition()

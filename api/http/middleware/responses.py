@@ -89,10 +89,10 @@ KEPT_HEADERS = frozenset({"etag", "cache-control", "content-location", "date", "
 
 
 class Conditional:
-    """Middleware that adds a weak ``ETag`` to REST responses, and compares the tag with ``If-None-Match``.
+    """Middleware that adds a weak entity tag (``ETag``) to REST responses, and compares it with ``If-None-Match``.
 
-    A tag that a route has set is kept. Streams and pages get no tag. Each page contains a different CSRF token, so its
-    tag would never match.
+    An entity tag that a route has set is kept. Streams and pages get none. Each page contains a different CSRF token,
+    so its entity tag would never match.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -123,15 +123,21 @@ class Conditional:
 
 
 def matches(wanted: str, tag: str) -> bool:
-    """Return True if an ``If-None-Match`` value contains this tag, by weak comparison (RFC 9110, section 13.1.2)."""
+    """Return True if an ``If-None-Match`` value contains this entity tag.
+
+    The comparison is weak (RFC 9110, section 13.1.2).
+    """
     tags = {one.strip().removeprefix("W/") for one in wanted.split(",")}
     return wanted.strip() == "*" or tag.removeprefix("W/") in tags
 
 
 def _tag(start: Message, body: bytes | None) -> str | None:
-    """Return the tag of a response, or None if it has none.
+    """Return the entity tag (``ETag``) of a response, or None if it has none.
 
-    If the route set no tag and the body is complete, a tag is added first.
+    If the route set no entity tag, a weak one is computed from the body, and added to the headers in `start`.
+
+    Args:
+        body: the complete body; None if the body is streamed.
     """
     headers = MutableHeaders(scope=start)
     if "etag" not in headers and body is not None:

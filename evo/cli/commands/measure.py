@@ -275,7 +275,7 @@ def _refuse_several(problem: str) -> None:
     from evo.text.assignments import split_shapes
 
     if problem and len(split_shapes(problem)) > 1:
-        raise InvalidInput("--problem", "names several shapes; use one shape, or use `kernel-evo search`")
+        raise InvalidInput("--problem", "contains several shapes; use one shape, or use `kernel-evo search`")
 
 
 def _refuse_threads(objective: "Objective", device: "Device") -> None:

@@ -392,7 +392,12 @@ def _search_suite(
 
 
 def _goals(objectives: "Sequence[str]", *, suite: bool) -> dict[str, object]:
-    """Return the request fields for one or two objectives."""
+    """Return the request fields for one or two objectives.
+
+    Args:
+        objectives: values of ``--objective``.
+        suite: True for a suite, which has only one objective.
+    """
     if len(objectives) == 1:
         return _goal(objectives[0], suite=suite)
     if len(objectives) > 2:

@@ -1,9 +1,9 @@
 """Processes that load the modules of a subcommand before its arguments are known.
 
 Loading the modules of the service and of the worker takes about a second each. A command that may start both therefore
-starts these processes first, and loads its own modules meanwhile. A process gets its arguments in one line on standard
-input (`evo.cli.loaded`). If the input ends without a line, e.g. because the arguments of the command are wrong, the
-process ends without effect.
+starts these processes first, and loads its own modules while these processes load theirs. A process gets its arguments
+in one line on standard input (`evo.cli.loaded`). If the input ends without a line, e.g. because the arguments of the
+command are wrong, the process ends without effect.
 """
 
 import gc

@@ -159,7 +159,13 @@ class Table:
         return self.fallbacks.setdefault((function, new.text, reason), new)
 
     def offers(self, family: str, kind: str, **fields: Any) -> bool:
-        """Return True if the family has a kernel whose problem has these field values; other fields are ignored."""
+        """Return True if the family has a kernel for a kind of device whose problem has the given field values.
+
+        The problem's other fields may have any values.
+
+        Args:
+            kind: kind of device: ``cpu`` or ``cuda``.
+        """
         return any(
             entry.family == family and entry.device == kind and fields.items() <= entry.problem.items()
             for entry in self.entries

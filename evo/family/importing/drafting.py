@@ -338,7 +338,7 @@ def _radii(whole: Sequence[str], macros: Sequence[Macro], offsets: Collection[st
 
     Args:
         whole: names of the parameters that are whole numbers.
-        offsets: see `_offsets`.
+        offsets: names at whose negated value a loop begins, e.g. ``R`` in ``for (int k = -R; …``.
     """
     defined = dict.fromkeys(each.name for each in macros)
     return {
@@ -504,8 +504,8 @@ def _argument(
         indices: the indices in the whole body and, if a call has several steps, in the body of each step.
         extents: names of the problem fields that are extents.
         passed: problem field whose value a scalar parameter receives, by parameter.
-        radii: see `_radii`.
-        offsets: see `_offsets`.
+        radii: problem field for each stencil radius, by the radius's name in the source.
+        offsets: loop variables that begin at a negated name, by that name: ``k`` by ``R`` for ``int k = -R``.
     """
     dtype = given.dtype
     if not parameter.pointer:

@@ -103,7 +103,11 @@ def _of_cuda(name: str, arguments: str) -> str:
 
 
 def _parameters(call: Sequence[Argument]) -> str:
-    """Return the parameters of a call as C code. Dtypes that C lacks or that a field selects keep their names."""
+    """Return the parameters of a call as C code.
+
+    A dtype without a C type is written by its name, e.g. ``bfloat16``. If a problem field selects the dtype, the name
+    of the field is written.
+    """
     parts = []
     for each in call:
         c_type = _TYPES.get(each.dtype, each.dtype)

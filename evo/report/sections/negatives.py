@@ -136,7 +136,7 @@ class _Met:
         ratios: time with the value, divided by the time with the winner's value. The key contains the two binaries in
             the same order, so each pair of binaries counts once.
         same_binary: number of pairs of trials with equal binaries. They have no ratio.
-        direct_ratio: see `Comparison`.
+        direct_ratio: ratio of the pair that contains the winner itself; None if this pair was not measured.
     """
 
     ratios: dict[tuple[Binary, Binary], float] = field(default_factory=dict)

@@ -56,7 +56,7 @@ class Undefined(InvalidInput):
 
     Attributes:
         node: the part that has no value.
-        meant: a replacement for the part that has a value, and that the author probably means; None if unknown.
+        meant: the expression that the author probably meant instead of `node`, and that has a value; None if unknown.
     """
 
     def __init__(self, field: str, reason: str, *, node: ast.expr, meant: ast.expr | None) -> None:

@@ -171,7 +171,7 @@ class Expression:
         if missing and choices and (others := self._rewritten(self.text, self.field, scope)):
             raise InvalidInput(self.field, f"`{self.text}` is not available; write {' or '.join(map(pasted, others))}")
         for name in sorted(missing):
-            nothing = f"no name has the value `{name}`; remove the comparison"
+            nothing = f"no field or tunable can have the value `{name}`; remove the comparison"
             reason = nothing if absent_name(name, scope) else unknown(name, scope, meaning or "names")
             condition = isinstance(self.tree, ast.Compare | ast.BoolOp)
             raise InvalidInput(self.field, f"`{self.text}`: {reason}{_example(self.text, scope, condition=condition)}")

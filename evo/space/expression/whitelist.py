@@ -50,7 +50,7 @@ def admit(node: ast.expr, field: str) -> None:
 def _remedy(node: ast.expr) -> str:
     # A rewrite would be a guess: some authors write `^` for a power, but in C and Python it means exclusive or.
     if isinstance(node, ast.Constant) and node.value is None:
-        return "no name ever has the value None; remove the comparison"
+        return "no field or tunable can have the value None; remove the comparison"
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
         return "write `a != b` for the exclusive or of two truth values, or `a ** b` for a power"
     return available()

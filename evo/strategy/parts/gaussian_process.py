@@ -101,7 +101,7 @@ def fit(points: Points, values: Floats, names: Flags) -> Covariance:
     Args:
         points: observed points.
         values: standardised observed values, shape (n,).
-        names: see `Covariance`.
+        names: for each axis, True if its values have no order.
     """
     from scipy.optimize import minimize
 

@@ -85,7 +85,7 @@ class Repetition:
         elements: total number of elements of all inputs of one call.
         same: times of the same number of calls, all on one buffer set. None in reports of older versions.
         unclear: message if calls on new inputs were slower than the limit allows, relative to the timed rounds of the
-            same process, but other programs may be the reason; else empty.
+            same process, but other programs may be the cause; else empty.
     """
 
     new: Timing

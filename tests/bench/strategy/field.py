@@ -47,7 +47,7 @@ class Field:
 
 
 def gather(effort: Effort, contestants: Sequence[Contestant], course: Callable[[Ground], Course]) -> Field:
-    """Return all runs of the contestants. Runs that are missing in the archive are executed first.
+    """Return all runs of the contestants. Runs that are missing from the archive are executed first.
 
     Without processes, only contestants with all runs are returned.
     """

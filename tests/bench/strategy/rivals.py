@@ -33,7 +33,7 @@ class Distance:
 
 
 def compare(effort: Effort, contestants: Sequence[Contestant]) -> Mapping[str, Distance]:
-    """Return the results of all contestants by name. Runs that are missing in the archive are executed first."""
+    """Return the results of all contestants by name. Runs that are missing from the archive are executed first."""
     field = gather(effort, contestants, lambda _: Course(clock="steps", trials=BUDGET))
     found = {}
     for name, runs in field.runs.items():

@@ -95,7 +95,7 @@ class CpuSession:
         *,
         elsewhere: int | None = None,
     ) -> Any:
-        """See `workers.backends.Session.load`."""
+        """Start the process of a kernel, and return it. See `workers.backends.Session.load`."""
         if forbidden := forbidden_imports(binary):
             raise LaunchError(f"the kernel uses {', '.join(forbidden)}: {NO_KERNEL_MAY}")
         cores = self._cores if elsewhere is None else self._other_cores(elsewhere)
@@ -107,7 +107,10 @@ class CpuSession:
     def allocate_sets(
         self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int
     ) -> Sequence[Buffers]:
-        """See `workers.backends.Session.allocate_sets`. Threads other than the main thread are unpinned."""
+        """Allocate `count` buffer sets with the same inputs.
+
+        If this is not the main thread, it may use all cores from then on.
+        """
         if threading.current_thread() is not threading.main_thread():
             machine.unpin(self._all_cores)
         return host_sets(arguments, inputs, count, evict=self._evict)
@@ -218,11 +221,11 @@ class CpuSession:
         return self._written_since()
 
     def finish(self, kernel: Any) -> str | None:
-        """See `workers.backends.HostSession.finish`."""
+        """Let the process of a kernel exit normally. Return a description of a fault during the exit, or None."""
         return cast(KernelProcess, kernel).finish()
 
     def meter(self) -> EnergyMeter:
-        """See `workers.backends.energy.Metered`."""
+        """Return the meter of the CPU. See `workers.backends.energy.Metered`."""
         return PowercapMeter.here()
 
     def _living(self) -> list[KernelProcess]:

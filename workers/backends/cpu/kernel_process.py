@@ -154,11 +154,11 @@ class KernelProcess:
         self.pace.wait_for(calls, lambda: self.running)
 
     def change_between(self, change: Callable[[], None]) -> int:
-        """See `workers.backends.Pace.change_between`."""
+        """Call `change` between two calls of the batch. See `workers.backends.Pace.change_between`."""
         return self.pace.change_between(change, lambda: self.running)
 
     def halt_after_next(self) -> int:
-        """See `workers.backends.Pace.halt_after_next`."""
+        """Stop the batch after the next call that starts. See `workers.backends.Pace.halt_after_next`."""
         return self.pace.halt_after_next(lambda: self.running)
 
     def bind(self, sets: Sequence[HostBuffers]) -> Table:

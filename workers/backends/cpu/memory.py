@@ -257,7 +257,7 @@ def host_sets(
     """Return `count` buffer sets with copies of the same inputs. Two segments contain all sets.
 
     Args:
-        evict: see `HostBuffers`.
+        evict: function that removes an array from all caches; the sets call it after they rewrite their outputs.
 
     Raises:
         MemoryError: the memory cannot be allocated.
@@ -299,9 +299,14 @@ def _sets(
     sharing: HostBuffers | None = None,
     evict: Evict = lambda _: None,
 ) -> list[Buffers]:
-    """Return `count` buffer sets in segments of `_segments`. See `HostBuffers` for `sharing` and `evict`.
+    """Return `count` buffer sets in the given segments.
 
     Only the first set is filled array by array. The system copies the memory of this set to the other sets.
+
+    Args:
+        segments: result of `_segments`.
+        sharing: set whose inputs all returned sets also use. If None, the inputs are copied.
+        evict: function that removes an array from all caches; the sets call it after they rewrite their outputs.
     """
     made = list[Buffers]()
     for number in range(count):

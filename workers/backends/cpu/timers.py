@@ -227,7 +227,10 @@ class SetOrders:
 
 
 class Visits:
-    """Random orders of calls that repeat the first set, and use each other set once."""
+    """Random orders in which calls use the buffer sets.
+
+    All calls of an order use the first set, except one call at a random position for every other set.
+    """
 
     def __init__(self, sets: int, rng: np.random.Generator) -> None:
         self._sets, self._rng = sets, rng

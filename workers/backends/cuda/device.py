@@ -141,7 +141,7 @@ class CudaSession:
         return self._support.empty()
 
     def copies(self, size: int, sets: int = 1) -> list[Timer]:
-        """See `SupportKernels.copies`."""
+        """Return timers of copies by a kernel and of copies by the driver. See `SupportKernels.copies`."""
         return self._support.copies(size, sets)
 
     def settle(self) -> None:
@@ -160,7 +160,7 @@ class CudaSession:
         return None if found == expected else f"a known-good kernel computed {found:#x} instead of {expected:#x}"
 
     def meter(self) -> EnergyMeter:
-        """See `workers.backends.energy.Metered`."""
+        """Return the meter of the GPU. See `workers.backends.energy.Metered`."""
         return NvmlMeter(self._device.uuid)
 
     def environment(self) -> Mapping[str, str]:

@@ -100,7 +100,7 @@ class SupportKernels:
         return [int(each) for each in self._counted(len(spans))]
 
     def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
-        """See `workers.backends.cuda.buffers.Kernels.distance`."""
+        """Return the distance of a buffer from its expected values. See `workers.backends.cuda.buffers.Kernels`."""
         right, elements = self._references.buffer(reference), buffer.argument.elements
         found = replace(buffer.argument, name="found")  # an output may be named `sum`, like one of the counters
         count = Argument(name="count", role="scalar", dtype="int64", value=elements)

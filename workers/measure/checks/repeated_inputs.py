@@ -120,7 +120,7 @@ def repetition_of(
     policy: Policy,
     later: bool = False,
 ) -> Repetition:
-    """Return the samples of the repetition check of a kernel with inputs.
+    """Time a kernel on new inputs and on inputs that it was timed on before, and return both series of times.
 
     Afterwards, the buffer sets contain the first timed inputs.
 

@@ -220,7 +220,7 @@ def repeat_check(
 ) -> Check:
     """Run a check for skipped work until its result is not suspicious, at most `LOOKS` times. Return the last result.
 
-    If every result is suspicious, but noise may be the reason, the attribute `unclear` of the returned result is set.
+    If every result is suspicious, but noise may be the cause, the attribute `unclear` of the returned result is set.
 
     Args:
         suspicion_of: function that returns the suspicion that a result raises, or None.

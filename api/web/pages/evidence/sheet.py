@@ -116,7 +116,10 @@ def evidence_sheet(session: Session, store: Artefacts, champion_id: int, now: da
 
 
 def samples_of(champion: ChampionView) -> dict[str, Timing]:
-    """Return the interleaved series of a champion's confirmation by name, the series of the champion first."""
+    """Return the timings of a champion's confirmation by name: champion, champion again, previous champion, baselines.
+
+    The result is empty if there is no report.
+    """
     report = champion.report
     if report is None:
         return {}

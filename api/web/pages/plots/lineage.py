@@ -42,7 +42,7 @@ def lineage(landscape: Landscape, search: SearchView) -> Plot:
 
 
 def ancestors(landscape: Landscape, number: int) -> dict[int, Relative]:
-    """Return a trial and its ancestors, at most `MOST` trials in total, by number.
+    """Return a trial and its ancestors by trial number, at most `MOST` trials in total.
 
     The line of first parents, with at most `LONGEST` trials, is included before all other ancestors.
     """

@@ -33,9 +33,9 @@ class CompileProcesses:
         self._choosing = threading.Lock()
 
     def of(self, unit: Unit) -> "CompileProcesses":
-        """Return the pool for a unit.
+        """Return the pool whose processes compile a unit.
 
-        An untrusted unit gets a pool with sandboxes, if the system supports sandboxes.
+        An untrusted unit is compiled in sandboxes, if the system supports sandboxes.
         """
         if not (unit.untrusted and sandbox_here()):
             return self

@@ -65,8 +65,8 @@ class NvccCompiler:
         """
         if self.command is None or self.version == "without nvcc":
             raise NoNvccError(
-                'family.toml has compiler = "nvcc", but nvcc is not installed on this worker; install the CUDA toolkit '
-                "and add nvcc to the PATH, or remove the key to compile with NVRTC"
+                'family.toml has compiler = "nvcc", but nvcc is not installed or does not work on this worker; install '
+                "the CUDA toolkit and add nvcc to the PATH, or remove the key to compile with NVRTC"
             )
         with scratch() as folder:
             # relative names, so that the binary contains no paths of this machine
