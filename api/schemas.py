@@ -308,7 +308,7 @@ class Reason(Body):
 
 
 def _with_digest(report: Report) -> Any:
-    """Refuse a `binary_digest` that is too long."""
+    """Return the report. A `binary_digest` that is too long is refused."""
     digest = report.binary_digest if isinstance(report, EvaluateReport) else None
     if digest is not None and len(digest) > DIGEST_LENGTH:
         raise InvalidInput("binary_digest", f"must have {DIGEST_LENGTH} characters, but has {len(digest)}")

@@ -177,7 +177,7 @@ class _Source:
 
 
 def _macros(implementation: Implementation) -> dict[str, frozenset[str]]:
-    """Return the tunables that determine the value of each macro that kernel-evo defines, by macro."""
+    """Return, for each macro that kernel-evo defines, the tunables that determine its value."""
     tunables = frozenset(each.name for each in implementation.tunables)
     names = {name: frozenset({name}) for name in tunables}
     names |= {name: each.names & tunables for name, each in implementation.derived.items()}

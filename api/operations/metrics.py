@@ -147,5 +147,5 @@ class Measured:
 
 
 def note_route(request: Request) -> None:
-    """Store the route template of a request for `Measured`."""
+    """Store the route template of a request, e.g. ``/searches/{search_id}``, for the metrics (`Measured`)."""
     request.state.route = getattr(request.scope["route"], "path", "")

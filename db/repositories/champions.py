@@ -49,7 +49,8 @@ class Champions:
     def promote(self, champion: ChampionRow, *, over: int | None) -> None:
         """Make a champion current, and retire the champion with the id `over`.
 
-        If `over` is None, there must be no current champion with the same key as `champion`.
+        If `over` is None, there must be no current champion for the family, problem, device model and objective of
+        `champion`.
 
         Raises:
             IncumbentChanged: the current champion is not `over`.
@@ -232,7 +233,10 @@ class Champions:
         return self.session.scalars(query.order_by(ChampionRow.id.desc())).first()
 
     def history(self, champion: ChampionRow, limit: int) -> Sequence[ChampionRow]:
-        """Return up to `limit` champions with the same key as `champion`, including `champion`, newest first."""
+        """Return at most `limit` champions for the family, problem, device model and objective of `champion`.
+
+        The list includes `champion`. The newest champion is first.
+        """
         same = (
             ChampionRow.family == champion.family,
             ChampionRow.problem_key == champion.problem_key,

@@ -137,7 +137,7 @@ class Fleet:
         row.contested_at = now
 
     def any_after(self, moment: datetime) -> bool:
-        """Return True if a worker was seen after `moment`. For a future `moment`, this shows that a clock was ahead."""
+        """Return True if a worker was seen after `moment`. For a future `moment`, True shows that a clock was ahead."""
         return self.session.scalar(select(WorkerRow.id).where(WorkerRow.seen_at > moment).limit(1)) is not None
 
     def put_off(self, by: timedelta, *, now: datetime, since: datetime) -> None:

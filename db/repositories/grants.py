@@ -26,7 +26,11 @@ _TRIALS, _JOBS, _ATTEMPTS = _adding(TrialRow), _adding(JobRow), _adding(AttemptR
 
 @dataclass(frozen=True, kw_only=True)
 class ProposedTrial:
-    """A newly proposed trial with its evaluation job. `told_before` is defined in `db.models.TrialRow`."""
+    """A newly proposed trial with its evaluation job.
+
+    Attributes:
+        told_before: number of trials that had ended when this trial was proposed.
+    """
 
     trial: Trial
     config_key: str

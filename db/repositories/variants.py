@@ -84,9 +84,9 @@ class Variants:
         return [variant.search_id, *before]
 
     def costs_of_all(self, search_id: int) -> list[float | None]:
-        """Return the costs of all ended trials of a search and of its variants' searches, in order of end.
+        """Return the quick costs of all ended trials of a search and of its variants' searches, in order of end.
 
-        See `costs` for the definition of a cost.
+        A cost is None if the trial was not measured, or if a confirmation found its kernel invalid.
         """
         return self._costs(self.searches_of(search_id), TrialRow.finished_at, TrialRow.search_id, TrialRow.finished_seq)
 
@@ -106,7 +106,8 @@ class Variants:
     def _costs(self, search_ids: Collection[int], *order: Any) -> list[float | None]:
         """Return the quick cost of each ended trial of searches, sorted by the columns `order`.
 
-        See `costs` for the definition of a cost. Outcomes are read only for confirmed trials.
+        A cost is None if the trial was not measured, or if a confirmation found its kernel invalid. Outcomes are read
+        only for confirmed trials.
         """
         ended = TrialRow.search_id.in_(search_ids) & TrialRow.finished_seq.is_not(None)
         confirmed = ended & TrialRow.cost.is_not(None) & TrialRow.quick_us.is_not(None)

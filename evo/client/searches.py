@@ -103,7 +103,7 @@ class Searches(Calls):
         return parse(self._send("POST", f"/searches/{search_id}/ablation", {"values": values}, once=True), SearchView)
 
     def ablation(self, search_id: int) -> tuple[AblationView, ...]:
-        """Return the results of the ablation, one per change."""
+        """Return the results of the ablation, one per changed config."""
         return self._get(f"/searches/{search_id}/ablation", tuple[AblationView, ...])
 
     def trials(

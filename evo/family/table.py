@@ -103,7 +103,10 @@ class Table:
     def line(self, key: str, default: str | None = None, *, what: str = "") -> str:
         """Return the value of a key, which must be a string without line breaks or invisible characters.
 
-        See `text` for the arguments.
+        Args:
+            default: value if the key is absent; None if the key is required. With a default, blank strings
+                are accepted.
+            what: noun phrase for the accepted strings, used in error messages.
         """
         return refuse_invisible(self.field(key), self.text(key, default, what=what))
 

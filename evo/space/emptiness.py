@@ -38,7 +38,8 @@ def explain(
     left. Bisection finds this constraint, because additional constraints never increase the number of points.
 
     Args:
-        tunables, constraints, constants: as for `Space`.
+        tunables, constraints: tunables and constraints of the space, in declared order.
+        constants: values of other names in constraints, e.g. problem fields and device limits.
         limit: maximum number of points to count. If more are left before the named constraint, the message does not
             state their number.
     """

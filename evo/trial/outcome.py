@@ -71,7 +71,9 @@ class Estimated:
             target.
         resources: registers, shared memory and other resources of the build, as reported by the compiler.
         parts: quantities from which the estimate was computed, by name.
-        mechanisms, cost, second_cost: as in `Measured`.
+        mechanisms: hardware mechanisms that the binary's instructions use; empty if the instructions cannot be read.
+        cost: cost under the search's metric. None if trials are ranked by time.
+        second_cost: cost under the search's second objective, None if the search has only one objective.
     """
 
     time_us: float

@@ -324,7 +324,7 @@ class Session(Protocol):
         """Return a timer that calls the kernel on the sets in rotation. One set gives hot times, many sets cold times.
 
         Args:
-            once: True to make exactly one call per set in each sample, even if such a sample is very short.
+            once: True to make exactly one call per set in each sample, even if the sample is then very short.
         """
         ...
 

@@ -116,7 +116,12 @@ class Bench:
         return self.session.meter()
 
     def load(self, file: KernelFile, elsewhere: int | None) -> Any:
-        """Load a kernel. See `Session.load` for `elsewhere`."""
+        """Load a kernel.
+
+        Args:
+            elsewhere: number that selects a group of cores on which no calls are timed. If None, the kernel runs on the
+                cores for timing.
+        """
         return self.session.load(Path(file.path), file.entry, file.arguments, file.launch, elsewhere=elsewhere)
 
     def timer(self, candidate: Candidate) -> Timer:

@@ -56,7 +56,10 @@ def _take(
 ) -> tuple[Taken, int]:
     """Take samples, and check the outputs after each sample. Return the samples and the number of calls per sample.
 
-    See `workers.measure.timing.take` for `bars` and `promising`.
+    Args:
+        bars: limits of the time of a call, above which fewer samples are taken (`workers.measure.timing.take`).
+        promising: function that is called once after the first fifth of the samples, unless these samples exceed a
+            limit; None if there is none.
     """
     sets = bench.buffers.sets(mode, candidate.arguments)
     timer = bench.session.timer(candidate.kernel, sets)

@@ -222,7 +222,9 @@ def check_optimised(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
     Earlier versions accepted them. Only new families are therefore checked, so that stored searches stay readable.
 
     Args:
-        flags, kind, where: as in `check_flags`.
+        flags: flags of the family.
+        kind: device kind of the implementation.
+        where: location of the flags, as shown in error messages, e.g. ``family.toml: cpu.flags``.
 
     Raises:
         InvalidInput: `flags` contains such a flag.

@@ -38,8 +38,8 @@ class TrialView(Deferred):
 
     Attributes:
         outcome: how the trial ended; None while it is pending.
-        time_us: time in µs: the confirmed time if this trial or its binary was confirmed, else the median of the quick
-            samples in `outcome`, or the estimate. None if there is no time.
+        time_us: time in µs: the confirmed time if this trial or another with the same binary was confirmed,
+            else the median of the quick samples in `outcome`, or the estimate. None if there is no time.
         source: source of `time_us` (see `Figure`); None if there is no time.
         cost: cost by which trials are ranked, lower is better: under the search's metric if there is one, else the time
             in µs. None if the trial is not ranked, because it has no time or a confirmation found its kernel invalid.

@@ -39,7 +39,7 @@ class BaselineReport:
         unavailable: reasons why a baseline could not run, by the baseline's name.
         warnings: problems of the family that do not stop the search, e.g. a tunable without effect.
         failure: outcome if no baseline could be timed; None if the timing process ended normally.
-        environment: as in `EvaluateReport`.
+        environment: facts about the machine during the measurement, e.g. clocks and software versions, by name.
     """
 
     timings: Mapping[str, Timing]
@@ -76,7 +76,7 @@ class AblateReport:
     Attributes:
         changes: results of the changed configs, in the order of the job.
         failure: reason why the champion itself could not be measured; `changes` is then empty. None if it was measured.
-        environment: as in `EvaluateReport`.
+        environment: facts about the machine during the measurement, e.g. clocks and software versions, by name.
     """
 
     changes: tuple[Ablated, ...] = ()

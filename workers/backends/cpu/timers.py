@@ -83,8 +83,8 @@ class KernelTimer:
 
     Args:
         rng: random generator that draws the orders. A kernel must not be able to predict its numbers.
-        once: True to call the kernel exactly once on each set in each sample, even if such a sample is very short. The
-            callee-saved registers are then checked after each call.
+        once: True to call the kernel exactly once on each set in each sample, even if the sample is then very short.
+            The callee-saved registers are then checked after each call.
         calls: number of calls per sample. If 0, the number is calibrated so that a sample has the minimum duration.
         visits: True to repeat calls on the first set, with one call per sample, at a random position, on each other
             set. `calls` is then at least the number of sets, and at most `MOST_ORDERS`.

@@ -25,7 +25,7 @@ class GraphTimer:
         cuda: CuPy's ``cuda``.
         calls: functions, which are called in rotation.
         keep: object that is kept alive as long as the timer.
-        once: True to call each function exactly once in each sample, even if such a sample is very short.
+        once: True to call each function exactly once in each sample, even if the sample is then very short.
     """
 
     def __init__(

@@ -149,7 +149,7 @@ class Reference:
     def mixtures(
         self, plans: Sequence[CasePlan], goldens: Mapping[str, Sequence[ExpectedOutput]]
     ) -> tuple[ExpectedOutput, ...]:
-        """Mix inputs of the first case with inputs of other cases. Return the mixtures with expected outputs.
+        """Mix inputs of the first case with inputs of other cases. Return the mixed inputs with their expected outputs.
 
         Only cases with the same problem are mixed. If all other cases have smaller problems, the first case is mixed
         with its own inputs for a second seed. A mixture is omitted if reference.py rejects it or returns no finite
@@ -360,7 +360,11 @@ def _checksum(array: NDArray[Any]) -> str:
 
 
 def _limit(output: Operand, stored: Arrays, *, few: bool) -> Limit:
-    """Return the error limits of an output. See `Reference.golden` for `few`."""
+    """Return the error limits of an output.
+
+    Args:
+        few: True if the inputs cause large errors in only a few output elements, e.g. because of one outlier.
+    """
     tolerance = output.tolerance
     if tolerance is None:
         raise FamilyError(f"output `{output.name}` has no tolerance; set rel_l2 for it in family.toml")

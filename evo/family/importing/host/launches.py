@@ -69,7 +69,12 @@ def found_launch(code: Code, kernel: str, parameters: Collection[str], names: Ma
 
 
 def read_launch(launch: "HostLaunch", code: Code, parameters: Collection[str], names: Mapping[str, str]) -> FoundLaunch:
-    """Convert one launch to family expressions. See `found_launch` for the arguments."""
+    """Convert one launch to family expressions.
+
+    Args:
+        parameters: names of the kernel's parameters, in declared order.
+        names: expressions of the family for parameters of the kernel and macros, by name.
+    """
     return _launch(launch.node, code, _definitions(code), parameters, names)
 
 
