@@ -22,7 +22,10 @@ class Call:
         results: shape and strides of each output that the caller gets. The strides are None for a contiguous output.
         family: family of the kernel; None for the family of the operation.
         by_tokens: True if the kernel must read and write the memory layout (B, S, H, D).
-        convert, copies, offsets: see `Plan`.
+        convert: functions that convert inputs which the kernel cannot read directly, by the index of the input.
+        copies: True if the conversions are copies to the kernel's layout, which the report counts.
+        offsets: byte offset of each input from the first one, if the inputs are views of one tensor that the kernel
+            reads as a whole; else empty.
         integers: indices of integer inputs, whose dtype may differ from that of the other inputs.
         scalars: values of the kernel's scalar arguments.
         unread: tensors that are passed after the inputs, but that the kernel does not read.

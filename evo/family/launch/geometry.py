@@ -67,7 +67,10 @@ class Geometry:
         computing: number of threads per block that compute; None if all do. The remaining threads only copy data.
         maps: tensor maps.
         descriptors: tensor descriptors that a Triton kernel takes in place of pointers.
-        entry, arguments, further: see `Launch`.
+        entry: function to start. If empty, the implementation's entry is used.
+        arguments: names of the arguments to pass, in the order of the function's parameters. If empty, all arguments of
+            the call are passed.
+        further: launches that follow this launch, first launch first.
     """
 
     grid: tuple[Expression, ...]
