@@ -77,7 +77,7 @@ def check(package: Package, kind: DeviceKind) -> None:
 
 
 def check_source(package: Package, kind: DeviceKind) -> None:
-    """Check a plain or Triton source; see `check`.
+    """Check that a plain or Triton source uses every tunable, and redefines no macro.
 
     Templates are checked later, when they are rendered, because a template may be valid only for some configs.
 

@@ -114,7 +114,7 @@ def _require_hope(bench: Bench, durations_us: Sequence[float], hopeless_us: floa
 
 
 def verify_deferred(bench: Bench, candidate: Candidate) -> None:
-    """Run the checks that were postponed because of `Verify.deferred`."""
+    """Run the postponed checks with mixed inputs and with two threads (`Verify.deferred`)."""
     (buffers,) = bench.buffers.sets("hot", candidate.arguments)
     _verify_mixtures(bench, candidate, buffers)
     _verify_two_threads(bench, candidate, buffers)
