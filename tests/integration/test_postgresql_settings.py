@@ -140,7 +140,7 @@ def test_jobs_are_offered_after_the_notification_connection_was_terminated(
     name = name_of(location)
     with local(location) as rest:
         rest.prepare()
-        postgresql.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        postgresql.run(f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{name}'")
         rest.submit(budget={"trials": 6})
         rest.play()
         assert rest.http.get("searches/1").json()["state"] == "finished"
