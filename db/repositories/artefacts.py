@@ -58,8 +58,10 @@ class Artefacts:
             )
             raise self.refusal from error
         self.refusal = None
-        row = ArtefactRow(digest=digest, size=len(content), media_type=media_type, created_at=now)
-        return session.merge(row)
+        row = row or ArtefactRow(digest=digest)
+        row.size, row.media_type, row.created_at = len(content), media_type, now
+        session.add(row)
+        return row
 
     def missing(self, session: Session, digests: Collection[str]) -> set[str]:
         """Return the digests whose content is not stored, or is stored in a file of the wrong size."""
