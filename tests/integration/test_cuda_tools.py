@@ -224,13 +224,16 @@ def test_profile_is_repeated_without_metrics_that_the_gpu_lacks(subject: Subject
     assert "--launch-skip 3" in second
 
 
-def test_missing_tool_is_reported_and_slow_tool_is_stopped(subject: Subject, tmp_path: Path) -> None:
+def test_missing_tool_is_reported(subject: Subject) -> None:
     assert {each.skipped for each in CudaSanitizer(None).examine([subject], timeout_s=1)} == {
         "compute-sanitizer is not installed on this machine"
     }
     assert NcuProfiler(None).profile(subject, cold=True, timeout_s=1) == Profiled(
         tool=profiler.TOOL, skipped="ncu is not installed on this machine"
     )
+
+
+def test_slow_tool_is_stopped(subject: Subject, tmp_path: Path) -> None:
     slow = CudaSanitizer(pretender(tmp_path, "import time; time.sleep(30)"))
     assert slow.run_tool("memcheck", [subject], timeout_s=0.5)[0] is None
 

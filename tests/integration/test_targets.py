@@ -174,7 +174,7 @@ def test_automatic_device_choice_never_selects_the_estimator(stage: Stage) -> No
         submit(stage)
 
 
-def test_misspelt_device_kind_error_suggests_a_kind_but_no_cli_option(stage: Stage) -> None:
+def test_error_for_a_misspelt_device_kind_suggests_a_kind_but_no_cli_option(stage: Stage) -> None:
     """REST clients get the same text."""
     with pytest.raises(Conflict, match="write 'cpu' in place of 'cpuu'"):
         submit(stage, device="cpuu")

@@ -63,7 +63,7 @@ def scaled(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(300, 300), (1000, 7), (256, 65536), (10, 1003), (1, 5), (5, 1)])
-def test_random_columns_with_one_column_per_row_leave_no_large_gap(rows: int, columns: int) -> None:
+def test_one_random_column_per_row_leaves_no_large_gap(rows: int, columns: int) -> None:
     places = a_column_each(np.random.default_rng(1), rows, columns)
     assert len(places) == rows
     assert places.min() >= 0 and places.max() < columns

@@ -269,7 +269,7 @@ def test_trial_challenges_only_if_it_is_faster_than_the_incumbent(space: Space) 
     assert due.number == 2
 
 
-def test_next_fastest_trials_challenge_up_to_the_limit_of_the_policy(space: Space) -> None:
+def test_fastest_trials_challenge_after_the_last_trial_up_to_the_limit_of_the_policy(space: Space) -> None:
     search = start(space)
     run(search, [3, 1, 2, 4, 5])
     challengers = []
