@@ -104,7 +104,7 @@ class Feed:
         except LogReplaced:
             log.warning("the event log was replaced, so all streams end and their clients reconnect")
         except StoreUnavailable as error:
-            log.warning("the event log cannot be read now", reason=str(error))
+            log.warning("the event log cannot be read at present", reason=str(error))
         except Exception:
             log.exception("the shared reader of the event log failed; each stream now reads the log itself")
         finally:

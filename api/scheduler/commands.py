@@ -84,7 +84,8 @@ class Commands:
         """Pause, resume, stop or cancel a search. If the search is already in the requested state, nothing changes.
 
         Raises:
-            NotFound, Conflict: the search does not exist, or its state does not allow the command.
+            NotFound: the search does not exist.
+            Conflict: the state of the search does not allow the command.
         """
         with self._registry.transaction(search_id) as transaction:
             if transaction is not None:
@@ -101,8 +102,10 @@ class Commands:
             values: True to also change the tunables that are not switches, to the values next to the champion's value.
 
         Raises:
-            NotFound, Conflict: the search does not exist, has not finished, or found no current champion; or no
-                connected worker can have the version of the family that the search used.
+            NotFound: the search does not exist.
+            Conflict: the search has not finished, found no current champion, or its champion has no value to change; or
+                the family has changed since, and all connected workers for the search are on this machine, where the
+                old version no longer exists.
         """
         with self._database.read() as session:
             search = Archive(session).search(search_id)
@@ -121,7 +124,7 @@ class Commands:
 
 
 def refuse_edited(session: Session, search: SearchRow, connected_since: datetime) -> None:
-    """Refuse to ablate a champion if its family has changed and no connected worker can have the old version.
+    """Refuse to ablate a champion if its family has changed and all connected workers are on this machine.
 
     Otherwise the jobs of the search would wait forever. Workers on this machine read the same files as the service. A
     worker on another machine may still have the old version.
@@ -134,8 +137,8 @@ def refuse_edited(session: Session, search: SearchRow, connected_since: datetime
         return
     if _digest_here(family) != family.digest:
         raise Conflict(
-            f"family {family.name} has changed since search {search.id}, and no worker for the search can have the old "
-            "version, because all these workers are on this machine; start a new search, and ablate its champion"
+            f"family {family.name} has changed since search {search.id}, and no worker for the search still has the "
+            "old version, because all these workers are on this machine; start a new search, and ablate its champion"
         )
 
 

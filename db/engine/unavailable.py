@@ -26,4 +26,4 @@ class StoreUnavailable(EvoError, OSError):
 
     def __init__(self, message: str, *, public: str = "try again later") -> None:
         super().__init__(message)
-        self.public = f"the service cannot use its database now: {public}"
+        self.public = f"the service cannot use its database at present: {public}"

@@ -89,7 +89,7 @@ def array_library(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0
 def require_gpu() -> None:
     """Raise GpuNeededError if `gpu_if` does not allow this process to use the GPU."""
     if not all(claimed() for claimed in list(_GPU.claims)):
-        raise GpuNeededError("expected outputs need the GPU, which another process may be using: compute them later")
+        raise GpuNeededError("expected outputs need the GPU, which another process may be using; compute them later")
 
 
 @contextmanager

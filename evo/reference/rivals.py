@@ -182,7 +182,7 @@ def _deep_gemm(module: Any, problem: Problem, tensors: Tensors) -> Timed:
         raise ValueError("supports only bfloat16 without an epilogue")
     a, b = tensors["a"], tensors["b"]
     if problem.get("batch", 1) > 1 or a.shape[1] != problem["K"] or b.numel() != problem["N"] * problem["K"]:
-        raise ValueError("not compared for batches or strided rows")
+        raise ValueError("is compared only for unbatched matrices with contiguous rows")
     b = b if problem["b_layout"] == "nk" else b.T.contiguous()
     out = a.new_empty((a.shape[0], b.shape[0]))
 
@@ -203,7 +203,7 @@ def _by_tokens(problem: Problem, tensors: Tensors) -> tuple[Any, Any, Any]:
         raise ValueError("supports only 16-bit dtypes")
     layout = problem.get("layout", "bhsd")
     if layout not in ("bhsd", "bshd") or not {"q", "k", "v"} == tensors.keys():
-        raise ValueError("not compared for other layouts than bhsd and bshd, or for inputs in addition to q, k and v")
+        raise ValueError("is compared only for the layouts bhsd and bshd, and only if the inputs are q, k and v")
     q, k, v = (tensors[name] for name in ("q", "k", "v"))
     if layout == "bshd":
         return q, k, v

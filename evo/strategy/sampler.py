@@ -187,7 +187,8 @@ def _check_kinds(space: object, constraints: object, seed: object) -> None:
         raise InvalidInput("space", f"expected a dict from parameter names to Optuna distributions, got {space!r:.100}")
     for name, each in space.items():
         if not isinstance(name, str) or not isinstance(each, BaseDistribution):
-            raise InvalidInput(f"space[{name!r}]", f"expected a name and an Optuna distribution, got {each!r}")
+            expected = "expected a string as the name and an Optuna distribution as the value"
+            raise InvalidInput(f"space[{name!r}]", f"{expected}, got {name!r}: {each!r}")
 
 
 def _check(axes: Sequence[Axis], constraints: Sequence[str]) -> None:

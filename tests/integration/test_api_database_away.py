@@ -269,7 +269,7 @@ def test_health_states_why_results_cannot_be_stored(rest: Local, monkeypatch: py
     assert "the disk is full; free some space" in str(refusal())
     with monkeypatch.context() as patch:
         patch.setattr("api.rest.service.may_see_places", lambda _: False)
-        assert refusal() == "the service cannot use its database now: the disk is full"
+        assert refusal() == "the service cannot use its database at present: the disk is full"
     with database.write():
         pass
     assert refusal() is None

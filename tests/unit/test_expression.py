@@ -264,7 +264,7 @@ def test_size_of_an_inlined_expression_is_limited() -> None:
 def test_integer_and_numeric_evaluation_refuse_values_of_the_wrong_type() -> None:
     assert parse("S / 2").whole({"S": 8}) == 4
     assert parse("S / 2").number({"S": 7}) == 3.5
-    with pytest.raises(InvalidInput, match="must be whole"):
+    with pytest.raises(InvalidInput, match="must be a whole number"):
         parse("S / 2").whole({"S": 7})
     with pytest.raises(InvalidInput, match="must be a number"):
         parse("S > 2").number({"S": 7})

@@ -61,7 +61,7 @@ def test_flash_attention_baseline_gets_bshd_tensors_and_the_window_size(
         assert [tuple(each.shape) for each in given] == [(2, 6, 4, 8), (2, 6, 2, 8), (2, 6, 2, 8)]
     with pytest.raises(ValueError, match="16-bit dtypes"):
         prepared(monkeypatch, Library(), "flash-attention-2", "sdpa", {**ATTENTION, "dtype": "float32"}, **heads())
-    with pytest.raises(ValueError, match="for other layouts than bhsd and bshd"):
+    with pytest.raises(ValueError, match="only for the layouts bhsd and bshd"):
         prepared(monkeypatch, Library(), "flash-attention-2", "sdpa", {**ATTENTION, "layout": "qkv"}, qkv=heads()["q"])
 
 

@@ -379,7 +379,7 @@ def _search_suite(
         reason = (
             f'suite {suite.name} minimises the total time (goal = "time"), but values of a metric cannot be added up'
         )
-        raise InvalidInput("--objective", f'{reason}; set goal = "ratio" or "worst" in its file')
+        raise InvalidInput("--objective", f'{reason}; set goal = "ratio" or "worst" in the suite\'s file')
     requests = {call.name: Request.of(family=call.family, problem=call.text, **terms) for call in suite.calls}
     limits = {limit: value for limit, value in budget.items() if value is not None}
     shared = suites.Shared(**(limits if "trials" in limits else {"minutes": MINUTES * len(suite.calls), **limits}))

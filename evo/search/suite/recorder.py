@@ -94,7 +94,7 @@ def _attention(  # noqa: PLR0917 — the signature is that of PyTorch
     if is_causal and keys != length:
         raise NotServed(
             "is_causal=True with different numbers of queries and keys: PyTorch's causal mask is aligned to the top "
-            "left, that of the families to the bottom right"
+            "left, the families' mask to the bottom right"
         )
     dtype, layout = _dtype(query), _layout(query)
     if length == 1 and keys > 1:

@@ -298,7 +298,8 @@ class Expression:
         """
         result = self.number(environment)
         if result != int(result):
-            raise InvalidInput(self.field, f"`{self.text}` evaluates to {result!r}, but must be whole; divide with //")
+            remedy = "but must be a whole number; divide with //"
+            raise InvalidInput(self.field, f"`{self.text}` evaluates to {result!r}, {remedy}")
         return int(result)
 
 

@@ -123,7 +123,7 @@ class Reference:
         made = [golden for golden in done if golden is not None]
         if len(made) < len(done):
             raise GpuNeededError(
-                "some expected outputs need the GPU, which another process may be using: compute them later"
+                "some expected outputs need the GPU, which another process may be using; compute them later"
             )
         self._ready.clear()
         self._refuse_zeros(plans, made)
