@@ -52,7 +52,7 @@ def get_metrics(service: ServiceDep) -> Response:
 @router.get("/health")
 @public
 def get_health(request: Request, service: ServiceDep) -> Health:
-    """Return status 200 while the process runs. If results cannot be stored now, the response states the reason."""
+    """Return status 200 while the process runs. If results cannot be stored, the response states the reason."""
     found = service.artefacts.refusal or service.database.refusal
     refusal = None if found is None else str(found) if may_see_places(request) else found.public
     return Health(status="ok", version=version("kernel-evo"), refusal=refusal)

@@ -334,10 +334,13 @@ class Conductor:
         return max(0.0, (now - swept_at).total_seconds() - (lost_s - lost_before_s)) if self._away else 0.0
 
     def _others_ran(self, session: Session, missed_s: float) -> bool:
-        """Return True if another process ran the searches while this process did not run.
+        """Return True if another process ran the searches while this process did not run, or if the clock was set back.
 
         If all processes stopped, for example because the machine slept, the first process that continues adjusts the
         stored times for all processes.
+
+        Args:
+            missed_s: seconds in which this process did not run; negative if the clock was set back.
         """
         alive_at = Coordination(session).alive_at()
         return missed_s < 0.0 or (alive_at is not None and (self.clock() - alive_at).total_seconds() < missed_s / 2.0)

@@ -47,7 +47,8 @@ class TrialReference:
 def parse_reference(session: Session, field: str, text: str, search: int | None) -> TrialReference:
     """Return the trial that a string identifies.
 
-    The string is ``3.57``, a trial number if `search` is given, or a database id from an old link.
+    The string has one of three forms: ``3.57`` (trial 57 of search 3), the number of a trial of `search` if `search` is
+    given, or a trial's database id (from an old link) if `search` is None.
 
     Raises:
         InvalidInput: the string has none of the three forms.

@@ -83,7 +83,7 @@ _NONE = "none"
 
 
 def without_meter(reason: str) -> str:
-    """Return the text that a worker reports under the key `ENERGY` if a device has no energy meter."""
+    """Return the text that a worker reports under the key ``energy`` if a device has no energy meter."""
     return f"{_NONE}: {reason}"
 
 

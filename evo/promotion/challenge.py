@@ -131,7 +131,8 @@ class Challenge:
 
     Attributes:
         number: number of the trial.
-        seen: number of trials that had ended when the challenge began.
+        seen: number of trials that had ended when the challenge began. The next challenge becomes due after further
+            trials (`Challengers.due`).
         time_us: confirmed time in µs; None while it is unknown.
     """
 

@@ -183,7 +183,7 @@ def _may_gain_enough(confirmation: Confirmation) -> bool:
 
 
 def _overall(prediction: Prediction | None, against: str, alone: Interval) -> Interval:
-    """Return the speed-up over all processes if several processes timed the kernel `against`, else `alone`.
+    """Return the mean speed-up over all processes if several processes timed the kernel `against`, else `alone`.
 
     Args:
         against: ``incumbent``, or the name of a baseline.

@@ -1,4 +1,4 @@
-"""Speed-up over several fresh processes: its estimate, its uncertainty, and a prediction for one more process."""
+"""Speed-up in several fresh processes: its estimate, its uncertainty, and a prediction for one more process."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Prediction:
         found: speed-up in each process so far, as the median ratio over the rounds of the process.
         rounds: number of rounds counted in each process. It is the same in all processes, so that their speed-ups are
             equally precise.
-        overall: geometric mean of `found` with its interval over processes; None in verdicts of older versions.
+        overall: geometric mean of `found` with its interval across processes; None in verdicts of older versions.
         others: prediction interval for the first process, computed from all later processes; None if there are fewer
             than two later processes.
     """

@@ -51,8 +51,8 @@ class Verdict:
         challenger, incumbent: median in µs with its interval; None if the kernel was not measured or does not exist.
         speedup: incumbent's time divided by the challenger's time, paired by round; above 1, the challenger is faster.
             In a search with a metric (`evo.promotion.goal`), costs take the place of times. If several processes
-            compared the kernels, this is the speed-up over all processes, with its interval over processes. None if
-            there is no incumbent.
+            compared the kernels, this is the mean speed-up over all processes, with its interval across processes. None
+            if there is no incumbent.
         baseline: name of the fastest baseline of the confirmation; None if no baseline ran.
         baseline_speedup: speed-up over `baseline`; above 1, the challenger is faster. None if no baseline ran.
         first_process: speed-up in the first process, with the interval over its rounds; None if `prediction` is None.

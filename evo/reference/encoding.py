@@ -191,7 +191,7 @@ def _rounded(magnitudes: Array, form: Format) -> Array:
 
 @cache
 def _numbers(dtype: str) -> Array:
-    """Return a table with the float32 number of each code, indexed by code."""
+    """Return the float32 value of every code of a dtype, indexed by code."""
     form = FORMATS[dtype]
     codes = np.arange(1 << form.bits)
     magnitude = codes & ((1 << (form.bits - 1)) - 1)

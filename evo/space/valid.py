@@ -272,10 +272,13 @@ class Drawn:
                 return
 
     def _nearest_drawn(self, distances: Distances, rng: np.random.Generator) -> Indices:
-        """Return a row near the given point, found by a local descent.
+        """Return a row near the target point, found by a local descent.
 
         The descent starts at the nearest of several drawn rows. It changes one tunable at a time as long as the row
         stays valid and becomes nearer.
+
+        Args:
+            distances: for each tunable, the distance of each of its values from the target's value.
         """
         rows = np.concatenate([self._known_valid, next(self.draws(rng, 100))])
         row: Indices = rows[np.argmin(total_distance(distances, rows))]
@@ -287,11 +290,13 @@ class Drawn:
             row = nearest
 
     def _moved(self, row: Indices, index: int, distance: npt.NDArray[np.float64]) -> Indices:
-        """Return the row with one tunable changed to the nearest valid value; unchanged if no value is nearer.
+        """Return the row with one tunable changed to the valid value nearest to the target point.
+
+        The row is returned unchanged if no valid value is nearer to the target than the current value.
 
         Args:
-            index: index of the tunable.
-            distance: distance of each of its values from the value of the given point.
+            index: index of the tunable to change.
+            distance: distance of each value of this tunable from the target's value.
         """
         rows = np.repeat(row[None, :], len(distance), axis=0)
         rows[:, index] = np.arange(len(distance))

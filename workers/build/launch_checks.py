@@ -236,9 +236,9 @@ def _contradictions(
 
 
 def _garbled(passed: Parameter, taken: Parameter) -> bool:
-    """Return True if the kernel would misinterpret an argument.
+    """Return True if an argument does not fit the parameter that receives it: its kind or size is wrong.
 
-    An integer parameter may be narrower than its argument.
+    A parameter narrower than an integer argument is accepted (False): the kernel then reads the low bytes.
     """
     if passed.kind == "pointer":
         return taken.size != passed.size or taken.kind == "float"

@@ -60,6 +60,9 @@ def _name(path: str, folders: Mapping[str, str]) -> str | None:
 
 
 def everywhere(folder: str) -> bool:
-    """Return True for a folder of the system or of a CUDA toolkit. All machines with a compiler have such folders."""
+    """Return True for ``/usr``, a folder below it, or a folder with the headers of a CUDA toolkit.
+
+    Headers in such folders are not exported, because a machine that compiles the export has them.
+    """
     path = os.path.realpath(folder)
     return path == _SYSTEM or path.startswith(f"{_SYSTEM}/") or Path(path, _TOOLKIT).exists()

@@ -70,7 +70,10 @@ def undisturbed(perform: Callable[[], R]) -> R:
 
 
 def memory_kills() -> int:
-    """Return the number of out-of-memory kills so far in this container or, if unknown, on the machine; else 0."""
+    """Return the number of out-of-memory kills so far, in this container or, if unknown, on the machine.
+
+    The result is 0 if both numbers are unknown.
+    """
     return next(_counts(), 0)
 
 

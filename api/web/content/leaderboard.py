@@ -29,7 +29,7 @@ COUNTED = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Chip:
-    """One setting of a config. `differs` is True if the best trial has a different value."""
+    """A tunable's value in a cell of the leaderboard. `differs` is True if the best trial has a different value."""
 
     name: str
     value: str

@@ -204,7 +204,7 @@ def _mention_strangers(out: Console, device: Device) -> None:
 
 
 def _mention_cache(out: Console, trouble: str | None) -> None:
-    """Print why the cache cannot be written, because otherwise only the worker's log contains the reason."""
+    """Print `trouble`: why the worker's cache cannot be written. Otherwise only the worker's log contains it."""
     if trouble is not None:
         out.print(Text(f"{trouble}\n", "yellow"))
 

@@ -295,7 +295,10 @@ def _instantiated(source: Source, function: Function) -> tuple[Function, dict[st
 
 
 def _host_constants(source: Source) -> dict[str, int]:
-    """Return the values of the integer constants in functions, by name, without constants that a macro can replace."""
+    """Return the values of the integer constants that functions define, by name.
+
+    Constants in `Source.macros` (macros, and constants at file scope) are excluded: `import` handles them as macros.
+    """
     macros = {each.name for each in source.macros}
     return {name: value for name, value in named_constants(source.code).items() if name not in macros}
 

@@ -70,7 +70,7 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
 
 
 def _tail(draft: Draft) -> Iterator[str]:
-    """Yield a case with a different shape, which satisfies the constraints of the draft.
+    """Yield the lines of a ``[[cases]]`` table with a different shape, which satisfies the constraints of the draft.
 
     If no such shape is known, a comment states the reason.
     """
@@ -97,7 +97,7 @@ def _tail(draft: Draft) -> Iterator[str]:
 
 
 def _work(draft: Draft) -> Iterator[str]:
-    """Yield an example of a ``[work]`` table in comments, with numbers that follow from the shapes of the arrays."""
+    """Yield the comment lines of an example ``[work]`` table. Its numbers follow from the shapes of the arrays."""
     arrays = [each for each in draft.arguments if each.shape and each.role != "workspace"]
     if not arrays:
         return
@@ -200,7 +200,7 @@ def _terms(output: DraftArgument, draft: Draft) -> str:
 
 
 def _argument(each: DraftArgument, loosest: str, terms: str) -> Iterator[str]:
-    """Yield the table of an argument.
+    """Yield the lines of an argument's table.
 
     Args:
         terms: number of terms in the sums of an output; empty for none. The error of a sum grows with this number.

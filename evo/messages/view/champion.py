@@ -103,7 +103,7 @@ class ChampionView(Deferred):
         """Text that states which process measured `time_us` and its interval, e.g. ``in one fresh process``.
 
         If no baseline was timed, the text also states the mean time over all processes. (With a baseline, the verdict
-        states the speed-up over all processes instead.)
+        states the mean speed-up over all processes instead.)
         """
         text = timed_text(1 if self.report is None else 1 + len(self.report.repeats))
         mean_us = None if self.verdict is None else self.verdict.mean_us

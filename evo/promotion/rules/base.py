@@ -78,8 +78,9 @@ class Confirmation(Known):
             `theirs` is None if there is no incumbent.
         words: words for the compared quantity, used in the messages of rules.
         challengers: number of challengers that the search has confirmed, including this one.
-        prediction: speed-ups over fresh processes; None if only one process compared the challenger.
-        speedup: speed-up over the incumbent, over all processes; None if there is no incumbent.
+        prediction: speed-up in each fresh process so far, over the incumbent or a baseline, and a prediction for one
+            more process; None if only one process compared the challenger.
+        speedup: speed-up over the incumbent, averaged over all processes; None if there is no incumbent.
         speedup_of_first: speed-up over the incumbent in the first process alone; None if there is no incumbent.
         noise: difference between two series of the challenger; None if only one was taken.
         fastest: name of the fastest baseline; None if no baseline was timed.
@@ -127,7 +128,7 @@ def rule(
         about: ``kernel`` for a rule that no speed-up outweighs. If such a rule fails, the summary shows only this rule.
             ``rounds`` for a rule about the rounds of the first process, and ``processes`` for a rule about the mean
             speed-up over all processes, which additional processes may change. The failure of such rules is not
-            conclusive if the speed-up over all processes may reach the minimum gain. ``other`` for all remaining rules.
+            conclusive if this mean may reach the minimum gain. ``other`` for all remaining rules.
         rank: position of the rule. Rules are applied and shown in the order of ranks, then of names.
         threshold: default threshold of the rule. A policy's table ``thresholds`` can override it by the rule's name;
             see `Policy.threshold`.

@@ -1,4 +1,4 @@
-"""Sequential test over processes: decides whether the challenger is faster, or whether another process is needed.
+"""Sequential test across processes: decides whether the challenger is faster, or whether another process is needed.
 
 Properties of a process that affect a kernel (the addresses of code, stack and pages) are the same in all its rounds, so
 rounds do not average them out. The test therefore uses one speed-up per process, and adds processes while the decision

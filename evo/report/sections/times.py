@@ -60,9 +60,10 @@ def sample_blocks(material: Material) -> Iterator[Block]:
 
 
 def verdict_blocks(material: Material) -> Iterator[Block]:
-    """Yield a table of the verdicts of all challenges, and for each challenge a table of the rules that were not met.
+    """Yield a table of the verdicts of all challenges, and tables of the rules of challengers.
 
-    For the promoted challenger or, if there is none, the last challenger, the table lists all rules.
+    For the promoted challenger or, if there is none, the last challenger, the table lists all rules. For each other
+    challenger, it lists the unmet rules.
     """
     challenges = material.search.challenges
     if not challenges:

@@ -1,4 +1,4 @@
-"""Checks the constants with which names are compared, and rewrites conditions as lists of a name's values."""
+"""Finds comparisons of a name with a value that it never has, and suggests corrections for error messages."""
 
 import ast
 import difflib

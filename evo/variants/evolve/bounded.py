@@ -28,7 +28,7 @@ RECEIVED = ("content-type", "retry-after", "date", "location")
 
 
 class BoundedClient(httpx2.Client):
-    """HTTP client that reads complete responses of limited size and duration, and sends no other key than `key`.
+    """HTTP client that reads complete responses of limited size and duration, and sends no key other than `key`.
 
     Args:
         key: key of the provider; None if no key is sent.

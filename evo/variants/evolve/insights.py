@@ -51,10 +51,10 @@ class Insight:
 def insights(logs: Sequence[Log]) -> list[Insight]:
     """Return the insights that measurements support, latest first.
 
-    An insight is tested by the variant of the same answer and by the variants that apply it. A variant supports the
-    insight if it is at least as fast as the family's own implementation, and contradicts it if it is slower. Variants
-    without a measured time are ignored. An insight is returned if the variant of its answer supports it, and more
-    variants support than contradict it.
+    An insight is tested by the variant that was proposed in the same answer, and by the variants that apply the
+    insight. A variant supports the insight if the variant is at least as fast as the family's own implementation, and
+    contradicts it otherwise. Variants without a measured time are ignored. An insight is returned if the variant from
+    the same answer supports it, and more variants support than contradict it.
 
     Args:
         logs: searches, latest first.

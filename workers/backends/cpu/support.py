@@ -116,7 +116,8 @@ def separation_here(compiler: CCompiler, folder: Path) -> str:
 
     Raises:
         SupportError: a program or library of kernel-evo does not compile.
-        LaunchError, DeviceLostError: the kernel process cannot be started.
+        DeviceLostError: the kernel process cannot be started, or ends too early.
+        LaunchError: the kernel process cannot load the support library.
     """
     with scratch() as temporary:
         load_support(compiler, folder, temporary / "support.so")

@@ -100,7 +100,7 @@ def _limit_of_new(
 
 
 def separate_buffers(bench: Bench, candidate: Candidate) -> Sequence[Buffers]:
-    """Return buffer sets that share no memory."""
+    """Return some buffer sets of cold calls or, if there are none, new buffer sets. The sets share no memory."""
     arguments = candidate.arguments
     sets = bench.buffers.sets("cold", arguments)[:MIXED_SETS] if bench.terms.objective.cache == "cold" else ()
     if sets:

@@ -51,7 +51,7 @@ def compare_page(
     trial: Annotated[list[str] | None, Query(max_length=100)] = None,
     view: View | None = None,
 ) -> Response:
-    """Show two trials that are given as ``left=3.57&right=3.60``.
+    """Show two trials that are given as ``left=3.57&right=3.60`` (trials 57 and 60 of search 3).
 
     Requests with other parameters are redirected to a URL of this form.
 

@@ -60,7 +60,7 @@ def found_launch(code: Code, kernel: str, parameters: Collection[str], names: Ma
     Args:
         kernel: name of the kernel without namespaces and template arguments.
         parameters: names of the kernel's parameters, in declared order.
-        names: expressions of the family for parameters of the kernel and macros, by name.
+        names: expressions that replace parameters of the kernel and macros, by name.
     """
     definitions = _definitions(code)
     calls = (each for each in code.nodes("kernel_call_syntax") if called(code.parent(each)) == kernel)
@@ -73,7 +73,7 @@ def read_launch(launch: "HostLaunch", code: Code, parameters: Collection[str], n
 
     Args:
         parameters: names of the kernel's parameters, in declared order.
-        names: expressions of the family for parameters of the kernel and macros, by name.
+        names: expressions that replace parameters of the kernel and macros, by name.
     """
     return _launch(launch.node, code, _definitions(code), parameters, names)
 
@@ -262,7 +262,7 @@ class _Host:
 
     Attributes:
         function: function that contains the launch; None at file scope.
-        names: expressions of the family for variables and macros, by name.
+        names: expressions that replace variables and macros, by name.
     """
 
     launch: Node

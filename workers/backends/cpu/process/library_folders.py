@@ -22,7 +22,8 @@ from pathlib import Path
 from evo.text.shell import quoted
 from workers.system.private_folders import all_may_enter, kernels_may_enter
 
-SEARCHED = "LD_LIBRARY_PATH"
+LIBRARY_PATH_VARIABLE = "LD_LIBRARY_PATH"
+"""Environment variable with folders in which the dynamic linker searches for libraries."""
 
 READABLE = (
     *("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"),
@@ -75,7 +76,7 @@ def passage(library: Path, *, other_user: bool) -> Iterator[Passage]:
                 ways[-1] = f"/proc/self/fd/{opened[-1]}"
         yield Passage(
             descriptors=tuple(opened),
-            variables={SEARCHED: ":".join(ways)} if opened else {},
+            variables={LIBRARY_PATH_VARIABLE: ":".join(ways)} if opened else {},
             folders=_outside([*folders, *_configured(), *(each.resolve().parent for each in dependencies)]),
         )
     finally:
@@ -92,11 +93,12 @@ def searched_folders(library: Path) -> list[Path]:
 
 
 def _search(library: Path) -> tuple[list[Path], list[Path]]:
-    """Return the search folders of a library and its dependencies, and the dependencies that exist.
+    """Return the folders in which the dynamic linker searches for a library's dependencies, and the dependencies found.
 
-    The folders in the environment variable `SEARCHED` are also returned.
+    Dependencies of dependencies are included, and so are the folders in the environment variable ``LD_LIBRARY_PATH``.
+    The folders in the linker's cache are searched, but not returned.
     """
-    found = dict.fromkeys(_folders(os.environ.get(SEARCHED, ""), None))
+    found = dict.fromkeys(_folders(os.environ.get(LIBRARY_PATH_VARIABLE, ""), None))
     waiting, seen = [(library, False)], dict.fromkeys([library])
     while waiting:
         here, has_origin = waiting.pop()
@@ -142,7 +144,8 @@ def remedy(library: Path, error: str, separation: str) -> str:
     if not kernels_may_enter(separation) and (closed := _closed(library)):
         named = " ".join(quoted(str(path)) for path in closed)
         return f"; the worker is root, so kernels run as a different user, who needs access: chmod -R o+rX {named}"
-    return f'; add the folder to the flags, e.g. flags = ["-Wl,-rpath,/opt/lib"], or to {SEARCHED} of the worker'
+    flags = 'flags = ["-Wl,-rpath,/opt/lib"]'
+    return f"; add the folder to the flags, e.g. {flags}, or to {LIBRARY_PATH_VARIABLE} of the worker"
 
 
 def _closed(library: Path) -> list[Path]:
