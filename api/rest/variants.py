@@ -154,7 +154,7 @@ class ProposalBody(Body):
 
     `operator` is the kind of change that the model is asked to make. `information` states what the prompt shows: only
     the ``task``, also the earlier variants (``elites``), or also insights from them (``insights``). `repairs` is the
-    number of the failed proposal that this request repairs; null for a new idea.
+    number of the failed proposal that this request repairs; null if it is not a repair.
     """
 
     operator: Name

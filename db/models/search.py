@@ -168,9 +168,9 @@ class ProposalRow(Base):
 
     `operator` is the kind of change that the model is asked to make. `information` states what the prompt shows: only
     the ``task``, also the earlier variants (``elites``), or also insights from them (``insights``). `repairs` is the
-    number of the failed proposal that this one repairs; None for a new idea. `answer`, `tokens_in`, `tokens_out` and
-    `answered_at` are None until the answer arrives. `variant` is the number of the submitted variant; None if there is
-    none. `error` is the reason why there is no usable variant; None without such a reason.
+    number of the failed proposal that this one repairs; None if it is not a repair. `answer`, `tokens_in`, `tokens_out`
+    and `answered_at` are None until the answer arrives. `variant` is the number of the submitted variant; None if there
+    is none. `error` is the reason why there is no usable variant; None without such a reason.
     """
 
     __tablename__ = "proposals"

@@ -237,7 +237,7 @@ class Variants(Calls):
         Args:
             operator, information: how the request was composed; see `evo.variants.evolve.operators`.
             usd: maximum cost of the request in US dollars.
-            repairs: number of the failed proposal that this request repairs; None for a new idea.
+            repairs: number of the failed proposal that this request repairs; None if it is not a repair.
         """
         body: dict[str, Any] = {
             "operator": operator,

@@ -67,8 +67,8 @@ def trials(
         typer.Option(
             metavar="EXPRESSION",
             help="Mark the Pareto front of the time and this metric, or of two metrics. A metric is an expression "
-            "over time_us, tunables, problem fields, and resources such as registers. Lower is better, unless "
-            "written as `maximise: EXPRESSION`.",
+            "over time_us, tunables, problem fields, and resources such as registers. A lower value is "
+            "better, unless the metric begins with `maximise:`.",
         ),
     ] = None,
     front_only: Annotated[

@@ -193,7 +193,7 @@ class ProposalView(Deferred):
     Attributes:
         number: number of the proposal in the search, from 1.
         operator, information: how the request was composed; see `evo.variants.evolve.operators`.
-        repairs: number of the failed proposal that this proposal repairs; None for a new idea.
+        repairs: number of the failed proposal that this proposal repairs; None if it is not a repair.
         answer: the model's answer; None if no answer has been received, e.g. because the program was killed.
         tokens_in, tokens_out: token counts of request and answer; None before the answer is stored.
         usd: cost in US dollars; before the answer arrives, the maximum cost of the request.

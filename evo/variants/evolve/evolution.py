@@ -180,7 +180,7 @@ class Evolution:
         If the provider refuses the schema of answers, this is recorded too, and the request is sent again without it.
 
         Args:
-            repairs: number of the failed proposal that the request repairs; None for a new idea.
+            repairs: number of the failed proposal that the request repairs; None if it is not a repair.
 
         Returns:
             The recorded proposal, and the model's answer; None in place of the answer if the request failed.

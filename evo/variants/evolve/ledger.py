@@ -59,7 +59,7 @@ class Ledger:
         """Record a request before it is sent, with its maximum cost `usd`.
 
         Args:
-            repairs: number of the request whose variant this request repairs; None if it requests a new idea.
+            repairs: number of the request whose variant this request repairs; None if it is not a repair.
         """
         return self.service().add_proposal(
             self.search_id,

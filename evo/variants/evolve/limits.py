@@ -19,7 +19,7 @@ class Limits:
             end later.
         share: the run ends when a variant reaches this fraction of the roofline limit (shortest possible time divided
             by the variant's time).
-        repairs: maximum number of repair requests per idea.
+        repairs: maximum number of requests to repair one proposal.
         trials: maximum number of trials of each variant.
     """
 

@@ -97,7 +97,8 @@ def export(
         typer.Argument(
             min=1,
             metavar="CHAMPION…",
-            help="Champion to export; several champions of a family give one folder that picks the kernel by shape.",
+            help="Champion to export; several champions of a family give one folder whose dispatch.py selects the "
+            "kernel by shape.",
         ),
     ],
     *,

@@ -102,7 +102,7 @@ def evolve(
         ),
     ] = None,
     repairs: Annotated[
-        int, typer.Option(min=0, max=10, metavar="K", help="Maximum number of requests to repair one idea.")
+        int, typer.Option(min=0, max=10, metavar="K", help="Maximum number of requests to repair one proposal.")
     ] = 2,
     trials: Annotated[
         int,
