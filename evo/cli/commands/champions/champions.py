@@ -133,7 +133,8 @@ def export(
     if top > 1 and len(set(champions)) > 1:
         raise InvalidInput(
             "--top",
-            "applies to one champion; pass only one, or omit --top to get a folder that picks the kernel by shape",
+            "applies to one champion; pass only one, or omit --top to get a folder whose dispatch.py selects the "
+            "kernel by shape",
         )
     with connect(where) as connection:
         client = connection.client
