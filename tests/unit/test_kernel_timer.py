@@ -185,6 +185,15 @@ def test_timer_that_calls_every_buffer_set_once_sends_no_order() -> None:
     assert (process.first, process.order, timer.last) == (0, b"", 6)
 
 
+@pytest.mark.parametrize(("factor", "low_us", "high_us"), [(1.0, 10.0, 10.0), (3.0, 25.0, 30.0)])
+def test_single_calls_on_buffer_sets_take_at_least_their_counted_processor_time(
+    factor: float, low_us: float, high_us: float
+) -> None:
+    process, sets = Process(10.0, factor), cast(Any, [object() for _ in range(64)])
+    timer = KernelTimer(cast(KernelProcess, process), sets, rng=np.random.default_rng(0), once=True)
+    assert low_us <= timer.sample() <= high_us
+
+
 def test_call_order_repeats_the_first_buffer_set_and_uses_every_other_set_once() -> None:
     visits = Visits(16, np.random.default_rng(0))
     orders = [visits.next(400) for _ in range(50)]

@@ -118,12 +118,10 @@ class KernelTimer:
 
     def sample(self) -> float:
         taken_s = self._take(self.calls)
-        if self._once:  # not repeated, because the calls have changed the outputs
+        if self._once or self._fixed:  # not repeated: the calls have changed the outputs, or need this exact number
             self._process.note(self._batch)
-            self._process.audit.add_turn(self._batch)
-            return taken_s / self.calls * 1e6
-        if self._fixed:  # too short to be refused by its processor time
-            self._process.note(self._batch)
+            if self._once:
+                self._process.audit.add_turn(self._batch)
             least_s = (self._process.audit.least_ns(self._batch) - self._restore_ns * self.calls) * 1e-9
             return max(taken_s, least_s) / self.calls * 1e6
         calls = self.calls

@@ -41,9 +41,9 @@ have an impossible time.
 """
 
 _DISAGREEING_TURNS = 2
-"""Like `_DISAGREEING`, for batches of one call on each of several sets. Only medians of such batches are compared, so a
-kernel must falsify the times of at least half of them. With a load of eight on two cores, the requests of up to 31 %
-of the batches of correct kernels took more than the allowed processor time.
+"""Like `_DISAGREEING`, for batches of one call on each of several sets. The limit can be higher, because the time of
+such a batch is at least the counted time without the allowance for requests (`least_ns`). With a load of eight on two
+cores, the requests of up to 31 % of the batches of correct kernels took more than this allowance.
 """
 
 _WORKING = 3
