@@ -68,10 +68,15 @@ void copy(char *to, const char *from, long bytes, long times) {
 }
 
 /* Remove a buffer from all caches, writing changed lines back to memory. Return 0 if the processor has no instruction for
- * this. */
+ * this. Unlike clflush, clflushopt does not wait for the previous line: 4 MiB take 0.25 ms instead of 7 ms (Intel Xeon,
+ * virtual machine). The fence waits for all lines. */
 int flush(const char *buffer, long bytes) {
 #if defined(__x86_64__)
+#if defined(__CLFLUSHOPT__)
+    for (long at = 0; at < bytes; at += 64) __builtin_ia32_clflushopt(buffer + at);
+#else
     for (long at = 0; at < bytes; at += 64) __builtin_ia32_clflush(buffer + at);
+#endif
     __builtin_ia32_mfence();
     return 1;
 #else
