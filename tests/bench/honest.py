@@ -4,6 +4,8 @@
 built-in families are correct and fast. Each outcome `wrong_answer`, `crashed`, `invalid_measurement` or `timed_out` is
 therefore a false refusal, and so is each promotion rule that reports a cheat.
 
+With ``--champions``, the stored champions of a folder are evaluated and confirmed instead.
+
 Several processes (``--jobs``) run in parallel on separate cores. Each outcome is appended to a file (``--file``). A
 later run with the same file, seed and device continues.
 """
@@ -17,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import Queue, get_context
 from pathlib import Path
 
@@ -29,11 +31,13 @@ from evo.errors import EvoError
 from evo.messages.job import Confirm, Evaluate, FamilyRef, SearchTerms
 from evo.promotion import judge
 from evo.promotion.policy import Policy
+from evo.space import Space
 from evo.trial import Config
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured, Outcome, TimedOut
 from evo.trial.results import ConfirmReport
 from templates.registry import find
+from tests.bench.found import Found, kept
 from workers.backends import driver
 from workers.build.families import Assignment, Families
 from workers.jobs.evaluation import Evaluator
@@ -90,6 +94,7 @@ class Finding:
     """Outcome of one config of a family.
 
     Attributes:
+        family: name of the family, or of a stored champion.
         number: index of the config in the sample that the seed draws.
         status: kind of outcome, such as ``measured`` or ``wrong_answer``.
         confirmed: True if no rule of the confirmation reported a cheat; None if no confirmation ran.
@@ -106,11 +111,27 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Task:
+    """A problem of a family, and the configs to evaluate.
+
+    Attributes:
+        name: name of the table's row: the family, or a stored champion.
+        found: the stored champion. If it is None, configs are sampled.
+    """
+
+    name: str
+    family: str
+    problem: str
+    objective: Objective = field(default_factory=Objective)
+    found: Found | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Part:
-    """A batch: configs of one family for one process. Configs with a number below `confirmed` are also confirmed."""
+    """A batch: configs of one task for one process. Configs with a number below `confirmed` are also confirmed."""
 
     device: Device
-    family: str
+    task: Task
     seed: int
     sampled: int
     numbers: tuple[int, ...]
@@ -120,20 +141,21 @@ class Part:
 
 
 def judged(part: Part) -> list[Finding]:
-    """Evaluate configs of one family, confirm some of them, and return their outcomes."""
-    package, kind = find(part.family), part.device.kind
-    family, problem = package.family, _problems(kind)[part.family]
+    """Evaluate configs of one task, confirm some of them, and return their outcomes."""
+    task, kind = part.task, part.device.kind
+    package = find(task.family)
+    family = package.family
     terms = SearchTerms(
         search_id=0,
         family=FamilyRef(name=family.name, digest=package.digest, location=package.location),
-        problem=family.problem(problem, kind),
+        problem=family.problem(task.problem, kind),
         device=part.device,
-        objective=family.terms(Objective()),
+        objective=family.terms(task.objective),
         policy=POLICY,
         seed=part.seed,
     )
-    space = family.space(terms.problem, part.device, terms.objective)
-    configs = list(space.sample(np.random.default_rng(part.seed), part.sampled))
+    space = family.space(terms.problem, terms.device, terms.objective)
+    configs = [task.found.whole(space)] if task.found else _sampled(space, part)
     found: list[Finding] = []
     with scratch() as folder, scratch() as own:
         evaluator = Evaluator(kind, folder, own, raise_trouble=True)
@@ -148,6 +170,10 @@ def judged(part: Part) -> list[Finding]:
     return found
 
 
+def _sampled(space: Space, part: Part) -> list[Config]:
+    return list(space.sample(np.random.default_rng(part.seed), part.sampled))
+
+
 def _judged(evaluator: Evaluator, work: Assignment, config: Config, number: int, part: Part) -> Finding:
     built = evaluator.build(work, config)
     outcome = evaluator.evaluate(work, Evaluate(number=number, config=config), built).outcome
@@ -160,7 +186,7 @@ def _judged(evaluator: Evaluator, work: Assignment, config: Config, number: int,
     return Finding(
         device=part.device.model,
         seed=part.seed,
-        family=part.family,
+        family=part.task.name,
         number=number,
         status=outcome.kind,
         confirmed=confirmed,
@@ -184,14 +210,25 @@ def _reason(outcome: Outcome) -> str:
     return str(getattr(outcome, "reason", "")).partition("\n")[0]
 
 
-def _problems(kind: str) -> dict[str, str]:
-    return PROBLEMS if kind == "cpu" else PROBLEMS_OF_GPUS
+def sampled_families(kind: str, chosen: Sequence[str]) -> list[Task]:
+    """Return a small problem of each chosen family, by default of all families."""
+    problems = PROBLEMS if kind == "cpu" else PROBLEMS_OF_GPUS
+    return [Task(name=name, family=name, problem=problems[name]) for name in chosen or problems]
+
+
+def stored_champions(folder: Path) -> list[Task]:
+    """Return the champions that `tests.bench.contest` stored in a folder."""
+    found = [(file.stem, kept(file)) for file in sorted(folder.glob("*.json"))]
+    return [
+        Task(name=name, family=each.family, problem=each.problem, objective=each.objective, found=each)
+        for name, each in found
+    ]
 
 
 def parts(
-    families: Sequence[str], known: Iterable[Finding], *, device: Device, asked: argparse.Namespace, until_s: float
+    tasks: Sequence[Task], known: Iterable[Finding], *, device: Device, asked: argparse.Namespace, until_s: float
 ) -> list[Part]:
-    """Return the remaining configs in batches. Families alternate, so that a short run covers all of them."""
+    """Return the remaining configs in batches. Tasks alternate, so that a short run covers all of them."""
     done = {
         (each.family, each.number)
         for each in known
@@ -200,13 +237,13 @@ def parts(
     }
     made = []
     for start in range(0, asked.configs, AT_ONCE):
-        for family in families:
-            numbers = range(start, min(start + AT_ONCE, asked.configs))
-            left = tuple(number for number in numbers if (family, number) not in done)
+        for task in tasks:
+            numbers = range(start, min(start + AT_ONCE, 1 if task.found else asked.configs))
+            left = tuple(number for number in numbers if (task.name, number) not in done)
             if left:
                 part = Part(
                     device=device,
-                    family=family,
+                    task=task,
                     seed=asked.seed,
                     sampled=asked.configs,
                     numbers=left,
@@ -271,8 +308,9 @@ def table(findings: Iterable[Finding], families: Sequence[str]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Evaluate the configs without stored outcome, and print the table. Return status 1 if there are false refusals."""
-    asked = _parser().parse_args(arguments)
-    families, began_s = asked.families or list(_problems(asked.device)), time.monotonic()
+    asked, began_s = _parser().parse_args(arguments), time.monotonic()
+    tasks = stored_champions(asked.champions) if asked.champions else sampled_families(asked.device, asked.families)
+    names = [task.name for task in tasks]
     with scratch() as folder:
         devices = driver(asked.device).discover(folder)
     if not devices:
@@ -281,7 +319,7 @@ def main(arguments: Sequence[str]) -> int:
     device, known = devices[0], read(asked.file)
     found = [each for each in known if (each.device, each.seed) == (device.model, asked.seed)]
     print(f"{device.model}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, seed {asked.seed}", flush=True)
-    todo = parts(families, known, device=device, asked=asked, until_s=began_s + asked.within)
+    todo = parts(tasks, known, device=device, asked=asked, until_s=began_s + asked.within)
     for each in run(todo, asked.jobs) if todo else ():
         found = [*found, *each]
         for finding in each:
@@ -290,8 +328,8 @@ def main(arguments: Sequence[str]) -> int:
         if asked.file is not None:
             with asked.file.open("a") as file:
                 file.writelines(json.dumps(asdict(finding)) + "\n" for finding in each)
-    latest = {(each.family, each.number): each for each in found if each.family in families}
-    print(table(latest.values(), families))
+    latest = {(each.family, each.number): each for each in found if each.family in names}
+    print(table(latest.values(), names))
     print(f"{time.monotonic() - began_s:.0f} s, load {os.getloadavg()[0]:.1f}")
     return int(any(each.reason for each in latest.values()))
 
@@ -304,6 +342,7 @@ def _parser() -> argparse.ArgumentParser:
         "--configs", type=int, default=200, help="number of sampled configs per family (default: %(default)s)"
     )
     parser.add_argument("--confirm", type=int, default=0, help="number of configs per family to confirm (default: 0)")
+    parser.add_argument("--champions", type=Path, metavar="FOLDER", help="evaluate these stored champions")
     parser.add_argument("--jobs", type=int, default=1, help="number of parallel processes (default: %(default)s)")
     parser.add_argument(
         "--within", type=float, default=float("inf"), help="seconds after which no more configs are evaluated"

@@ -46,8 +46,10 @@ _LONGEST_SERIES_US = 2000.0
 series, but not most of the shorter samples of the timed rounds.
 """
 
-SUSPICIOUS_ROUNDS, MOST_ROUNDS = 6, 24
-"""Minimum number of rounds while calls on new inputs are suspiciously slow, and maximum number of rounds."""
+SUSPICIOUS_ROUNDS, MOST_ROUNDS = 8, 24
+"""Minimum number of rounds while calls on new inputs are suspiciously slow, and maximum number of rounds. If some
+samples on known inputs are as slow as those on new inputs, other programs may be the cause, and all rounds are taken.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +126,8 @@ def repetition(
         rng: random generator that draws the verified calls.
         budget_s: seconds after which no new round begins. The first `least` rounds always begin.
         suspicious: function that returns True if calls on new inputs are suspiciously slow. Its arguments are the
-            fastest samples on new and on known inputs, in µs. `SUSPICIOUS_ROUNDS` rounds then begin, so that one
-            disturbed sample does not decide.
+            times of a call on new and on known inputs, in µs. More rounds then begin (`SUSPICIOUS_ROUNDS`), so that
+            disturbed samples do not decide.
     """
     blank, began_s = sets[0].sibling(), time.monotonic()
     taken: dict[str, list[float]] = {"new": [], "known": [], "same": []}
@@ -148,7 +150,7 @@ def repetition(
     with undisturbed():
         for index in range(MOST_ROUNDS):
             over = index >= least and time.monotonic() - began_s > budget_s
-            if over and (index >= SUSPICIOUS_ROUNDS or not suspicious(min(taken["new"]), min(taken["known"]))):
+            if over and _settled(taken["new"], taken["known"], suspicious):
                 break
             place, other = (int(each) for each in rng.integers(len(sets), size=2))
             kinds = [
@@ -164,6 +166,15 @@ def repetition(
         same=moment.timing(taken["same"], again.calls),
         elements=sum(array.size for array in known.values()),
     )
+
+
+def _settled(
+    new_us: Sequence[float], known_us: Sequence[float], suspicious: Callable[[float, float], bool]
+) -> bool:
+    """Return True if calls on new inputs are not suspiciously slow, or slower than all samples on known inputs."""
+    if not suspicious(min(new_us), min(known_us)):
+        return True
+    return len(new_us) >= SUSPICIOUS_ROUNDS and suspicious(min(new_us), max(known_us))
 
 
 def _copy(inputs: Arrays) -> Arrays:
