@@ -377,17 +377,43 @@ def test_attention_with_one_pipeline_buffer_refills_the_buffer_only_after_all_re
     assert_correct(bench, package, config, trials(package, problem, bench.folder)[:1], launches=500)
 
 
-@pytest.mark.parametrize(("text", "change"), [("B=1,H=4,S=512,D=64", RINGS), ("B=1,H=2,S=499,D=64", RINGS), *ORDERED])
-def test_racecheck_finds_no_race_in_attention(gpu: Device, tmp_path: Path, text: str, change: Config) -> None:
+RING_OF_BYTES: dict[str, Value] = {
+    "BLOCK_M": 32,
+    "WARPS_M": 2,
+    "WARPS_KV": 2,
+    "BLOCK_N": 64,
+    "COPY_TOGETHER": False,
+    "K_STAGES": 2,
+}
+RING_OF_BYTES |= {
+    "V_STAGES": 2,
+    "PRODUCER_WARPS": 2,
+    "QK_AHEAD": True,
+    "PARTS_APART": True,
+    "CTAS_PER_SM": 3,
+    "UNROLL": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "change"),
+    [
+        ("sdpa_fp8", "B=1,H=2,S=451,D=64", RING_OF_BYTES),
+        *(("sdpa", *each) for each in [("B=1,H=4,S=512,D=64", RINGS), ("B=1,H=2,S=499,D=64", RINGS), *ORDERED]),
+    ],
+)
+def test_racecheck_finds_no_race_in_attention(
+    gpu: Device, tmp_path: Path, family: str, text: str, change: Config
+) -> None:
     if find_tool("compute-sanitizer") is None:
         pytest.skip("compute-sanitizer is not installed on this machine")
     if gpu.limits["compute_capability"] != 90:
         pytest.skip("the TMA unit and warpgroup products need sm_90")
-    package = find("sdpa")
+    package = find(family)
     problem = package.family.problem(text, "cuda")
-    config = {**declared(package), **SDPA, "UNROLL": 1, **change}
+    config = {**declared(package), **(SDPA if family == "sdpa" else {}), "UNROLL": 1, **change}
     assert not package.family.violations(config, problem, gpu, TERMS)
-    with Recorder(gpu, tmp_path, tmp_path).subject("sdpa", text, config) as subject:
+    with Recorder(gpu, tmp_path, tmp_path).subject(family, text, config) as subject:
         for _ in range(3):
             found = {each.tool: each for each in DRIVER.sanitizer().examine([subject], timeout_s=120)}
             assert found["racecheck"] == Sanitized(tool="racecheck")

@@ -4,22 +4,20 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 
 from evo.device.counters import FIGURES
 from evo.family import Launch
-from evo.family.source.language import Language
-from evo.trial.outcome import CompileFailed
 from evo.trial.results import Profiled, Sanitized
 from workers.backends.cuda.tools import profiler, sanitizer, solo
 from workers.backends.cuda.tools.profiler import NcuProfiler, value_of
 from workers.backends.cuda.tools.sanitizer import TOOLS, CudaSanitizer
 from workers.backends.cuda.tools.toolkit import find_tool
 from workers.backends.tools import Subject
-from workers.build import Artefact, Compiler, Unit
+from workers.build import Unit
 from workers.build.kernel import Argument, KernelFile
 
 RECORDED = Path(__file__).parent.parent / "data" / "tools"
@@ -173,41 +171,15 @@ def test_every_sanitizer_tool_runs_the_program_that_launches_the_kernel(subject:
     assert "-m workers.backends.cuda.tools.solo" in asked[0]
 
 
-RACE = (RECORDED / "racecheck-race.log").read_text()
-
-
-class Builder:
-    """A fake compiler that records the flags of the units, and returns the same result for each of them."""
-
-    version = "fake"
-
-    def __init__(self, made: Artefact | CompileFailed) -> None:
-        self._made, self.flags = made, list[tuple[str, ...]]()
-
-    def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
-        self.flags.append(unit.flags)
-        return self._made
-
-
-@pytest.mark.parametrize(
-    ("unoptimised", "language", "faults"),
-    [("clean", "cuda", 0), ("has a race", "cuda", 1), ("does not compile", "cuda", 1), ("clean", "triton", 1)],
-)
-def test_race_counts_only_if_the_kernel_without_optimisation_has_one(
-    subject: Subject, tmp_path: Path, unoptimised: str, language: Language, faults: int
+@pytest.mark.parametrize(("source", "hint"), [("mbarrier.arrive.shared.b64 state, [%0];", True), ("", False)])
+def test_race_in_a_kernel_with_mbarriers_names_the_limit_of_racecheck(
+    subject: Subject, tmp_path: Path, source: str, hint: bool
 ) -> None:
-    text = f"""
-races = "racecheck" in sys.argv and ({unoptimised == "has a race"} or "no.cubin" in open(sys.argv[-1]).read())
-print({RACE!r} if races else {CLEAN!r})
-"""
-    failed = CompileFailed(log="too many registers")
-    builder = Builder(failed if unoptimised == "does not compile" else Artefact(binary=b"slow"))
-    given = replace(subject, unit=replace(subject.unit, language=language, flags=("--use_fast_math",)))
-    tools = CudaSanitizer(pretender(tmp_path, text), lambda: cast(Compiler, builder))
+    race = (RECORDED / "racecheck-race.log").read_text()
+    given = replace(subject, unit=replace(subject.unit, source=source))
+    tools = CudaSanitizer(pretender(tmp_path, f"print({race!r} if 'racecheck' in sys.argv else {CLEAN!r})"))
     found = {each.tool: each for each in tools.examine([given], timeout_s=300)}
-    assert len(found["racecheck"].findings) == faults
-    assert found["racecheck"].skipped is None and not found["memcheck"].findings
-    assert builder.flags == ([("--use_fast_math", "--ptxas-options=-O0")] if language == "cuda" else [])
+    assert [finding.endswith(f"({sanitizer.ARRIVALS})") for finding in found["racecheck"].findings] == [hint]
 
 
 def test_profile_is_repeated_without_metrics_that_the_gpu_lacks(subject: Subject, tmp_path: Path) -> None:

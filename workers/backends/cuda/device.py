@@ -288,7 +288,7 @@ class CudaDriver:
         return CudaCompiler()
 
     def sanitizer(self) -> CudaSanitizer:
-        return CudaSanitizer.here(self.compiler)
+        return CudaSanitizer.here()
 
     def profiler(self) -> NcuProfiler:
         return NcuProfiler.here()

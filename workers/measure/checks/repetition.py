@@ -168,9 +168,7 @@ def repetition(
     )
 
 
-def _settled(
-    new_us: Sequence[float], known_us: Sequence[float], suspicious: Callable[[float, float], bool]
-) -> bool:
+def _settled(new_us: Sequence[float], known_us: Sequence[float], suspicious: Callable[[float, float], bool]) -> bool:
     """Return True if calls on new inputs are not suspiciously slow, or slower than all samples on known inputs."""
     if not suspicious(min(new_us), min(known_us)):
         return True
