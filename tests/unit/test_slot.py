@@ -591,6 +591,35 @@ def test_slot_claims_its_next_jobs_while_it_measures(tmp_path: Path, monkeypatch
     assert asked[1] == asked[2] == 0.0
 
 
+def test_slot_with_few_cores_claims_its_next_jobs_while_it_executes_the_last_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.daemon.pipeline.core_numbers", lambda: [0, 1])
+    scene, requested = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(6))), threading.Event()
+    asked: list[float] = []
+
+    def perform(job: Job) -> Report:
+        if scene.performer.performed == 3:
+            assert requested.wait(60)
+        return GOOD
+
+    def lease(*_: object, wait_s: float, **__: object) -> Leases:
+        asked.append(wait_s)
+        if len(asked) == 2:
+            assert scene.performer.performed >= 2
+            requested.set()
+        given, scene.service.leases = scene.service.leases[:3], scene.service.leases[3:]
+        if not given and wait_s > 0:
+            scene.stopping.set()
+        return Leases(leases=tuple(given))
+
+    scene.performer._act = perform
+    monkeypatch.setattr(scene.service, "lease", lease)
+    scene.play()
+    assert sorted(scene.service.reports) == list(range(6))
+    assert asked == [POLL_S, 0.0, 0.0, POLL_S]
+
+
 def test_slot_builds_new_jobs_while_it_waits_for_an_earlier_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

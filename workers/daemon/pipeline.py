@@ -75,9 +75,10 @@ class Pipeline:
     """Builds jobs in advance, unless builds would disturb measurements.
 
     On a CPU with few cores, jobs are processed in batches: all jobs of a batch are built, and then executed while no
-    compiler runs. The baselines of a new search are an exception. Their build compares many configs to find tunables
-    without effect, so it starts after the first candidate has been executed. On other devices, jobs are built during
-    measurements. If the device is a CPU, compilers do not use the core that measures.
+    compiler runs. The slot requests the next batch while it executes the last job. The baselines of a new search are an
+    exception. Their build compares many configs to find tunables without effect, so it starts after the first candidate
+    has been executed. On other devices, jobs are built during measurements. If the device is a CPU, compilers do not
+    use the core that measures.
 
     On a recorded space, the pipeline contains one job at a time, because the order of trials must not depend on timing.
     On other devices, the pipeline contains only enough jobs to keep the device busy, because configs that are proposed

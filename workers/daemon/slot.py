@@ -156,6 +156,8 @@ class Slot:
             self._context.stopping.wait(PAUSE_S)
             self._meter.take()
         if self._pipeline and (pending := self._pipeline.next(self._has_news)) is not None:
+            if not self._pipeline and not self._pipeline.in_order and self._wants_more():
+                self._claims.ask_ahead(self._pipeline.room)  # while the last job is executed
             self._finish(pending)
 
     def _has_news(self) -> bool:
