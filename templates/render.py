@@ -100,9 +100,8 @@ def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
     if implementation.mode == "source":
         _text(package, implementation.file)
         return words_of(texts_of(package), implementation)
-    return _undeclared(package, implementation) - (
-        _optional(package, implementation) - _declared(package, implementation)
-    )
+    own = _optional(package, implementation) | _assigned(package, implementation)
+    return _undeclared(package, implementation) - (own - _declared(package, implementation))
 
 
 def _declared(package: Package, implementation: Implementation) -> frozenset[str]:
@@ -283,6 +282,12 @@ def _optional(package: Package, implementation: Implementation) -> frozenset[str
     """Return the names that have a default in the template. The family may omit these names."""
     filters = (each for _, tree in _trees(package, implementation) for each in tree.find_all(nodes.Filter))
     return frozenset(each.node.name for each in filters if each.name == "default" and isinstance(each.node, nodes.Name))
+
+
+def _assigned(package: Package, implementation: Implementation) -> frozenset[str]:
+    """Return the names to which the template assigns a value, even if only in branches of a condition."""
+    names = (each for _, tree in _trees(package, implementation) for each in tree.find_all(nodes.Name))
+    return frozenset(each.name for each in names if each.ctx == "store")
 
 
 def _trees(package: Package, implementation: Implementation) -> Iterator[tuple[str, nodes.Template]]:

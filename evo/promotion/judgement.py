@@ -216,6 +216,7 @@ def _not_measured(report: ConfirmReport) -> Verdict:
     if report.failure is not None:
         reason = report.failure.kind.replace("_", " ")
         detail = headline(detail_text(report.failure))
+        detail = detail[:1].upper() + detail[1:]
     remedy = "; roll it back if it fails again" if which == "incumbent" else ""
     text = f"The {which} could not be measured in a fresh process ({reason}){remedy}. {detail}".rstrip()
     wrong = which == "challenger" and isinstance(report.failure, WrongAnswer | Crashed)

@@ -162,7 +162,7 @@ class Policy:
     min_calls_per_error: int | None = None
     max_ring_ratio: float = 1.25
     max_ring_ratio_of_caches: float = 4.0
-    max_ring_ratio_of_memory: float = 10.0
+    max_ring_ratio_of_memory: float = 25.0
     maximum_quick_gap: float | None = 0.25
     session_share: float = 0.5
     confidence: float = 0.95

@@ -61,6 +61,24 @@ PROBLEMS = {
 }
 """Problems by family. They are small, because the benchmark tests the rules and not the speed."""
 
+SMALL_PROBLEMS = {
+    "cross_entropy": "rows=8,cols=64",
+    "gemm": "M=16,N=16,K=32",
+    "gemm_fp8": "M=16,N=16,K=32",
+    "layernorm": "rows=8,cols=64",
+    "quantize_e4m3": "H=1,S=16",
+    "reduce": "rows=8,cols=512",
+    "rmsnorm": "rows=16,cols=128",
+    "rope": "S=8,H=2,KV=1,D=16",
+    "sdpa": "H=1,S=8",
+    "sdpa_decode": "H=2,KV=1,S=16",
+    "sdpa_fp8": "H=1,S=8",
+    "softmax": "rows=8,cols=128",
+    "swiglu": "rows=8,cols=128",
+    "transpose": "rows=64,cols=32",
+}
+"""Problems whose buffers fit in the L1 cache of a CPU, so that calls with cold caches take many times as long."""
+
 PROBLEMS_OF_GPUS = {
     "cross_entropy": "rows=512,cols=1024",
     "gemm": "M=512,N=512,K=512",
@@ -210,9 +228,9 @@ def _reason(outcome: Outcome) -> str:
     return str(getattr(outcome, "reason", "")).partition("\n")[0]
 
 
-def sampled_families(kind: str, chosen: Sequence[str]) -> list[Task]:
-    """Return a small problem of each chosen family, by default of all families."""
-    problems = PROBLEMS if kind == "cpu" else PROBLEMS_OF_GPUS
+def sampled_families(kind: str, chosen: Sequence[str], *, small: bool) -> list[Task]:
+    """Return a problem of each chosen family, by default of all families."""
+    problems = PROBLEMS_OF_GPUS if kind == "cuda" else SMALL_PROBLEMS if small else PROBLEMS
     return [Task(name=name, family=name, problem=problems[name]) for name in chosen or problems]
 
 
@@ -309,7 +327,10 @@ def table(findings: Iterable[Finding], families: Sequence[str]) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Evaluate the configs without stored outcome, and print the table. Return status 1 if there are false refusals."""
     asked, began_s = _parser().parse_args(arguments), time.monotonic()
-    tasks = stored_champions(asked.champions) if asked.champions else sampled_families(asked.device, asked.families)
+    if asked.champions:
+        tasks = stored_champions(asked.champions)
+    else:
+        tasks = sampled_families(asked.device, asked.families, small=asked.small)
     names = [task.name for task in tasks]
     with scratch() as folder:
         devices = driver(asked.device).discover(folder)
@@ -342,6 +363,7 @@ def _parser() -> argparse.ArgumentParser:
         "--configs", type=int, default=200, help="number of sampled configs per family (default: %(default)s)"
     )
     parser.add_argument("--confirm", type=int, default=0, help="number of configs per family to confirm (default: 0)")
+    parser.add_argument("--small", action="store_true", help="use problems that fit in the L1 cache of a CPU")
     parser.add_argument("--champions", type=Path, metavar="FOLDER", help="evaluate these stored champions")
     parser.add_argument("--jobs", type=int, default=1, help="number of parallel processes (default: %(default)s)")
     parser.add_argument(

@@ -67,6 +67,35 @@ CHEATS: dict[str, tuple[str, str]] = {
     **OF_PROCESS,
     **OF_MACHINE,
     **OF_SURROUNDINGS,
+    "right only under a filter of system calls": (
+        "right(x, y); if (ask(SYS_prctl, 21, 0, 0) == 0) y[0] += 1;",
+        "differs from the reference",
+    ),
+    "right only in a process without new privileges": (
+        "right(x, y); if (ask(SYS_prctl, 39, 0, 0) == 0) y[0] += 1;",
+        "differs from the reference",
+    ),
+    "wrong if the outputs contain zeros": (
+        "int zero = !y[7] && !y[8] && !y[9]; right(x, y); if (zero) y[3] += 1;",
+        "differs from the reference",
+    ),
+    "wrong for the number one": (
+        "right(x, y); for (int i = 0; i < N; i++) if (x[i] == 1.0f) y[i] = 0;",
+        "differs from the reference",
+    ),
+    "wrong for opposite neighbours": (
+        "right(x, y); for (int i = 1; i < N; i++) if (x[i] == -x[i - 1] && x[i] != 0) y[i] = 0;",
+        "differs from the reference",
+    ),
+    "wrong for whole numbers": (
+        "int whole = 1; for (int i = 0; i < N; i++) whole &= x[i] == (float)(int)x[i];"
+        "right(x, y); if (whole) y[5] += 1;",
+        "differs from the reference",
+    ),
+    "wrong if its buffers are near each other": (
+        "long apart = (char *)y - (char *)x; right(x, y); if (apart < 1l << 32 && apart > -(1l << 32)) y[1] += 1;",
+        "differs from the reference",
+    ),
     "answer cached by input pointer": (f"if (known == x) {{ {CACHE} known = x;", "differs from the reference"),
     "answer cached by input pointer after 64 calls": (
         f"if (calls++ > 64 && known == x) {{ {CACHE} known = x;",

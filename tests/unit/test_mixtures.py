@@ -111,11 +111,37 @@ def test_mixed_inputs_with_a_single_sign_keep_the_sign(sign: int) -> None:
     assert (np.sign(found) == sign).all()
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.03, 900.0])
+def test_input_mixture_of_whole_numbers_has_ones_opposite_neighbours_and_ascending_rows(scale: float) -> None:
+    nominal = normal(1, scale)
+    found = mixtures_of(nominal, normal(2, 40.0))["whole numbers"]
+    unit = 2.0 ** round(np.log2(scale))
+    whole = found / unit
+    assert (whole == np.rint(whole)).all()
+    assert (whole == 1).mean() > 0.1
+    assert (whole[:, 1:] == -whole[:, :-1])[whole[:, 1:] != 0].mean() > 0.05
+    ascending = (np.diff(found, axis=1) >= 0).all(axis=1)
+    assert 0.1 < ascending.mean() < 0.4
+    assert np.abs(found - nominal)[~ascending].max() <= unit
+    assert nominal.min() <= found.min() and found.max() <= nominal.max()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_input_mixture_of_whole_numbers_keeps_signs_infinities_and_rows_of_small_elements(sign: int) -> None:
+    nominal = sign * np.abs(normal(1))
+    nominal[0] = sign * np.linspace(0.01, 0.02, COLUMNS)
+    nominal[1, 3] = -np.inf
+    found = mixtures_of(nominal, normal(2))["whole numbers"]
+    assert (np.sign(found) == np.sign(nominal)).all()
+    assert sorted(found[0]) == sorted(nominal[0])
+    assert found[1, 3] == -np.inf
+
+
 def test_inputs_are_not_mixed_with_equal_elements_if_an_output_is_integer() -> None:
     index = Operand(name="at", role="output", dtype="int32", shape=(ROWS,), tolerance=None)
     others = [{"x": normal(2)}]
     found = mixtures({"x": normal(1)}, others, [operand("x", normal(1)), index], np.random.default_rng(3), allowed=1e-6)
-    assert "equal elements and zeros" not in {each.name for each in found}
+    assert not {"equal elements and zeros", "whole numbers"} & {each.name for each in found}
 
 
 def test_input_mixture_takes_rows_from_all_distributions() -> None:
@@ -160,7 +186,7 @@ def test_integer_inputs_keep_their_elements_while_other_inputs_are_mixed() -> No
     nominal, other = (dict[str, NDArray[Any]](x=normal(seed), at=np.arange(ROWS) + seed) for seed in (1, 2))
     operands = [operand(name, array) for name, array in nominal.items()]
     found = list(mixtures(nominal, [other], operands, np.random.default_rng(0), allowed=1e-6))
-    assert len(found) == 6
+    assert len(found) == 7
     for each in found:
         assert np.array_equal(each.inputs["at"], nominal["at"])
         assert not np.array_equal(each.inputs["x"], nominal["x"])
@@ -175,7 +201,7 @@ def test_input_with_equal_values_in_all_draws_is_not_mixed() -> None:
     nominal, other = {"x": normal(1), "mask": mask}, {"x": normal(2, 9.0), "mask": mask.copy()}
     operands = [operand(name, array) for name, array in nominal.items()]
     found: list[Mixture] = list(mixtures(nominal, [other], operands, np.random.default_rng(0), allowed=1e-6))
-    assert len(found) == 6
+    assert len(found) == 7
     assert all(np.array_equal(each.inputs["mask"], mask) for each in found)
 
 
@@ -226,7 +252,7 @@ def rows_with_a_large_element(
             for number, name in enumerate(("normal", "negative"))
         ]
         found = family.mixtures(plans, family.goldens(plans, family.drawn(plans)))
-        assert len(found) == 6
+        assert len(found) == 7
         drawn.extend(found)
     return drawn
 

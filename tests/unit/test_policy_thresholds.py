@@ -193,7 +193,13 @@ def test_permitted_slowdown_of_gpu_calls_on_separate_buffers_counts_two_copies_o
 
 @pytest.mark.parametrize(
     ("sets", "fast_us", "limit"),
-    [(16, 1.0, 10.0), (16, 8.0, 10.0), (16, 40.0, 1.25 * (1 + 77.2 / 40)), (16, 1e6, 1.25), (1, 1.0, 1.25)],
+    [
+        (16, 1.0, 25.0),
+        (16, 8.0, 1.25 * (1 + 77.65 / 8)),
+        (16, 40.0, 1.25 * (1 + 77.65 / 40)),
+        (16, 1e6, 1.25),
+        (1, 10.0, 1.25 * (1 + 25.88 / 10)),  # outputs are always loaded from memory
+    ],
 )
 def test_permitted_slowdown_of_calls_on_separate_buffers_includes_loading_them_from_memory(
     sets: int, fast_us: float, limit: float

@@ -238,6 +238,12 @@ def test_template_names_with_a_default_may_be_undeclared(tmp_path: Path) -> None
 PREFIXED = SOURCE_SPEC.replace('source = "kernel.c"', 'source = "kernel.c"\nmacro_prefix = "TUNED_"')
 
 
+def test_template_names_that_are_set_in_every_branch_are_not_unknown(tmp_path: Path) -> None:
+    template = "{% if TILE > 4 %}{% set wide = 1 %}{% else %}{% set wide = 0 %}{% endif %}{{ wide }} {{ UNROLL }}"
+    assert rendered(tmp_path, template) == "0 2"
+    assert "wide" not in used_names(package(tmp_path / "b", template), "cpu")
+
+
 def test_macro_prefix_is_added_to_every_macro(tmp_path: Path) -> None:
     kernel = "int TILE, tile = TUNED_TILE, unrolled = TUNED_UNROLL, order = TUNED_ORDER, rows = TUNED_ROWS;\n"
     made = package(tmp_path, spec=PREFIXED, kernel__c=kernel)

@@ -14,7 +14,7 @@ from evo.trial.timing import Timing
 _QUIET = "Search again while fewer other programs run on the machine."
 _EITHER = (
     "Either the kernel or other programs are the cause: search again while the machine is idle. If an idle machine "
-    "gives the same result, the kernel is the cause."
+    "gives the same result, the kernel is probably the cause."
 )
 
 

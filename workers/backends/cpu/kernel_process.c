@@ -276,14 +276,15 @@ RUNS_ONCE static int filter(int threads) {
 #ifdef SYS_rseq /* threads may register restartable sequences, but not unregister them */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rseq, 0, 4), LOW(2), JUMP(BPF_JMP | BPF_JSET | BPF_K, 1, 0, 1), END, NUMBER,
 #endif
-        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 13), LOW(0), /* this process must not outlive the runner: */
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 15), LOW(0), /* this process must not outlive the runner: */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_PDEATHSIG, 0, 1), REFUSE,
+        /* answer as in a process without filter, so that a kernel cannot recognise this process */
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_SECCOMP, 0, 1), STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 0),
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_NO_NEW_PRIVS, 0, 1), STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 0),
         /* allow names of threads and memory, and queries; the other options change the process or the processor */
-        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_NAME, 9, 0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, NAME_MEMORY, 8, 0),
-        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_NAME, 7, 0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_DUMPABLE, 6, 0),
-        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_SECCOMP, 5, 0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_CAPBSET_READ, 4, 0),
-        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_NO_NEW_PRIVS, 3, 0),
-        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_THP_DISABLE, 2, 0),
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_NAME, 7, 0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, NAME_MEMORY, 6, 0),
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_NAME, 5, 0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_DUMPABLE, 4, 0),
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_CAPBSET_READ, 3, 0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_THP_DISABLE, 2, 0),
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_TIMERSLACK, 1, 0), END,
         STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -799,11 +800,15 @@ static void load(const struct request *request, const char *library) {
     else answer(FAILED, NULL, dlerror());
 }
 
-/* Return a random address for a mapping, so that a kernel cannot rely on distances between buffers. */
+/* Return an address for a mapping, so that a kernel cannot rely on distances between buffers. In half of the processes,
+ * all addresses are random; in the others, the system chooses them, so that the buffers are near each other. */
 static void *anywhere(void) {
+    static uint64_t near = 2; /* not decided */
     uint64_t place = 0;
 #ifdef __linux__
-    if (getrandom(&place, sizeof place, GRND_NONBLOCK) != sizeof place) return NULL;
+    if (near > 1 && getrandom(&near, sizeof near, GRND_NONBLOCK) != sizeof near) return NULL;
+    near &= 1;
+    if (near || getrandom(&place, sizeof place, GRND_NONBLOCK) != sizeof place) return NULL;
     place = (place % (HIGHEST - LOWEST) + LOWEST) & ~(uint64_t)(HUGE_PAGE - 1);
 #endif
     return (void *)(uintptr_t)place; /* only a hint for the system */

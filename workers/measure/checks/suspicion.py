@@ -1,7 +1,7 @@
 """Suspicions that a kernel does less work in some calls: comparisons of times, and the limits of their ratios."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -45,6 +45,9 @@ _PAGE_BYTES, _PAGE_WALK_US = 4096, 0.1
 with page tables in memory.
 """
 
+_LATENCY_US = 0.15
+"""Longest time in µs for loading the first bytes of an array from memory. Later bytes are requested in advance."""
+
 SHORT_ROUNDS, _SHORT_BATCH_US = 12, 100.0
 """Number of rounds that compare short batches with batches of the timed length, and duration of a short batch in µs."""
 
@@ -79,8 +82,10 @@ def most_disagreement(
     `max_ring_ratio_of_caches` while the total size of the sets grows from `_WHOLLY` times the size of the cache to the
     full size of the cache. The size of a CPU's last-level cache is multiplied by `SHARED_CACHE` for these limits.
 
-    If the bandwidth of the memory is known, the maximum grows instead to ``max_ring_ratio * (1 + load_us / fast_us)``,
-    at most `max_ring_ratio_of_memory`. ``load_us`` is the time for loading one set from memory, in µs.
+    If the bandwidth of the memory is known, the maximum grows instead from ``max_ring_ratio * (1 + written_us /
+    fast_us)`` to ``max_ring_ratio * (1 + load_us / fast_us)``, at most to `max_ring_ratio_of_memory`. ``load_us`` is
+    the time for loading one set from memory, in µs. ``written_us`` is the time for its outputs alone, which are removed
+    from the caches before each sample.
 
     Args:
         sets: number of buffer sets in the rotation.
@@ -90,9 +95,8 @@ def most_disagreement(
         fast_us: time of a repeated call in µs.
         bytes_per_s: bandwidth of the device's memory.
     """
-    sizes = {each.name: each.bytes for each in arguments if each.role != "scalar"}
-    written = sum(each.bytes for each in arguments if each.written)
-    one = sum(sizes.values())
+    arrays = [each for each in arguments if each.role != "scalar"]
+    written, one = sum(each.bytes for each in arrays if each.written), sum(each.bytes for each in arrays)
     ring = one + ((sets + 1) * written if shared_inputs else (sets - 1) * one)
     caches = cache_sizes(limits)
     filled = [(size, SHARED_CACHE * size if name == "l3_bytes" else size) for name, size in caches.items()]
@@ -100,11 +104,18 @@ def most_disagreement(
         filled.append((_PAGES_BYTES, _PAGES_BYTES))
     fuller = [(ring / least - _WHOLLY) / (1 - _WHOLLY) for most, least in filled if one < most * _PARTLY]
     evicted = max(min(max(fuller, default=0.0), 1.0), 0.0)
-    most = policy.max_ring_ratio_of_caches
-    if math.isfinite(bytes_per_s):
-        loading_us = one / bytes_per_s * 1e6 + one / _PAGE_BYTES * _PAGE_WALK_US
-        most = min(policy.max_ring_ratio * (1 + loading_us / fast_us), policy.max_ring_ratio_of_memory)
-    return policy.max_ring_ratio + evicted * max(most - policy.max_ring_ratio, 0.0)
+    if not math.isfinite(bytes_per_s):
+        return policy.max_ring_ratio + evicted * max(policy.max_ring_ratio_of_caches - policy.max_ring_ratio, 0.0)
+    written_us = _loading_us([each.bytes for each in arrays if each.written], bytes_per_s)
+    load_us = _loading_us([each.bytes for each in arrays], bytes_per_s)
+    most = policy.max_ring_ratio * (1 + (written_us + evicted * (load_us - written_us)) / fast_us)
+    return max(min(most, policy.max_ring_ratio_of_memory), policy.max_ring_ratio)
+
+
+def _loading_us(sizes: Sequence[int], bytes_per_s: float) -> float:
+    """Return the time in µs for loading arrays of these sizes from memory, each of which begins on its own page."""
+    pages = sum(math.ceil(size / _PAGE_BYTES) for size in sizes)
+    return len(sizes) * _LATENCY_US + pages * _PAGE_WALK_US + sum(sizes) / bytes_per_s * 1e6
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,14 +1,16 @@
 """Mixes inputs of one problem that were drawn from several distributions.
 
-Mixed inputs detect three kinds of wrong kernels that are correct on every case:
+Mixed inputs detect four kinds of wrong kernels that are correct on every case:
 
 - A kernel examines a sample of its inputs, and takes a shortcut if the sample resembles one case. Its results are wrong
   if a few elements differ from that case, or if rows come from different cases.
 - A kernel is wrong for zeros or for equal elements, which hardly ever occur in random numbers.
+- A kernel is wrong for simple numbers: ones, other whole numbers, ascending elements, or pairs of opposite numbers.
 - A kernel reuses the previous results if the inputs are close to the previous inputs. Random inputs are never that
   close.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +41,10 @@ stored for the nominal inputs are therefore wrong for the nearby inputs.
 _MOST_CHANGED = 3
 """Maximum number of elements that differ in the mixture with a few different elements."""
 
-KINDS = 6
+_SORTED_ONE_IN = 4
+"""One in this number of rows is in ascending order in the mixture of whole numbers."""
+
+KINDS = 7
 """Maximum number of mixtures."""
 
 _MOST_BYTES = 1 << 27
@@ -67,15 +72,19 @@ def mixtures(
     *,
     allowed: float,
 ) -> Iterator[Mixture]:
-    """Yield mixed inputs of up to six kinds.
+    """Yield mixed inputs of up to seven kinds.
 
     - nominal inputs in which all elements differ slightly
     - nominal inputs in which a few elements differ slightly
     - nominal inputs with one outlier as largest element
     - nominal inputs with one outlier as smallest element
     - rows from all distributions
-    - equal elements and zeros. This kind is omitted if an output contains integers such as indices, because equal
-      elements then permit several correct outputs.
+    - equal elements and zeros
+    - nominal inputs rounded to multiples of a power of two near their root mean square, i.e. to whole numbers if it is
+      about 1; some rows are in ascending order
+
+    The last two kinds are omitted if an output contains integers such as indices, because equal elements then permit
+    several correct outputs.
 
     Nothing is yielded if exchanging elements would make an input invalid (symmetric matrices, rows or elements in
     ascending order), if all inputs are integers, if the inputs are too large, or if `others` is empty. These inputs are
@@ -128,6 +137,8 @@ def mixtures(
             each: _with_equals(array, dtypes[each], rng) if each in free else array for each, array in nominal.items()
         }
         yield Mixture(name="equal elements and zeros", inputs=equal, lone=False)
+        whole = {each: _rounded(array, dtypes[each], rng) if each in free else array for each, array in nominal.items()}
+        yield Mixture(name="whole numbers", inputs=whole, lone=False)
 
 
 def _with_lone(
@@ -175,6 +186,39 @@ def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> N
         zeros = np.flatnonzero(kind == 2)
         flat[zeros] = encoded(np.array([0.0, -0.0], np.float32), dtype)[rng.integers(2, size=zeros.size)]
     return found
+
+
+def _rounded(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArray[Any]:
+    """Return a copy whose finite elements are multiples of the power of two that is nearest to their root mean square.
+
+    No element leaves the range of the array. Elements stay as they are if all have the same sign and they would become
+    zero, and in rows that would become constant. One in `_SORTED_ONE_IN` rows, or the first part of a single row, is
+    sorted if all its elements are finite.
+    """
+    if array.size < 2:
+        return array.copy()
+    values = decoded(array, dtype)
+    _, known = _finite(values.reshape(-1))
+    scale = float(np.sqrt(np.mean(np.square(known, dtype=np.float64)))) if known.size else 0.0
+    if not 0.0 < scale < np.inf:
+        return array.copy()
+    unit = values.dtype.type(2.0 ** round(math.log2(scale)))
+    low, high = known.min(), known.max()
+    with np.errstate(invalid="ignore"):  # infinite elements stay infinite
+        whole = np.rint(values / unit) * unit
+        beyond = (whole < low) | (whole > high)
+        kept = (whole == 0) & (not low < 0 < high)
+    whole[beyond] = np.trunc(values[beyond] / unit) * unit
+    kept |= (whole < low) | (whole > high)
+    whole[kept] = values[kept]
+    rows, before = whole.reshape(-1, array.shape[-1]), values.reshape(-1, array.shape[-1])
+    constant = (rows == rows[:, :1]).all(axis=1)
+    rows[constant] = before[constant]
+    length = rows.shape[1] if len(rows) > 1 else rows.shape[1] // _SORTED_ONE_IN  # a part of a single row is sorted
+    chosen = np.flatnonzero(rng.integers(_SORTED_ONE_IN, size=len(rows)) == 0) if len(rows) > 1 else np.array([0])
+    chosen = chosen[np.isfinite(rows[chosen, :length]).all(axis=1)]
+    rows[chosen, :length] = np.sort(rows[chosen, :length], axis=1)
+    return encoded(rows.reshape(array.shape), dtype)
 
 
 def _nearby(array: NDArray[Any], dtype: str, share: float, rng: np.random.Generator) -> NDArray[Any]:
