@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evo.family import DRAWN, JUDGED, Operand
-from evo.reference.encoding import decoded, encoded, is_floating
+from evo.reference.encoding import decoded, encoded, is_floating, stored
 from workers.measure.family.expected_output import Arrays
 
 _EQUAL_SHARES = (0.125, 0.875)
@@ -84,7 +84,8 @@ def mixtures(
       about 1; some rows are in ascending order
 
     The last two kinds are omitted if an output contains integers such as indices, because equal elements then permit
-    several correct outputs.
+    several correct outputs. The last kind is also omitted if an output has a dtype of 8 bits, because many results then
+    lie in the middle between two of its values, and the rounding errors are larger than usual.
 
     Nothing is yielded if exchanging elements would make an input invalid (symmetric matrices, rows or elements in
     ascending order), if all inputs are integers, if the inputs are too large, or if `others` is empty. These inputs are
@@ -137,6 +138,7 @@ def mixtures(
             each: _with_equals(array, dtypes[each], rng) if each in free else array for each, array in nominal.items()
         }
         yield Mixture(name="equal elements and zeros", inputs=equal, lone=False)
+    if all(is_floating(each.dtype) and stored(each.dtype).itemsize > 1 for each in operands if each.role in JUDGED):
         whole = {each: _rounded(array, dtypes[each], rng) if each in free else array for each, array in nominal.items()}
         yield Mixture(name="whole numbers", inputs=whole, lone=False)
 
