@@ -245,7 +245,12 @@ class Leases:
         query = select(TrialRow.number, JobRow.seen, JobRow.verdict).join(JobRow.trial)
         mine = query.where(JobRow.search_id == search_id, JobRow.kind == "confirm").order_by(JobRow.id)
         return [
-            Challenge(number=number, seen=seen, time_us=comparable_us(verdict, baselines))
+            Challenge(
+                number=number,
+                seen=seen,
+                time_us=comparable_us(verdict, baselines),
+                refuted=verdict is not None and verdict.refuted is not None,
+            )
             for number, seen, verdict in self.session.execute(mine)
             if seen is not None
         ]

@@ -134,17 +134,21 @@ class Challenge:
         seen: number of trials that had ended when the challenge began. The next challenge becomes due after further
             trials (`Challengers.due`).
         time_us: confirmed time in µs; None while it is unknown.
+        refuted: True if the confirmation found that the kernel is invalid.
     """
 
     number: int
     seen: int
     time_us: float | None = None
+    refuted: bool = False
 
 
 class Challengers:
     """Selects the challengers of one search.
 
     If a confirmation finds a longer time than the quick time of a trial, the confirmed time replaces the quick time.
+    Refuted challengers are replaced by the next trials, at most `Policy.final_challengers` times. Otherwise, a few fast
+    but wrong kernels would keep correct kernels from challenging.
     """
 
     def __init__(self, history: History, policy: Policy, goal: Goal | None = None) -> None:
@@ -153,6 +157,7 @@ class Challengers:
         self._goal = goal
         self._seen: dict[int, int] = {}  # number of ended trials at the start of a challenge, by trial number
         self._confirmed_us: dict[str, float] = {}  # confirmed time, by binary digest
+        self._refuted: set[int] = set()  # numbers of the trials whose kernels are invalid
         self._slowdowns: dict[int, float] = {}  # confirmed time divided by quick time, by trial number
 
     def __len__(self) -> int:
@@ -189,10 +194,13 @@ class Challengers:
 
     def _final_left(self) -> int:
         finished = len(self._history.finished)
-        return self._policy.final_challengers - sum(seen == finished for seen in self._seen.values())
+        final = [number for number, seen in self._seen.items() if seen == finished]
+        refuted = sum(number in self._refuted for number in final)
+        return self._policy.final_challengers - len(final) + min(refuted, self._policy.final_challengers)
 
     def _eligible(self, below: float | None, besides: Collection[str]) -> list[Trial]:
-        best = self._history.kernels(self._policy.challengers, excluding=besides)
+        refuted = min(len(self._refuted), self._policy.final_challengers)
+        best = self._history.kernels(self._policy.challengers + refuted, excluding=besides)
         return [
             trial
             for trial in best
@@ -207,8 +215,14 @@ class Challengers:
     def learn(self, challenge: Challenge) -> None:
         """Restore a stored challenge. Restoring it again has no effect."""
         self._seen[challenge.number] = challenge.seen
+        if challenge.refuted:
+            self.refuted(challenge.number)
         if challenge.time_us is not None:
             self.confirmed(challenge.number, challenge.time_us)
+
+    def refuted(self, number: int) -> None:
+        """Record that a confirmation found the kernel of a trial to be invalid."""
+        self._refuted.add(number)
 
     def confirmed(self, number: int, time_us: float) -> None:
         """Record the confirmed time of a trial, measured over many rounds in a fresh process.

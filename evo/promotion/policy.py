@@ -99,7 +99,8 @@ class Policy:
             champion's confirmed time, by up to this fraction.
         challengers: number of elites that may challenge. With more than one, a trial whose time is too low by chance
             does not keep other trials from challenging.
-        final_challengers: maximum number of challenges after all trials have ended.
+        final_challengers: maximum number of challenges after all trials have ended. At most as many
+            challengers whose kernels turn out to be invalid are replaced by the next trials.
         confirming_share: fraction of a search's running time that confirmations may take before the search ends.
         other_unit_s: seconds that a confirmation waits for a second device of the same model, if one is connected. A
             confirmation preferably does not run on the device that measured the challenger.

@@ -279,6 +279,25 @@ def test_fastest_trials_challenge_after_the_last_trial_up_to_the_limit_of_the_po
     assert challengers == [1, 2, 0]
 
 
+def test_refuted_challengers_do_not_keep_other_trials_from_challenging(space: Space) -> None:
+    search = start(space, policy=Policy(challengers=2, final_challengers=3))
+    run(search, [1, 2, 3, 4, 5, 6, 7, 8])
+    challengers = []
+    while (due := search.challengers.due(None, ended=True)) is not None:
+        search.challengers.begin(due)
+        if due.number < 2:
+            search.challengers.refuted(due.number)
+        challengers.append(due.number)
+    assert challengers == [0, 1, 2, 3]
+    swarm = start(space, policy=Policy(challengers=2, final_challengers=3))
+    run(swarm, [1, 2, 3, 4, 5, 6, 7, 8])
+    for number in range(2 + 3):
+        due = swarm.challengers.due(None, ended=True)
+        assert due is not None and due.number == number
+        swarm.challengers.learn(Challenge(number=number, seen=8, refuted=True))
+    assert swarm.challengers.due(None, ended=True) is None, "at most three are replaced"
+
+
 def test_number_of_remaining_challenges_is_known_when_a_challenge_begins(space: Space) -> None:
     search = start(space, policy=Policy(challengers=4, final_challengers=3))
     run(search, [3, 1, 2, 4, 5])

@@ -218,6 +218,8 @@ def _confirmed(transaction: SearchTransaction, attempt: AttemptRow, evidence: Ev
     job, search, verdict = attempt.job, Archive(session).search(transaction.active.id), evidence.verdict
     job.state, job.ended_at, job.verdict = "done", attempt.ended_at, verdict
     time_us = comparable_us(verdict, transaction.active.timed_baselines)
+    if job.trial is not None and verdict.refuted is not None:
+        transaction.active.search.challengers.refuted(job.trial.number)
     if job.trial is not None and time_us is not None:
         transaction.active.search.challengers.confirmed(job.trial.number, time_us)
     if job.trial is not None and (confirmation := confirmation_of(verdict)) is not None:
