@@ -195,7 +195,7 @@ def _rounded(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArr
 
     No element leaves the range of the array. Elements stay as they are if all have the same sign and they would become
     zero, and in rows that would become constant. One in `_SORTED_ONE_IN` rows, or the first part of a single row, is
-    sorted if all its elements are finite.
+    sorted if all its elements are finite. At random, the sorted elements are not rounded.
     """
     if array.size < 2:
         return array.copy()
@@ -219,7 +219,8 @@ def _rounded(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArr
     length = rows.shape[1] if len(rows) > 1 else rows.shape[1] // _SORTED_ONE_IN  # a part of a single row is sorted
     chosen = np.flatnonzero(rng.integers(_SORTED_ONE_IN, size=len(rows)) == 0) if len(rows) > 1 else np.array([0])
     chosen = chosen[np.isfinite(rows[chosen, :length]).all(axis=1)]
-    rows[chosen, :length] = np.sort(rows[chosen, :length], axis=1)
+    ascending = before if rng.integers(2) else rows  # without rounding, no neighbours are equal
+    rows[chosen, :length] = np.sort(ascending[chosen, :length], axis=1)
     return encoded(rows.reshape(array.shape), dtype)
 
 
