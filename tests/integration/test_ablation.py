@@ -18,7 +18,7 @@ from evo.messages.job import Ablate, Confirm, Lease, SlotReport
 from evo.messages.view import AblationView
 from evo.messages.worker_state import confirmation_text, progress_text
 from evo.trial import Value
-from evo.trial.outcome import WrongAnswer
+from evo.trial.outcome import Outcome, TimedOut, WrongAnswer
 from evo.trial.results import Ablated, AblateReport, ConfirmReport
 from templates.registry import BUILTIN, find
 from tests.integration.stage import DEVICE, TOY, Stage, answer, policy, toy_time_us
@@ -169,15 +169,32 @@ def test_search_view_shows_number_and_remaining_time_of_confirmations(stage: Sta
             assert proving.left_s == pytest.approx(usual_s - 10.0)
             assert proving.all_left_s == pytest.approx(usual_s - 10.0 + further * usual_s)
         stage.wait(30.0)
-        stage.conductor.report(lease.attempt_id, lease.token, refused(lease))
+        stage.conductor.report(lease.attempt_id, lease.token, refused(lease, TimedOut(stage="measure", limit_s=9.0)))
     assert stage.view(search).proving is None
 
 
-def refused(lease: Lease) -> ConfirmReport:
-    """Return a report of a challenger that gave a wrong answer, so that nothing is promoted."""
+def test_challenger_that_gives_a_wrong_answer_is_replaced_by_the_next_trial(stage: Stage) -> None:
+    search = stage.submit(budget={"trials": 6}, policy=policy(challengers=2, final_challengers=2))
+    confirmed = []
+    for job in iter(stage.one, None):
+        if isinstance(job.job, Confirm):
+            proving = stage.view(search).proving
+            assert proving is not None
+            confirmed.append((proving.number, proving.planned))
+            stage.conductor.report(job.attempt_id, job.token, refused(job, WrongAnswer(reason="off")))
+            if len(confirmed) == 4:
+                break
+        else:
+            stage.hand_in(job)
+    assert confirmed == [(1, 2), (2, 3), (3, 4), (4, 4)]
+    assert stage.view(search).proving is None
+
+
+def refused(lease: Lease, failure: Outcome) -> ConfirmReport:
+    """Return a report of a challenger that could not be measured, so that nothing is promoted."""
     report = answer(lease)
     assert isinstance(report, ConfirmReport)
-    return replace(report, challenger=None, failure=WrongAnswer(reason="off"), failed="challenger")
+    return replace(report, challenger=None, failure=failure, failed="challenger")
 
 
 def last_event(stage: Stage) -> int:
