@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -569,20 +569,18 @@ def test_slot_claims_its_next_jobs_while_it_measures(tmp_path: Path, monkeypatch
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
     scene = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(9)))
     performed, asked = threading.Event(), []
+    usual = scene.service.lease
 
     def perform(job: Job) -> Report:
         if scene.performer.performed == 2:
             performed.set()
         return GOOD
 
-    def lease(*_: object, wait_s: float, **__: object) -> Leases:
-        asked.append(wait_s)
+    def lease(*given: Any, **named: Any) -> Leases:
+        asked.append(named["wait_s"])
         if len(asked) == 3:
             assert performed.wait(60)
-        given, scene.service.leases = scene.service.leases[:3], scene.service.leases[3:]
-        if not given and wait_s > 0:
-            scene.stopping.set()
-        return Leases(leases=tuple(given))
+        return usual(*given, **named | {"count": 3})
 
     scene.performer._act = perform
     monkeypatch.setattr(scene.service, "lease", lease)
@@ -596,6 +594,7 @@ def test_slot_with_few_cores_claims_its_next_jobs_while_it_executes_the_last_job
 ) -> None:
     monkeypatch.setattr("workers.daemon.pipeline.core_numbers", lambda: [0, 1])
     scene, requested = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(6))), threading.Event()
+    usual = scene.service.lease
     asked: list[float] = []
 
     def perform(job: Job) -> Report:
@@ -603,15 +602,12 @@ def test_slot_with_few_cores_claims_its_next_jobs_while_it_executes_the_last_job
             assert requested.wait(60)
         return GOOD
 
-    def lease(*_: object, wait_s: float, **__: object) -> Leases:
-        asked.append(wait_s)
+    def lease(*given: Any, **named: Any) -> Leases:
+        asked.append(named["wait_s"])
         if len(asked) == 2:
             assert scene.performer.performed >= 2
             requested.set()
-        given, scene.service.leases = scene.service.leases[:3], scene.service.leases[3:]
-        if not given and wait_s > 0:
-            scene.stopping.set()
-        return Leases(leases=tuple(given))
+        return usual(*given, **named | {"count": 3})
 
     scene.performer._act = perform
     monkeypatch.setattr(scene.service, "lease", lease)
