@@ -11,7 +11,7 @@ Mixed inputs detect four kinds of wrong kernels that are correct on every case:
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,15 +113,15 @@ def mixtures(
         if not (any(np.array_equal(array, other[name]) for other in others) or _repeats(array, range(array.ndim)))
     }
     share = min(allowed * _NEAREST * (_FARTHEST / _NEAREST) ** rng.random(), _NEAR)
-    nearby = {
-        each: _nearby(array, dtypes[each], share, rng) if each in free else array for each, array in nominal.items()
-    }
-    yield Mixture(name="elements near known ones", inputs=nearby, lone=False)
-    few = {
-        each: _with_few_changed(array, dtypes[each], share, rng) if each in free else array
-        for each, array in nominal.items()
-    }
-    yield Mixture(name="a few elements near known ones", inputs=few, lone=False)
+
+    def changed(name: str, change: Callable[..., NDArray[Any]], *given: Any) -> Mixture:
+        made = {
+            each: change(array, dtypes[each], *given, rng) if each in free else array for each, array in nominal.items()
+        }
+        return Mixture(name=name, inputs=made, lone=False)
+
+    yield changed("elements near known ones", _nearby, share)
+    yield changed("a few elements near known ones", _with_few_changed, share)
     for name, sign in (("a lone largest element", 1.0), ("a lone smallest element", -1.0)):
         planted = {
             each: _with_lone(array, [other[each] for other in others], dtypes[each], sign, rng)
@@ -134,13 +134,9 @@ def mixtures(
         rows = {**nominal, **_rows_of_all(floating, others, rng)}
         yield Mixture(name="rows of all distributions", inputs=rows, lone=False)
     if all(is_floating(each.dtype) for each in operands if each.role in JUDGED):
-        equal = {
-            each: _with_equals(array, dtypes[each], rng) if each in free else array for each, array in nominal.items()
-        }
-        yield Mixture(name="equal elements and zeros", inputs=equal, lone=False)
+        yield changed("equal elements and zeros", _with_equals)
     if all(is_floating(each.dtype) and stored(each.dtype).itemsize > 1 for each in operands if each.role in JUDGED):
-        whole = {each: _rounded(array, dtypes[each], rng) if each in free else array for each, array in nominal.items()}
-        yield Mixture(name="whole numbers", inputs=whole, lone=False)
+        yield changed("whole numbers", _rounded)
 
 
 def _with_lone(
