@@ -129,7 +129,8 @@ def verify(
             far = judge(buffers, golden, where)
             cases = tuple(_case_error(golden, name, each) for name, each in far.items())
             cases += tuple(_accepted(golden.case, name) for name in golden.verified if name not in far)
-            poisons += [_SECOND_POISON] * bool(golden.verified or any(each.unwritten is None for each in far.values()))
+            unknown = bool(golden.verified) or any(each.unwritten is None for each in far.values())
+            poisons += [_SECOND_POISON if unknown else POISON]
             poisons += [_ZERO]  # as new memory contains; a kernel may depend on what it finds
             remembered = remember(buffers, golden) if launches > 1 else {}
             kept = [name for name in remembered if name in far and far[name].elements <= _KEPT_ELEMENTS]
