@@ -57,12 +57,14 @@ class Device:
 
     def __init__(self, index: int) -> None:
         self._index = index
+        self._before = 0
 
     def __enter__(self) -> None:
+        self._before = getattr(self.current, "index", 0)
         self.current.index = self._index
 
     def __exit__(self, *_: object) -> None:
-        self.current.index = 0
+        self.current.index = self._before
 
 
 class Pool:

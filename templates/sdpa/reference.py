@@ -12,7 +12,7 @@ import numpy as np
 from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded, rounded_to
 from evo.reference.heads import draw_heads
-from evo.reference.library import LARGE_FLOPS, computing
+from evo.reference.library import computing
 from evo.reference.pieces import usable_cores
 from evo.reference.rivals import rivals
 from evo.reference.torch_baselines import torch_on_cpu, torch_on_gpu
@@ -20,6 +20,10 @@ from evo.reference.torch_baselines import torch_on_cpu, torch_on_gpu
 SCORES_BYTES = 1 << 30
 """Maximum size in bytes of the score matrices and their temporaries. It limits the number of heads that are computed in
 parallel."""
+
+LARGE_FLOPS = 2e9
+"""Number of floating-point operations from which a GPU computes the results of a 16-bit problem. CPU cores need longer
+to round its scores and weights than for its products."""
 
 HIDDEN_VALUE = 64.0
 """Value added to `v` beyond the length of a batch entry, so that a result that uses a padded key is wrong."""
@@ -217,12 +221,11 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     flops = 4.0 * problem["B"] * problem["H"] * problem["S"] * _keys(problem) * problem["D"]
     large = math.inf if problem["dtype"] == "float32" else LARGE_FLOPS  # 16-bit problems are searched only on GPUs
     with computing(flops, large=large) as library:
-        return _head_by_head(library, problem, inputs, dtype, rounded)
+        return _by_heads(library, problem, inputs, dtype, rounded)
 
 
-def _head_by_head(
-    library: Any, problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any
-) -> dict[str, Array]:
+def _by_heads(library: Any, problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any) -> dict[str, Array]:
+    """Return the result of attention. Each CPU core computes one head at a time, and a GPU computes several."""
     heads = _heads(problem, inputs)
     out = np.empty(heads["q"].shape, dtype)
     lse = np.empty(heads["q"].shape[:3], dtype)
@@ -235,29 +238,32 @@ def _head_by_head(
     def kept(values: Array) -> Array:
         return values if rounded is None else rounded_to(values, rounded)
 
-    def compute(head: tuple[int, ...]) -> None:
-        shared = (head[0], head[1] // group)
-        places = {"q": head, "k": shared, "v": shared}
+    def compute(some: Array) -> None:
+        """Compute some heads at the same time. `some` (n, 2) contains their batch entries and numbers."""
+        entries, numbers = some.T
+        places = {"q": (entries, numbers)} | dict.fromkeys("kv", (entries, numbers // group))
         codes = (library.asarray(heads[name][place]) for name, place in places.items())
         q, k, v = (decoded(each, problem["dtype"]).astype(dtype) for each in codes)
-        scores = kept(q @ k.T * out.dtype.type(problem["D"] ** -0.5))
+        scores = kept(q @ k.swapaxes(-1, -2) * out.dtype.type(problem["D"] ** -0.5))
         if cap:
             scores = kept(library.tanh(scores / cap) * cap)
         if distances is not None:
-            scores = kept(scores - out.dtype.type(inputs["slopes"][head[1]]) * distances)
+            slopes = library.asarray(inputs["slopes"][numbers, None, None].astype(dtype))
+            scores = kept(scores - slopes * distances)
         if hidden is not None:
-            scores[hidden[head[0] % len(hidden), 0]] = -np.inf
+            scores[hidden[entries % len(hidden), 0]] = -np.inf
         top = scores.max(axis=-1, keepdims=True)
         weights = kept(library.exp(scores - top))
         total = weights.sum(axis=-1, keepdims=True)
-        result, logarithm = weights @ v / total, (top + library.log(total))[:, 0]
-        out[head] = result if library is np else result.get()
-        lse[head] = logarithm if library is np else logarithm.get()
+        result, logarithm = weights @ v / total, (top + library.log(total))[..., 0]
+        out[entries, numbers] = result if library is np else result.get()
+        lse[entries, numbers] = logarithm if library is np else logarithm.get()
 
-    affordable = SCORES_BYTES // (4 * problem["S"] * _keys(problem) * out.itemsize)
-    threads = min(usable_cores(), affordable) if library is np else 1
-    with ThreadPoolExecutor(max(1, threads)) as pool:
-        list(pool.map(compute, np.ndindex(out.shape[:2])))
+    affordable = max(1, SCORES_BYTES // (4 * problem["S"] * _keys(problem) * out.itemsize))
+    at_once, threads = (1, min(usable_cores(), affordable)) if library is np else (affordable, 1)
+    each_head = np.indices(out.shape[:2]).reshape(2, -1).T
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(compute, (each_head[first : first + at_once] for first in range(0, len(each_head), at_once))))
     if not _heads_first(problem):
         out = np.ascontiguousarray(out.swapaxes(1, 2))
     return {"out": out, "lse": lse} if problem.get("lse") else {"out": out}
