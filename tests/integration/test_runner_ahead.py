@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from evo.messages.job import Baseline, Confirm, Evaluate
 from evo.trial.results import BaselineReport, EvaluateReport
+from tests.integration.serving import wait_until
 from tests.integration.workbench import cpu, faulty, terms
 from tests.measured import measured
 from workers.build.families import Assignment, Families
@@ -205,10 +207,19 @@ def test_expected_outputs_are_computed_during_a_measurement_only_if_it_is_not_di
     job = Evaluate(number=0, config=config)
     other = replace(work, terms=replace(work.terms, search_id=work.terms.search_id + 1))
     busy: list[bool] = []
+    pool = ThreadPoolExecutor(2)
+
+    def begin(each: Assignment, runners: int) -> None:
+        """Prepare a job as the build threads of a worker do, until its runner is started."""
+        preparation = pool.submit(evaluator.prepare, each, job)
+        if evaluator._overlaps:
+            wait_until(lambda: len(evaluator._runners._ahead) == runners)
+        else:
+            preparation.result()
 
     def baseline(_: Assignment) -> BaselineReport:
         busy.extend(ahead._thread.is_alive() for ahead in evaluator._runners._ahead)
-        evaluator.prepare(other, job)
+        begin(other, 2)
         busy.append(len(evaluator._runners._ahead) > 1)
         return BaselineReport(timings={}, unavailable={})
 
@@ -221,10 +232,38 @@ def test_expected_outputs_are_computed_during_a_measurement_only_if_it_is_not_di
         prepare(ahead)
 
     monkeypatch.setattr(Ahead, "_prepare", slow)
-    evaluator.prepare(work, job)
+    begin(work, 1)
     evaluator.perform(work, Baseline(), {})
     started.set()
+    pool.shutdown()
     assert busy == [evaluator._overlaps] * 2
+
+
+@pytest.mark.parametrize("kind", ["evaluate", "confirm"])
+def test_job_is_ready_for_a_gpu_only_after_its_runner_could_have_used_the_gpu(
+    evaluator: Evaluator, work: Assignment, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
+    job = (
+        Evaluate(number=0, config=config) if kind == "evaluate" else Confirm(challenger=config, incumbent=None, seed=5)
+    )
+    computing, prepare = threading.Event(), Ahead._prepare
+
+    def slow(ahead: Ahead) -> None:
+        computing.wait(60.0)
+        prepare(ahead)
+
+    monkeypatch.setattr(Ahead, "_prepare", slow)
+    with ThreadPoolExecutor(2) as pool:
+        preparations = [pool.submit(evaluator.prepare, work, job) for _ in range(2 if kind == "evaluate" else 1)]
+        wait_until(lambda: evaluator._runners._ahead != [])
+        with pytest.raises(TimeoutError):
+            preparations[0].result(1.0)
+        assert not any(each.done() for each in preparations)
+        computing.set()
+        assert all(each.result(60.0) for each in preparations)
+    (ahead,) = evaluator._runners._ahead
+    assert ahead._ready
 
 
 def test_expected_outputs_of_a_confirmation_are_computed_while_configs_are_built(

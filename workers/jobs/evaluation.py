@@ -36,7 +36,7 @@ from workers.build.other_shape import with_shape_advice
 from workers.jobs.ablation import Ablation
 from workers.jobs.confirmation import Confirmation, Instruments, Side, budget_s, compare, overlaps, prepare_first
 from workers.jobs.stopwatch import Status, Stopwatch
-from workers.runner.child import Child
+from workers.runner.child import Ahead, Child
 from workers.runner.killed import undisturbed
 from workers.runner.pool import SPARE_THREADS, CandidateFault, Runners, TroubleError, ask, outcome_of
 from workers.runner.protocol import Compare, Measure, Sampled, Verified, Verify
@@ -133,14 +133,19 @@ class Evaluator:
         self._runners.stand_by(self._modules)
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
-        """Return the builds of a job's configs, and collect warnings about the family."""
+        """Return the builds of a job's configs, and collect warnings about the family.
+
+        On a GPU, also wait until the job's first runner has computed its expected outputs. Later, the job has locked
+        the GPU, so the runner could not use it.
+        """
+        first: Ahead | None = None
         match job:
             case Evaluate():
                 self._prepare_runner(work)
                 configs: dict[str, Config | None] = {"candidate": job.config}
             case Confirm():
                 if self._overlaps:
-                    prepare_first(self._runners, work, job)
+                    first = prepare_first(self._runners, work, job)
                 self._start_runner(work)
                 configs = {"challenger": job.challenger, "incumbent": job.incumbent}
             case Ablate():
@@ -150,7 +155,12 @@ class Evaluator:
                 self._effects.warnings(work)
                 configs = {}
         present = {role: config for role, config in configs.items() if config is not None}
-        return {role: self.build(work.built_as(role), config) for role, config in present.items()}
+        built = {role: self.build(work.built_as(role), config) for role, config in present.items()}
+        if first is not None:
+            first.wait()
+        elif self._overlaps and isinstance(job, Evaluate):
+            self._runners.await_next(work)
+        return built
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
         """Execute a job. See `Performer.perform`."""

@@ -283,7 +283,7 @@ class Runners:
         process: int = 0,
         modules: tuple[str, ...] = (),
         keeps_memory: bool = False,
-    ) -> None:
+    ) -> Ahead:
         """Start the runner that `fresh` will return for the same arguments, and let it compute expected outputs.
 
         Several runners may be prepared at the same time. `discard` ends the prepared runners that were not used.
@@ -291,17 +291,25 @@ class Runners:
         request = open_request(
             work, self._folder, *entropy, process=process, modules=modules, keeps_memory=keeps_memory
         )
-        ahead = Prepare(terms=request)
-        if any(each.request == ahead for each in self._ahead):
-            return
-        self._ahead.append(
-            Ahead(
-                self._started(work.terms.objective.threads),
-                ahead,
-                limit_s=open_limit_s(work.terms.policy),
-                interruption=self.interruption,
-            )
+        if (ahead := self._prepared(request)) is not None:
+            return ahead
+        ahead = Ahead(
+            self._started(work.terms.objective.threads),
+            Prepare(terms=request),
+            limit_s=open_limit_s(work.terms.policy),
+            interruption=self.interruption,
         )
+        self._ahead.append(ahead)
+        return ahead
+
+    def await_next(self, work: Assignment) -> None:
+        """If the runner for the next trial of a search was prepared, wait until it has computed its expected outputs.
+
+        A caller that waits before it locks a GPU allows the runner to use the GPU.
+        """
+        ahead = self._prepared(open_request(work, self._folder, keeps_memory=True)) if self._ahead else None
+        if ahead is not None:
+            ahead.wait()
 
     def await_prepared(self) -> None:
         """Wait until all prepared runners have computed their expected outputs and are idle."""
@@ -329,6 +337,10 @@ class Runners:
                 yield child
         finally:
             child.kill()
+
+    def _prepared(self, request: Open) -> Ahead | None:
+        """Return the runner that was prepared for a request, or None."""
+        return next((each for each in list(self._ahead) if each.request == Prepare(terms=request)), None)
 
     def _take_prepared(self, request: Open) -> Child | None:
         """Return the runner that was prepared for a request, or None. End the runners that were prepared earlier."""

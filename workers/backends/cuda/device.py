@@ -240,7 +240,7 @@ class CudaDriver:
     kind: DeviceKind = "cuda"
     baselines = "cuda_baselines"
     limits_address_space = False
-    modules = ("cupy",)
+    modules = ("cupy", __name__)
 
     def discover(self, folder: Path) -> list[Device]:
         process: CopyProcess | None = None
