@@ -205,17 +205,26 @@ def test_timing_contains_the_times_of_the_anchor_kernel_and_of_an_empty_call() -
 
 
 def test_much_slower_baseline_is_omitted_with_the_reason() -> None:
-    timers = {"challenger": ScriptedTimer([4.0]), "incumbent": ScriptedTimer([6.0])}
+    timers = {"fast": ScriptedTimer([4.0]), "incumbent": ScriptedTimer([6.0])}
     baselines = Baselines(timers={"flash": ScriptedTimer([79.0]), "naive": ScriptedTimer([81.0])})
     assert fitting_rounds(timers, baselines, Compare(series={}, rounds=100, baselines=True, budget_s=48.0)) == 100
     assert set(baselines.timers) == {"flash"}
     assert baselines.unavailable == {"naive": "left out: 81 µs, more than 20 times the 4 µs of the fastest candidate"}
 
 
+def test_confirmation_times_only_baselines_that_may_be_the_fastest() -> None:
+    timers = {"challenger": ScriptedTimer([4.0]), "incumbent": ScriptedTimer([6.0])}
+    times_us = {"math": 15.1, "flash": 14.9, "library": 10.0}
+    baselines = Baselines(timers={name: ScriptedTimer([time_us]) for name, time_us in times_us.items()})
+    assert fitting_rounds(timers, baselines, Compare(series={}, rounds=100, baselines=True, budget_s=48.0)) == 100
+    assert set(baselines.timers) == {"flash", "library"}
+    assert baselines.unavailable == {"math": "left out: 15.1 µs, more than 1.5 times the 10 µs of the fastest baseline"}
+
+
 def test_fastest_baseline_is_omitted_only_if_an_incumbent_is_compared() -> None:
     request = Compare(series={}, rounds=100, baselines=True, budget_s=48.0)
     timers = {"challenger": ScriptedTimer([4.0])}
-    noisy = Baselines(timers={"flash": ScriptedTimer([6.0]), "naive": ScriptedTimer([900.0, 70.0, 70.0])})
+    noisy = Baselines(timers={"flash": ScriptedTimer([60.0]), "naive": ScriptedTimer([900.0, 70.0, 70.0])})
     assert fitting_rounds(timers, noisy, request) == 100
     assert not noisy.unavailable
     slow = Baselines(timers={"naive": ScriptedTimer([400.0])})

@@ -4,7 +4,8 @@ If the samples would promote the challenger, it is also examined with sanitizers
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from types import MappingProxyType
@@ -25,7 +26,7 @@ from workers.build.families import Assignment
 from workers.jobs.sanitized_cases import sanitized
 from workers.jobs.stopwatch import Status, Stopwatch
 from workers.measure.checks.output import refusal, together
-from workers.runner.child import Child
+from workers.runner.child import Ahead, Child
 from workers.runner.plan import imports
 from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, outcome_of
 from workers.runner.protocol import Compare, Compared, Save, Saved, Verified, Verify
@@ -310,17 +311,17 @@ class Confirmation:
     def _profiles(self, child: Child, profiler: Profiler) -> dict[str, Profiled]:
         """Return the profiles of the challenger and the incumbent on the searched problem, by role."""
         limit_s = _PROFILE_SHARE * self._terms.policy.verify_timeout_s
-        cold = self._terms.objective.cache == "cold"
-        profiles: dict[str, Profiled] = {}
-        for side in self._sides:
-            with self._subject(child, side, self._work.cases[0].case.name, nullcontext()) as subject:
-                profiles[side] = profiler.profile(subject, cold=cold, timeout_s=limit_s)
-        return profiles
+        cold, asking = self._terms.objective.cache == "cold", Lock()
+
+        def profile(side: Side) -> Profiled:
+            with self._subject(child, side, self._work.cases[0].case.name, asking) as subject:
+                return profiler.profile(subject, cold=cold, timeout_s=limit_s)
+
+        with ThreadPoolExecutor(len(self._sides)) as pool:  # a profiler spends most of its time opening the GPU
+            return dict(zip(map(str, self._sides), pool.map(profile, self._sides), strict=True))
 
     @contextmanager
-    def _subject(
-        self, child: Child, side: Side, case: str, asking: AbstractContextManager[object]
-    ) -> Iterator[Subject]:
+    def _subject(self, child: Child, side: Side, case: str, asking: Lock) -> Iterator[Subject]:
         """Save the inputs of a case to files, and yield what a sanitizer or profiler needs to examine the case.
 
         Args:
@@ -341,9 +342,9 @@ class Confirmation:
             )
 
 
-def prepare_first(runners: Runners, work: Assignment, job: Confirm) -> None:
+def prepare_first(runners: Runners, work: Assignment, job: Confirm) -> Ahead:
     """Start the first runner of a confirmation, which computes expected outputs while the configs are built."""
-    runners.prepare(work, job.seed, process=1, modules=imports(work, baselines=True))
+    return runners.prepare(work, job.seed, process=1, modules=imports(work, baselines=True))
 
 
 def compare(child: Child, request: Compare, work: Assignment) -> Compared:

@@ -218,6 +218,11 @@ _FAR_SLOWER = 20
 job.
 """
 
+_SLOWER_THAN_FASTEST = 1.5
+"""In a confirmation, a baseline that is slower than the fastest baseline by a larger factor is omitted. The verdict
+depends only on the fastest baseline, and each baseline would make every round longer by `WARM_US` or more.
+"""
+
 _SAMPLES, _FEW_SAMPLES, _LONG_S = 5, 3, 1.0
 """Number of samples that estimate a timer's typical time, the number if samples are long, and the duration in seconds
 above which a sample is long.
@@ -251,7 +256,8 @@ def _left_out(
 ) -> dict[str, str]:
     """Return the reasons for omitting baselines, by the name of the baseline.
 
-    A baseline is omitted if it is far slower than the candidates, or too slow for the time budget.
+    A baseline is omitted if it is far slower than the candidates or, in a confirmation, than the fastest baseline. It
+    is also omitted if it is too slow for the time budget.
 
     Args:
         typical_us: typical time of a call, by the name of the candidate or baseline.
@@ -261,19 +267,32 @@ def _left_out(
         return {}
     candidate_us = min(typical_us[name] for name in timers)
     spent_s, reasons = sum(cost_s[name] for name in timers), dict[str, str]()
-    for index, name in enumerate(sorted(baselines.timers, key=lambda name: typical_us[name])):
+    by_time = sorted(baselines.timers, key=lambda name: typical_us[name])
+    for index, name in enumerate(by_time):
         needed = min(_TELLING_ROUNDS, request.rounds) if "incumbent" in timers else request.policy.least_rounds
         rounds = request.rounds if index else needed
-        if index and typical_us[name] > _FAR_SLOWER * candidate_us:
-            reasons[name] = (
-                f"{typical_us[name]:.3g} µs, more than {_FAR_SLOWER} times the {candidate_us:.3g} µs of the fastest "
-                "candidate"
-            )
+        if index and (reason := _irrelevant(typical_us[name], typical_us[by_time[0]], candidate_us, timers)):
+            reasons[name] = reason
         elif (index or "incumbent" in timers) and rounds * (spent_s + cost_s[name]) > request.budget_s:
             reasons[name] = f"{rounds} rounds of {cost_s[name]:.3g} s each do not fit into {request.budget_s:.3g} s"
         else:
             spent_s += cost_s[name]
     return reasons
+
+
+def _irrelevant(time_us: float, fastest_us: float, candidate_us: float, timers: Mapping[str, Timer]) -> str | None:
+    """Return the reason why a baseline that takes `time_us` is irrelevant; None if it is relevant.
+
+    Args:
+        fastest_us, candidate_us: times of the fastest baseline and of the fastest candidate.
+    """
+    if time_us > _FAR_SLOWER * candidate_us:
+        other = f"{_FAR_SLOWER} times the {candidate_us:.3g} µs of the fastest candidate"
+    elif "challenger" in timers and time_us > _SLOWER_THAN_FASTEST * fastest_us:
+        other = f"{_SLOWER_THAN_FASTEST} times the {fastest_us:.3g} µs of the fastest baseline"
+    else:
+        return None
+    return f"{time_us:.3g} µs, more than {other}"
 
 
 def _typical_us(timer: Timer) -> float:
