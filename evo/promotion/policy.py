@@ -23,8 +23,9 @@ class Policy:
             of 10). None disables this rule.
         hopeless_errors: the rounds of a first process also end if the challenger's speed-up over the incumbent is below
             the minimum gain by this many standard errors, so that it cannot be promoted. None disables this rule.
-        first_round_error: without an incumbent, the rounds of a first process end if the relative standard error of the
-            logarithm of the speed-up over the fastest baseline is at most this value. None disables this rule.
+        first_round_error: the rounds of a process also end if the relative standard error of the logarithm of the
+            speed-up over the incumbent is at most this value. Without an incumbent, this rule applies to the first
+            process and the fastest baseline. None disables this rule.
         confirm_processes: number of fresh processes, including the first, before the first decision on a promotion.
             With 1, the decision is based on a single process, and differences between processes are not taken into
             account.

@@ -4,7 +4,6 @@ If the samples would promote the challenger, it is also examined with sanitizers
 """
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -312,13 +311,11 @@ class Confirmation:
         """Return the profiles of the challenger and the incumbent on the searched problem, by role."""
         limit_s = _PROFILE_SHARE * self._terms.policy.verify_timeout_s
         cold, asking = self._terms.objective.cache == "cold", Lock()
-
-        def profile(side: Side) -> Profiled:
+        profiles: dict[str, Profiled] = {}
+        for side in self._sides:  # one after another: a GPU's counters serve only one process
             with self._subject(child, side, self._work.cases[0].case.name, asking) as subject:
-                return profiler.profile(subject, cold=cold, timeout_s=limit_s)
-
-        with ThreadPoolExecutor(len(self._sides)) as pool:  # a profiler spends most of its time opening the GPU
-            return dict(zip(map(str, self._sides), pool.map(profile, self._sides), strict=True))
+                profiles[side] = profiler.profile(subject, cold=cold, timeout_s=limit_s)
+        return profiles
 
     @contextmanager
     def _subject(self, child: Child, side: Side, case: str, asking: Lock) -> Iterator[Subject]:

@@ -133,10 +133,9 @@ def _enough(request: Compare, objective: Objective, samples: Mapping[str, Sequen
     others = [samples[name] for name in names if name is not None and name != "challenger" and name in samples]
     if precise([(own, each) for each in others], policy):
         return True
-    if (
-        "challenger_again" not in request.series or objective.metric is not None
-    ):  # the decision depends on more than these times
+    if objective.metric is not None:  # the decision depends on more than these times
         return False
-    if "incumbent" in samples:
-        return hopeless(own, samples["incumbent"], policy)
-    return clear(own, [each for name, each in samples.items() if name not in request.series], policy)
+    incumbent, first = samples.get("incumbent"), "challenger_again" in request.series
+    if incumbent is not None:
+        return clear(own, [incumbent], policy) or (first and hopeless(own, incumbent, policy))
+    return first and clear(own, [each for name, each in samples.items() if name not in request.series], policy)

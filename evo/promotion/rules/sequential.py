@@ -4,9 +4,9 @@ Properties of a process that affect a kernel (the addresses of code, stack and p
 rounds do not average them out. The test therefore uses one speed-up per process, and adds processes while the decision
 is open.
 
-The rounds within one process end when its speed-up is precise enough (`precise`). More rounds would only add time,
-because the verdict depends on differences between processes. The first process may end earlier: if the challenger is
-certainly too slow (`hopeless`), or if there is no incumbent and the speed-up over the baselines is clear (`clear`).
+The rounds within one process end when its speed-up is precise enough (`precise`), or so large that less precision is
+enough (`clear`). More rounds would only add time, because the verdict depends on differences between processes. The
+first process also ends if the challenger is certainly too slow (`hopeless`).
 """
 
 import math
@@ -203,17 +203,19 @@ def hopeless(own: Samples, incumbent: Samples, policy: Policy) -> bool:
     return float(np.median(logs)) + policy.hopeless_errors * _error(logs) < -math.log1p(-policy.minimum_gain)
 
 
-def clear(own: Samples, baselines: Sequence[Samples], policy: Policy) -> bool:
-    """Return True if the speed-up over the fastest baseline is precise enough; see `Policy.first_round_error`.
+def clear(own: Samples, others: Sequence[Samples], policy: Policy) -> bool:
+    """Return True if the smallest speed-up over other kernels is precise enough; see `Policy.first_round_error`.
 
-    The caller uses this to end the rounds of the first process if there is no incumbent.
+    By default, the logarithm of this speed-up is then at least 200 times its standard error. This does not happen by
+    chance to kernels that are equally fast.
 
     Args:
-        own, baselines: samples of the challenger and of each baseline. Entry i of each was taken in round i.
+        own, others: samples of the challenger, and of the incumbent or each baseline. Entry i of each was taken in
+            round i.
     """
-    if policy.first_round_error is None or not baselines or not _due(own, policy):
+    if policy.first_round_error is None or not others or not _due(own, policy):
         return False
-    logs = [np.log(rounds_ratio(each, own)) for each in baselines]
+    logs = [np.log(rounds_ratio(each, own)) for each in others]
     fastest = min(logs, key=lambda each: float(np.median(each)))
     return _error(fastest) <= policy.first_round_error * abs(float(np.median(fastest)))
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evo.promotion import looks
 from evo.promotion.policy import Policy
-from evo.promotion.rules.sequential import STEP, hopeless, precise
+from evo.promotion.rules.sequential import STEP, clear, hopeless, precise
 from evo.promotion.statistics import Samples, paired_ratio
 from evo.trial.results import ConfirmReport, OverwriteCheck, Repeat
 from evo.trial.timing import Timing
@@ -59,8 +59,7 @@ class Draw:
         if process == 0:
             pairs.append((self.challenger[0], self.again[0]))
         most = policy.confirm_samples if process == 0 else min(policy.process_samples, policy.confirm_samples)
-        first = (self.challenger[0], self.incumbent[0]) if process == 0 else None
-        return rounds_taken(pairs, most, policy, first=first)
+        return rounds_taken(pairs, most, policy, first=process == 0)
 
     def report(self, processes: int, policy: Policy) -> ConfirmReport:
         """Return the report of a worker that stops after `processes` processes."""
@@ -171,19 +170,19 @@ def rounds_taken(
     most: int,
     policy: Policy,
     *,
-    first: tuple[Samples, Samples] | None = None,
+    first: bool = False,
 ) -> int:
     """Return the number of rounds, at most `most`, after which a process ends.
 
     Args:
-        pairs: pairs of compared series, each with at least `most` samples.
-        first: samples of challenger and incumbent in the first process, which also ends if the challenger is certainly
-        too slow; None for later processes.
+        pairs: pairs of compared series, each with at least `most` samples. The first pair consists of challenger and
+            incumbent.
+        first: True for the first process, which also ends if the challenger is certainly too slow.
     """
 
     def ends(count: int) -> bool:
-        if precise([(a[:count], b[:count]) for a, b in pairs], policy):
-            return True
-        return first is not None and hopeless(first[0][:count], first[1][:count], policy)
+        taken = [(a[:count], b[:count]) for a, b in pairs]
+        own, incumbent = taken[0]
+        return precise(taken, policy) or clear(own, [incumbent], policy) or (first and hopeless(own, incumbent, policy))
 
     return next((count for count in range(policy.fewest_rounds, most, STEP) if ends(count)), most)
