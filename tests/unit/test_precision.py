@@ -36,7 +36,7 @@ def test_number_of_rounds_in_a_process_does_not_depend_on_a_small_speedup(speedu
 
 @pytest.mark.parametrize("speedup", [0.5, 2.0])
 def test_process_ends_early_if_the_kernels_differ_clearly(speedup: float) -> None:
-    pair = (series(0.008, time_us=100.0 / speedup, seed=2), series(0.008, seed=3))
+    pair = (series(0.006, time_us=100.0 / speedup, seed=2), series(0.006, seed=3))
     assert rounds_taken([pair], 100, POLICY) == POLICY.fewest_rounds
     assert rounds_taken([pair], 100, replace(POLICY, first_round_error=None)) == 100
 
