@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from evo.messages.job import Baseline, Confirm, Evaluate
+from evo.messages.job import Baseline, Confirm, Evaluate, Job
 from evo.trial.results import BaselineReport, EvaluateReport
 from tests.integration.serving import wait_until
 from tests.integration.workbench import cpu, faulty, terms
 from tests.measured import measured
 from workers.build.families import Assignment, Families
+from workers.jobs.confirmation import compare
 from workers.jobs.evaluation import Evaluator
-from workers.runner.child import Ahead
+from workers.runner.child import Ahead, Child
 from workers.runner.plan import imports
 from workers.runner.pool import Runners, TroubleError, ask
-from workers.runner.protocol import Save, Saved
+from workers.runner.protocol import Compare, Compared, Save, Saved
 from workers.system.device_lock import GaveUp
 
 BROKEN = """
@@ -239,14 +240,17 @@ def test_expected_outputs_are_computed_during_a_measurement_only_if_it_is_not_di
     assert busy == [evaluator._overlaps] * 2
 
 
-@pytest.mark.parametrize("kind", ["evaluate", "confirm"])
+@pytest.mark.parametrize("kind", ["evaluate", "confirm", "baseline"])
 def test_job_is_ready_for_a_gpu_only_after_its_runner_could_have_used_the_gpu(
     evaluator: Evaluator, work: Assignment, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
-    job = (
-        Evaluate(number=0, config=config) if kind == "evaluate" else Confirm(challenger=config, incumbent=None, seed=5)
-    )
+    jobs: dict[str, Job] = {
+        "evaluate": Evaluate(number=0, config=config),
+        "confirm": Confirm(challenger=config, incumbent=None, seed=5),
+        "baseline": Baseline(),
+    }
+    job = jobs[kind]
     computing, prepare = threading.Event(), Ahead._prepare
 
     def slow(ahead: Ahead) -> None:
@@ -261,9 +265,26 @@ def test_job_is_ready_for_a_gpu_only_after_its_runner_could_have_used_the_gpu(
             preparations[0].result(1.0)
         assert not any(each.done() for each in preparations)
         computing.set()
-        assert all(each.result(60.0) for each in preparations)
+        assert all(each.result(60.0) is not None for each in preparations)
     (ahead,) = evaluator._runners._ahead
     assert ahead._ready
+
+
+def test_baselines_are_timed_in_the_runner_that_was_started_in_advance(
+    evaluator: Evaluator, work: Assignment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[Child] = []
+
+    def compared(child: Child, request: Compare, work: Assignment) -> Compared:
+        used.append(child)
+        return compare(child, request, work)
+
+    monkeypatch.setattr("workers.jobs.evaluation.compare", compared)
+    built = evaluator.prepare(work, Baseline())
+    (ahead,) = evaluator._runners._ahead
+    report = evaluator.perform(work, Baseline(), built)
+    assert isinstance(report, BaselineReport) and report.timings
+    assert used == [ahead._child]
 
 
 def test_expected_outputs_of_a_confirmation_are_computed_while_configs_are_built(

@@ -38,6 +38,7 @@ from workers.jobs.confirmation import Confirmation, Instruments, Side, budget_s,
 from workers.jobs.stopwatch import Status, Stopwatch
 from workers.runner.child import Ahead, Child
 from workers.runner.killed import undisturbed
+from workers.runner.plan import imports
 from workers.runner.pool import SPARE_THREADS, CandidateFault, Runners, TroubleError, ask, outcome_of
 from workers.runner.protocol import Compare, Measure, Sampled, Verified, Verify
 
@@ -151,6 +152,8 @@ class Evaluator:
             case Ablate():
                 configs = {"champion": job.champion, **{str(index): each for index, each in enumerate(job.changed)}}
             case Baseline():
+                if self._overlaps:
+                    first = self._runners.prepare(replace(work, timed_only=True), modules=self._imports(work))
                 self._start_runner(work)
                 self._effects.warnings(work)
                 configs = {}
@@ -292,7 +295,7 @@ class Evaluator:
         )
         try:
             self._status.say("running reference.py")
-            with watch.stage("measure_s"), self._fresh(replace(work, timed_only=True)) as child:
+            with watch.stage("measure_s"), self._fresh_for_baselines(work) as child:
                 self._status.say("preparing and timing the baselines")
                 compared = compare(child, request, work)
         except (CandidateFault, TroubleError) as error:
@@ -375,9 +378,13 @@ class Evaluator:
         by_time = terms.objective.metric is None and terms.objective.second_metric is None
         return bars(terms.policy, self._kernels_us.get(terms.key, list), by_time=by_time)
 
+    def _imports(self, work: Assignment) -> tuple[str, ...]:
+        """Return the modules that a runner for baselines imports in advance, if runners are started in advance."""
+        return imports(work, baselines=True) if self._overlaps else ()
+
     @contextmanager
-    def _fresh(self, work: Assignment, *entropy: int) -> Iterator[Child]:
-        child = self._runners.fresh(work, *entropy)
+    def _fresh_for_baselines(self, work: Assignment) -> Iterator[Child]:
+        child = self._runners.fresh(replace(work, timed_only=True), modules=self._imports(work))
         try:
             yield child
         finally:
