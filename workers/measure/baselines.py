@@ -57,6 +57,8 @@ def prepare_baselines(
     for name, prepare in chosen.items():
         try:
             ready.timers[name] = _prepare(session, prepare, golden, sets(len(chosen)))
+        except ModuleNotFoundError as error:
+            ready.unavailable[name] = f"the module {error.name} is not installed"
         except Exception as error:  # noqa: BLE001 - the library may be missing, or may not support the shape
             ready.unavailable[name] = f"{type(error).__name__}: {error}"
     return ready
