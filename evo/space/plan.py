@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from functools import partial as partially
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from evo.space.bounds import can_hold
 from evo.space.expression.arithmetic import Mask
+from evo.space.tabulated import Tabulated
 from evo.space.tunable import Constraint, Tunable
 from evo.trial import Value
 
@@ -57,6 +59,29 @@ class Partial:
     def take(self, rows: npt.NDArray[np.integer]) -> "Partial":
         return Partial(columns=tuple(column[rows] for column in self.columns), rows=len(rows))
 
+
+class Chosen:
+    """Value indices of some points, by column. A column is selected only when it is read.
+
+    Args:
+        columns: value indices of all points, shape (tunables, points).
+        rows: the points to select.
+    """
+
+    def __init__(self, columns: Indices, rows: npt.NDArray[np.integer]) -> None:
+        self._columns = columns
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __getitem__(self, index: int) -> Indices:
+        selected: Indices = self._columns[index][self._rows]
+        return selected
+
+
+Columns: TypeAlias = Sequence[Indices] | Chosen
+"""Value indices of points by column, in the order in which the tunables are joined."""
 
 START = Partial(columns=(), rows=1)
 
@@ -108,11 +133,11 @@ class CachedFunction:
         self._function = function
         self._known = np.full(math.prod(shape), UNKNOWN, dtype=np.int8)
 
-    def of(self, partial: Partial) -> Mask:
+    def of(self, columns: Columns) -> Mask:
         """Return the function's result for each point, from the cache if possible."""
-        codes = np.zeros(partial.rows, dtype=np.intp)
-        for index, size in zip(self._places, self._shape, strict=True):
-            codes = codes * size + partial.columns[index]
+        codes = columns[self._places[0]].astype(np.intp)
+        for index, size in zip(self._places[1:], self._shape[1:], strict=True):
+            codes = codes * size + columns[index]
         answers = self._known[codes]
         if answers.min(initial=0) == UNKNOWN:
             new = np.zeros(len(self._known), dtype=np.bool_)
@@ -166,6 +191,11 @@ class Plan:
         return cls(steps=tuple(steps), constants=constants)
 
     @cached_property
+    def _constraints(self) -> list[Constraint]:
+        """All constraints, in the order of the steps that complete them."""
+        return [constraint for step in self.steps for constraint in step.completed]
+
+    @cached_property
     def sizes(self) -> list[int]:
         """Number of values of each tunable, in declared order."""
         steps = sorted(self.steps, key=lambda step: step.position)
@@ -177,10 +207,14 @@ class Plan:
         Args:
             rows: value indices, columns in declared order.
         """
-        columns = (rows[:, step.position] for step in self.steps)
-        numbered = Partial(columns=(*columns, np.arange(len(rows), dtype=np.int32)), rows=len(rows))
+        columns = np.ascontiguousarray(rows[:, [step.position for step in self.steps]].T)
+        left = np.arange(len(rows))
+        for constraint in self._constraints:
+            satisfied = self._answered(constraint, Chosen(columns, left))
+            if not satisfied.all():
+                left = left[np.broadcast_to(satisfied, left.shape)]
         accepted = np.zeros(len(rows), dtype=np.bool_)
-        accepted[self.surviving(numbered, range(len(self.steps))).columns[-1]] = True
+        accepted[left] = True
         return accepted
 
     def declared(self, partial: Partial) -> Indices:
@@ -214,7 +248,7 @@ class Plan:
 
     def satisfying(self, constraint: Constraint, partial: Partial) -> Partial:
         """Return the points that satisfy a constraint whose names are all bound."""
-        return partial.where(self._answered(constraint, partial))
+        return partial.where(self._answered(constraint, partial.columns))
 
     def hopeful(self, constraint: Constraint, partial: Partial) -> Partial:
         """Remove points that can no longer satisfy a constraint, whatever values its unbound names get.
@@ -224,20 +258,22 @@ class Plan:
         """
         if partial.rows >= TRIED_FROM:
             tried = partial.take(np.linspace(0, partial.rows - 1, TRIED_FIRST).astype(np.intp))
-            if self._answered(constraint, tried).all():
+            if self._answered(constraint, tried.columns).all():
                 return partial
-        return partial.where(self._answered(constraint, partial))
+        return partial.where(self._answered(constraint, partial.columns))
 
-    def _answered(self, constraint: Constraint, partial: Partial) -> Mask:
+    def _answered(self, constraint: Constraint, columns: Columns) -> Mask:
         """Return a mask of the points that satisfy the constraint or, while names are unbound, can still satisfy it."""
-        indices = [index for index in self._places(constraint) if index < len(partial.columns)]
+        indices = self._places(constraint)
+        if indices and indices[-1] >= len(columns):
+            indices = tuple(index for index in indices if index < len(columns))
         key = (id(constraint), len(indices))
         if key not in self._answers:
             self._answers[key] = self._remembering(constraint, indices)
         answers = self._answers[key]
         if answers is not None:
-            return answers.of(partial)
-        return self._truth(constraint, indices, [partial.columns[index] for index in indices])
+            return answers.of(columns)
+        return self._truth(constraint, indices, [columns[index] for index in indices])
 
     def _remembering(self, constraint: Constraint, indices: Sequence[int]) -> CachedFunction | None:
         """Return an empty cache for a constraint; None if no or too many combinations of its tunables' values exist.
@@ -251,14 +287,24 @@ class Plan:
         return CachedFunction(indices, shape, partially(self._truth, constraint, indices))
 
     def _truth(self, constraint: Constraint, indices: Sequence[int], columns: ValueIndices) -> Mask:
+        if len(indices) == len(self._places(constraint)) > 0:
+            return self._tabulated(constraint).truth(
+                {self.steps[index].tunable.name: column for index, column in zip(indices, columns, strict=True)}
+            )
         names = constraint.expression.names
         bound: dict[str, object] = {name: value for name, value in self.constants.items() if name in names}
         for index, column in zip(indices, columns, strict=True):
             tunable = self.steps[index].tunable
             bound[tunable.name] = tunable.array[column]
-        if len(indices) == len(self._places(constraint)):
+        if not indices:
             return np.asarray(constraint.expression.truth(bound))
         return can_hold(constraint.expression, bound, self._ranges)
+
+    def _tabulated(self, constraint: Constraint) -> Tabulated:
+        if id(constraint) not in self._tables:
+            bound = constraint.expression.bind(self.constants)
+            self._tables[id(constraint)] = Tabulated(bound, [step.tunable for step in self.steps])
+        return self._tables[id(constraint)]
 
     def _places(self, constraint: Constraint) -> tuple[int, ...]:
         """Return the indices of the steps that add the constraint's tunables to the points."""
@@ -271,6 +317,11 @@ class Plan:
     @cached_property
     def _joined_at(self) -> dict[int, tuple[int, ...]]:
         """Cached results of `_places`, by the `id` of the constraint."""
+        return {}
+
+    @cached_property
+    def _tables(self) -> dict[int, Tabulated]:
+        """Constraints with tables, created on demand, by the `id` of the constraint."""
         return {}
 
     @cached_property
