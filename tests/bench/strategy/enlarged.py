@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import math
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -126,8 +127,21 @@ def _factors(tunable: Tunable) -> Floats:
     return found
 
 
-def ratios(strategy: str, trials: int, run: tuple[str, int]) -> Floats:
-    """Return the best time after each trial of a search, divided by the recorded optimum."""
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Result of one search.
+
+    Attributes:
+        ratios: best time after each trial, divided by the recorded optimum.
+        proposal_ms: mean processor time of a proposal in ms.
+    """
+
+    ratios: Floats
+    proposal_ms: float
+
+
+def searched(strategy: str, trials: int, run: tuple[str, int]) -> Run:
+    """Search a space, given by the name of its recording, with a seed."""
     name, seed = run
     ground = enlarged(name)
     space = ground.search_space.space
@@ -135,9 +149,11 @@ def ratios(strategy: str, trials: int, run: tuple[str, int]) -> Floats:
         space=space, strategy=build(strategy, ground.search_space), budget=Budget(), policy=Policy(), seed=seed
     )
     pending: list[Trial] = []
-    times_us = np.full(trials, np.inf)
+    times_us, spent_s = np.full(trials, np.inf), 0.0
     for number in range(trials + AHEAD):
+        begun_s = time.process_time()
         trial = search.ask() if number < trials else None
+        spent_s += time.process_time() - begun_s
         pending += [] if trial is None else [trial]
         if pending and (len(pending) > AHEAD or trial is None):
             ended = pending.pop(0)
@@ -145,7 +161,8 @@ def ratios(strategy: str, trials: int, run: tuple[str, int]) -> Floats:
             search.tell(Trial(number=ended.number, proposal=ended.proposal, outcome=outcome))
             if isinstance(outcome, Measured):
                 times_us[ended.number] = outcome.timing.median_us
-    return np.asarray(np.minimum.accumulate(times_us) / ground.ground.optimum_us)
+    best = np.asarray(np.minimum.accumulate(times_us) / ground.ground.optimum_us)
+    return Run(ratios=best, proposal_ms=1e3 * spent_s / trials)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -162,10 +179,14 @@ def main(arguments: Sequence[str]) -> int:
         for name in options.spaces:
             for strategy in options.strategies:
                 runs = [(name, seed) for seed in range(options.seeds)]
-                found = list(pool.map(partial(ratios, strategy, options.trials), runs))
-                middles = [f"{median(each[moment - 1] for each in found):.3f}" for moment in moments]
-                rows.append([name, strategy, *middles, f"{max(each[-1] for each in found):.3f}"])
-    print(table(["space", "strategy", *(f"after {each}" for each in moments), "worst after the last trial"], rows))
+                found = list(pool.map(partial(searched, strategy, options.trials), runs))
+                middles = [f"{median(each.ratios[moment - 1] for each in found):.3f}" for moment in moments]
+                spent_ms = sum(each.proposal_ms for each in found) / len(found)
+                rows.append(
+                    [name, strategy, *middles, f"{max(each.ratios[-1] for each in found):.3f}", f"{spent_ms:.0f}"]
+                )
+    heads = (f"after {each}" for each in moments)
+    print(table(["space", "strategy", *heads, "worst after the last trial", "ms per proposal"], rows))
     return 0
 
 
