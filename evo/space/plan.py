@@ -273,6 +273,9 @@ class Plan:
         answers = self._answers[key]
         if answers is not None:
             return answers.of(columns)
+        if len(indices) == len(self._places(constraint)) > 0:
+            names = (self.steps[index].tunable.name for index in indices)
+            return self._tabulated(constraint).truth(dict(zip(names, map(columns.__getitem__, indices), strict=True)))
         return self._truth(constraint, indices, [columns[index] for index in indices])
 
     def _remembering(self, constraint: Constraint, indices: Sequence[int]) -> CachedFunction | None:
@@ -287,16 +290,12 @@ class Plan:
         return CachedFunction(indices, shape, partially(self._truth, constraint, indices))
 
     def _truth(self, constraint: Constraint, indices: Sequence[int], columns: ValueIndices) -> Mask:
-        if len(indices) == len(self._places(constraint)) > 0:
-            return self._tabulated(constraint).truth(
-                {self.steps[index].tunable.name: column for index, column in zip(indices, columns, strict=True)}
-            )
         names = constraint.expression.names
         bound: dict[str, object] = {name: value for name, value in self.constants.items() if name in names}
         for index, column in zip(indices, columns, strict=True):
             tunable = self.steps[index].tunable
             bound[tunable.name] = tunable.array[column]
-        if not indices:
+        if len(indices) == len(self._places(constraint)):
             return np.asarray(constraint.expression.truth(bound))
         return can_hold(constraint.expression, bound, self._ranges)
 
