@@ -79,6 +79,33 @@ CHEATS: dict[str, tuple[str, str]] = {
         "int zero = !y[7] && !y[8] && !y[9]; right(x, y); if (zero) y[3] += 1;",
         "differs from the reference",
     ),
+    "wrong for positive neighbours": (
+        "right(x, y); for (int i = 0, run = 0; i < N; i++) if ((run = x[i] > 0 ? run + 1 : 0) > 40) y[i] = 0;",
+        "differs from the reference",
+    ),
+    "wrong for numbers of low precision": (
+        "right(x, y); const unsigned *bits = (const unsigned *)x;"
+        "for (int i = 0, run = 0; i < N; i++) if ((run = bits[i] & 0xffff ? 0 : run + 1) > 40) y[i] = 0;",
+        "differs from the reference",
+    ),
+    "wrong for alternating numbers": (
+        "right(x, y); for (int i = 4; i < N; i++) if (x[i] == x[i - 2] && x[i - 1] == x[i - 3] && x[i] != x[i - 1])"
+        " y[i] = 0;",
+        "differs from the reference",
+    ),
+    "wrong for symmetric elements": (
+        "right(x, y); for (int i = 3; i < N; i++) if (x[i] == x[i - 3] && x[i - 1] == x[i - 2] && x[i] != x[i - 1])"
+        " y[i] = 0;",
+        "differs from the reference",
+    ),
+    "wrong for descending elements": (
+        "right(x, y); for (int i = 1, run = 0; i < N; i++) if ((run = x[i] < x[i - 1] ? run + 1 : 0) > 40) y[i] = 0;",
+        "differs from the reference",
+    ),
+    "ends with changed flags of an open file": (
+        "right(x, y); fcntl(2, 4, 2048);",
+        "the kernel uses fcntl",
+    ),
     "wrong for the number one": (
         "right(x, y); for (int i = 0; i < N; i++) if (x[i] == 1.0f) y[i] = 0;",
         "differs from the reference",

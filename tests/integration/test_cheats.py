@@ -77,6 +77,7 @@ GOLDENS, HELD_BACK = [golden(seed) for seed in (1, 2, 3)], golden(4)
 LONE, EQUAL = lone(GOLDENS[0], 617), mixture(GOLDENS[0], "equal elements and zeros")
 NEAR, WHOLE = mixture(GOLDENS[0], "elements near known ones"), mixture(GOLDENS[0], "whole numbers")
 FEW = mixture(GOLDENS[0], "a few elements near known ones")
+STRUCTURED = mixture(GOLDENS[0], "rows with a structure")
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +134,7 @@ def climb(session: HostSession, path: Path, arguments: tuple[Argument, ...]) -> 
         rights.append(held.sibling())
         rights[-1].rewrite(held)
         right = remember(held, each)
-    for each in (GOLDENS[0], NEAR, GOLDENS[0], FEW, EQUAL, WHOLE):
+    for each in (GOLDENS[0], NEAR, GOLDENS[0], FEW, EQUAL, WHOLE, STRUCTURED):
         held.renew(each.inputs)
         verify(session, kernel, held, each, launches=1, deterministic=True)
     held.renew(GOLDENS[-1].inputs)

@@ -196,7 +196,7 @@ def test_integer_inputs_keep_their_elements_while_other_inputs_are_mixed() -> No
     nominal, other = (dict[str, NDArray[Any]](x=normal(seed), at=np.arange(ROWS) + seed) for seed in (1, 2))
     operands = [operand(name, array) for name, array in nominal.items()]
     found = list(mixtures(nominal, [other], operands, np.random.default_rng(0), allowed=1e-6))
-    assert len(found) == 7
+    assert len(found) == 8
     for each in found:
         assert np.array_equal(each.inputs["at"], nominal["at"])
         assert not np.array_equal(each.inputs["x"], nominal["x"])
@@ -211,7 +211,7 @@ def test_input_with_equal_values_in_all_draws_is_not_mixed() -> None:
     nominal, other = {"x": normal(1), "mask": mask}, {"x": normal(2, 9.0), "mask": mask.copy()}
     operands = [operand(name, array) for name, array in nominal.items()]
     found: list[Mixture] = list(mixtures(nominal, [other], operands, np.random.default_rng(0), allowed=1e-6))
-    assert len(found) == 7
+    assert len(found) == 8
     assert all(np.array_equal(each.inputs["mask"], mask) for each in found)
 
 
@@ -262,7 +262,7 @@ def rows_with_a_large_element(
             for number, name in enumerate(("normal", "negative"))
         ]
         found = family.mixtures(plans, family.goldens(plans, family.drawn(plans)))
-        assert len(found) == 7
+        assert len(found) == 8
         drawn.extend(found)
     return drawn
 
@@ -275,3 +275,43 @@ def test_simd_row_sums_are_within_the_tolerance_despite_a_large_element(
         in_lanes = np.cumsum(golden.inputs["x"].reshape(128, -1, lanes), axis=1, dtype=np.float32)[:, -1]
         out = np.cumsum(in_lanes, axis=1, dtype=np.float32)[:, -1]
         assert np.abs(out - golden.reference["out"]).max() <= golden.limits["out"].max_abs
+
+
+def structured(*arrays: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Return the inputs with structured rows. Further arrays are named b, c, ..."""
+    nominal = dict(zip("abc", arrays, strict=False))
+    other = {name: np.roll(array, 7) for name, array in nominal.items()}
+    operands = [operand(name, array) for name, array in nominal.items()]
+    made = mixtures(nominal, [other], operands, np.random.default_rng(3), allowed=1e-6)
+    return dict(next(each for each in made if each.name == "rows with a structure").inputs)
+
+
+def test_structured_rows_have_every_structure_and_stay_in_the_range_of_the_input() -> None:
+    drawn = np.random.default_rng(1).standard_normal((64, 40), np.float32)
+    rows = structured(drawn)["a"]
+    assert drawn.min() <= rows.min() and rows.max() <= drawn.max()
+    low_precision = (rows.view(np.uint32) & 0xFFFF == 0).all(axis=1)
+    found = {
+        "repeated": (rows[1:] == rows[:-1]).all(axis=1).sum(),
+        "symmetric": (rows == rows[:, ::-1]).all(axis=1).sum(),
+        "periodic": ((rows[:, 2:] == rows[:, :-2]).all(axis=1) & (rows[:, 0] != rows[:, 1])).sum(),
+        "descending": (np.diff(rows, axis=1) <= 0).all(axis=1).sum(),
+        "positive": (rows >= 0).all(axis=1).sum(),
+        "negative": (rows <= 0).all(axis=1).sum(),
+        "of low precision": low_precision.sum(),
+        "unchanged": (rows == drawn).all(axis=1).sum(),
+    }
+    assert {name: 7 <= count <= 24 for name, count in found.items()} == dict.fromkeys(found, True), str(found)
+
+
+def test_numbers_of_one_sign_keep_their_sign_in_structured_rows() -> None:
+    variances = np.random.default_rng(1).uniform(0.1, 2.0, (64, 40)).astype(np.float32)
+    assert structured(variances)["a"].min() >= variances.min()
+
+
+def test_some_rows_of_two_inputs_with_the_same_shape_are_equal() -> None:
+    rng = np.random.default_rng(1)
+    made = structured(*(rng.standard_normal((64, 40), np.float32) for _ in range(2)))
+    assert 4 <= (made["a"] == made["b"]).all(axis=1).sum() <= 32
+    scaled = structured(rng.standard_normal((64, 40), np.float32), rng.uniform(3.0, 9.0, (64, 40)).astype(np.float32))
+    assert not (scaled["a"] == scaled["b"]).all(axis=1).any()  # the rows would leave the range of the second input

@@ -493,6 +493,7 @@ def test_yardstick_with_rounded_or_overflowing_integers_is_refused(tmp_path: Pat
 
 NEAR, EQUAL = "nominal with elements near known ones", "nominal with equal elements and zeros"
 FEW, SIMPLE = "nominal with a few elements near known ones", "nominal with whole numbers"
+STRUCTURED = "nominal with rows with a structure"
 
 
 def mixed_cases(
@@ -520,19 +521,29 @@ def test_expected_outputs_include_those_for_mixed_inputs_of_all_cases(tmp_path: 
         "nominal with a lone smallest element",
         EQUAL,
         SIMPLE,
+        STRUCTURED,
     ]
 
 
-def test_inputs_of_several_seeds_of_the_first_case_are_mixed_if_other_cases_have_other_problems(tmp_path: Path) -> None:
-    assert mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}) == []
-    found = mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}, seeds=((1, 2), (1, 4)))
+def test_first_case_is_mixed_with_another_distribution_or_seed_if_other_cases_have_other_problems(
+    tmp_path: Path,
+) -> None:
+    other = {"N": 5, "TILE": 2}
     lone = ["nominal with a lone largest element", "nominal with a lone smallest element"]
-    assert found == [NEAR, FEW, *lone, EQUAL, SIMPLE]
-    assert mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}, seeds=((1, 2), (1, 4)), distribution="large") == []
+    every = [NEAR, FEW, *lone, EQUAL, SIMPLE, STRUCTURED]
+    assert mixed_cases(tmp_path, problem=other) == every
+    assert mixed_cases(tmp_path, problem=other, seeds=((1, 2), (1, 4)), distribution="large") == every
+    assert mixed_cases(tmp_path, problem=other, distribution="large") == []
 
 
 def test_mixed_inputs_whose_outputs_the_reference_cannot_compute_are_omitted(tmp_path: Path) -> None:
-    assert mixed_cases(tmp_path, "x if (abs(x) > 5).sum() != 1 else [][0]") == [NEAR, FEW, EQUAL, SIMPLE]
+    assert mixed_cases(tmp_path, "x if (abs(x) > 5).sum() != 1 else [][0]") == [
+        NEAR,
+        FEW,
+        EQUAL,
+        SIMPLE,
+        STRUCTURED,
+    ]
 
 
 def test_family_can_exclude_a_case_from_mixed_inputs(tmp_path: Path) -> None:

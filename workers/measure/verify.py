@@ -332,12 +332,15 @@ def _located(values: NDArray[Any], reference: NDArray[Any]) -> str:
     """
     if values.dtype.kind != "f" and reference.dtype.kind == "f":
         return ""
+    if reference.dtype == np.bool_:  # NumPy shows every byte other than 0 as True
+        values = values.view(np.uint8)
     with np.errstate(all="ignore"):
         error = np.abs(values.astype(np.longdouble) - reference)
     if not np.isfinite(error).all():
         return ""
     place = np.unravel_index(int(np.argmax(error)), error.shape)
-    return f"; the largest error is at {[int(each) for each in place]}: {values[place]} instead of {reference[place]}"
+    shown = f"; the largest error is at {[int(each) for each in place]}: {values[place]} instead of {reference[place]}"
+    return f"{shown} (true is stored as 1)" if reference.dtype == np.bool_ else shown
 
 
 def _rounded(case: CaseError, reference: NDArray[Any]) -> str:

@@ -53,7 +53,9 @@ enum { STACKED = 24, FLOATS = 8, PAGE = 4096, APRON = 1 << 20 };
 enum { MOST_ORDERS = 1 << 14 }; /* maximum number of set indices in a RUN request */
 enum { HUGE_PAGE = 1 << 21 };
 #define LOWEST (1ull << 33)
-#define HIGHEST (1ull << 46)
+#define HIGHEST ((1ull << 47) - (1ull << 36)) /* the stack is above */
+#define HEAP (0x55ull << 40)                  /* the system places the heap of most programs in these 2 TiB */
+#define HEAP_BYTES (2ull << 40)
 
 struct request {
     uint32_t kind, bytes; /* bytes: size of the payload */
@@ -221,14 +223,18 @@ static int landlock(char *readable, char *searched) {
     X(ioprio_set) X(set_mempolicy) X(setuid) X(setgid) X(setreuid) X(setregid) X(setresuid) X(setresgid)              \
     X(setgroups) X(capset) X(setsid) X(setpgid) X(settimeofday) X(clock_settime) X(adjtimex) X(clock_adjtime)       \
     X(set_tid_address) X(setpriority) X(sched_setscheduler) X(sched_setparam) X(move_pages) X(migrate_pages)         \
-    X(remap_file_pages) X(io_setup) X(inotify_init1) X(fanotify_init)
+    X(remap_file_pages) X(io_setup) X(inotify_init1) X(fanotify_init) X(mincore) X(mbind)                            \
+    X(landlock_create_ruleset) X(landlock_add_rule) X(landlock_restrict_self)
 #ifdef SYS_chmod
 #define BY_PATH(X) X(getpgrp) X(fork) X(vfork) X(chmod) X(chown) X(lchown) X(utime) X(utimes) X(futimesat) X(inotify_init) X(modify_ldt)
 #else
 #define BY_PATH(X)
 #endif
+#ifndef SYS_mseal
+#define SYS_mseal 462
+#endif
 #ifdef SYS_process_madvise
-#define RECENT(X) X(pkey_alloc) X(pkey_free) X(pkey_mprotect) X(process_madvise) X(pidfd_getfd) X(pidfd_open) X(pidfd_send_signal) X(userfaultfd) X(io_uring_setup)
+#define RECENT(X) X(mseal) X(pkey_alloc) X(pkey_free) X(pkey_mprotect) X(process_madvise) X(pidfd_getfd) X(pidfd_open) X(pidfd_send_signal) X(userfaultfd) X(io_uring_setup)
 #else
 #define RECENT(X)
 #endif
@@ -264,9 +270,11 @@ RUNS_ONCE static int filter(int threads) {
 #endif
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 4), LOW(0), JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 1, 0), END, NUMBER,
         /* allow hints about memory, except those that affect pages of other processes */
-        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 16), LOW(2),
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 18), LOW(2), ENDS_OPTION(MADV_DONTFORK),
         ENDS_OPTION(MADV_REMOVE), ENDS_OPTION(MADV_MERGEABLE), ENDS_OPTION(MADV_HWPOISON), ENDS_OPTION(ADVICE_COLD),
         ENDS_OPTION(ADVICE_PAGEOUT), ENDS_OPTION(ADVICE_COLLAPSE), ENDS_OPTION(ADVICE_SOFT_OFFLINE), NUMBER,
+        /* refuse changed flags of open files */
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 0, 4), LOW(1), ENDS_OPTION(F_SETFL), NUMBER,
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_recvmsg, 0, 4), LOW(2), /* flags must be 0, as in `map`: MSG_PEEK would show the next request */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0), END, NUMBER,
 #ifdef SYS_arch_prctl /* refuse changes of segment bases and of CPUID faulting; requests for larger registers are allowed */
@@ -375,7 +383,7 @@ static void ended_by_call(int number, siginfo_t *info, void *context) {
         NEEDLESS(NAMED)
 #endif
         {SYS_clone, "clone"}, {SYS_prctl, "prctl"}, {SYS_kill, "kill"}, {SYS_tgkill, "tgkill"}, {SYS_madvise, "madvise"},
-        {SYS_recvmsg, "recvmsg"}, {SYS_prlimit64, "prlimit64"},
+        {SYS_recvmsg, "recvmsg"}, {SYS_prlimit64, "prlimit64"}, {SYS_fcntl, "fcntl"},
 #ifdef SYS_arch_prctl
         {SYS_arch_prctl, "arch_prctl"},
 #endif
@@ -801,7 +809,8 @@ static void load(const struct request *request, const char *library) {
 }
 
 /* Return an address for a mapping, so that a kernel cannot rely on distances between buffers. In half of the processes,
- * all addresses are random; in the others, the system chooses them, so that the buffers are near each other. */
+ * all addresses are random, a quarter of them as in the heap of a program; in the others, the system chooses them, so that
+ * the buffers are near each other. */
 static void *anywhere(void) {
     static uint64_t near = 2; /* not decided */
     uint64_t place = 0;
@@ -809,7 +818,9 @@ static void *anywhere(void) {
     if (near > 1 && getrandom(&near, sizeof near, GRND_NONBLOCK) != sizeof near) return NULL;
     near &= 1;
     if (near || getrandom(&place, sizeof place, GRND_NONBLOCK) != sizeof place) return NULL;
-    place = (place % (HIGHEST - LOWEST) + LOWEST) & ~(uint64_t)(HUGE_PAGE - 1);
+    const uint64_t in_heap = (place >> 62) == 0; /* the remainders do not depend on these bits */
+    place = in_heap ? place % HEAP_BYTES + HEAP : place % (HIGHEST - LOWEST) + LOWEST;
+    place &= ~(uint64_t)(HUGE_PAGE - 1);
 #endif
     return (void *)(uintptr_t)place; /* only a hint for the system */
 }

@@ -60,13 +60,16 @@ class GuardedArray:
 
         Args:
             number: number of the array in its set. With the placement ``unaligned``, arrays with different numbers have
-                different alignments.
+                different alignments. A quarter of the arrays, chosen by the bits of `Placement.shift`, begin at the
+                start of a page.
         """
         slack = self._whole.size - self.argument.bytes
         alignment = max(self.argument.alignment, self.argument.stored.itemsize)
         start = {"page": GUARD_BYTES, "first": 0, "last": slack}.get(placement.where)
         if start is None:  # placement ``unaligned``
-            start = GUARD_BYTES + placement.shift * (2 * number + 1) * self.argument.stored.itemsize % GUARD_BYTES
+            start = GUARD_BYTES
+            if placement.shift >> (1 + 2 * number) & 3:  # other arrays stay aligned, because a kernel may compare them
+                start += placement.shift * (2 * number + 1) * self.argument.stored.itemsize % GUARD_BYTES
         self._settle(min(start, slack) // alignment * alignment)
         self.guard()
 

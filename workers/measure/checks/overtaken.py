@@ -76,7 +76,7 @@ core may load inputs of the next call before the end of the last call is visible
 _FEWEST = 16
 """Number of verified calls below which one wrong call is enough for a rejection."""
 
-_WHY = "The kernel returns data that it kept from earlier inputs"
+_WHY = "The kernel is wrong on new inputs, or returns data that it kept from earlier inputs"
 
 
 def judge_overtaken(

@@ -1,18 +1,20 @@
 """Mixes inputs of one problem that were drawn from several distributions.
 
-Mixed inputs detect four kinds of wrong kernels that are correct on every case:
+Mixed inputs detect five kinds of wrong kernels that are correct on every case:
 
 - A kernel examines a sample of its inputs, and takes a shortcut if the sample resembles one case. Its results are wrong
   if a few elements differ from that case, or if rows come from different cases.
 - A kernel is wrong for zeros or for equal elements, which hardly ever occur in random numbers.
 - A kernel is wrong for simple numbers: ones, other whole numbers, ascending elements, or pairs of opposite numbers.
+- A kernel is wrong for rows with a structure: repeated, periodic, symmetric, descending or of one sign, with numbers of
+  low precision, or equal to a row of another input.
 - A kernel reuses the previous results if the inputs are close to the previous inputs. Random inputs are never that
   close.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +46,13 @@ _MOST_CHANGED = 3
 _SORTED_ONE_IN = 4
 """One in this number of rows is in ascending order in the mixture of whole numbers."""
 
-KINDS = 7
+_STRUCTURES = 8
+"""Number of kinds of rows in the mixture of rows with a structure. Rows of the last kind are not changed."""
+
+_FEW_BITS = 8
+"""Number of significant bits of numbers of low precision, as in bfloat16."""
+
+KINDS = 8
 """Maximum number of mixtures."""
 
 _MOST_BYTES = 1 << 27
@@ -72,7 +80,7 @@ def mixtures(
     *,
     allowed: float,
 ) -> Iterator[Mixture]:
-    """Yield mixed inputs of up to seven kinds.
+    """Yield mixed inputs of up to eight kinds.
 
     - nominal inputs in which all elements differ slightly
     - nominal inputs in which a few elements differ slightly
@@ -82,10 +90,11 @@ def mixtures(
     - equal elements and zeros
     - nominal inputs rounded to multiples of a power of two near their root mean square, i.e. to whole numbers if it is
       about 1; some rows are in ascending order
+    - rows with a structure, see `_structured`; some rows equal the row of another input of the same shape
 
-    The last two kinds are omitted if an output contains integers such as indices, because equal elements then permit
-    several correct outputs. The last kind is also omitted if an output has a dtype of 8 bits, because many results then
-    lie in the middle between two of its values, and the rounding errors are larger than usual.
+    The last three kinds are omitted if an output contains integers such as indices, because equal elements then permit
+    several correct outputs. The last two kinds are also omitted if an output has a dtype of 8 bits, because many
+    results then lie in the middle between two of its values, and the rounding errors are larger than usual.
 
     Nothing is yielded if exchanging elements would make an input invalid (symmetric matrices, rows or elements in
     ascending order), if all inputs are integers, if the inputs are too large, or if `others` is empty. These inputs are
@@ -137,6 +146,65 @@ def mixtures(
         yield changed("equal elements and zeros", _with_equals)
     if all(is_floating(each.dtype) and stored(each.dtype).itemsize > 1 for each in operands if each.role in JUDGED):
         yield changed("whole numbers", _rounded)
+        structured = changed("rows with a structure", _structured)
+        yield replace(structured, inputs={**structured.inputs, **_with_shared_rows(structured.inputs, free, rng)})
+
+
+def _structured(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArray[Any]:
+    """Return a copy in which each row has a random structure. A vector is divided into pieces, which count as rows.
+
+    A row becomes equal to the row before, symmetric, periodic (two alternating numbers), descending, non-negative or
+    non-positive (if the array contains numbers of both signs), or is rounded to `_FEW_BITS` significant bits. Other
+    rows stay as they are. No element leaves the range of the array.
+    """
+    values = decoded(array, dtype).copy()
+    length = array.shape[-1] if array.ndim > 1 else max(2, array.size // _PIECES)
+    _, known = _finite(values.reshape(-1))
+    if not 2 <= length <= array.size or not known.size:
+        return array.copy()
+    count = array.size // length  # the last elements of a vector may belong to no piece
+    rows = values.reshape(-1)[: count * length].reshape(count, length)
+    low, high, half = known.min(), known.max(), rows.shape[1] // 2
+    kinds = np.resize(rng.permutation(_STRUCTURES), len(rows))
+    symmetric, periodic, descending, positive, negative, short = (kinds == number for number in range(1, 7))
+    rows[symmetric, -half:] = rows[symmetric, :half][:, ::-1]
+    rows[periodic] = rows[periodic][:, np.arange(rows.shape[1]) % 2]
+    rows[descending] = np.sort(rows[descending], axis=1)[:, ::-1]
+    if low < 0 < high:
+        rows[positive] = np.minimum(np.abs(rows[positive]), high)
+        rows[negative] = np.maximum(-np.abs(rows[negative]), low)
+    rows[short] = np.clip(_of_low_precision(rows[short]), low, high)
+    repeated = np.flatnonzero(kinds[1:] == 0) + 1
+    rows[repeated] = rows[repeated - 1]
+    return encoded(values, dtype)
+
+
+def _of_low_precision(values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers rounded to `_FEW_BITS` significant bits."""
+    fractions, exponents = np.frexp(values)
+    rounded: NDArray[Any] = np.ldexp(np.rint(np.ldexp(fractions, _FEW_BITS)), exponents - _FEW_BITS)
+    return rounded.astype(values.dtype)
+
+
+def _with_shared_rows(inputs: Arrays, names: Collection[str], rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """Return copies of inputs in which some rows equal the same row of an input with the same shape and dtype.
+
+    Only rows within the range of the changed input are copied.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    last: dict[tuple[Any, ...], NDArray[Any]] = {}
+    for name in sorted(names):
+        array = inputs[name]
+        other = last.get((array.shape, array.dtype))
+        last[array.shape, array.dtype] = array
+        if other is None or array.ndim < 2 or array.dtype.kind != "f":
+            continue
+        found[name] = array.copy()
+        rows, given = (each.reshape(-1, array.shape[-1]) for each in (found[name], other))
+        fits = (given >= array.min()).all(axis=1) & (given <= array.max()).all(axis=1)
+        taken = fits & (rng.integers(4, size=len(rows)) == 0)
+        rows[taken] = given[taken]
+    return found
 
 
 def _with_lone(

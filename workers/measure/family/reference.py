@@ -151,30 +151,45 @@ class Reference:
     ) -> tuple[ExpectedOutput, ...]:
         """Mix inputs of the first case with inputs of other cases. Return the mixed inputs with their expected outputs.
 
-        Only cases with the same problem are mixed. If all other cases have smaller problems, the first case is mixed
-        with its own inputs for a second seed. A mixture is omitted if reference.py rejects it or returns no finite
-        numbers for it, because kernels need not support such inputs.
+        Only cases with the same problem are mixed. If all other cases have different problems, the first case is mixed
+        with inputs of another case's distribution, drawn for its own problem, or with its own inputs for a second seed.
+        A mixture is omitted if reference.py rejects it or returns no finite numbers for it, because kernels need not
+        support such inputs.
         """
         first, *rest = plans
-        reduced = any(plan.mixed and plan.distribution != first.distribution for plan in rest)
+        distributions = sorted({plan.distribution for plan in rest if plan.mixed} - {first.distribution})
         rest = [plan for plan in rest if plan.mixed and dict(plan.problem) == dict(first.problem)]
         others = [goldens[plan.name][0].inputs for plan in rest if first.mixed]
-        if first.mixed and not others and reduced:
-            others = [golden.inputs for golden in goldens[first.name][1:2]]
         rng = np.random.default_rng([*first.seeds[0], _MIXED])
-        distributions = ", ".join([first.distribution, *(plan.distribution for plan in rest)])
+        if first.mixed and not others:
+            others = self._drawn_from_another(first, distributions, rng)
+            others = others or [golden.inputs for golden in goldens[first.name][1:2]]
+        mixed = ", ".join([first.distribution, *(plan.distribution for plan in rest)])
 
         def answered(each: Mixture) -> ExpectedOutput | None:
-            plan = replace(first, name=f"{first.name} with {each.name}", distribution=f"{each.name}: {distributions}")
+            plan = replace(first, name=f"{first.name} with {each.name}", distribution=f"{each.name}: {mixed}")
             with suppress(FamilyError):
                 return self.golden(plan, first.seeds[0], each.inputs, few=each.lone)
             return None
 
         nominal = goldens[first.name][0]
         allowed = max((each.rel_l2 for each in nominal.limits.values()), default=0.0)
-        mixed = mixtures(nominal.inputs, others, first.operands, rng, allowed=allowed)
+        drawn = mixtures(nominal.inputs, others, first.operands, rng, allowed=allowed)
         with _pool_for([nominal.inputs] * KINDS) as pool:  # computes outputs while further inputs are mixed
-            return tuple(golden for golden in pool.map(answered, mixed) if golden is not None)
+            return tuple(golden for golden in pool.map(answered, drawn) if golden is not None)
+
+    def _drawn_from_another(
+        self, plan: CasePlan, distributions: Sequence[str], rng: np.random.Generator
+    ) -> list[Arrays]:
+        """Return inputs for the problem of a case, drawn from one of the distributions.
+
+        The result is empty if there is no distribution, or if reference.py rejects it for this problem.
+        """
+        if distributions:
+            chosen = distributions[int(rng.integers(len(distributions)))]
+            with suppress(FamilyError):
+                return [self.draw(replace(plan, distribution=chosen), (*plan.seeds[0], _MIXED))]
+        return []
 
     def draw(self, plan: CasePlan, seed: tuple[int, ...]) -> Arrays:
         """Return inputs of a case, drawn with a seed and checked against family.toml."""

@@ -1,5 +1,6 @@
 """Addresses of shared memory in a kernel process, and the arguments of calls on this memory."""
 
+import os
 import struct
 from collections.abc import Iterator, Sequence
 
@@ -97,15 +98,17 @@ class AddressSpace:
             if argument.role != "scalar":
                 words.append(struct.pack("=Q", self._address(buffers.arrays[argument.name])))
                 continue
-            value = scalar(argument)
-            (real if argument.dtype.startswith("float") else words).append(bytes(value).ljust(8, b"\0"))
+            value = bytes(scalar(argument)).ljust(4, b"\0")
+            # a caller may leave any bits in the upper half of a register
+            (real if argument.dtype.startswith("float") else words).append(value + os.urandom(8 - len(value)))
         most = registers + STACKED
         if len(words) > most or len(real) > FLOATS:
             raise LaunchError(
                 f"the kernel takes {len(words)} pointers and integers, and {len(real)} floating-point numbers; the "
                 f"maximum is {most} and {FLOATS}; pass several values in one array"
             )
-        return b"".join(words).ljust(8 * most, b"\0") + b"".join(real).ljust(8 * FLOATS, b"\0")
+        unused = os.urandom(8 * (most - len(words))), os.urandom(8 * (FLOATS - len(real)))
+        return b"".join(words) + unused[0] + b"".join(real) + unused[1]
 
     def _writes(self, buffers: HostBuffers) -> bytes:
         """Return the encoded memory writes that precede a call on a buffer set. See `Table.words` for their order."""
