@@ -55,7 +55,7 @@ _FEW_BITS = 8
 KINDS = 8
 """Maximum number of mixtures."""
 
-_MOST_BYTES = 1 << 27
+MOST_BYTES = 1 << 27
 """Maximum total size of the inputs in bytes. Drawing and verifying mixtures of larger inputs takes too long."""
 
 
@@ -114,7 +114,7 @@ def mixtures(
     dtypes = {each.name: each.dtype for each in operands if each.role in DRAWN}
     floating = {name: array for name, array in nominal.items() if is_floating(dtypes[name])}
     size = sum(array.nbytes for array in nominal.values())
-    if not others or size > _MOST_BYTES or not floating or any(_ordered(array) for array in floating.values()):
+    if not others or size > MOST_BYTES or not floating or any(_ordered(array) for array in floating.values()):
         return
     free = {
         name

@@ -25,7 +25,7 @@ from workers.build.cache import LIMIT_BYTES, Cache, cache_key
 from workers.measure.family.contract import array_of, check_input, check_names, check_reference, check_yardstick
 from workers.measure.family.dependencies import are_unchanged, dependencies, packed, unpacked
 from workers.measure.family.expected_output import Arrays, ExpectedOutput, FamilyError, Limit
-from workers.measure.family.mixtures import KINDS, Mixture, mixtures
+from workers.measure.family.mixtures import KINDS, MOST_BYTES, Mixture, mixtures
 from workers.measure.family.module import ReferenceModule
 from workers.measure.family.packing import pack, unpack
 from workers.measure.family.verification import Verification
@@ -160,8 +160,8 @@ class Reference:
         distributions = sorted({plan.distribution for plan in rest if plan.mixed} - {first.distribution})
         rest = [plan for plan in rest if plan.mixed and dict(plan.problem) == dict(first.problem)]
         others = [goldens[plan.name][0].inputs for plan in rest if first.mixed]
-        rng = np.random.default_rng([*first.seeds[0], _MIXED])
-        if first.mixed and not others:
+        rng, nominal = np.random.default_rng([*first.seeds[0], _MIXED]), goldens[first.name][0]
+        if first.mixed and not others and sum(array.nbytes for array in nominal.inputs.values()) <= MOST_BYTES:
             others = self._drawn_from_another(first, distributions, rng)
             others = others or [golden.inputs for golden in goldens[first.name][1:2]]
         mixed = ", ".join([first.distribution, *(plan.distribution for plan in rest)])
@@ -172,7 +172,6 @@ class Reference:
                 return self.golden(plan, first.seeds[0], each.inputs, few=each.lone)
             return None
 
-        nominal = goldens[first.name][0]
         allowed = max((each.rel_l2 for each in nominal.limits.values()), default=0.0)
         drawn = mixtures(nominal.inputs, others, first.operands, rng, allowed=allowed)
         with _pool_for([nominal.inputs] * KINDS) as pool:  # computes outputs while further inputs are mixed
