@@ -9,6 +9,7 @@ import pytest
 from workers.backends import LaunchError, Placement
 from workers.backends.cpu import memory
 from workers.backends.cpu.memory import GUARD_BYTES, GuardedArray, HostBuffers, host_sets
+from workers.backends.cpu.process.address_space import _unused
 from workers.backends.distance import POISON
 from workers.build.kernel import Argument
 
@@ -173,3 +174,21 @@ def test_rewritten_outputs_are_removed_from_the_caches() -> None:
     assert evicted == [7 * 4, 2 * 8], "outputs and workspaces, but no inputs"
     first.sibling().rewrite(second)
     assert evicted == [7 * 4, 2 * 8] * 2
+
+
+def test_unused_part_of_a_register_contains_zeros_or_random_bytes() -> None:
+    found = [_unused(4) for _ in range(100)]
+    assert {len(each) for each in found} == {4}
+    assert 20 < sum(each == bytes(4) for each in found) < 80
+    assert len(set(found)) > 20
+
+
+def test_arrays_of_a_set_are_aligned_independently_of_each_other() -> None:
+    aligned = set[tuple[bool, bool]]()
+    for shift in range(1, 400, 2):
+        buffers = HostBuffers([X, Y], INPUTS)
+        for number, array in enumerate(buffers.arrays.values()):
+            array.place(Placement(where="unaligned", shift=shift), number)
+        x, y = (each.offset % 64 == 0 for each in buffers.arrays.values())
+        aligned.add((x, y))
+    assert {(True, False), (False, True), (False, False)} <= aligned

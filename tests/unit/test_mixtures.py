@@ -277,18 +277,21 @@ def test_simd_row_sums_are_within_the_tolerance_despite_a_large_element(
         assert np.abs(out - golden.reference["out"]).max() <= golden.limits["out"].max_abs
 
 
-def structured(*arrays: NDArray[Any]) -> dict[str, NDArray[Any]]:
+def structured(*arrays: NDArray[Any], seed: int = 0) -> dict[str, NDArray[Any]]:
     """Return the inputs with structured rows. Further arrays are named b, c, ..."""
     nominal = dict(zip("abc", arrays, strict=False))
     other = {name: np.roll(array, 7) for name, array in nominal.items()}
     operands = [operand(name, array) for name, array in nominal.items()]
-    made = mixtures(nominal, [other], operands, np.random.default_rng(3), allowed=1e-6)
+    made = mixtures(nominal, [other], operands, np.random.default_rng(seed), allowed=1e-6)
     return dict(next(each for each in made if each.name == "rows with a structure").inputs)
 
 
 def test_structured_rows_have_every_structure_and_stay_in_the_range_of_the_input() -> None:
     drawn = np.random.default_rng(1).standard_normal((64, 40), np.float32)
-    rows = structured(drawn)["a"]
+    made = [structured(drawn, seed=seed)["a"] for seed in range(8)]
+    of_low_precision = [bool((rows.view(np.uint32) & 0xFFFF == 0).mean() > 0.9) for rows in made]
+    assert {*of_low_precision} == {True, False}  # in some processes, all numbers are rounded
+    rows = made[of_low_precision.index(False)]
     assert drawn.min() <= rows.min() and rows.max() <= drawn.max()
     low_precision = (rows.view(np.uint32) & 0xFFFF == 0).all(axis=1)
     found = {

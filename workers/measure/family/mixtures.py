@@ -155,7 +155,7 @@ def _structured(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> ND
 
     A row becomes equal to the row before, symmetric, periodic (two alternating numbers), descending, non-negative or
     non-positive (if the array contains numbers of both signs), or is rounded to `_FEW_BITS` significant bits. Other
-    rows stay as they are. No element leaves the range of the array.
+    rows stay as they are. At random, all numbers are rounded. No element leaves the range of the array.
     """
     values = decoded(array, dtype).copy()
     length = array.shape[-1] if array.ndim > 1 else max(2, array.size // _PIECES)
@@ -165,6 +165,8 @@ def _structured(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> ND
     count = array.size // length  # the last elements of a vector may belong to no piece
     rows = values.reshape(-1)[: count * length].reshape(count, length)
     low, high, half = known.min(), known.max(), rows.shape[1] // 2
+    if rng.integers(2):  # a kernel may be wrong only if all numbers have a low precision
+        values[:] = np.clip(_of_low_precision(values), low, high)
     kinds = np.resize(rng.permutation(_STRUCTURES), len(rows))
     symmetric, periodic, descending, positive, negative, short = (kinds == number for number in range(1, 7))
     rows[symmetric, -half:] = rows[symmetric, :half][:, ::-1]

@@ -100,15 +100,16 @@ class AddressSpace:
                 continue
             value = bytes(scalar(argument)).ljust(4, b"\0")
             # a caller may leave any bits in the upper half of a register
-            (real if argument.dtype.startswith("float") else words).append(value + os.urandom(8 - len(value)))
+            (real if argument.dtype.startswith("float") else words).append(value + _unused(8 - len(value)))
         most = registers + STACKED
         if len(words) > most or len(real) > FLOATS:
             raise LaunchError(
                 f"the kernel takes {len(words)} pointers and integers, and {len(real)} floating-point numbers; the "
                 f"maximum is {most} and {FLOATS}; pass several values in one array"
             )
-        unused = os.urandom(8 * (most - len(words))), os.urandom(8 * (FLOATS - len(real)))
-        return b"".join(words) + unused[0] + b"".join(real) + unused[1]
+        words += [_unused(8) for _ in range(most - len(words))]
+        real += [_unused(8) for _ in range(FLOATS - len(real))]
+        return b"".join([*words, *real])
 
     def _writes(self, buffers: HostBuffers) -> bytes:
         """Return the encoded memory writes that precede a call on a buffer set. See `Table.words` for their order."""
@@ -121,3 +122,8 @@ class AddressSpace:
         original = buffers.originals.get(argument.name)
         source, pattern = (0, argument.pattern) if original is None else (self._address(original), b"")
         return WRITE.pack(self._address(to), source, to.bytes.size, pattern)
+
+
+def _unused(size: int) -> bytes:
+    """Return the content of a part of a register that no argument uses: zeros or random bytes, at random."""
+    return os.urandom(size) if os.urandom(1)[0] % 2 else bytes(size)
