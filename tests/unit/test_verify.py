@@ -12,7 +12,7 @@ from tests.unit.fake_session import FakeBuffers, FakeSession, Kernel, doubled
 from workers.backends import Buffers, CallMode, DeviceLostError, Placement, TrespassError
 from workers.measure.checks.two_threads import judge_two_threads
 from workers.measure.proof import Launch
-from workers.measure.verify import WrongAnswerError, judge, remember, verify, verify_elsewhere
+from workers.measure.verify import WrongAnswerError, _located, judge, remember, verify, verify_elsewhere
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -324,3 +324,9 @@ def test_advice_on_alignment_follows_from_the_kind_of_failure(fault: str, advise
     with pytest.raises((WrongAnswerError, DeviceLostError)) as refused:
         verify_elsewhere(session, kernel, buffers, golden, [launch], right={})
     assert ("alignment = 32 under [[arguments]]" in str(refused.value)) is advised
+
+
+def test_error_of_a_bool_output_shows_the_stored_byte() -> None:
+    values = np.array([0, 255, 1], np.uint8).view(np.bool_)
+    shown = _located(values, np.array([False, True, True]))
+    assert shown == "; the largest error is at [1]: 255 instead of True (true is stored as 1)"
