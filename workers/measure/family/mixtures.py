@@ -64,12 +64,13 @@ class Mixture:
     """Mixed inputs, and a name that describes how they differ from the nominal inputs.
 
     Attributes:
-        lone: True if one element is an outlier, so that few outputs have the largest errors.
+        few: True if few outputs have the largest errors, because one element is an outlier, or because the inputs have
+            few different numbers.
     """
 
     name: str
     inputs: Arrays
-    lone: bool
+    few: bool
 
 
 def mixtures(
@@ -123,11 +124,11 @@ def mixtures(
     }
     share = min(allowed * _NEAREST * (_FARTHEST / _NEAREST) ** rng.random(), _NEAR)
 
-    def changed(name: str, change: Callable[..., NDArray[Any]], *given: Any) -> Mixture:
+    def changed(name: str, change: Callable[..., NDArray[Any]], *given: Any, few: bool = False) -> Mixture:
         made = {
             each: change(array, dtypes[each], *given, rng) if each in free else array for each, array in nominal.items()
         }
-        return Mixture(name=name, inputs=made, lone=False)
+        return Mixture(name=name, inputs=made, few=few)
 
     yield changed("elements near known ones", _nearby, share)
     yield changed("a few elements near known ones", _with_few_changed, share)
@@ -138,15 +139,15 @@ def mixtures(
             else array
             for each, array in nominal.items()
         }
-        yield Mixture(name=name, inputs=planted, lone=True)
+        yield Mixture(name=name, inputs=planted, few=True)
     if any(array.ndim > 1 for array in floating.values()):
         rows = {**nominal, **_rows_of_all(floating, others, rng)}
-        yield Mixture(name="rows of all distributions", inputs=rows, lone=False)
+        yield Mixture(name="rows of all distributions", inputs=rows, few=False)
     if all(is_floating(each.dtype) for each in operands if each.role in JUDGED):
-        yield changed("equal elements and zeros", _with_equals)
+        yield changed("equal elements and zeros", _with_equals, few=True)
     if all(is_floating(each.dtype) and stored(each.dtype).itemsize > 1 for each in operands if each.role in JUDGED):
-        yield changed("whole numbers", _rounded)
-        structured = changed("rows with a structure", _structured)
+        yield changed("whole numbers", _rounded, few=True)
+        structured = changed("rows with a structure", _structured, few=True)
         yield replace(structured, inputs={**structured.inputs, **_with_shared_rows(structured.inputs, free, rng)})
 
 
@@ -227,7 +228,7 @@ def _with_lone(
 
 
 def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArray[Any]:
-    """Return a copy in which some elements equal the previous element, some equal each other, and some are zero.
+    """Return a copy in which some elements equal the previous element or their row's common value, or are zero.
 
     Each row has one of the three kinds of changes. The fraction of changed elements is one of `_EQUAL_SHARES`. If all
     elements have the same sign, as variances do, no element becomes zero.
@@ -249,7 +250,10 @@ def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> N
     last[kind == 0] = 0
     flat[:] = flat[np.maximum.accumulate(last, out=last)]
     if values.size:
-        flat[kind == 1] = flat[int(rng.integers(values.size)) if finite is None else rng.choice(finite)]
+        # each row has its own common value, so that the rounding errors of different values are averaged
+        places = rng.integers(values.size, size=rows) if finite is None else rng.choice(finite, size=rows)
+        common = np.repeat(array.reshape(-1)[places], length)[: flat.size]
+        flat[kind == 1] = common[kind == 1]
     if signed:
         zeros = np.flatnonzero(kind == 2)
         flat[zeros] = encoded(np.array([0.0, -0.0], np.float32), dtype)[rng.integers(2, size=zeros.size)]

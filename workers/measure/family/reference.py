@@ -169,7 +169,7 @@ class Reference:
         def answered(each: Mixture) -> ExpectedOutput | None:
             plan = replace(first, name=f"{first.name} with {each.name}", distribution=f"{each.name}: {mixed}")
             with suppress(FamilyError):
-                return self.golden(plan, first.seeds[0], each.inputs, few=each.lone)
+                return self.golden(plan, first.seeds[0], each.inputs, few=each.few)
             return None
 
         allowed = max((each.rel_l2 for each in nominal.limits.values()), default=0.0)
