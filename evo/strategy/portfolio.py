@@ -10,9 +10,9 @@ from evo.strategy.base import Context, strategy
 from evo.strategy.parts.advice import LogView, LogViews
 from evo.strategy.parts.breeding import Breeding
 from evo.strategy.parts.initial_design import InitialDesign, learning, most_pending
-from evo.strategy.parts.neighbourhood import Neighbourhood
+from evo.strategy.parts.neighbourhood import CENTRES, Neighbourhood
 from evo.strategy.parts.niches import Niches
-from evo.strategy.parts.observations import Observations
+from evo.strategy.parts.observations import Observations, Places
 from evo.strategy.parts.parzen import Parzen, good_count
 from evo.strategy.parts.relinking import Relinking
 from evo.strategy.parts.suggestions import Suggestions
@@ -66,7 +66,7 @@ class Portfolio:
         self._breeding = Breeding(context.space)
         relinking = Relinking(context.space)
         self._neighbourhood = Neighbourhood(context.space, relinking)
-        self._niches = Niches(context.space, relinking, self._neighbourhood)
+        self._niches = Niches(context.space, relinking, self._neighbourhood, self._breeding)
         judge = surrogate or Surrogate(context.space)
         self._views = LogViews(context.space, judge, advised=self._initial_design.advised)
         self._patient = patient
@@ -111,15 +111,15 @@ class Portfolio:
 
     def _niche(self, view: LogView, rng: np.random.Generator) -> Proposal | None:
         """Return the most promising new config of the niche that should get the next trial; None if there is none."""
-        suggested = self._niches.due(view.seen, rng)
-        if suggested is None:
+        due = self._niches.due(view.seen, rng)
+        if due is None:
             return None
-        new = suggested.take(view.seen.fresh(suggested.rows))
-        return self._best(new, view) if len(new.rows) else None
+        new = due.configs.take(view.seen.fresh(due.configs.rows))
+        return self._best(new, view, rivals=due.rivals) if len(new.rows) else None
 
-    def _best(self, new: Suggestions, view: LogView) -> Proposal:
+    def _best(self, new: Suggestions, view: LogView, *, rivals: Places | None = None) -> Proposal:
         with single_thread():
-            worth = view.surrogate.learn(view.seen).forecast(new.rows).improvement
+            worth = view.surrogate.learn(view.seen, rivals=rivals).forecast(new.rows).improvement
         proposal = new.proposal(int(worth.argmax()), self._space, view.seen)
         return proposal if view.origin is None else replace(proposal, origin=view.origin)
 
@@ -140,7 +140,7 @@ class Portfolio:
         return Suggestions.orphans(self._space.varied(rng, SUGGESTED if stagnant else 1), "fresh")
 
     def _neighbours(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        return self._neighbourhood.of_elites(seen, rng)
+        return self._neighbourhood.of(seen.elites[:CENTRES], seen, rng)
 
 
 def _new(arms: Sequence[Arm], seen: Observations, rng: np.random.Generator) -> Suggestions:

@@ -34,7 +34,7 @@ def test_relinking_also_changes_tunables_that_share_a_constraint_with_the_change
     tell(history, history.ask(Proposal(config=space.decode(row), origin="default")), KINDS["measured"])
     seen = Observations(space)
     seen.refresh(history)
-    new = Neighbourhood(space).of_elites(seen, RNG)
+    new = Neighbourhood(space).of(seen.elites[:CENTRES], seen, RNG)
     fresh = {space.row_key(each) for each in new.rows[seen.fresh(new.rows)]}
     assert fresh == {space.key(each) for each in [*valid, *relinked]}
 
@@ -104,6 +104,6 @@ def test_neighbours_of_several_elites_are_suggested() -> None:
         tell(history, trial, measured(space, trial))
     seen = Observations(space)
     seen.refresh(history)
-    found = Neighbourhood(space).of_elites(seen, np.random.default_rng(0))
+    found = Neighbourhood(space).of(seen.elites[:CENTRES], seen, np.random.default_rng(0))
     assert sorted(set(found.parents.ravel().tolist())) == sorted(seen.elites[:CENTRES].tolist())
     assert CENTRES > 1

@@ -23,7 +23,7 @@ from evo.strategy.parts.gaussian_process import (
     matern,
 )
 from evo.strategy.parts.initial_design import DESIGN
-from evo.strategy.parts.neighbourhood import MOST, Neighbourhood
+from evo.strategy.parts.neighbourhood import CENTRES, MOST, Neighbourhood
 from evo.strategy.parts.observations import HOPELESS, Observations, spread
 from evo.strategy.parts.surrogate import Forecast, Surrogate, last_fit, single_thread, slowness
 from evo.strategy.portfolio import Portfolio
@@ -212,6 +212,16 @@ def test_failed_and_pending_configs_lower_the_expected_improvement_nearby() -> N
     assert surrogate.learn(failed).forecast(beside).success < 0.7 < free.success
 
 
+def test_improvement_on_the_rivals_does_not_depend_on_faster_trials_elsewhere() -> None:
+    space, surrogate = plane(), Surrogate(plane())
+    seen = observed(space, {(x, y): bowl(x, y) for x in range(0, 12, 3) for y in range(0, 12, 4)})
+    rivals = np.array([place for place in seen.order if seen.rows[place][0] == 0])
+    everywhere, there = surrogate.learn(seen), surrogate.learn(seen, rivals=rivals)
+    assert there.best > everywhere.best
+    beside = row(1, int(seen.rows[rivals[0]][1]))
+    assert there.forecast(beside).improvement > everywhere.forecast(beside).improvement
+
+
 def test_pruned_trials_count_as_slow_and_not_as_failed() -> None:
     losses = np.array([1.0, HOPELESS, np.e])
     assert slowness(losses)[1] == slowness(losses)[2] > 0
@@ -241,7 +251,7 @@ def test_portfolio_proposes_the_neighbour_with_the_highest_expected_improvement(
     history.ask(Proposal(config=space.default(), origin="default"))
     seen = Observations(space)
     seen.refresh(history)
-    around = Neighbourhood(space).of_elites(seen, rng())
+    around = Neighbourhood(space).of(seen.elites[:CENTRES], seen, rng())
     new = around.rows[seen.fresh(around.rows)]
     promises = Surrogate(space).learn(seen).forecast(new).improvement
     proposal = Portfolio(Context(space=space), arms=("neighbours",)).propose(history, rng())
@@ -253,13 +263,14 @@ def test_portfolio_proposes_the_neighbour_with_the_highest_expected_improvement(
 def test_neighbours_of_an_elite_are_all_single_changes() -> None:
     space = mixed()
     seen = observed(space, {(1, 1, 0, 1, 2): 1.0})
-    around = Neighbourhood(space).of_elites(seen, rng())
+    around = Neighbourhood(space).of(seen.elites[:CENTRES], seen, rng())
     assert len(around.rows) == sum(len(tunable.values) - 1 for tunable in space.tunables)
     assert ((around.rows != [1, 1, 0, 1, 2]).sum(axis=1) == 1).all()
     assert len(np.unique(around.rows, axis=0)) == len(around.rows)
     assert around.proposal(0, space, seen).parents == (0,)
     wide = Space([Tunable(name="X", values=list(range(1000)))])
-    assert len(Neighbourhood(wide).of_elites(observed(wide, {(5,): 1.0}), rng()).rows) == MOST
+    seen = observed(wide, {(5,): 1.0})
+    assert len(Neighbourhood(wide).of(seen.elites, seen, rng()).rows) == MOST
 
 
 def test_long_ranking_of_configs_is_reduced_to_the_first_entries_and_a_sample() -> None:

@@ -25,9 +25,15 @@ class Breeding:
         self._ordinal = np.array([bool(tunable.ordinal) for tunable in space.tunables])
         self._mutable = np.flatnonzero(self._sizes > 1)
 
-    def brood(self, seen: Observations, count: int, rng: np.random.Generator) -> Suggestions:
-        """Return `count` children of the elites. There must be at least one elite."""
-        pool = seen.elites
+    def brood(
+        self, seen: Observations, count: int, rng: np.random.Generator, *, elites: Places | None = None
+    ) -> Suggestions:
+        """Return `count` children of the elites. There must be at least one elite.
+
+        Args:
+            elites: indices of the observations that become parents, fastest first. By default, the fastest of all.
+        """
+        pool = seen.elites if elites is None else elites
         parents = pool[_by_rank(len(pool), 2 * count, rng)].reshape(count, 2)
         mothers, fathers = seen.rows[parents[:, 0]], seen.rows[parents[:, 1]]
         rows = _crossover(mothers, fathers, rng)

@@ -8,7 +8,7 @@ from evo.strategy.parts.relinking import Relinking
 from evo.strategy.parts.suggestions import Suggestions
 
 CENTRES = 4
-"""Number of elites whose neighbours are suggested."""
+"""Number of elites whose neighbours strategies suggest."""
 
 MOST = 200
 """Maximum number of changed configs per config. If more are possible, a random subset is used."""
@@ -32,13 +32,13 @@ class Neighbourhood:
         self._relinking = relinking or Relinking(space)
         self._relinked: dict[bytes, Indices] = {}
 
-    def of_elites(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Return neighbours of the fastest trials.
+    def of(self, centres: Places, seen: Observations, rng: np.random.Generator) -> Suggestions:
+        """Return neighbours of the observations with the indices `centres`, of which there must be at least one.
 
         Neighbours that differ in only one value are not checked against the constraints. All others are valid.
         """
         parts = []
-        for centre in seen.elites[:CENTRES]:
+        for centre in centres:
             row = seen.rows[centre]
             for rows, origin in ((self.around(row, rng), "neighbour"), (self.relinked(row), "relinked")):
                 parents = np.full((len(rows), 2), centre, dtype=np.intp)

@@ -4,22 +4,40 @@ An example of a mechanism is how tiles are copied; see `Space.mechanisms`. The f
 mechanism may be slower than the elites, because its other tunables do not yet have suitable values. Successive halving
 therefore gives one trial to every niche, and more trials to the faster niches.
 
+If the search stagnates, all tunables of the best config may have suitable values for its own mechanisms, while another
+niche would be faster with different values. The best other niches are then searched on their own.
+
 Source: Jamieson and Talwalkar, *Non-stochastic best arm identification and hyperparameter optimization*, AISTATS
 (2016).
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from evo.space import Indices, Space
-from evo.strategy.parts.neighbourhood import Neighbourhood
-from evo.strategy.parts.observations import Losses, Observations, Places
+from evo.strategy.parts.breeding import Breeding
+from evo.strategy.parts.neighbourhood import CENTRES, Neighbourhood
+from evo.strategy.parts.observations import HOPELESS, Losses, Observations, Places
 from evo.strategy.parts.relinking import Flags, Relinking
 from evo.strategy.parts.suggestions import Suggestions
+from evo.trial.history import ELITES
 
 RUNGS = ((1, 1), (3, 3), (9, 9))
 """Pairs (n, trials): the best 1/n of the niches get this many trials."""
+
+LOCAL_RUNGS = ((3, 30), (2, 90), (1, 270))
+"""Pairs (n, trials): if the search stagnates, the best n niches get this many trials since the best trial. The niche of
+the best trial is not counted.
+"""
+
+STAGNANT = 64
+GAIN = 1.005
+"""The search stagnates if the best time was not improved by the factor `GAIN` in the last `STAGNANT` trials."""
+
+CHILDREN = 50
+"""Number of children of a niche's best trials that are suggested while the niche is searched on its own."""
 
 STARTS = 20
 """Number of random configs of a niche that are drawn for its first suggestions. Values of the best trial are then
@@ -42,35 +60,68 @@ class NicheResults:
     losses: Losses
 
 
+@dataclass(frozen=True, kw_only=True)
+class Due:
+    """Suggestions for a trial of one niche.
+
+    Attributes:
+        configs: the suggestions. Some of them may have been proposed before.
+        rivals: indices of the observations that the trial should improve on: the niche's trials if the niche is
+            searched on its own; None for all trials.
+    """
+
+    configs: Suggestions
+    rivals: Places | None = None
+
+
 class Niches:
     """Successive halving over the mechanisms of a space (`Space.mechanisms`)."""
 
-    def __init__(self, space: Space, relinking: Relinking, neighbourhood: Neighbourhood) -> None:
+    def __init__(self, space: Space, relinking: Relinking, neighbourhood: Neighbourhood, breeding: Breeding) -> None:
         self._space = space
         self._relinking = relinking
         self._neighbourhood = neighbourhood
+        self._breeding = breeding
         self._columns = np.array(space.mechanisms, dtype=np.intp)
         self._members: Indices | None = None
 
-    def due(self, seen: Observations, rng: np.random.Generator) -> Suggestions | None:
+    def due(self, seen: Observations, rng: np.random.Generator) -> Due | None:
         """Return configs of the niche that should get the next trial; None if every niche has used its quota of trials.
 
-        Some of the configs may have been proposed before. At least one trial must have a time.
+        At least one trial must have a time.
         """
         if not len(self._columns) or len(self._niches) < 2:
             return None
         results = self._results(seen)
-        for share, trials in RUNGS:
-            ranked = np.argsort(results.losses, kind="stable")[: -(-len(self._niches) // share)]
-            waiting = ranked[results.trials[ranked] < trials]
-            if len(waiting):
-                niche = int(waiting[results.trials[waiting].argmin()])
-                return (
-                    self._random_configs(niche, seen, rng)
-                    if results.best[niche] < 0
-                    else self._near_best(niche, int(results.best[niche]), seen, rng)
-                )
-        return None
+        ranked = np.argsort(results.losses, kind="stable")
+        shares = [(-(-len(self._niches) // share), trials) for share, trials in RUNGS]
+        waiting = _waiting(ranked, results.trials, shares)
+        if len(waiting):
+            niche = int(waiting[results.trials[waiting].argmin()])
+            centre = int(results.best[niche])
+            near = self._random_configs(niche, seen, rng) if centre < 0 else self._near_best(niche, centre, seen, rng)
+            return Due(configs=near)
+        return self._local(ranked[results.losses[ranked] < HOPELESS], seen, rng)
+
+    def _local(self, ranked: Places, seen: Observations, rng: np.random.Generator) -> Due | None:
+        """Return configs near the best trials of the niche that should be searched on its own.
+
+        The result is None if the search does not stagnate, or if these niches have used their quotas.
+        """
+        since = int(np.argmax(seen.losses <= GAIN * seen.losses[seen.order[0]]))
+        if len(seen.rows) - since <= STAGNANT:
+            return None
+        later = np.concatenate([seen.rows[since:], seen.pending])
+        waiting = _waiting(ranked[1:], self._members_of(later).sum(axis=0), LOCAL_RUNGS)
+        if not len(waiting):
+            return None
+        niche = waiting[0]
+        timed = seen.order[: seen.measured]
+        rivals = timed[self._members_of(seen.rows[timed])[:, niche]]
+        near = self._neighbourhood.of(rivals[:CENTRES], seen, rng)
+        configs = Suggestions.joined([near, self._breeding.brood(seen, CHILDREN, rng, elites=rivals[:ELITES])])
+        inside = configs.take(np.flatnonzero(self._members_of(configs.rows)[:, niche]))
+        return Due(configs=replace(inside, origins=np.full(len(inside.rows), "niche")), rivals=rivals)
 
     @property
     def _niches(self) -> Indices:
@@ -120,3 +171,18 @@ class Niches:
             rows=rows, origins=np.full(len(rows), "niche"), parents=np.full((len(rows), 2), centre, dtype=np.intp)
         )
         return Suggestions.joined([near, self._random_configs(niche, seen, rng)])
+
+
+def _waiting(ranked: Places, trials: Places, rungs: Sequence[tuple[int, int]]) -> Places:
+    """Return the niches that have not used their quota of the first rung with such niches, best first.
+
+    Args:
+        ranked: niches, best first.
+        trials: number of trials of each niche.
+        rungs: pairs (n, quota): the best n niches get this many trials.
+    """
+    for count, quota in rungs:
+        waiting = ranked[:count][trials[ranked[:count]] < quota]
+        if len(waiting):
+            return waiting
+    return ranked[:0]

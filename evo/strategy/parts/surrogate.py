@@ -13,7 +13,7 @@ import numpy as np
 from evo.space import Indices, Space
 from evo.strategy.parts.coordinates import Coordinates, Points
 from evo.strategy.parts.gaussian_process import Covariance, Floats, Posterior, fit, log_improvement
-from evo.strategy.parts.observations import HOPELESS, Observations, spread
+from evo.strategy.parts.observations import HOPELESS, Observations, Places, spread
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -116,14 +116,23 @@ class Surrogate:
         self._coordinates = Coordinates(space, aligned=aligned)
         self._kernel: tuple[tuple[object, int], Covariance] | None = None
 
-    def learn(self, seen: Observations) -> Outlook:
+    def learn(self, seen: Observations, *, rivals: Places | None = None) -> Outlook:
         """Return models trained on the observations, of which at least two must have a time.
 
         Predictions for pending configs are used like measured results (kriging believer), so that workers try different
         regions.
+
+        Args:
+            rivals: indices of the timed observations, fastest first, on which improvements are predicted, and which
+                are preferred for training. By default, all.
         """
         kernel = self._fitted(seen)
         known = spread(seen.order[: seen.worked], TRAINED)
+        compared = len(known)
+        if rivals is not None:
+            preferred = spread(rivals, TRAINED // 2)
+            known = np.concatenate([preferred, np.setdiff1d(known, rivals, assume_unique=True)])[:TRAINED]
+            compared = len(preferred)
         points, values = self._coordinates.of(seen.rows[known]), self._scale(seen.losses[known])
         time = Posterior(kernel, points, values)
         if len(seen.pending):
@@ -135,7 +144,7 @@ class Surrogate:
             time=time,
             success=self._success(kernel, seen),
             share=seen.worked / len(seen.rows),
-            best=float(time.mean(points).min()),
+            best=float(time.mean(points[:compared]).min()),
         )
 
     def _success(self, kernel: Covariance, seen: Observations) -> Posterior | None:

@@ -15,7 +15,7 @@ from evo.space import Indices, Space
 from evo.strategy import Context, Strategy
 from evo.strategy.parts.gaussian_process import Floats
 from evo.strategy.parts.neighbourhood import Neighbourhood
-from evo.strategy.parts.observations import Observations
+from evo.strategy.parts.observations import Observations, Places
 from evo.strategy.parts.suggestions import Suggestions
 from evo.strategy.parts.surrogate import Forecast, Outlook, Surrogate, standardised, within_measured
 from evo.strategy.portfolio import ARMS, SUGGESTED, Portfolio
@@ -34,26 +34,26 @@ class Dice(Outlook):
 
 
 class Blind(Surrogate):
-    def learn(self, seen: Observations) -> Outlook:
+    def learn(self, seen: Observations, *, rivals: Places | None = None) -> Outlook:
         rng = np.random.default_rng(len(seen.keys))
-        found = super().learn(seen)
+        found = super().learn(seen, rivals=rivals)
         return Dice(coordinates=found.coordinates, time=found.time, success=None, share=1.0, best=0.0, rng=rng)
 
 
 class NoFailures(Surrogate):
     """A surrogate that assumes that no config fails."""
 
-    def learn(self, seen: Observations) -> Outlook:
-        return replace(super().learn(seen), success=None)
+    def learn(self, seen: Observations, *, rivals: Places | None = None) -> Outlook:
+        return replace(super().learn(seen, rivals=rivals), success=None)
 
 
 class IgnorePending(Surrogate):
     """A surrogate that ignores pending configs, so that many workers get similar proposals."""
 
-    def learn(self, seen: Observations) -> Outlook:
+    def learn(self, seen: Observations, *, rivals: Places | None = None) -> Outlook:
         alone = copy(seen)
         alone.pending = seen.pending[:0]
-        return super().learn(alone)
+        return super().learn(alone, rivals=rivals)
 
 
 class Untied(Neighbourhood):
