@@ -135,9 +135,7 @@ class CachedFunction:
 
     def of(self, columns: Columns) -> Mask:
         """Return the function's result for each point, from the cache if possible."""
-        codes = columns[self._places[0]].astype(np.intp)
-        for index, size in zip(self._places[1:], self._shape[1:], strict=True):
-            codes = codes * size + columns[index]
+        codes = np.ravel_multi_index([columns[index] for index in self._places], self._shape)
         answers = self._known[codes]
         if answers.min(initial=0) == UNKNOWN:
             new = np.zeros(len(self._known), dtype=np.bool_)

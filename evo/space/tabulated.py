@@ -58,10 +58,7 @@ class Table:
 
     def look_up(self, indices: Mapping[str, npt.NDArray[np.integer]]) -> Array:
         """Return the values for value indices of the tunables, given by name."""
-        codes: npt.NDArray[np.integer] = np.zeros(1, dtype=np.intp)
-        for name, size in zip(self.names, self.shape, strict=True):
-            codes = codes * size + indices[name]
-        found: Array = self.values[codes]
+        found: Array = self.values[np.ravel_multi_index([indices[name] for name in self.names], self.shape)]
         return found
 
 
