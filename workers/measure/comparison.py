@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from evo.device.estimate.roofline import cold_sets
-from evo.promotion.rules.sequential import clear, hopeless, precise
+from evo.promotion.rules.sequential import clear, enough, precise
 from evo.trial.objective import Objective
 from evo.trial.timing import Power
 from workers.measure.baselines import Baselines, prepare_baselines
@@ -126,16 +126,14 @@ def _enough(request: Compare, objective: Objective, samples: Mapping[str, Sequen
 
     This is the case if the challenger's time ratios are precise enough, or if more rounds cannot change the decision.
     """
-    own, policy = samples.get("challenger"), request.policy
+    own, policy, first = samples.get("challenger"), request.policy, "challenger_again" in request.series
     if own is None or "champion" in request.series:
         return False
-    names = [*request.series, request.only]
-    others = [samples[name] for name in names if name is not None and name != "challenger" and name in samples]
-    if precise([(own, each) for each in others], policy):
-        return True
+    names = dict.fromkeys(["incumbent", *request.series, request.only])
+    pairs = [(own, samples[name]) for name in names if name is not None and name != "challenger" and name in samples]
     if objective.metric is not None:  # the decision depends on more than these times
-        return False
-    incumbent, first = samples.get("incumbent"), "challenger_again" in request.series
-    if incumbent is not None:
-        return clear(own, [incumbent], policy) or (first and hopeless(own, incumbent, policy))
-    return first and clear(own, [each for name, each in samples.items() if name not in request.series], policy)
+        return precise(pairs, policy)
+    if "incumbent" in samples:
+        return enough(pairs, policy, first=first)
+    baselines = [each for name, each in samples.items() if name not in request.series]
+    return precise(pairs, policy) or (first and clear(own, baselines, policy))

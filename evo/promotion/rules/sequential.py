@@ -182,6 +182,17 @@ quartiles in standard deviations.
 """
 
 
+def enough(pairs: Sequence[tuple[Samples, Samples]], policy: Policy, *, first: bool) -> bool:
+    """Return True if a process that compares the challenger with an incumbent needs no more rounds.
+
+    Args:
+        pairs: samples of the challenger and of each other kernel, the incumbent first.
+        first: True for the first process, which also ends if the challenger is certainly too slow.
+    """
+    own, incumbent = pairs[0]
+    return precise(pairs, policy) or clear(own, [incumbent], policy) or (first and hopeless(own, incumbent, policy))
+
+
 def precise(pairs: Sequence[tuple[Samples, Samples]], policy: Policy) -> bool:
     """Return True if the median ratio of every pair has a standard error of at most `Policy.round_error`."""
     if policy.round_error is None or not pairs or not all(_due(own, policy) for own, _ in pairs):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evo.promotion import looks
 from evo.promotion.policy import Policy
-from evo.promotion.rules.sequential import STEP, clear, hopeless, precise
+from evo.promotion.rules.sequential import STEP, enough
 from evo.promotion.statistics import Samples, paired_ratio
 from evo.trial.results import ConfirmReport, OverwriteCheck, Repeat
 from evo.trial.timing import Timing
@@ -181,8 +181,6 @@ def rounds_taken(
     """
 
     def ends(count: int) -> bool:
-        taken = [(a[:count], b[:count]) for a, b in pairs]
-        own, incumbent = taken[0]
-        return precise(taken, policy) or clear(own, [incumbent], policy) or (first and hopeless(own, incumbent, policy))
+        return enough([(own[:count], other[:count]) for own, other in pairs], policy, first=first)
 
     return next((count for count in range(policy.fewest_rounds, most, STEP) if ends(count)), most)
