@@ -403,7 +403,10 @@ def _check(field: str, value: object) -> None:
 
 
 def _meant(field: str, value: object) -> str:
-    """Return the end of an error text: the value that a string such as ``"5 %"`` means, or else the default."""
+    """Return the last part of an error text: the value if the string clearly means one, or else the default.
+
+    For ``"5 %"``, it is ``; write 0.05``.
+    """
     if not isinstance(value, str):
         return _example(field)
     words: Mapping[str, object] = {"true": True, "false": False, "yes": True, "no": False, "none": None, "null": None}

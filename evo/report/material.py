@@ -131,7 +131,7 @@ class Material:
     def samples(self) -> dict[str, Timing]:
         """Timing samples by name.
 
-        They are those of the champion's confirmation if there is one, else those of the best trial and the baselines.
+        They come from the champion's confirmation if there is one, else from the best trial and the baselines.
         """
         report = None if self.champion is None else self.champion.report
         if report is not None and report.challenger is not None:

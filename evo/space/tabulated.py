@@ -1,8 +1,8 @@
 """Evaluates an expression faster: parts that depend on only a few tunables are looked up in tables.
 
-The strategies check the constraints of thousands of configs per proposal, a hundred at a time. The expressions of large
-families, e.g. of the registers that a kernel needs, have hundreds of operations. Most of these belong to parts that
-depend on a few tunables and thus have only a few thousand possible values.
+For each proposal, the strategies check the constraints of thousands of configs, a few hundred at a time. The
+expressions of large families, e.g. of the registers that a kernel needs, have hundreds of operations. Most of these
+belong to parts that depend on a few tunables and thus have only a few thousand possible values.
 """
 
 import ast
@@ -63,7 +63,7 @@ class Table:
 
 
 class Tabulated:
-    """An expression over tunables whose parts over few tunables are looked up in tables.
+    """An expression of tunables. Its parts that depend on only a few tunables are looked up in tables.
 
     Args:
         tunables: the tunables. Every name of the expression must be the name of a tunable.

@@ -58,9 +58,9 @@ def _text(value: object) -> str:
 
 
 def numbers_in(values: Sequence[object]) -> list[int | float] | None:
-    """Return the numbers that the values of a list mean, e.g. 16 and 32 for ``["16", 32]`` or ``[[16, 32]]``.
+    """Return the numbers of a list that contains strings or nested lists, e.g. 16 and 32 for ``["16", 32]``.
 
-    None if the list already contains only these numbers, or if a value means no number.
+    ``[[16, 32]]`` gives the same numbers. None if the list needs no correction, or if a value is not a number.
     """
     found: list[int | float] = []
     for value in values:

@@ -27,7 +27,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-def test_only_tokens_and_the_local_database_key_are_admitted_once_a_token_exists(
+def test_requests_need_a_token_or_the_local_key_once_a_token_exists(
     tmp_path_factory: pytest.TempPathFactory, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = CommandLine.fresh(tmp_path_factory)

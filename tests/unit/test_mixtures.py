@@ -152,7 +152,7 @@ def test_input_mixture_of_whole_numbers_keeps_signs_infinities_and_rows_of_small
     assert found[1, 3] == -np.inf
 
 
-def test_inputs_are_not_mixed_with_equal_elements_if_an_output_is_integer() -> None:
+def test_integer_output_excludes_mixtures_of_equal_elements_and_of_whole_numbers() -> None:
     index = Operand(name="at", role="output", dtype="int32", shape=(ROWS,), tolerance=None)
     others = [{"x": normal(2)}]
     found = mixtures({"x": normal(1)}, others, [operand("x", normal(1)), index], np.random.default_rng(3), allowed=1e-6)

@@ -106,7 +106,7 @@ def test_large_arrays_are_encoded_like_small_arrays(dtype: str) -> None:
         assert np.array_equal(decoded(codes, dtype)[row], decoded(codes[row], dtype))
 
 
-def test_one_wrong_element_of_a_large_array_is_detected() -> None:
+def test_single_wrong_elements_of_a_large_array_are_counted() -> None:
     right = normals(np.random.default_rng(1), (40 * PIECE + 9,))
     wrong = right.copy()
     wrong[-1] += 3.0

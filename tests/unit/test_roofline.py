@@ -154,9 +154,7 @@ def test_resource_that_limits_a_time_is_unknown_without_a_roofline() -> None:
         ({"dram_share": 0.9, "tensor_active": 0.7}, "memory"),
     ],
 )
-def test_kernel_far_above_the_limit_is_bound_by_the_busy_resource_of_its_profile(
-    counters: Mapping[str, float], bound: str
-) -> None:
+def test_slow_kernel_is_bound_by_its_busiest_resource_or_by_latency(counters: Mapping[str, float], bound: str) -> None:
     outcome = Measured(timing=Timing(samples_us=(300.0,)), mechanisms=("mma",))
     niche = niche_of(outcome, Roofline(floor_us=100.0, bound="compute"), counters)
     assert (niche.mechanisms, niche.bound, niche.name) == (("mma",), bound, f"mma, bound by {bound}")

@@ -1,4 +1,4 @@
-"""The compile cache knows the missing paths where a new header would replace a header that was used."""
+"""The compile cache knows the *vacant* paths: no file exists there, and a new header would replace a used header."""
 
 import time
 from pathlib import Path
@@ -37,9 +37,7 @@ def test_path_of_a_possible_new_header_is_reduced_to_the_topmost_missing_folder(
     assert vacancies([f"{three}/x/y/a.h", f"{three}/x/y/b.h"], [], folders) == [f"{one}/x", two]
 
 
-def test_files_outside_the_include_folders_add_no_path_of_a_possible_new_header(
-    folders: list[str], tmp_path: Path
-) -> None:
+def test_headers_outside_the_include_folders_cause_no_vacant_paths(folders: list[str], tmp_path: Path) -> None:
     assert vacancies([str(tmp_path / "elsewhere.h")], [], folders) == []
 
 

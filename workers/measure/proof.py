@@ -65,5 +65,8 @@ class ProofPlan:
 
     @property
     def words(self) -> str:
-        """Return a description of the plan, e.g. ``last on its own thread, first, unaligned``."""
+        """Return the placements of the calls as text, in call order, e.g. ``last on its own thread, first, unaligned``.
+
+        The buffers begin directly after inaccessible memory (*first*), or end directly before it (*last*).
+        """
         return ", ".join(each.placement.where + " on its own thread" * each.mode.own_thread for each in self.launches)

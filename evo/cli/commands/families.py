@@ -101,8 +101,8 @@ def import_(
         str | None,
         typer.Option(
             metavar="FILE:FUNCTION",
-            help="Python function of NumPy, PyTorch or JAX that computes the expected outputs. Its parameters have the "
-            "names of the inputs. MODULE:FUNCTION is also accepted.",
+            help="Python function that computes the expected outputs with NumPy, PyTorch or JAX. Its parameters have "
+            "the names of the inputs. MODULE:FUNCTION is also accepted.",
         ),
     ] = None,
     role: Annotated[

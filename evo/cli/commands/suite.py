@@ -49,8 +49,12 @@ def record(
     for (function, reason), count in recorder.skipped.most_common():
         out.print(f"not recorded: {count_text(count, 'call')} of {function} ({reason})")
     if not recorder.counts:
-        why = f"the program failed ({trouble})" if trouble else "the program made no calls in this process"
-        raise NotFound(f"no call that a family can compute was recorded: {why}")
+        why = "the program called no supported PyTorch function in this process"
+        if recorder.skipped:
+            why = "no built-in family can compute the calls listed above"
+        if trouble:
+            why = f"the program failed ({trouble})"
+        raise NotFound(f"no call was recorded: {why}")
     with writing_to(to):
         write_file(to, recorder.suite())
     total = sum(recorder.counts.values())

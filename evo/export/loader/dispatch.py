@@ -1,4 +1,4 @@
-"""Selects the exported kernel by the shapes of the arguments. This module needs its folder and the kernels' packages.
+"""Selects the exported kernel by the shapes of the arguments. Keep this file in its folder, which contains the kernels.
 
     from dispatch import Dispatch
 

@@ -234,12 +234,13 @@ class SearchView(Deferred):
             `best` is confirmed. None without `best` or baselines.
         roofline: the roofline limit; None if the family's operation counts or the device's peak rates are unknown.
         champion: current champion of the problem, which another search may have found; None if there is none.
-        gains: gains of the search over the default config and over the median random config; empty in lists.
+        gains: gains of the search over the default config and over the median random config; empty if the search
+            is an entry of a list.
         started_at, finished_at: time at which the search started, and at which it ended; None before that.
         elapsed_s: running time in seconds, without pauses.
-        overhead_ms: median over trials of the time in which a slot neither compiled nor used the device, although work
-            was available. `overhead_mean_ms` is the mean. Both, and `delivery_ms`, are None if no trial has a known
-            overhead.
+        overhead_ms: median over trials of the time in which a worker's slot for a device neither compiled nor used the
+            device, although work was available. `overhead_mean_ms` is the mean. Both, and `delivery_ms`, are None if no
+            trial has a known overhead.
         delivery_ms: median over trials of the transport time of leases and results, during which the device worked.
         priority: workers serve searches with a higher priority first and, at equal priority, older searches first.
         cost: money spent so far, in the currency of the budget's hourly rate; None if the budget has no rate.
@@ -259,8 +260,8 @@ class SearchView(Deferred):
         missing_baselines: reasons why baselines could not be timed, by baseline name.
         baselines_done: True once the baselines were timed. If `baselines` and `missing_baselines` are still empty, the
             family has no baselines.
-        warnings: problems of the family and of the webhook that do not stop the search, each with a remedy, followed by
-            the sentences of `quick_gaps`.
+        warnings: problems of the family and of the webhook that do not stop the search, each with a remedy; then
+            sentences on confirmed times that differ much from the quick times.
     """
 
     id: int

@@ -28,8 +28,8 @@ RUNGS = ((1, 1), (3, 3), (9, 9))
 """Pairs (n, trials): the best 1/n of the niches get this many trials."""
 
 LOCAL_RUNGS = ((3, 30), (2, 90), (1, 270))
-"""Pairs (n, trials): if the search stagnates, the best n niches get this many trials since the best trial. The niche of
-the best trial is not counted.
+"""Pairs (n, trials): while the search stagnates, each of the best n niches gets this many trials. They are counted from
+the first trial whose time is within the factor `GAIN` of the best time. The niche of the best trial is excluded.
 """
 
 STAGNANT = 64
@@ -40,9 +40,7 @@ CHILDREN = 50
 """Number of children of a niche's best trials that are suggested while the niche is searched on its own."""
 
 STARTS = 20
-"""Number of random configs of a niche that are drawn for its first suggestions. Values of the best trial are then
-copied to these configs.
-"""
+"""Maximum number of random configs of a niche per proposal. Values of the best trial are then copied to them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +73,10 @@ class Due:
 
 
 class Niches:
-    """Successive halving over the mechanisms of a space (`Space.mechanisms`)."""
+    """Chooses the niche of a trial: by successive halving, or by searches of single niches if the search stagnates.
+
+    The niches are the combinations of the mechanisms of a space (`Space.mechanisms`).
+    """
 
     def __init__(self, space: Space, relinking: Relinking, neighbourhood: Neighbourhood, breeding: Breeding) -> None:
         self._space = space
@@ -86,9 +87,10 @@ class Niches:
         self._members: Indices | None = None
 
     def due(self, seen: Observations, rng: np.random.Generator) -> Due | None:
-        """Return configs of the niche that should get the next trial; None if every niche has used its quota of trials.
+        """Return suggestions for the niche that should get the next trial.
 
-        At least one trial must have a time.
+        The result is None if the space has fewer than two niches, or if all quotas are used: those of `RUNGS` and, if
+        the search stagnates, those of `LOCAL_RUNGS`. At least one trial must have a time.
         """
         if not len(self._columns) or len(self._niches) < 2:
             return None
@@ -174,7 +176,7 @@ class Niches:
 
 
 def _waiting(ranked: Places, trials: Places, rungs: Sequence[tuple[int, int]]) -> Places:
-    """Return the niches that have not used their quota of the first rung with such niches, best first.
+    """Return the niches below their quota on the first rung that has any, best first; empty if all quotas are used.
 
     Args:
         ranked: niches, best first.

@@ -195,13 +195,13 @@ class KernelProcess:
         guarded: bool = False,
         order: bytes = b"",
     ) -> Batch:
-        """Call the kernel `calls` times, on the sets in rotation or in a given order.
+        """Call the kernel `calls` times. The calls use the buffer sets of `table` in rotation, or in a given order.
 
         Args:
             first: index of the set of the first call.
             meanwhile: function that is called in this process during the calls, or None.
-            behind: True to restore the arguments of a set after the call on the next set, so that the arguments leave
-                the caches. False to restore the arguments just before the call.
+            behind: True to restore the arguments of a set one call late, after the call on the next set. They are then
+                no longer in the caches when the set is used again. False to restore them just before the call.
             guarded: True to check the callee-saved registers after each call.
             order: indices of the sets for consecutive calls, 4 bytes each, at most `MOST_ORDERS` indices. If there are
                 more calls than indices, the sequence is repeated. If empty, the sets are used in rotation.
