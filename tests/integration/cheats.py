@@ -102,6 +102,15 @@ CHEATS: dict[str, tuple[str, str]] = {
         "right(x, y); for (int i = 1, run = 0; i < N; i++) if ((run = x[i] < x[i - 1] ? run + 1 : 0) > 40) y[i] = 0;",
         "differs from the reference",
     ),
+    "wrong for a run of zeros": (
+        "right(x, y); for (int i = 0, run = 0; i < N; i++) if ((run = x[i] == 0 ? run + 1 : 0) > 12) y[i] = 0;",
+        "differs from the reference",
+    ),
+    "counts on zeros in its first allocated block": (
+        "static __thread float *sum; if (!sum) sum = malloc(sizeof kept);"
+        "for (int i = 0; i < N; i++) sum[i] += 3.0f * x[i] + 1.0f, y[i] = sum[i], sum[i] = 0;",
+        "differs from the reference",
+    ),
     "ends with changed flags of an open file": (
         "right(x, y); fcntl(2, 4, 2048);",
         "the kernel uses fcntl",

@@ -256,6 +256,47 @@ def test_writes_of_the_runner_are_not_attributed_to_threads_of_the_kernel(folder
     assert session.residue(kernel) == "still writes its outputs after it returned"
 
 
+TEAM = """
+#include <omp.h>
+void f(float *out) {
+#pragma omp parallel
+#pragma omp single
+    out[0] = omp_get_num_threads();
+}
+"""
+
+
+@pytest.mark.parametrize(("elsewhere", "team"), [(None, 2.0), (1, 2.0), (2, 1.0)])
+def test_kernels_also_run_with_one_openmp_thread_where_no_calls_are_timed(
+    folder: Path, tmp_path: Path, elsewhere: int | None, team: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # as in a runner of a search with two threads
+    out = [Argument(name="out", role="output", dtype="float32", shape=(1,))]
+    objective = Objective(threads=2)
+    session, kernel, buffers = _loaded(
+        folder, tmp_path, TEAM, out, flags=("-fopenmp",), objective=objective, elsewhere=elsewhere
+    )
+    session.call(kernel, buffers)
+    assert buffers.read("out").tolist() == [team]
+
+
+def test_allocated_memory_contains_no_zeros_at_first(folder: Path, tmp_path: Path) -> None:
+    source = """
+    #include <stdlib.h>
+    void f(float *out) {
+        static const int sizes[8] = {8, 100, 1000, 4000, 20000, 60000, 100000, 120000};
+        for (int i = 0; i < 8; i++) {
+            unsigned *block = malloc(sizes[i]);
+            out[i] = 0;
+            for (int k = 0; k < sizes[i] / 4; k++) out[i] += block[k] == 0;
+        }
+    }"""
+    out = [Argument(name="out", role="output", dtype="float32", shape=(8,))]
+    session, kernel, buffers = _loaded(folder, tmp_path, source, out)
+    session.call(kernel, buffers)
+    assert (buffers.read("out") <= 16).all()  # the C library keeps a few of its own values in free blocks
+
+
 def _loaded(
     folder: Path,
     tmp_path: Path,
@@ -264,6 +305,7 @@ def _loaded(
     *,
     flags: tuple[str, ...] = (),
     objective: Objective = Objective(),
+    elsewhere: int | None = None,
 ) -> tuple[Session, Any, Any]:
     """Return a session, its kernel `f` of this source, and buffers."""
     cpu_driver = driver("cpu")
@@ -275,7 +317,8 @@ def _loaded(
     path.write_bytes(artefact.binary)
     session = cpu_driver.open(cpu(folder), objective, folder)
     inputs = {each.name: np.zeros(each.shape, each.dtype) for each in arguments if each.role == "input"}
-    return session, session.load(path, "f", arguments, None), session.allocate(arguments, inputs)
+    kernel = session.load(path, "f", arguments, None, elsewhere=elsewhere)
+    return session, kernel, session.allocate(arguments, inputs)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the test needs the registers of x86-64")

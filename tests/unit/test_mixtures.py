@@ -1,5 +1,6 @@
 """Inputs of several distributions are mixed, unless mixing would make them invalid."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,12 +8,13 @@ import pytest
 from numpy.typing import NDArray
 
 from evo.family import Operand
+from evo.family.argument import Tolerance
 from evo.reference.encoding import decoded, encoded
 from templates.registry import find
 from tests.tiers import one_in
 from workers.build.cache import Cache
 from workers.measure.family.expected_output import ExpectedOutput
-from workers.measure.family.mixtures import Mixture, mixtures
+from workers.measure.family.mixtures import Mixture, _add_zeros, _outlier_places, mixtures
 from workers.measure.family.reference import Reference
 from workers.runner.protocol import CasePlan
 
@@ -43,7 +45,7 @@ def peaked(seed: int) -> NDArray[np.float32]:
     return drawn
 
 
-def test_input_mixture_replaces_one_element_with_the_most_extreme_value_of_all_cases() -> None:
+def test_input_mixture_replaces_an_element_of_some_rows_with_the_most_extreme_value_of_all_cases() -> None:
     nominal, large = normal(1), normal(2, 40.0)
     found = mixtures_of(nominal, peaked(3), large)
     for name, extreme in (
@@ -51,8 +53,22 @@ def test_input_mixture_replaces_one_element_with_the_most_extreme_value_of_all_c
         ("a lone smallest element", large.min()),
     ):
         changed = found[name] != nominal
-        assert changed.sum() == 1
-        assert found[name][changed] == extreme
+        assert changed.sum(axis=1).tolist().count(1) == changed.sum() == 8
+        assert (found[name][changed] == extreme).all()
+
+
+def test_outliers_are_often_at_the_ends_of_rows() -> None:
+    places = _outlier_places(1000, 4000, np.random.default_rng(0))
+    assert ((places >= 0) & (places < 1000)).all()
+    assert [(places < 8).mean(), (places >= 992).mean()] == pytest.approx([0.25, 0.25], abs=0.03)
+    assert {996, 997, 998, 999} <= {*places.tolist()}
+    assert _outlier_places(2, 50, np.random.default_rng(0)).tolist().count(1) > 5
+
+
+def test_at_most_a_quarter_of_the_rows_has_an_outlier() -> None:
+    for rows, expected in ((1, 1), (4, 1), (16, 4), (64, 8)):
+        few, other = normal(1)[:rows], normal(2, 40.0)[:rows]
+        assert (mixtures_of(few, other)["a lone largest element"] != few).sum() == expected
 
 
 @pytest.mark.parametrize("infinite", [0, 3, 500])
@@ -152,11 +168,60 @@ def test_input_mixture_of_whole_numbers_keeps_signs_infinities_and_rows_of_small
     assert found[1, 3] == -np.inf
 
 
-def test_integer_output_excludes_mixtures_of_equal_elements_and_of_whole_numbers() -> None:
-    index = Operand(name="at", role="output", dtype="int32", shape=(ROWS,), tolerance=None)
-    others = [{"x": normal(2)}]
-    found = mixtures({"x": normal(1)}, others, [operand("x", normal(1)), index], np.random.default_rng(3), allowed=1e-6)
-    assert not {"equal elements and zeros", "whole numbers"} & {each.name for each in found}
+def mixtures_with_output(nominal: NDArray[Any], dtype: str) -> dict[str, Mixture]:
+    output = Operand(name="at", role="output", dtype=dtype, shape=(ROWS,), tolerance=None)
+    operands = [operand("x", nominal), output]
+    found = mixtures({"x": nominal}, [{"x": normal(2)}], operands, np.random.default_rng(3), allowed=1e-6)
+    return {each.name: each for each in found}
+
+
+def test_mixtures_with_equal_elements_are_marked_because_integer_outputs_may_have_several_correct_values() -> None:
+    found = mixtures_with_output(normal(1), "int32")
+    with_ties = {name for name, each in found.items() if each.ties}
+    assert with_ties == {"equal elements and zeros", "whole numbers", "rows with a structure"}
+    assert all((np.diff(np.sort(found[name].inputs["x"], axis=1)) == 0).any() for name in with_ties)
+
+
+def test_outputs_of_integers_or_8_bits_have_a_mixture_without_equal_elements() -> None:
+    assert "sorted rows and rows of one sign" not in mixtures_with_output(normal(1), "float32")
+    for dtype in ("int32", "float8_e4m3"):
+        nominal = normal(1)
+        rows = mixtures_with_output(nominal, dtype)["sorted rows and rows of one sign"].inputs["x"]
+        assert nominal.min() <= rows.min() and rows.max() <= nominal.max()
+        kinds = {
+            "ascending": (np.diff(rows) > 0).all(axis=1),
+            "descending": (np.diff(rows) < 0).all(axis=1),
+            "positive": (rows > 0).all(axis=1),
+            "negative": (rows < 0).all(axis=1),
+            "with a zero": (rows == 0).sum(axis=1) == 1,
+        }
+        assert all(ROWS // 6 <= count.sum() <= ROWS // 3 for count in kinds.values()), kinds
+        assert (np.diff(np.sort(rows, axis=1)) > 0).all()
+    assert "whole numbers" not in mixtures_with_output(normal(1), "float8_e4m3")
+
+
+def test_integer_outputs_are_not_expected_for_inputs_with_equal_elements(tmp_path: Path) -> None:
+    (tmp_path / "reference.py").write_text(
+        "import numpy as np\n\n"
+        "def inputs(problem, case, rng):\n"
+        "    scale = {'normal': 1, 'large': 40}[case]\n"
+        "    return {'x': (scale * rng.standard_normal((32, 64))).astype(np.float32)}\n\n"
+        "def reference(problem, inputs):\n"
+        "    return {'at': inputs['x'].argmax(1).astype(np.int32), 'top': inputs['x'].max(1).astype(np.float64)}\n"
+    )
+    outputs = [
+        Operand(name="at", role="output", dtype="int32", shape=(32,), tolerance=Tolerance(rel_l2=0.0, max_abs=0.0)),
+        Operand(name="top", role="output", dtype="float32", shape=(32,), tolerance=Tolerance(rel_l2=1e-6, max_abs=1.0)),
+    ]
+    given = Operand(name="x", role="input", dtype="float32", shape=(32, 64), tolerance=None)
+    family = Reference(tmp_path / "reference.py", "digest", Cache(tmp_path / "cache"))
+    plans = [
+        CasePlan(name=name, distribution=name, problem={}, seeds=((1, number),), operands=(given, *outputs))
+        for number, name in enumerate(("normal", "large"))
+    ]
+    found = {each.case: each for each in family.mixtures(plans, family.goldens(plans, family.drawn(plans)))}
+    assert {*found["normal with whole numbers"].reference} == {"top"}
+    assert {*found["normal with sorted rows and rows of one sign"].reference} == {"at", "top"}
 
 
 def test_input_mixture_takes_rows_from_all_distributions() -> None:
@@ -179,7 +244,7 @@ def test_mixed_rows_of_several_inputs_come_from_the_same_distribution() -> None:
 def test_input_mixture_compares_bfloat16_codes_by_value() -> None:
     nominal, other = encoded(normal(1), "bfloat16"), encoded(normal(2) - 300, "bfloat16")
     found = mixtures_of(nominal, other, dtype="bfloat16")["a lone smallest element"]
-    assert (found != nominal).sum() == 1
+    assert (found != nominal).sum() == 8
     assert decoded(found, "bfloat16").min() == decoded(other, "bfloat16").min()
 
 
@@ -195,6 +260,20 @@ def test_input_mixture_compares_bfloat16_codes_by_value() -> None:
 )
 def test_inputs_with_interdependent_elements_are_not_mixed(nominal: NDArray[Any]) -> None:
     assert mixtures_of(nominal, nominal[::-1].copy()) == {}
+
+
+def test_inputs_with_interdependent_elements_stay_while_other_inputs_are_mixed() -> None:
+    limits = np.stack([np.full(COLUMNS, -2.0, np.float32), np.full(COLUMNS, 2.0, np.float32)])
+    ascending = np.sort(normal(4), axis=1)
+    nominal: dict[str, NDArray[Any]] = {"x": normal(1), "limits": limits, "ascending": ascending}
+    other = {"x": normal(2, 40.0), "limits": limits, "ascending": np.sort(normal(5), axis=1)}
+    operands = [operand(name, array) for name, array in nominal.items()]
+    found = list(mixtures(nominal, [other], operands, np.random.default_rng(0), allowed=1e-6))
+    assert len(found) == 8
+    for each in found:
+        assert np.array_equal(each.inputs["limits"], limits)
+        assert np.array_equal(each.inputs["ascending"], ascending)
+        assert not np.array_equal(each.inputs["x"], nominal["x"])
 
 
 def test_integer_inputs_keep_their_elements_while_other_inputs_are_mixed() -> None:
@@ -307,9 +386,20 @@ def test_structured_rows_have_every_structure_and_stay_in_the_range_of_the_input
         "positive": (rows >= 0).all(axis=1).sum(),
         "negative": (rows <= 0).all(axis=1).sum(),
         "of low precision": low_precision.sum(),
+        "with a run of zeros": ((rows == 0).any(axis=1) & (rows != 0).any(axis=1)).sum(),
+        "with large blocks": (np.isclose(rows * 64, drawn).sum(axis=1) > 4).sum(),
         "unchanged": (rows == drawn).all(axis=1).sum(),
     }
-    assert {name: 7 <= count <= 24 for name, count in found.items()} == dict.fromkeys(found, True), str(found)
+    assert {name: 5 <= count <= 24 for name, count in found.items()} == dict.fromkeys(found, True), str(found)
+
+
+def test_runs_of_zeros_are_at_the_start_at_the_end_and_inside_of_rows() -> None:
+    rows = np.ones((300, 64))
+    _add_zeros(rows, np.arange(300), np.random.default_rng(0))
+    at_start, at_end = rows[:, 0] == 0, rows[:, -1] == 0
+    assert (rows == 0).any(axis=1).all() and ((rows != 0).sum(axis=1) >= 8).all()
+    assert at_start.sum() > 90 and at_end.sum() > 90 and (~at_start & ~at_end).sum() > 80
+    assert (np.abs(np.diff((rows == 0).astype(int), axis=1)).sum(axis=1) <= 2).all(), "each run is contiguous"
 
 
 def test_numbers_of_one_sign_keep_their_sign_in_structured_rows() -> None:

@@ -247,7 +247,8 @@ def _where(launch: Launch) -> str:
         "last": "with buffers directly before inaccessible memory",
         "unaligned": "with buffers that are aligned only to the size of an element",
     }[launch.placement.where]
-    return where + ", on another thread" * launch.mode.own_thread
+    where += ", on another thread" * launch.mode.own_thread
+    return where + "; memory that the kernel allocates contains arbitrary bytes" * launch.mode.perturb
 
 
 def _launch(

@@ -14,7 +14,8 @@ from evo.trial.timing import Timing
 _QUIET = "Search again while fewer other programs run on the machine."
 _EITHER = (
     "Either the kernel or other programs are the cause: search again while the machine is idle. If an idle machine "
-    "gives the same result, the kernel is probably the cause."
+    "gives the same result, the kernel is probably the cause. A kernel whose work depends on the values of its inputs "
+    "may also be refused: let inputs() in reference.py draw inputs that need about the same work."
 )
 
 

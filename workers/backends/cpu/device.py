@@ -99,7 +99,9 @@ class CpuSession:
         if forbidden := forbidden_imports(binary):
             raise LaunchError(f"the kernel uses {', '.join(forbidden)}: {NO_KERNEL_MAY}")
         cores = self._cores if elsewhere is None else self._other_cores(elsewhere)
-        return self._process(binary, entry, cores, timed=elsewhere is None)
+        # a caller may run the kernel with a different number of OpenMP threads, e.g. one
+        alone = elsewhere is not None and elsewhere % 2 == 0
+        return self._process(binary, entry, cores, timed=elsewhere is None, openmp_threads=1 if alone else None)
 
     def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
         return host_sets(arguments, inputs, 1, evict=self._evict)[0]
@@ -159,7 +161,9 @@ class CpuSession:
         arrays, calls = cast(Sequence[HostBuffers], sets), min(max(calls, len(sets)), MOST_ORDERS)
         return KernelTimer(cast(KernelProcess, kernel), arrays, rng=self._orders, calls=calls, visits=True)
 
-    def _process(self, library: Path, entry: str, cores: Sequence[int], *, timed: bool) -> KernelProcess:
+    def _process(
+        self, library: Path, entry: str, cores: Sequence[int], *, timed: bool, openmp_threads: int | None = None
+    ) -> KernelProcess:
         """Start a kernel process, and add it to the processes of this session."""
         process = KernelProcess(
             program=self._program,
@@ -168,6 +172,7 @@ class CpuSession:
             cores=cores,
             threads=self._threads,
             timed=timed,
+            openmp_threads=openmp_threads,
             memory_bytes=self._memory_bytes,
         )
         self._processes.add(process)

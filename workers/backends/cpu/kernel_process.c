@@ -77,6 +77,7 @@ static uint32_t order[MOST_ORDERS]; /* set indices of consecutive calls, unless 
 static uint64_t stale = UINT64_MAX; /* set whose arguments the last call changed and that is not restored yet */
 static struct sigaction expected[NSIG];
 static char fault_stack[1 << 16];
+static void *volatile heap_end; /* block at the end of the heap, never freed; volatile, so that it is allocated */
 
 static void send_all(const void *from, size_t bytes) {
     for (const char *at = from; bytes;) {
@@ -895,6 +896,20 @@ __attribute__((noinline)) static void fill_stack(void) {
     __asm__ volatile("" ::"r"(unused) : "memory"); /* keeps the writes */
 }
 
+/* Fill free memory of the heap. New memory contains zeros, and a kernel that reads a block before it writes to it would be
+ * correct by chance. The blocks become one free block, from which later blocks are taken. */
+static void fill_heap(void) {
+    enum { BYTES = 32 << 10, BLOCKS = 128 };
+    void *blocks[BLOCKS];
+    for (int block = 0; block < BLOCKS; block++)
+        if ((blocks[block] = malloc(BYTES))) memset(blocks[block], 0x5a, BYTES);
+    heap_end = malloc(BYTES); /* without it, free memory at the end of the heap would be returned to the system */
+    for (int block = 0; block < BLOCKS; block++) {
+        __asm__ volatile("" ::"r"(blocks[block]) : "memory"); /* keeps the writes */
+        free(blocks[block]);
+    }
+}
+
 int main(int count, char **words) {
     if (count < 8) return 2;
     channel = atoi(words[1]);
@@ -916,6 +931,7 @@ int main(int count, char **words) {
     privileged = privileged && !(level & OTHER_USER);
     usual = modes();
     fill_stack();
+    fill_heap();
     function = nothing;
     table = calloc(STRIDE, sizeof *table), sets = 1;
     watch_faults();

@@ -76,6 +76,7 @@ class KernelProcess:
         cores: cores on which the process runs. If empty, the process runs on the cores of the calling process.
         threads: number of cores that the process may use simultaneously.
         timed: True to measure calls of an empty function first, for comparison with timed calls.
+        openmp_threads: number of threads that OpenMP uses by default. If None, that of the calling process.
         memory_bytes: limit of the memory that the process allocates, in bytes. If 0, the memory is not limited.
 
     Attributes:
@@ -93,6 +94,7 @@ class KernelProcess:
     cores: Sequence[int] = ()
     threads: int = 1
     timed: bool = True
+    openmp_threads: int | None = None
     memory_bytes: int = 0
     level: str = ""
     before: KernelState = field(default_factory=KernelState)
@@ -107,7 +109,9 @@ class KernelProcess:
         self._loaded = False
         self._timed_before = -1
         self._rested: tuple[int, int] | None = None
-        self._process = StartedProcess(self.program, self.library, self.cores, self.memory_bytes)
+        self._process = StartedProcess(
+            self.program, self.library, self.cores, self.memory_bytes, openmp_threads=self.openmp_threads
+        )
         self.pid = self._process.pid
         self._request_map(self.pace.segment, PACED)
 

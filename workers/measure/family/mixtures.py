@@ -7,7 +7,7 @@ Mixed inputs detect five kinds of wrong kernels that are correct on every case:
 - A kernel is wrong for zeros or for equal elements, which hardly ever occur in random numbers.
 - A kernel is wrong for simple numbers: ones, other whole numbers, ascending elements, or pairs of opposite numbers.
 - A kernel is wrong for rows with a structure: repeated, periodic, symmetric, descending or of one sign, with numbers of
-  low precision, or equal to a row of another input.
+  low precision, with a run of zeros or a few large blocks, or equal to a row of another input.
 - A kernel reuses the previous results if the inputs are close to the previous inputs. Random inputs are never that
   close.
 """
@@ -46,13 +46,28 @@ _MOST_CHANGED = 3
 _SORTED_ONE_IN = 4
 """One in this number of rows is in ascending order in the mixture of whole numbers."""
 
-_STRUCTURES = 8
+_STRUCTURES = 10
 """Number of kinds of rows in the mixture of rows with a structure. Rows of the last kind are not changed."""
+
+_OUTLIERS = 8
+"""Maximum number of rows with an outlier."""
+
+_ENDS = 8
+"""Number of elements at each end of a row that count as its end. A kernel may handle them separately, e.g. because they
+do not fill a vector.
+"""
+
+_BLOCKS = (1, 16, 256)
+_LARGE_BLOCKS = 8
+_SMALLER = 1 / 64
+"""Sizes of the blocks of a row, mean number of blocks that stay as they are, and factor of the elements of all other
+blocks.
+"""
 
 _FEW_BITS = 8
 """Number of significant bits of numbers of low precision, as in bfloat16."""
 
-KINDS = 8
+KINDS = 9
 """Maximum number of mixtures."""
 
 MOST_BYTES = 1 << 27
@@ -64,13 +79,15 @@ class Mixture:
     """Mixed inputs, and a name that describes how they differ from the nominal inputs.
 
     Attributes:
-        few: True if few outputs have the largest errors, because one element is an outlier, or because the inputs have
+        few: True if few outputs have the largest errors, because some elements are outliers, or because the inputs have
             few different numbers.
+        ties: True if equal elements may permit several correct values of integer outputs, such as indices.
     """
 
     name: str
     inputs: Arrays
     few: bool
+    ties: bool = False
 
 
 def mixtures(
@@ -81,26 +98,29 @@ def mixtures(
     *,
     allowed: float,
 ) -> Iterator[Mixture]:
-    """Yield mixed inputs of up to eight kinds.
+    """Yield mixed inputs of up to nine kinds.
 
     - nominal inputs in which all elements differ slightly
     - nominal inputs in which a few elements differ slightly
-    - nominal inputs with one outlier as largest element
-    - nominal inputs with one outlier as smallest element
+    - nominal inputs in which an outlier is the largest element of up to eight rows
+    - nominal inputs in which an outlier is the smallest element of up to eight rows
     - rows from all distributions
     - equal elements and zeros
     - nominal inputs rounded to multiples of a power of two near their root mean square, i.e. to whole numbers if it is
       about 1; some rows are in ascending order
     - rows with a structure, see `_structured`; some rows equal the row of another input of the same shape
 
-    The last three kinds are omitted if an output contains integers such as indices, because equal elements then permit
-    several correct outputs. The last two kinds are also omitted if an output has a dtype of 8 bits, because many
-    results then lie in the middle between two of its values, and the rounding errors are larger than usual.
+    - if an output contains integers or numbers of 8 bits: rows without equal elements, see `_distinct`
 
-    Nothing is yielded if exchanging elements would make an input invalid (symmetric matrices, rows or elements in
-    ascending order), if all inputs are integers, if the inputs are too large, or if `others` is empty. These inputs are
-    left unchanged:
+    Equal elements may permit several correct values of integer outputs, such as indices (`Mixture.ties`). Whole numbers
+    and rows with a structure are omitted if a floating-point output has a dtype of 8 bits, because many results then
+    lie in the middle between two of its values, and the rounding errors are larger than usual.
 
+    Nothing is yielded if the inputs are too large, if `others` is empty, or if no input may be changed. These inputs
+    are left unchanged:
+
+    - symmetric matrices, and inputs with rows or elements in ascending order, because exchanging elements would make
+      them invalid
     - integers, such as indices and lengths
     - inputs that are equal in every draw, such as a mask
     - inputs with repetitions, such as a table with equal halves, because a kernel may read only one half
@@ -115,20 +135,23 @@ def mixtures(
     dtypes = {each.name: each.dtype for each in operands if each.role in DRAWN}
     floating = {name: array for name, array in nominal.items() if is_floating(dtypes[name])}
     size = sum(array.nbytes for array in nominal.values())
-    if not others or size > MOST_BYTES or not floating or any(_ordered(array) for array in floating.values()):
+    movable = {name: array for name, array in floating.items() if not _ordered(array)}
+    if not others or size > MOST_BYTES or not movable:
         return
     free = {
         name
-        for name, array in floating.items()
+        for name, array in movable.items()
         if not (any(np.array_equal(array, other[name]) for other in others) or _repeats(array, range(array.ndim)))
     }
     share = min(allowed * _NEAREST * (_FARTHEST / _NEAREST) ** rng.random(), _NEAR)
 
-    def changed(name: str, change: Callable[..., NDArray[Any]], *given: Any, few: bool = False) -> Mixture:
+    def changed(
+        name: str, change: Callable[..., NDArray[Any]], *given: Any, few: bool = False, ties: bool = False
+    ) -> Mixture:
         made = {
             each: change(array, dtypes[each], *given, rng) if each in free else array for each, array in nominal.items()
         }
-        return Mixture(name=name, inputs=made, few=few)
+        return Mixture(name=name, inputs=made, few=few, ties=ties)
 
     yield changed("elements near known ones", _nearby, share)
     yield changed("a few elements near known ones", _with_few_changed, share)
@@ -140,45 +163,102 @@ def mixtures(
             for each, array in nominal.items()
         }
         yield Mixture(name=name, inputs=planted, few=True)
-    if any(array.ndim > 1 for array in floating.values()):
-        rows = {**nominal, **_rows_of_all(floating, others, rng)}
+    if any(array.ndim > 1 for array in movable.values()):
+        rows = {**nominal, **_rows_of_all(movable, others, rng)}
         yield Mixture(name="rows of all distributions", inputs=rows, few=False)
-    if all(is_floating(each.dtype) for each in operands if each.role in JUDGED):
-        yield changed("equal elements and zeros", _with_equals, few=True)
-    if all(is_floating(each.dtype) and stored(each.dtype).itemsize > 1 for each in operands if each.role in JUDGED):
-        yield changed("whole numbers", _rounded, few=True)
-        structured = changed("rows with a structure", _structured, few=True)
+    yield changed("equal elements and zeros", _with_equals, few=True, ties=True)
+    outputs = [each for each in operands if each.role in JUDGED]
+    if all(stored(each.dtype).itemsize > 1 for each in outputs if is_floating(each.dtype)):
+        yield changed("whole numbers", _rounded, few=True, ties=True)
+        structured = changed("rows with a structure", _structured, few=True, ties=True)
         yield replace(structured, inputs={**structured.inputs, **_with_shared_rows(structured.inputs, free, rng)})
+    if any(not is_floating(each.dtype) or stored(each.dtype).itemsize == 1 for each in outputs):
+        yield changed("sorted rows and rows of one sign", _distinct)
 
 
 def _structured(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArray[Any]:
     """Return a copy in which each row has a random structure. A vector is divided into pieces, which count as rows.
 
-    A row becomes equal to the row before, symmetric, periodic (two alternating numbers), descending, non-negative or
-    non-positive (if the array contains numbers of both signs), or is rounded to `_FEW_BITS` significant bits. Other
-    rows stay as they are. At random, all numbers are rounded. No element leaves the range of the array.
+    A row becomes equal to the row before, symmetric, periodic (two alternating numbers), descending, or is rounded to
+    `_FEW_BITS` significant bits. If the array contains numbers of both signs, a row may also become non-negative or
+    non-positive, or get a run of zeros or a few large blocks. Other rows stay as they are. At random, all numbers are
+    rounded. No element leaves the range of the array.
     """
     values = decoded(array, dtype).copy()
-    length = array.shape[-1] if array.ndim > 1 else max(2, array.size // _PIECES)
-    _, known = _finite(values.reshape(-1))
-    if not 2 <= length <= array.size or not known.size:
+    rows, known = _rows_in(values), _finite(values.reshape(-1))[1]
+    if rows.shape[1] < 2 or not known.size:
         return array.copy()
-    count = array.size // length  # the last elements of a vector may belong to no piece
-    rows = values.reshape(-1)[: count * length].reshape(count, length)
     low, high, half = known.min(), known.max(), rows.shape[1] // 2
     if rng.integers(2):  # a kernel may be wrong only if all numbers have a low precision
         values[:] = np.clip(_of_low_precision(values), low, high)
     kinds = np.resize(rng.permutation(_STRUCTURES), len(rows))
-    symmetric, periodic, descending, positive, negative, short = (kinds == number for number in range(1, 7))
+    symmetric, periodic, descending, short, *signed = (kinds == number for number in range(1, 9))
     rows[symmetric, -half:] = rows[symmetric, :half][:, ::-1]
     rows[periodic] = rows[periodic][:, np.arange(rows.shape[1]) % 2]
     rows[descending] = np.sort(rows[descending], axis=1)[:, ::-1]
+    rows[short] = np.clip(_of_low_precision(rows[short]), low, high)
     if low < 0 < high:
+        positive, negative, with_zeros, with_blocks = signed
         rows[positive] = np.minimum(np.abs(rows[positive]), high)
         rows[negative] = np.maximum(-np.abs(rows[negative]), low)
-    rows[short] = np.clip(_of_low_precision(rows[short]), low, high)
+        _add_zeros(rows, np.flatnonzero(with_zeros), rng)
+        _add_blocks(rows, np.flatnonzero(with_blocks), rng)
     repeated = np.flatnonzero(kinds[1:] == 0) + 1
     rows[repeated] = rows[repeated - 1]
+    return encoded(values, dtype)
+
+
+def _rows_in(values: NDArray[Any]) -> NDArray[Any]:
+    """Return a view of the rows of an array, shape (rows, length). The pieces of a vector count as rows.
+
+    The last elements of a vector may belong to no piece.
+    """
+    length = values.shape[-1] if values.ndim > 1 else min(max(2, values.size // _PIECES), values.size)
+    count = values.size // length if length else 0
+    rows: NDArray[Any] = values.reshape(-1)[: count * length].reshape(count, length)
+    return rows
+
+
+def _add_zeros(rows: NDArray[Any], chosen: NDArray[np.intp], rng: np.random.Generator) -> None:
+    """Write a run of zeros at the start, at the end or in the middle of the chosen rows. At least an eighth remains."""
+    length = rows.shape[1]
+    for number, row in enumerate(chosen.tolist()):
+        size = int(rng.integers(1, max(2, 7 * length // 8)))
+        first = (0, length - size, int(rng.integers(length - size + 1)))[number % 3]
+        rows[row, first : first + size] = 0
+
+
+def _add_blocks(rows: NDArray[Any], chosen: NDArray[np.intp], rng: np.random.Generator) -> None:
+    """Multiply all but a few random blocks of the chosen rows by `_SMALLER`."""
+    length = rows.shape[1]
+    for row in chosen.tolist():
+        size = min(int(rng.choice(_BLOCKS)), max(1, length // 4))
+        count = -(-length // size)
+        small = rng.random(count) >= min(0.5, _LARGE_BLOCKS / count)
+        rows[row, np.repeat(small, size)[:length]] *= _SMALLER
+
+
+def _distinct(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArray[Any]:
+    """Return a copy in which rows are ascending, descending, of one sign, or contain a single zero.
+
+    Elements that differ in the array also differ in the copy, except that opposite numbers may become equal. Only an
+    array with numbers of both signs gets rows of one sign and zeros. No element leaves the range of the array.
+    """
+    values = decoded(array, dtype).copy()
+    rows, known = _rows_in(values), _finite(values.reshape(-1))[1]
+    if rows.shape[1] < 2 or not known.size:
+        return array.copy()
+    low, high = known.min(), known.max()
+    kinds = np.resize(rng.permutation(5), len(rows))
+    rows[kinds == 0] = np.sort(rows[kinds == 0], axis=1)
+    rows[kinds == 1] = np.sort(rows[kinds == 1], axis=1)[:, ::-1]
+    if low < 0 < high:
+        # a larger magnitude than the range permits stays as it is, so that no elements become equal
+        positive, negative = np.abs(rows[kinds == 2]), -np.abs(rows[kinds == 3])
+        rows[kinds == 2] = np.where(positive > high, rows[kinds == 2], positive)
+        rows[kinds == 3] = np.where(negative < low, rows[kinds == 3], negative)
+        zero = np.flatnonzero(kinds == 4)
+        rows[zero, rng.integers(rows.shape[1], size=len(zero))] = 0
     return encoded(values, dtype)
 
 
@@ -213,7 +293,7 @@ def _with_shared_rows(inputs: Arrays, names: Collection[str], rng: np.random.Gen
 def _with_lone(
     array: NDArray[Any], others: Sequence[NDArray[Any]], dtype: str, sign: float, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """Return a copy in which one random element becomes an outlier.
+    """Return a copy in which up to `_OUTLIERS` rows, and at most a quarter of all rows, have an outlier.
 
     Its value is the largest (`sign` 1) or smallest (-1) finite element of `others`.
     """
@@ -223,8 +303,18 @@ def _with_lone(
     extremes = [_extreme(other, dtype, sign) for other in others]
     known = [each for each in extremes if each is not None]
     if known:
-        found.reshape(-1)[int(rng.integers(array.size))] = max(known, key=lambda each: sign * each[0])[1]
+        rows = found.reshape(-1, array.shape[-1])
+        chosen = rng.permutation(len(rows))[: max(1, min(_OUTLIERS, len(rows) // 4))]
+        rows[chosen, _outlier_places(rows.shape[1], len(chosen), rng)] = max(known, key=lambda each: sign * each[0])[1]
     return found
+
+
+def _outlier_places(length: int, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return `count` positions in rows: the last and the first elements of a row are as frequent as all others."""
+    anywhere, distances = rng.integers(length, size=count), rng.integers(min(_ENDS, length), size=count)
+    kinds = np.resize(rng.permutation(4), count)
+    places: NDArray[np.intp] = np.choose(kinds, [distances, length - 1 - distances, anywhere, anywhere])
+    return places
 
 
 def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArray[Any]:

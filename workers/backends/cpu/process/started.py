@@ -45,6 +45,7 @@ class StartedProcess:
         library: path of the candidate's shared library, which the process will load.
         cores: cores on which the process runs. If empty, the process runs on the cores of the calling process.
         memory_bytes: limit of the memory that the process allocates, in bytes. If 0, the memory is not limited.
+        openmp_threads: number of threads that OpenMP uses by default. If None, that of the calling process.
 
     Attributes:
         status: exit status once the process has ended. It is negative if a signal ended the process.
@@ -55,7 +56,15 @@ class StartedProcess:
         DeviceLostError: the process cannot be started.
     """
 
-    def __init__(self, program: Path, library: Path, cores: Sequence[int], memory_bytes: int) -> None:
+    def __init__(
+        self,
+        program: Path,
+        library: Path,
+        cores: Sequence[int],
+        memory_bytes: int,
+        *,
+        openmp_threads: int | None = None,
+    ) -> None:
         self.ended: str | None = None
         self.killed, self.status = False, 0
         self._said: deque[bytes] = deque(maxlen=4)
@@ -79,7 +88,7 @@ class StartedProcess:
                     ["kernel", *map(str, words)],
                     executable=program,
                     cwd="/",
-                    env={**_environment(), **ways.variables},
+                    env={**_environment(openmp_threads), **ways.variables},
                     stdin=subprocess.DEVNULL,
                     stdout=said,
                     stderr=said,
@@ -286,8 +295,9 @@ def _new_user() -> int:
     return _FIRST_USER + (os.getpid() * _USERS_APART + next(_STARTED)) % _USERS
 
 
-def _environment() -> dict[str, str]:
+def _environment(openmp_threads: int | None) -> dict[str, str]:
     """Return the environment of a kernel process, without variables that reveal kernel-evo."""
     passed = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
     mark = os.environ.get(descendants.MARK)
-    return {**passed, "LC_ALL": "C", **({} if mark is None else {_SESSION: mark})}
+    found = {**passed, "LC_ALL": "C", **({} if mark is None else {_SESSION: mark})}
+    return found if openmp_threads is None else {**found, "OMP_NUM_THREADS": str(openmp_threads)}
