@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from evo.device import Device
 from evo.trial.objective import Objective
+from templates.registry import find
 from tests.integration.workbench import cpu, faulty, terms
 from tests.measured import measured
 from workers.backends.cpu.compiler import find_compiler
@@ -239,3 +241,14 @@ def test_runner_does_not_import_packages_from_the_working_directory(
     reply = child.ask(Measure(candidate="a", samples=1, other_samples=1), 60)
     child.kill()
     assert isinstance(reply, Trouble)
+
+
+def test_process_with_only_the_timed_case_knows_the_distributions_of_all_cases(tmp_path: Path, folder: Path) -> None:
+    package = find("softmax")
+    problem = package.family.problem("rows=8,cols=64", "cpu")
+    work = Assignment(terms=terms(cpu(folder), package, problem=problem), copy=Families(tmp_path).add(package))
+    every = open_request(work, folder).cases
+    (alone,) = open_request(replace(work, timed_only=True), folder).cases
+    assert alone.others == every[0].others
+    assert {*alone.others} == {each.distribution for each in every if each.mixed}
+    assert len(alone.others) > 2

@@ -536,6 +536,19 @@ def test_first_case_is_mixed_with_another_distribution_or_seed_if_other_cases_ha
     assert mixed_cases(tmp_path, problem=other, distribution="large") == []
 
 
+def test_single_case_is_mixed_with_a_distribution_of_a_case_that_the_process_does_not_use(tmp_path: Path) -> None:
+    text = WHOLE.replace("rng.standard_normal", "(900 if distribution == 'large' else 1) * rng.standard_normal")
+    family, alone = reference(tmp_path, text), [plan()]
+    largest = {}
+    for others in ((), ("nominal", "large")):
+        plans = [replace(alone[0], seeds=((1, 2), (1, 4)), others=others)]
+        made = family.mixtures(plans, family.goldens(plans, family.drawn(plans)))
+        lone = next(each for each in made if each.case == "nominal with a lone largest element")
+        largest[others] = np.abs(lone.inputs["x"]).max()
+    assert largest[()] < 10
+    assert largest[("nominal", "large")] > 50
+
+
 def test_mixed_inputs_whose_outputs_the_reference_cannot_compute_are_omitted(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path, "x if (abs(x) > 5).sum() != 1 else [][0]") == [
         NEAR,

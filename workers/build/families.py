@@ -107,8 +107,16 @@ class Assignment:
     @cached_property
     def cases(self) -> tuple[CaseProblem, ...]:
         """All correctness cases, the searched problem first; only the searched problem if `timed_only` is True."""
-        cases = self.copy.family.case_problems(self.terms.problem, self.terms.device.kind)
-        return cases[:1] if self.timed_only else cases
+        return self._all_cases[:1] if self.timed_only else self._all_cases
+
+    @property
+    def distributions(self) -> tuple[str, ...]:
+        """Distributions of all cases whose inputs may be mixed with those of other cases."""
+        return tuple(dict.fromkeys(each.case.inputs for each in self._all_cases if each.case.mixed))
+
+    @cached_property
+    def _all_cases(self) -> tuple[CaseProblem, ...]:
+        return self.copy.family.case_problems(self.terms.problem, self.terms.device.kind)
 
 
 KEPT = 256

@@ -93,6 +93,7 @@ def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
                 ),
                 operands=family.operands(each.problem),
                 mixed=each.case.mixed,
+                others=work.distributions if timed else (),
             )
         )
     return tuple(plans)

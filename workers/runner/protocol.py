@@ -29,6 +29,7 @@ class CasePlan:
         seeds: seeds of random generators. The inputs are drawn once with each seed.
         operands: inputs and outputs of the problem as the family declares them. A kernel need not take all of them.
         mixed: True if parts of the inputs may be replaced with parts of the inputs of other cases.
+        others: distributions of all cases that may be mixed, including cases that this process does not use.
     """
 
     name: str
@@ -37,6 +38,7 @@ class CasePlan:
     seeds: tuple[tuple[int, ...], ...]
     operands: tuple[Operand, ...]
     mixed: bool = True
+    others: tuple[str, ...] = ()
 
     @property
     def outputs(self) -> tuple[Operand, ...]:

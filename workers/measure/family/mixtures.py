@@ -310,10 +310,10 @@ def _with_lone(
 
 
 def _outlier_places(length: int, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return `count` positions in rows: the last and the first elements of a row are as frequent as all others."""
+    """Return `count` positions in rows. Half of them are among the last elements, a quarter among the first."""
     anywhere, distances = rng.integers(length, size=count), rng.integers(min(_ENDS, length), size=count)
     kinds = np.resize(rng.permutation(4), count)
-    places: NDArray[np.intp] = np.choose(kinds, [distances, length - 1 - distances, anywhere, anywhere])
+    places: NDArray[np.intp] = np.choose(kinds, [distances, length - 1 - distances, length - 1 - distances, anywhere])
     return places
 
 

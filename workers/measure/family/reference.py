@@ -151,23 +151,25 @@ class Reference:
     ) -> tuple[ExpectedOutput, ...]:
         """Mix inputs of the first case with inputs of other cases. Return the mixed inputs with their expected outputs.
 
-        Only cases with the same problem are mixed. If all other cases have different problems, the first case is mixed
-        with inputs of another case's distribution, drawn for its own problem, or with its own inputs for a second seed.
+        Only cases with the same problem are mixed. If there is no other case, or all have different problems, the first
+        case is mixed with inputs of another case's distribution, drawn for its own problem, or with its own inputs for
+        a second seed.
         A mixture is omitted if reference.py rejects it or returns no finite numbers for it, because kernels need not
         support such inputs.
         """
         first, *rest = plans
-        distributions = sorted({plan.distribution for plan in rest if plan.mixed} - {first.distribution})
+        mixed = {plan.distribution for plan in rest if plan.mixed}
+        distributions = sorted(mixed.union(first.others) - {first.distribution})
         rest = [plan for plan in rest if plan.mixed and dict(plan.problem) == dict(first.problem)]
         others = [goldens[plan.name][0].inputs for plan in rest if first.mixed]
         rng, nominal = np.random.default_rng([*first.seeds[0], _MIXED]), goldens[first.name][0]
         if first.mixed and not others and sum(array.nbytes for array in nominal.inputs.values()) <= MOST_BYTES:
             others = self._drawn_from_another(first, distributions, rng)
             others = others or [golden.inputs for golden in goldens[first.name][1:2]]
-        mixed = ", ".join([first.distribution, *(plan.distribution for plan in rest)])
+        origins = ", ".join([first.distribution, *(plan.distribution for plan in rest)])
 
         def answered(each: Mixture) -> ExpectedOutput | None:
-            plan = replace(first, name=f"{first.name} with {each.name}", distribution=f"{each.name}: {mixed}")
+            plan = replace(first, name=f"{first.name} with {each.name}", distribution=f"{each.name}: {origins}")
             with suppress(FamilyError):
                 expected = self.golden(plan, first.seeds[0], each.inputs, few=each.few)
                 return _without_ties(expected) if each.ties else expected
